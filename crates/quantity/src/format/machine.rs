@@ -1,0 +1,143 @@
+//! `assay.machine/1`: one machine measured.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{EstimateOnDisk, FormatError, parse, render};
+use crate::machine::{Cost, Description, Fact, Machine, Unmeasured};
+use crate::primitive::PrimitiveId;
+use crate::unit::Unit;
+use crate::verdict::Verdict;
+
+const FORMAT: &str = "assay.machine/1";
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MachineOnDisk {
+    format: String,
+    name: String,
+    source: String,
+    facts: Vec<FactOnDisk>,
+    uncontrolled: Vec<String>,
+    costs: Vec<CostOnDisk>,
+    unmeasured: Vec<UnmeasuredOnDisk>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FactOnDisk {
+    name: String,
+    value: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CostOnDisk {
+    primitive: String,
+    estimate: EstimateOnDisk,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    minimum: Option<f64>,
+    #[serde(default)]
+    rejected: usize,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    verdict: Option<VerdictOnDisk>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum VerdictOnDisk {
+    Clean,
+    Noisy(f64),
+    Contaminated(f64),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UnmeasuredOnDisk {
+    primitive: String,
+    reason: String,
+}
+
+/// Writes a machine as a file's text.
+#[must_use]
+pub fn machine_to_json(machine: &Machine) -> String {
+    let facts = &machine.description.facts;
+    render(&MachineOnDisk {
+        format: FORMAT.to_owned(),
+        name: machine.name.clone(),
+        source: machine.source.clone(),
+        facts: facts
+            .iter()
+            .map(|fact| FactOnDisk { name: fact.name.clone(), value: fact.value.clone() })
+            .collect(),
+        uncontrolled: machine.description.uncontrolled.clone(),
+        costs: machine.costs.iter().map(write_cost).collect(),
+        unmeasured: machine
+            .unmeasured
+            .iter()
+            .map(|missing| UnmeasuredOnDisk {
+                primitive: missing.primitive.to_string(),
+                reason: missing.reason.clone(),
+            })
+            .collect(),
+    })
+}
+
+/// Reads a machine from a file's text.
+///
+/// # Errors
+/// [`FormatError`] for anything but a whole and consistent machine.
+pub fn machine_from_json(text: &str) -> Result<Machine, FormatError> {
+    let disk: MachineOnDisk = parse(text, FORMAT)?;
+    let facts = disk.facts.into_iter().map(|fact| Fact { name: fact.name, value: fact.value }).collect();
+    let mut costs = BTreeMap::new();
+    for cost in disk.costs {
+        let (primitive, cost) = read_cost(cost)?;
+        let place = format!("primitive '{primitive}'");
+        if costs.insert(primitive, cost).is_some() {
+            return Err(FormatError::value(place, "it stands twice"));
+        }
+    }
+    let mut unmeasured = Vec::new();
+    for missing in disk.unmeasured {
+        let primitive =
+            missing.primitive.parse().map_err(|problem| FormatError::value("unmeasured", problem))?;
+        unmeasured.push(Unmeasured { primitive, reason: missing.reason });
+    }
+    let description = Description { facts, uncontrolled: disk.uncontrolled };
+    Ok(Machine { name: disk.name, source: disk.source, description, costs, unmeasured })
+}
+
+fn write_cost((primitive, cost): (&PrimitiveId, &Cost)) -> CostOnDisk {
+    CostOnDisk {
+        primitive: primitive.to_string(),
+        estimate: EstimateOnDisk::from(&cost.estimate),
+        minimum: cost.minimum,
+        rejected: cost.rejected,
+        verdict: cost.verdict.map(|verdict| match verdict {
+            Verdict::Clean => VerdictOnDisk::Clean,
+            Verdict::Noisy(width) => VerdictOnDisk::Noisy(width),
+            Verdict::Contaminated(share) => VerdictOnDisk::Contaminated(share),
+        }),
+    }
+}
+
+fn read_cost(disk: CostOnDisk) -> Result<(PrimitiveId, Cost), FormatError> {
+    let place = format!("primitive '{}'", disk.primitive);
+    let primitive: PrimitiveId =
+        disk.primitive.parse().map_err(|problem| FormatError::value("costs", problem))?;
+    let estimate = disk.estimate.read(&place)?;
+    if !matches!(estimate.unit, Unit::Nanoseconds | Unit::NanosecondsPerByte) {
+        return Err(FormatError::value(place, format!("a cost is in ns or ns/B, not in {}", estimate.unit)));
+    }
+    if primitive.size().is_some_and(|size| size.bytes() == 0) {
+        return Err(FormatError::value(place, "a size of 0 bytes has no cost"));
+    }
+    let verdict = disk.verdict.map(|verdict| match verdict {
+        VerdictOnDisk::Clean => Verdict::Clean,
+        VerdictOnDisk::Noisy(width) => Verdict::Noisy(width),
+        VerdictOnDisk::Contaminated(share) => Verdict::Contaminated(share),
+    });
+    Ok((primitive, Cost { estimate, minimum: disk.minimum, rejected: disk.rejected, verdict }))
+}

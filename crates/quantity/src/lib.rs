@@ -1,0 +1,28 @@
+//! The vocabulary of the house: what a number means.
+//!
+//! Every other part depends on this crate and on nothing else of ours. It is pure: no clock, no network,
+//! no environment, and randomness only from a generator that the caller owns. It holds units, primitive
+//! ids, raw samples and the estimates made of them, cost curves, and the two vectors whose product is a
+//! prediction ([`Machine`] and [`Demand`]; thesis, section 4.1) with their versioned file formats.
+#![forbid(unsafe_code)]
+
+pub mod curve;
+pub mod demand;
+pub mod estimate;
+pub mod format;
+pub mod machine;
+pub mod primitive;
+pub mod sample;
+pub mod size;
+pub mod unit;
+pub mod verdict;
+
+pub use curve::{Basis, CostCurve, Evaluation};
+pub use demand::{CallCount, Coefficient, Demand, Mapping, OperationDemand, Use};
+pub use estimate::{Estimate, Interval, Method};
+pub use machine::{Cost, Description, Fact, Machine, Unmeasured};
+pub use primitive::{Key, PrimitiveId, Value};
+pub use sample::{Contamination, Observation, Sample};
+pub use size::Size;
+pub use unit::Unit;
+pub use verdict::Verdict;

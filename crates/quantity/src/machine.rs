@@ -1,0 +1,114 @@
+//! The machine vector: what every primitive costs here (thesis, section 4.1), and what the machine is.
+
+use std::collections::BTreeMap;
+
+use crate::curve::{CostCurve, NoCurve};
+use crate::estimate::Estimate;
+use crate::primitive::{Key, PrimitiveId};
+use crate::size::Size;
+use crate::verdict::Verdict;
+
+/// Something known of a machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fact {
+    /// What is asked: `cpu`, `kernel`.
+    pub name: String,
+    /// The answer, as the machine gives it, or why there is none.
+    pub value: String,
+}
+
+/// What a machine is, and what of it could not be held still while it was measured.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Description {
+    /// Facts, in the order to be read.
+    pub facts: Vec<Fact>,
+    /// Each a sentence: a source of error that the measurement had to live with.
+    pub uncontrolled: Vec<String>,
+}
+
+/// The cost of one primitive on one machine.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cost {
+    /// Time per operation (ns) or per byte (ns/B).
+    pub estimate: Estimate,
+    /// Lowest value of any process, in the estimate's unit: the floor of this machine. `None` where only
+    /// the estimate was published.
+    pub minimum: Option<f64>,
+    /// Samples that gave no cost, and are not in the estimate.
+    pub rejected: usize,
+    /// Whether it can be believed. `None` where nothing is known of how it was measured.
+    pub verdict: Option<Verdict>,
+}
+
+/// A primitive that exists but has no cost here, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unmeasured {
+    /// The primitive.
+    pub primitive: PrimitiveId,
+    /// Why, in one line.
+    pub reason: String,
+}
+
+/// A machine measured.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Machine {
+    /// How people call it.
+    pub name: String,
+    /// Where its figures come from: the command and version that measured it, or a citation.
+    pub source: String,
+    /// What it is.
+    pub description: Description,
+    /// Cost of each measured primitive.
+    pub costs: BTreeMap<PrimitiveId, Cost>,
+    /// Primitives that could not be measured.
+    pub unmeasured: Vec<Unmeasured>,
+}
+
+/// A cost that the machine does not have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoCost {
+    /// Not measured, whatever the size.
+    #[error("{0} was not measured{1}")]
+    Unmeasured(PrimitiveId, String),
+    /// Measured, but the figures make no curve.
+    #[error("{0}: {1}")]
+    Curve(PrimitiveId, NoCurve),
+}
+
+impl Machine {
+    /// The cost curve over `size` of a primitive whose other keys are fixed.
+    ///
+    /// # Errors
+    /// [`NoCost`] if no size of it was measured.
+    pub fn curve(&self, primitive: &PrimitiveId) -> Result<CostCurve, NoCost> {
+        let points: Vec<(Size, Estimate)> = self
+            .costs
+            .iter()
+            .filter_map(|(id, cost)| {
+                let size = id.size()?;
+                (id.without(Key::Size) == *primitive).then_some((size, cost.estimate))
+            })
+            .collect();
+        if points.is_empty() {
+            return Err(self.unmeasured(primitive));
+        }
+        CostCurve::through(&points).map_err(|error| NoCost::Curve(primitive.clone(), error))
+    }
+
+    /// The cost of a primitive that has no size.
+    ///
+    /// # Errors
+    /// [`NoCost`] if it was not measured.
+    pub fn cost(&self, primitive: &PrimitiveId) -> Result<&Cost, NoCost> {
+        self.costs.get(primitive).ok_or_else(|| self.unmeasured(primitive))
+    }
+
+    fn unmeasured(&self, primitive: &PrimitiveId) -> NoCost {
+        let reason = self
+            .unmeasured
+            .iter()
+            .find(|missing| missing.primitive.without(Key::Size) == *primitive)
+            .map_or(String::new(), |missing| format!(": {}", missing.reason));
+        NoCost::Unmeasured(primitive.clone(), reason)
+    }
+}

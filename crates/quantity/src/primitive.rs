@@ -1,0 +1,316 @@
+//! Names of primitives: `family.operation{key=value,...}`.
+//!
+//! A primitive is one operation that a layer offers to the layer above (thesis, section 2.1). Keys and
+//! the values that they take come from [`KEYS`] alone, and are always written in its order, so that the
+//! same primitive has the same name in every machine, every demand and every year.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use crate::size::Size;
+
+/// A parameter of a primitive. The order is the order of writing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Key {
+    /// Bytes moved by one operation.
+    Size,
+    /// Where the bytes lie in memory.
+    Buffer,
+    /// Bytes of the working set.
+    Set,
+    /// Level of the memory hierarchy that holds the working set.
+    Level,
+    /// Number of processes that take part.
+    Processes,
+    /// On which processors they run.
+    Cpus,
+    /// How a program is linked.
+    Link,
+}
+
+/// What values a key takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A number of bytes, `4KiB`.
+    Bytes,
+    /// A whole number.
+    Count,
+    /// One of these words.
+    Word(&'static [&'static str]),
+}
+
+/// One row of [`KEYS`].
+#[derive(Debug, Clone, Copy)]
+pub struct KeyRow {
+    /// The key.
+    pub key: Key,
+    /// Its name in ids.
+    pub name: &'static str,
+    /// The values that it takes.
+    pub kind: Kind,
+    /// What it means, for `assay bench --list` and the documentation.
+    pub about: &'static str,
+}
+
+/// Every key. A new parameter is one row here and one variant of [`Key`].
+pub const KEYS: [KeyRow; 7] = [
+    KeyRow { key: Key::Size, name: "size", kind: Kind::Bytes, about: "bytes moved by one operation" },
+    KeyRow {
+        key: Key::Buffer,
+        name: "buffer",
+        kind: Kind::Word(&["reused", "fresh"]),
+        about: "reused: the same buffer every time, in cache; fresh: mapped, but in no cache",
+    },
+    KeyRow { key: Key::Set, name: "set", kind: Kind::Bytes, about: "bytes of the working set" },
+    KeyRow {
+        key: Key::Level,
+        name: "level",
+        kind: Kind::Word(&["l1", "l2", "l3", "dram"]),
+        about: "level of the memory hierarchy that holds the working set",
+    },
+    KeyRow {
+        key: Key::Processes,
+        name: "processes",
+        kind: Kind::Count,
+        about: "number of processes that take part",
+    },
+    KeyRow {
+        key: Key::Cpus,
+        name: "cpus",
+        kind: Kind::Word(&["same", "different"]),
+        about: "whether the processes share one processor",
+    },
+    KeyRow {
+        key: Key::Link,
+        name: "link",
+        kind: Kind::Word(&["static", "dynamic"]),
+        about: "how the program is linked",
+    },
+];
+
+impl Key {
+    /// Its row in [`KEYS`].
+    #[must_use]
+    pub fn row(self) -> &'static KeyRow {
+        // The table is written in the order of the enum, which a test holds.
+        &KEYS[self as usize]
+    }
+}
+
+/// A value of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Value {
+    /// A number of bytes.
+    Bytes(Size),
+    /// A whole number.
+    Count(u64),
+    /// A word of the key's row.
+    Word(&'static str),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Bytes(size) => size.fmt(f),
+            Value::Count(count) => count.fmt(f),
+            Value::Word(word) => f.write_str(word),
+        }
+    }
+}
+
+/// The name of a primitive, or of a family of them when a key is left free.
+///
+/// Invariant: family and operation are lower-case words, and every key holds a value of its row's kind.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PrimitiveId {
+    family: String,
+    operation: String,
+    keys: BTreeMap<Key, Value>,
+}
+
+impl PrimitiveId {
+    /// The part before the dot.
+    #[must_use]
+    pub fn family(&self) -> &str {
+        &self.family
+    }
+
+    /// The part between the dot and the keys.
+    #[must_use]
+    pub fn operation(&self) -> &str {
+        &self.operation
+    }
+
+    /// The keys with their values, in the order of [`KEYS`].
+    #[must_use]
+    pub fn keys(&self) -> &BTreeMap<Key, Value> {
+        &self.keys
+    }
+
+    /// The bytes that one operation moves, if the id says.
+    #[must_use]
+    pub fn size(&self) -> Option<Size> {
+        match self.keys.get(&Key::Size) {
+            Some(Value::Bytes(size)) => Some(*size),
+            _ => None,
+        }
+    }
+
+    /// The same id with `size` set.
+    #[must_use]
+    pub fn with_size(&self, size: Size) -> Self {
+        let mut id = self.clone();
+        id.keys.insert(Key::Size, Value::Bytes(size));
+        id
+    }
+
+    /// The same id with `key` left free: the name of a cost curve over it.
+    #[must_use]
+    pub fn without(&self, key: Key) -> Self {
+        let mut id = self.clone();
+        id.keys.remove(&key);
+        id
+    }
+}
+
+impl fmt::Display for PrimitiveId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.family, self.operation)?;
+        for (position, (key, value)) in self.keys.iter().enumerate() {
+            let separator = if position == 0 { '{' } else { ',' };
+            write!(f, "{separator}{}={value}", key.row().name)?;
+        }
+        if self.keys.is_empty() { Ok(()) } else { f.write_str("}") }
+    }
+}
+
+/// Text that names no primitive.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotAPrimitive {
+    /// Not of the form `family.operation{...}`.
+    #[error("primitive name '{0}' is not family.operation{{key=value,...}}; see 'assay bench --list'")]
+    Shape(String),
+    /// A key that no row of [`KEYS`] has.
+    #[error("primitive name '{id}' has the unknown key '{key}'; see 'assay bench --list'")]
+    Key {
+        /// The whole text.
+        id: String,
+        /// The key in question.
+        key: String,
+    },
+    /// A key that stands twice.
+    #[error("primitive name '{id}' gives the key '{key}' twice; give it once")]
+    Twice {
+        /// The whole text.
+        id: String,
+        /// The key in question.
+        key: &'static str,
+    },
+    /// A value that the key does not take.
+    #[error("primitive name '{id}' gives {key}={value}, which is not a value of {key} ({about})")]
+    Value {
+        /// The whole text.
+        id: String,
+        /// The key in question.
+        key: &'static str,
+        /// The refused value.
+        value: String,
+        /// What the key means.
+        about: &'static str,
+    },
+}
+
+impl FromStr for PrimitiveId {
+    type Err = NotAPrimitive;
+
+    fn from_str(text: &str) -> Result<Self, NotAPrimitive> {
+        let shape = || NotAPrimitive::Shape(text.to_owned());
+        let (name, keys) = match text.split_once('{') {
+            None => (text, ""),
+            Some((name, rest)) => match rest.strip_suffix('}') {
+                Some(keys) if !keys.is_empty() => (name, keys),
+                _ => return Err(shape()),
+            },
+        };
+        let (family, operation) = name.split_once('.').ok_or_else(shape)?;
+        if !is_word(family) || !is_word(operation) {
+            return Err(shape());
+        }
+        let mut id =
+            PrimitiveId { family: family.to_owned(), operation: operation.to_owned(), keys: BTreeMap::new() };
+        for pair in keys.split(',').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').ok_or_else(shape)?;
+            let row = KEYS
+                .iter()
+                .find(|row| row.name == key)
+                .ok_or_else(|| NotAPrimitive::Key { id: text.to_owned(), key: key.to_owned() })?;
+            let value = parse_value(row.kind, value).ok_or_else(|| NotAPrimitive::Value {
+                id: text.to_owned(),
+                key: row.name,
+                value: value.to_owned(),
+                about: row.about,
+            })?;
+            if id.keys.insert(row.key, value).is_some() {
+                return Err(NotAPrimitive::Twice { id: text.to_owned(), key: row.name });
+            }
+        }
+        Ok(id)
+    }
+}
+
+fn is_word(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_lowercase())
+        && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+}
+
+fn parse_value(kind: Kind, text: &str) -> Option<Value> {
+    match kind {
+        Kind::Bytes => text.parse().ok().map(Value::Bytes),
+        Kind::Count => text.parse().ok().map(Value::Count),
+        Kind::Word(words) => words.iter().find(|word| **word == text).map(|word| Value::Word(word)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_key_table_is_in_the_order_of_the_enum_with_unique_names() {
+        for (position, row) in KEYS.iter().enumerate() {
+            assert_eq!(row.key as usize, position, "{}", row.name);
+            assert_eq!(KEYS.iter().filter(|other| other.name == row.name).count(), 1);
+            assert!(!row.about.is_empty());
+        }
+    }
+
+    #[test]
+    fn keys_are_written_in_table_order_whatever_the_order_they_were_read_in() {
+        let id: PrimitiveId = "tcp.send{buffer=fresh,size=4096}".parse().unwrap();
+        assert_eq!(id.to_string(), "tcp.send{size=4KiB,buffer=fresh}");
+        assert_eq!(id.without(Key::Size).to_string(), "tcp.send{buffer=fresh}");
+        assert_eq!(id.without(Key::Size).without(Key::Buffer).to_string(), "tcp.send");
+    }
+
+    #[test]
+    fn names_that_are_no_primitive_say_why() {
+        let message = |text: &str| text.parse::<PrimitiveId>().unwrap_err().to_string();
+        for text in ["read", "", ".x", "a.", "A.b", "file.read{", "file.read{}", "file.read{size}", "a.b}"] {
+            assert!(message(text).contains("is not family.operation"), "{text}");
+        }
+        assert!(message("file.read{colour=red}").contains("unknown key 'colour'"));
+        assert!(message("file.read{size=1,size=2}").contains("twice"));
+        assert!(message("file.read{buffer=warm}").contains("not a value of buffer"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_refused_or_reads_back_the_same(text in "[a-z_.{}=,0-9KMiB]{0,40}") {
+            if let Ok(id) = text.parse::<PrimitiveId>() {
+                prop_assert_eq!(id.to_string().parse(), Ok(id));
+            }
+        }
+    }
+}

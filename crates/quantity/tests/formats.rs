@@ -1,0 +1,167 @@
+//! The two formats on disk: what is written reads back the same, and what is wrong is named.
+
+#![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
+
+use std::collections::BTreeMap;
+
+use assay_quantity::format::{demand_from_json, demand_to_json, machine_from_json, machine_to_json};
+use assay_quantity::{
+    CallCount, Coefficient, Cost, Demand, Description, Estimate, Fact, Interval, Machine, Mapping, Method,
+    OperationDemand, Unit, Unmeasured, Use, Verdict,
+};
+use expect_test::{expect, expect_file};
+use proptest::prelude::*;
+
+fn estimate(point: f64, half: f64, unit: Unit) -> Estimate {
+    let interval = Interval { low: point - half, high: point + half, confidence: 0.95 };
+    Estimate { point, interval, unit, method: Method::TrimmedMean, values: 12 }
+}
+
+fn machine() -> Machine {
+    let cost = |point, unit, verdict| Cost {
+        estimate: estimate(point, point / 64.0, unit),
+        minimum: Some(point * 0.875),
+        rejected: 1,
+        verdict: Some(verdict),
+    };
+    Machine {
+        name: "bench-1".to_owned(),
+        source: "assay 0.1.0: assay bench".to_owned(),
+        description: Description {
+            facts: vec![Fact { name: "cpu".to_owned(), value: "an x86-64".to_owned() }],
+            uncontrolled: vec!["the governor is unknown".to_owned()],
+        },
+        costs: BTreeMap::from([
+            ("call.null".parse().unwrap(), cost(112.5, Unit::Nanoseconds, Verdict::Clean)),
+            (
+                "tcp.send{size=4KiB,buffer=reused}".parse().unwrap(),
+                cost(0.5, Unit::NanosecondsPerByte, Verdict::Contaminated(0.3125)),
+            ),
+        ]),
+        unmeasured: vec![Unmeasured {
+            primitive: "memory.load{level=l3}".parse().unwrap(),
+            reason: "the machine reports no level-3 cache".to_owned(),
+        }],
+    }
+}
+
+fn demand() -> Demand {
+    Demand {
+        name: "nginx".to_owned(),
+        source: "assay 0.1.0: assay run workloads/nginx.toml".to_owned(),
+        operations: vec![OperationDemand {
+            name: "page".to_owned(),
+            unit_of_work: "request".to_owned(),
+            units: 1000.0,
+            user: Some(estimate(2500.0, 31.25, Unit::Nanoseconds)),
+            system: None,
+            lost_records: 0,
+            coefficients: vec![Coefficient {
+                primitive: "tcp.send{buffer=reused}".parse().unwrap(),
+                mapping: Mapping::Own,
+                uses: vec![Use { calls: 1.0, bytes: Some(8433.0) }],
+                kernel_ns: 4096.5,
+                calls: vec![CallCount {
+                    call: "writev".to_owned(),
+                    descriptor: "tcp".to_owned(),
+                    calls: 1.0,
+                }],
+            }],
+        }],
+    }
+}
+
+#[test]
+fn a_machine_is_written_as_documented_and_reads_back_the_same() {
+    let text = machine_to_json(&machine());
+    expect_file!["golden/machine.json"].assert_eq(&text);
+    assert_eq!(machine_from_json(&text), Ok(machine()));
+}
+
+#[test]
+fn a_demand_is_written_as_documented_and_reads_back_the_same() {
+    let text = demand_to_json(&demand());
+    expect_file!["golden/demand.json"].assert_eq(&text);
+    assert_eq!(demand_from_json(&text), Ok(demand()));
+}
+
+#[test]
+fn a_damaged_machine_file_says_where_and_what() {
+    let text = machine_to_json(&machine());
+    let complaint = |from: &str, to: &str| {
+        assert!(text.contains(from), "{from}");
+        machine_from_json(&text.replacen(from, to, 1)).unwrap_err().to_string()
+    };
+    let all = [
+        complaint("assay.machine/1", "assay.machine/9"),
+        complaint("\"point\": 112.5", "\"point\": -1.0"),
+        complaint("\"point\": 112.5", "\"point\": 900.0"),
+        complaint("\"unit\": \"ns\"", "\"unit\": \"ms\""),
+        complaint("\"unit\": \"ns\"", "\"unit\": \"1/s\""),
+        complaint("\"confidence\": 0.95", "\"confidence\": 0.0"),
+        complaint("trimmed_mean", "guess"),
+        complaint("call.null", "null"),
+        complaint("call.null", "tcp.send{size=4KiB,buffer=reused}"),
+        complaint("size=4KiB", "size=0"),
+        complaint("\"facts\"", "\"fax\""),
+    ];
+    expect![[r#"
+        its format is 'assay.machine/9', but 'assay.machine/1' is needed; if the file is newer, update assay
+        primitive 'call.null': point -1 is not a finite number of at least 0
+        primitive 'call.null': interval 110.7421875..114.2578125 does not hold 900
+        primitive 'call.null': unit 'ms' is unknown; use one of ns, ns/B, 1/s, ratio, count, B
+        primitive 'call.null': a cost is in ns or ns/B, not in 1/s
+        primitive 'call.null': confidence 0 is not in (0, 1]
+        primitive 'call.null': method 'guess' is unknown
+        costs: primitive name 'null' is not family.operation{key=value,...}; see 'assay bench --list'
+        primitive 'tcp.send{size=4KiB,buffer=reused}': it stands twice
+        primitive 'tcp.send{size=0,buffer=reused}': a size of 0 bytes has no cost
+        unknown field `fax`, expected one of `format`, `name`, `source`, `facts`, `uncontrolled`, `costs`, `unmeasured` at line 5 column 7"#]]
+    .assert_eq(&all.join("\n"));
+}
+
+#[test]
+fn a_damaged_demand_file_says_where_and_what() {
+    let text = demand_to_json(&demand());
+    let complaint = |from: &str, to: &str| {
+        assert!(text.contains(from), "{from}");
+        demand_from_json(&text.replacen(from, to, 1)).unwrap_err().to_string()
+    };
+    let all = [
+        complaint("\"units\": 1000.0", "\"units\": 0.0"),
+        complaint("\"bytes\": 8433.0", "\"bytes\": -1.0"),
+        complaint("\"bytes\": 8433.0", "\"bytes\": 1e999"),
+        complaint("tcp.send{buffer=reused}", "tcp.send{size=4KiB}"),
+        complaint("\"own\"", "\"mine\""),
+        complaint("{", "["),
+    ];
+    expect![[r#"
+        operation 'page': 0 units of work make no demand
+        operation 'page', primitive 'tcp.send{buffer=reused}': bytes -1 is not a finite number of at least 0
+        number out of range at line 27 column 28
+        operation 'page', primitive 'tcp.send{size=4KiB}': a demand leaves the key size free and gives bytes in 'uses'
+        unknown variant `mine`, expected `own` or `lower_bound` at line 23 column 27
+        trailing characters at line 2 column 11"#]]
+    .assert_eq(&all.join("\n"));
+}
+
+proptest! {
+    #[test]
+    fn no_damage_to_a_file_makes_reading_panic_or_changes_what_is_accepted(
+        at in 0usize..2000, byte: u8, cut in 0usize..2000,
+    ) {
+        for text in [machine_to_json(&machine()), demand_to_json(&demand())] {
+            let mut bytes = text.into_bytes();
+            let length = bytes.len();
+            bytes[at % length] = byte;
+            bytes.truncate(length - cut % 3 * (cut % length) / 2);
+            let text = String::from_utf8_lossy(&bytes);
+            if let Ok(machine) = machine_from_json(&text) {
+                prop_assert_eq!(machine_from_json(&machine_to_json(&machine)), Ok(machine));
+            }
+            if let Ok(demand) = demand_from_json(&text) {
+                prop_assert_eq!(demand_from_json(&demand_to_json(&demand)), Ok(demand));
+            }
+        }
+    }
+}
