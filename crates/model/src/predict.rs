@@ -1,0 +1,276 @@
+//! Demand times machine, and the terms of the product.
+
+use assay_quantity::{
+    Basis, Coefficient, Estimate, Interval, Machine, Mapping, Method, OperationDemand, PrimitiveId, Unit, Use,
+};
+
+/// One component of the product.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Term {
+    /// The primitive, its size left free.
+    pub primitive: PrimitiveId,
+    /// Whether the calls are that primitive or only bounded by it.
+    pub mapping: Mapping,
+    /// Operations per unit of work.
+    pub operations: f64,
+    /// Bytes per unit of work, where the primitive moves bytes.
+    pub bytes: Option<f64>,
+    /// Time per unit of work, ns.
+    pub time: Estimate,
+    /// The weakest basis of its costs: measured, interpolated or extrapolated.
+    pub basis: Basis,
+}
+
+/// Time of one unit of work on one machine, as far as the operating system's primitives explain it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prediction {
+    /// The machine's name.
+    pub machine: String,
+    /// The operation's name.
+    pub operation: String,
+    /// All terms together, ns per unit of work.
+    pub total: Estimate,
+    /// The terms, most expensive first.
+    pub terms: Vec<Term>,
+}
+
+impl Prediction {
+    /// The part of the total that is only a lower bound, because the calls have no primitive of their
+    /// own; ns per unit of work.
+    #[must_use]
+    pub fn bounded(&self) -> Estimate {
+        self.part(Mapping::LowerBound)
+    }
+
+    /// The part of the total whose calls have a primitive of their own; ns per unit of work.
+    #[must_use]
+    pub fn covered(&self) -> Estimate {
+        self.part(Mapping::Own)
+    }
+
+    /// What a measured time leaves unexplained: measured minus predicted, ns per unit of work. Negative
+    /// where the product says too much.
+    #[must_use]
+    pub fn unexplained(&self, measured: &Estimate) -> Estimate {
+        let low = self.total.point - self.total.interval.low;
+        let high = self.total.interval.high - self.total.point;
+        let negated = Estimate {
+            point: -self.total.point,
+            interval: Interval {
+                low: -self.total.point - high,
+                high: -self.total.point + low,
+                ..self.total.interval
+            },
+            ..self.total
+        };
+        Estimate::sum(&[*measured, negated])
+    }
+
+    fn part(&self, mapping: Mapping) -> Estimate {
+        let times: Vec<Estimate> =
+            self.terms.iter().filter(|term| term.mapping == mapping).map(|term| term.time).collect();
+        Estimate::sum(&times)
+    }
+}
+
+/// Why a demand has no prediction on a machine.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("machine '{machine}' cannot predict '{operation}': {}; measure it there with 'assay bench'", unmeasured.join("; "))]
+pub struct Unpredictable {
+    /// The machine's name.
+    pub machine: String,
+    /// The operation's name.
+    pub operation: String,
+    /// Each primitive that the demand needs and the machine has no cost for, with the reason if known.
+    pub unmeasured: Vec<String>,
+}
+
+/// Multiplies a demand with a machine.
+///
+/// Costs are evaluated at the sizes that the application used. The intervals of different primitives are
+/// independent and add in quadrature; those of one primitive at several sizes are not, and add.
+///
+/// # Errors
+/// [`Unpredictable`] when the machine lacks a primitive that the demand needs; all of them are named.
+pub fn predict(demand: &OperationDemand, machine: &Machine) -> Result<Prediction, Unpredictable> {
+    let mut terms = Vec::new();
+    let mut unmeasured = Vec::new();
+    for coefficient in &demand.coefficients {
+        match term(coefficient, machine) {
+            Ok(term) => terms.push(term),
+            Err(missing) => unmeasured.push(missing),
+        }
+    }
+    if !unmeasured.is_empty() {
+        let (machine, operation) = (machine.name.clone(), demand.name.clone());
+        return Err(Unpredictable { machine, operation, unmeasured });
+    }
+    terms.sort_by(|a, b| b.time.point.total_cmp(&a.time.point).then_with(|| a.primitive.cmp(&b.primitive)));
+    let times: Vec<Estimate> = terms.iter().map(|term| term.time).collect();
+    Ok(Prediction {
+        machine: machine.name.clone(),
+        operation: demand.name.clone(),
+        total: Estimate::sum(&times),
+        terms,
+    })
+}
+
+fn term(coefficient: &Coefficient, machine: &Machine) -> Result<Term, String> {
+    let mut basis = Basis::Measured;
+    let mut parts = Vec::new();
+    for entry in coefficient.uses.iter().filter(|entry| entry.calls > 0.0) {
+        let (cost, found) = cost_of(&coefficient.primitive, entry, machine)?;
+        basis = basis.max(found);
+        parts.push(cost.scaled(entry.calls, Unit::Nanoseconds));
+    }
+    Ok(Term {
+        primitive: coefficient.primitive.clone(),
+        mapping: coefficient.mapping,
+        operations: coefficient.operations(),
+        bytes: coefficient.bytes(),
+        time: dependent_sum(&parts),
+        basis,
+    })
+}
+
+/// Cost of one operation at the size of one entry of the histogram, ns.
+fn cost_of(primitive: &PrimitiveId, entry: &Use, machine: &Machine) -> Result<(Estimate, Basis), String> {
+    let Some(size) = entry.size() else {
+        let cost = machine.cost(primitive).map_err(|missing| missing.to_string())?;
+        return match cost.estimate.unit {
+            Unit::Nanoseconds => Ok((cost.estimate, Basis::Measured)),
+            unit => Err(format!("{primitive} costs {unit}, but the demand gives no bytes")),
+        };
+    };
+    let curve = machine.curve(primitive).map_err(|missing| missing.to_string())?;
+    let evaluation = curve.at(size);
+    Ok((evaluation.cost, evaluation.basis))
+}
+
+/// Sum of quantities that rest on the same measurements: their ends add.
+fn dependent_sum(parts: &[Estimate]) -> Estimate {
+    let total = |side: fn(&Estimate) -> f64| parts.iter().map(side).sum::<f64>();
+    Estimate {
+        point: total(|part| part.point),
+        interval: Interval {
+            low: total(|part| part.interval.low),
+            high: total(|part| part.interval.high),
+            confidence: parts.iter().map(|part| part.interval.confidence).fold(1.0, f64::min),
+        },
+        unit: Unit::Nanoseconds,
+        method: Method::Derived,
+        values: parts.iter().map(|part| part.values).min().unwrap_or(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use assay_quantity::{Cost, Unmeasured};
+
+    fn estimate(point: f64, unit: Unit) -> Estimate {
+        let interval = Interval { low: point * 0.9, high: point * 1.1, confidence: 0.95 };
+        Estimate { point, interval, unit, method: Method::TrimmedMean, values: 12 }
+    }
+
+    fn machine(costs: &[(&str, f64, Unit)]) -> Machine {
+        let cost =
+            |point, unit| Cost { estimate: estimate(point, unit), minimum: None, rejected: 0, verdict: None };
+        Machine {
+            name: "m".to_owned(),
+            costs: costs.iter().map(|(id, point, unit)| (id.parse().unwrap(), cost(*point, *unit))).collect(),
+            ..Machine::default()
+        }
+    }
+
+    fn coefficient(primitive: &str, mapping: Mapping, uses: &[(f64, Option<f64>)]) -> Coefficient {
+        Coefficient {
+            primitive: primitive.parse().unwrap(),
+            mapping,
+            uses: uses.iter().map(|(calls, bytes)| Use { calls: *calls, bytes: *bytes }).collect(),
+            kernel_ns: 0.0,
+            calls: Vec::new(),
+        }
+    }
+
+    fn demand(coefficients: Vec<Coefficient>) -> OperationDemand {
+        OperationDemand {
+            name: "page".to_owned(),
+            unit_of_work: "request".to_owned(),
+            units: 1.0,
+            user: None,
+            system: None,
+            lost_records: 0,
+            coefficients,
+        }
+    }
+
+    #[test]
+    fn the_total_is_the_sum_of_calls_times_cost_at_the_sizes_used_most_expensive_term_first() {
+        let machine = machine(&[
+            ("call.null", 100.0, Unit::Nanoseconds),
+            ("file.read{size=4KiB}", 0.25, Unit::NanosecondsPerByte),
+            ("file.read{size=8KiB}", 0.25, Unit::NanosecondsPerByte),
+        ]);
+        let demand = demand(vec![
+            coefficient("call.null", Mapping::LowerBound, &[(3.0, None)]),
+            coefficient("file.read", Mapping::Own, &[(1.0, Some(4096.0)), (2.0, Some(12288.0))]),
+        ]);
+        let prediction = predict(&demand, &machine).unwrap();
+        assert!((prediction.total.point - (300.0 + 1024.0 + 2.0 * 1536.0)).abs() < 1e-9);
+        assert_eq!(prediction.terms[0].primitive.to_string(), "file.read");
+        assert_eq!(prediction.terms[0].basis, Basis::Interpolated);
+        assert!((prediction.bounded().point - 300.0).abs() < 1e-9);
+        assert!((prediction.covered().point - 4096.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_primitive_that_the_machine_lacks_is_a_refusal_that_names_it_and_the_reason() {
+        let mut machine = machine(&[]);
+        machine.unmeasured =
+            vec![Unmeasured { primitive: "epoll.ctl".parse().unwrap(), reason: "no epoll here".to_owned() }];
+        let demand = demand(vec![
+            coefficient("epoll.ctl", Mapping::Own, &[(1.0, None)]),
+            coefficient("file.read", Mapping::Own, &[(1.0, Some(10.0))]),
+        ]);
+        assert_eq!(
+            predict(&demand, &machine).unwrap_err().to_string(),
+            "machine 'm' cannot predict 'page': epoll.ctl was not measured: no epoll here; file.read was \
+             not measured; measure it there with 'assay bench'"
+        );
+    }
+
+    #[test]
+    fn a_cost_per_byte_without_bytes_is_a_refusal() {
+        let machine = machine(&[("memory.read{level=l1}", 0.1, Unit::NanosecondsPerByte)]);
+        let demand = demand(vec![coefficient("memory.read{level=l1}", Mapping::Own, &[(1.0, None)])]);
+        assert!(predict(&demand, &machine).unwrap_err().unmeasured[0].contains("gives no bytes"));
+    }
+
+    #[test]
+    fn independent_terms_widen_the_interval_less_than_sizes_of_one_primitive_do() {
+        let one = machine(&[("file.read{size=1KiB}", 1.0, Unit::NanosecondsPerByte)]);
+        let sizes =
+            demand(vec![coefficient("file.read", Mapping::Own, &[(1.0, Some(1000.0)), (1.0, Some(1000.0))])]);
+        let same = predict(&sizes, &one).unwrap().total;
+        assert!((same.interval.half_width() - 200.0).abs() < 1e-9);
+
+        let two = machine(&[("a.a", 1000.0, Unit::Nanoseconds), ("b.b", 1000.0, Unit::Nanoseconds)]);
+        let terms = demand(vec![
+            coefficient("a.a", Mapping::Own, &[(1.0, None)]),
+            coefficient("b.b", Mapping::Own, &[(1.0, None)]),
+        ]);
+        let different = predict(&terms, &two).unwrap().total;
+        assert!((different.interval.half_width() - 20_000f64.sqrt()).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_a_measurement_has_beyond_the_product_is_unexplained() {
+        let machine = machine(&[("call.null", 100.0, Unit::Nanoseconds)]);
+        let demand = demand(vec![coefficient("call.null", Mapping::Own, &[(1.0, None)])]);
+        let prediction = predict(&demand, &machine).unwrap();
+        let rest = prediction.unexplained(&estimate(160.0, Unit::Nanoseconds));
+        assert!((rest.point - 60.0).abs() < 1e-9);
+        assert!((rest.interval.half_width() - 10f64.hypot(16.0)).abs() < 1e-9);
+    }
+}
