@@ -1,0 +1,35 @@
+# Two commands do everything on a fresh Debian 12 machine: `make run` and `make test`.
+.PHONY: run test check bench bless fuzz
+
+CARGO ?= cargo
+
+# Measures this machine, traces nginx, predicts and explains it.
+run:
+	scripts/setup run
+	$(CARGO) build --release --package assay
+	target/release/assay run workloads/nginx.toml
+
+# Every test, on real servers and the real kernel.
+test:
+	scripts/setup test
+	$(CARGO) test --workspace
+
+# What a reviewer should not have to say.
+check:
+	scripts/setup run
+	$(CARGO) fmt --all -- --check
+	$(CARGO) clippy --workspace --all-targets -- --deny warnings
+
+# The cost of our own hot paths, side by side with their limits.
+bench:
+	scripts/setup test
+	bench/run
+
+# Rewrites golden outputs after a change that was meant.
+bless:
+	UPDATE_EXPECT=1 $(CARGO) test --workspace
+
+# Every parser against damaged input, for as long as SECONDS says.
+SECONDS ?= 300
+fuzz:
+	FUZZ_SECONDS=$(SECONDS) $(CARGO) test --release --package assay --test fuzz -- --nocapture
