@@ -52,17 +52,7 @@ impl Prediction {
     /// where the product says too much.
     #[must_use]
     pub fn unexplained(&self, measured: &Estimate) -> Estimate {
-        let low = self.total.point - self.total.interval.low;
-        let high = self.total.interval.high - self.total.point;
-        let negated = Estimate {
-            point: -self.total.point,
-            interval: Interval {
-                low: -self.total.point - high,
-                high: -self.total.point + low,
-                ..self.total.interval
-            },
-            ..self.total
-        };
+        let negated = self.total.scaled(-1.0, self.total.unit);
         Estimate::sum(&[*measured, negated])
     }
 

@@ -1,0 +1,260 @@
+//! The command line: one definition gives parser, help and the table that tests walk.
+
+use std::path::PathBuf;
+
+use assay_report::{FORMATS, Format};
+use assay_trace::view::VIEWS;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand};
+
+/// Measures what a machine offers, traces what an application asks of it, and predicts one from the other.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100, arg_required_else_help = true, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands, one file each in `cmd`.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Measure this machine, run and trace an application, predict and explain it.
+    Run(RunArgs),
+    /// Measure what the primitives of this machine cost.
+    Bench(BenchArgs),
+    /// Record what a program asks of the operating system (root).
+    Trace(TraceArgs),
+    /// Look at a recorded trace.
+    View(ViewArgs),
+    /// Multiply a demand with machines: how long it would take there.
+    Predict(PredictArgs),
+    /// List the runs that were measured here, or show one.
+    History(HistoryArgs),
+    /// Measure one sample of one primitive in this process; what `bench` starts again and again.
+    #[command(hide = true)]
+    Sample(SampleArgs),
+}
+
+/// Where measurements are kept.
+#[derive(Debug, Clone, Args)]
+pub struct StoreArgs {
+    /// Database of runs and raw samples [default: assay/assay.db in the XDG data directory].
+    #[arg(long, value_name = "FILE")]
+    pub store: Option<PathBuf>,
+}
+
+/// How the machine is measured.
+#[derive(Debug, Clone, Args)]
+pub struct PlanArgs {
+    /// Seconds to spend on measuring the machine.
+    #[arg(long, value_name = "SECONDS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub budget: u64,
+    /// Stop measuring a primitive when its interval is this narrow: half-width over point.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.02, value_parser = share)]
+    pub goal: f64,
+    /// Seed of layouts and of the order of measuring [default: drawn anew, and kept with the run].
+    #[arg(long)]
+    pub seed: Option<u64>,
+}
+
+/// `assay run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// A workload file, or after `--` a command; one unit of work is then one run of it.
+    #[arg(value_name = "WORKLOAD.toml", required_unless_present = "command")]
+    pub workload: Option<PathBuf>,
+    /// The command to run.
+    #[arg(last = true, value_name = "COMMAND", conflicts_with = "workload")]
+    pub command: Vec<String>,
+    /// Operation of the workload to run, any number of times [default: its first, the main one].
+    #[arg(long, value_name = "NAME", conflicts_with = "command")]
+    pub operation: Vec<String>,
+    /// How the report is printed, beside the HTML file.
+    #[arg(long, default_value = "text", value_parser = formats())]
+    pub format: &'static Format,
+    /// Where the report is written.
+    #[arg(long, value_name = "FILE", default_value = "assay-report.html")]
+    pub report: PathBuf,
+    /// Use this machine file instead of measuring the machine now.
+    #[arg(long, value_name = "FILE")]
+    pub machine: Option<PathBuf>,
+    /// Write the measured machine here as well.
+    #[arg(long, value_name = "FILE")]
+    pub save_machine: Option<PathBuf>,
+    /// Write the demand here as well.
+    #[arg(long, value_name = "FILE")]
+    pub save_demand: Option<PathBuf>,
+    /// Keep the trace of each operation in this directory.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub save_traces: Option<PathBuf>,
+    /// Port of the server, instead of the workload file's; 0 takes any that is free.
+    #[arg(long)]
+    pub port: Option<u16>,
+    /// How the machine is measured.
+    #[command(flatten)]
+    pub plan: PlanArgs,
+    /// Where measurements are kept.
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// `assay bench`.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// Primitives to measure: an id, or the beginning of one such as `tcp` or `file.read`; all by default.
+    #[arg(value_name = "PRIMITIVE")]
+    pub primitives: Vec<String>,
+    /// Print every primitive with what it measures and where it comes from, and measure nothing.
+    #[arg(long)]
+    pub list: bool,
+    /// Write the machine here, for `assay predict`.
+    #[arg(short, long, value_name = "NAME.machine.json")]
+    pub output: Option<PathBuf>,
+    /// Name of the machine in that file [default: the host's name].
+    #[arg(long)]
+    pub name: Option<String>,
+    /// How the table is printed.
+    #[arg(long, default_value = "text", value_parser = formats())]
+    pub format: &'static Format,
+    /// How the machine is measured.
+    #[command(flatten)]
+    pub plan: PlanArgs,
+    /// Where measurements are kept.
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// `assay trace`.
+#[derive(Debug, Args)]
+pub struct TraceArgs {
+    /// The trace to write, a directory that does not exist yet.
+    #[arg(short, long, value_name = "NAME.trace", default_value = "assay.trace")]
+    pub output: PathBuf,
+    /// Trace this running process with everything that it started and starts.
+    #[arg(short, long, value_name = "PID", required_unless_present = "command")]
+    pub pid: Option<u32>,
+    /// Stop after so many seconds [default: at the end of the command, or at Ctrl-C].
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub duration: Option<u64>,
+    /// The command to run and trace.
+    #[arg(last = true, value_name = "COMMAND", conflicts_with = "pid")]
+    pub command: Vec<String>,
+}
+
+/// `assay view`.
+#[derive(Debug, Args)]
+pub struct ViewArgs {
+    /// The trace.
+    #[arg(value_name = "NAME.trace")]
+    pub trace: PathBuf,
+    /// How to look at it.
+    #[arg(default_value = "summary", value_parser = views())]
+    pub view: String,
+    /// Units of work in the trace: the demand is divided by it.
+    #[arg(long, default_value_t = 1.0, value_parser = units)]
+    pub units: f64,
+    /// How the view is printed.
+    #[arg(long, default_value = "text", value_parser = formats())]
+    pub format: &'static Format,
+    /// Write the demand here, for `assay predict` (with the view demand).
+    #[arg(short, long, value_name = "NAME.demand.json")]
+    pub output: Option<PathBuf>,
+}
+
+/// `assay predict`.
+#[derive(Debug, Args)]
+pub struct PredictArgs {
+    /// The application's demand.
+    #[arg(value_name = "NAME.demand.json")]
+    pub demand: PathBuf,
+    /// The machines.
+    #[arg(value_name = "NAME.machine.json", required = true)]
+    pub machines: Vec<PathBuf>,
+    /// Throughput that was really measured: CSV with the columns machine, workload, per_second.
+    #[arg(long, value_name = "FILE.csv")]
+    pub measured: Option<PathBuf>,
+    /// How the prediction is printed.
+    #[arg(long, default_value = "text", value_parser = formats())]
+    pub format: &'static Format,
+}
+
+/// `assay history`.
+#[derive(Debug, Args)]
+pub struct HistoryArgs {
+    /// The run to show: its number, or `latest`; all runs are listed without it.
+    #[arg(value_name = "RUN")]
+    pub run: Option<String>,
+    /// Write the run's machine here, estimated anew from its raw samples.
+    #[arg(short, long, value_name = "NAME.machine.json", requires = "run")]
+    pub output: Option<PathBuf>,
+    /// How the table is printed.
+    #[arg(long, default_value = "text", value_parser = formats())]
+    pub format: &'static Format,
+    /// Where measurements are kept.
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// `assay sample`.
+#[derive(Debug, Args)]
+pub struct SampleArgs {
+    /// Passed on to the harness as they are.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub arguments: Vec<String>,
+}
+
+/// The formats of the report crate, by name.
+fn formats() -> impl TypedValueParser<Value = &'static Format> {
+    let names = FORMATS.iter().map(|format| PossibleValue::new(format.name).help(format.about));
+    PossibleValuesParser::new(names).map(|name| Format::named(&name).unwrap_or(&FORMATS[0]))
+}
+
+/// The views of the trace crate, by name.
+fn views() -> PossibleValuesParser {
+    PossibleValuesParser::new(VIEWS.iter().map(|view| PossibleValue::new(view.name).help(view.about)))
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(share) if share > 0.0 && share < 1.0 => Ok(share),
+        _ => Err("give a number between 0 and 1, such as 0.02".to_owned()),
+    }
+}
+
+fn units(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(units) if units.is_finite() && units > 0.0 => Ok(units),
+        _ => Err("give a number above 0".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_subcommand_and_every_argument_says_what_it_does() {
+        for subcommand in Cli::command().get_subcommands() {
+            assert!(subcommand.get_about().is_some(), "{}", subcommand.get_name());
+            for argument in subcommand.get_arguments() {
+                assert!(argument.get_help().is_some(), "{} {}", subcommand.get_name(), argument.get_id());
+            }
+        }
+    }
+
+    #[test]
+    fn the_readme_shows_every_subcommand_that_help_shows() {
+        let readme = include_str!("../../../README.md");
+        for subcommand in Cli::command().get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
+            let shown = format!("assay {}", subcommand.get_name());
+            assert!(readme.contains(&shown), "README.md does not show '{shown}'");
+        }
+    }
+}

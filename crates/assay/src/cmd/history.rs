@@ -1,0 +1,75 @@
+//! `assay history`: the runs that were measured here, and any of them estimated anew from its raw samples.
+
+use anyhow::{Context, bail};
+use assay_quantity::format::machine_to_json;
+use assay_report::{Block, Cell, Column, Report, Table};
+use assay_store::{Outcome, Run, RunId, Store};
+
+use crate::cli::HistoryArgs;
+use crate::{journal, output, section};
+
+/// Runs the subcommand.
+pub fn run(args: &HistoryArgs) -> anyhow::Result<()> {
+    let store = journal::open(&args.store)?;
+    match &args.run {
+        None => list(&store, args),
+        Some(name) => show(&store, &find(&store, name)?, args),
+    }
+}
+
+fn list(store: &Store, args: &HistoryArgs) -> anyhow::Result<()> {
+    let runs = store.runs()?;
+    let rows = runs.iter().map(|run| {
+        [
+            Cell::Count(u64::try_from(run.id.0).unwrap_or_default()),
+            Cell::text(&run.start.started_at),
+            Cell::text(&run.start.machine),
+            Cell::text(run.start.command.join(" ")),
+            Cell::text(outcome(run)),
+        ]
+    });
+    let columns = [
+        Column::numbers("run"),
+        Column::words("started"),
+        Column::words("machine"),
+        Column::words("command"),
+        Column::words("outcome"),
+    ];
+    let title = format!("Runs in {}", store.path().display());
+    let blocks = vec![Block::Table(Table::of("Runs", columns, rows))];
+    output::show(&Report { title, blocks }, args.format)
+}
+
+fn show(store: &Store, run: &Run, args: &HistoryArgs) -> anyhow::Result<()> {
+    let findings = journal::findings(store, run.id)?;
+    let source = format!("assay {}: {}", run.start.version, run.start.command.join(" "));
+    let start = &run.start;
+    let machine = assay_bench::machine(start.machine.clone(), source, start.description.clone(), &findings);
+    let mut blocks = section::machine::description(&machine.description);
+    blocks.push(Block::Table(section::machine::costs(&machine)));
+    let title = format!("Run {}, {}, {}", run.id, start.started_at, outcome(run));
+    output::show(&Report { title, blocks }, args.format)?;
+    match &args.output {
+        Some(path) => output::write_file(path, &machine_to_json(&machine)),
+        None => Ok(()),
+    }
+}
+
+fn find(store: &Store, name: &str) -> anyhow::Result<Run> {
+    if name == "latest" {
+        return store.latest()?.context("nothing was measured yet; run 'assay bench' first");
+    }
+    let Ok(number) = name.parse() else {
+        bail!("'{name}' is no run; give a number that 'assay history' lists, or latest");
+    };
+    Ok(store.run(RunId(number))?)
+}
+
+fn outcome(run: &Run) -> String {
+    match &run.outcome {
+        None => "cut off, or still going".to_owned(),
+        Some(Outcome::Completed) => "completed".to_owned(),
+        Some(Outcome::Interrupted) => "interrupted".to_owned(),
+        Some(Outcome::Failed(reason)) => format!("failed: {reason}"),
+    }
+}

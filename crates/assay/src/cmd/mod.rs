@@ -1,0 +1,24 @@
+//! The subcommands, one file each: the place where parts meet, and the only one that prints.
+
+mod bench;
+mod history;
+mod predict;
+mod run;
+mod sample;
+mod trace;
+mod view;
+
+use crate::cli::Command;
+
+/// Runs a subcommand.
+pub fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Run(args) => run::run(&args),
+        Command::Bench(args) => bench::run(&args),
+        Command::Trace(args) => trace::run(&args),
+        Command::View(args) => view::run(&args),
+        Command::Predict(args) => predict::run(&args),
+        Command::History(args) => history::run(&args),
+        Command::Sample(args) => sample::run(&args),
+    }
+}

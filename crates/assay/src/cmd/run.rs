@@ -1,0 +1,135 @@
+//! `assay run`: the whole way, from a machine and an application to a prediction that is explained.
+
+use anyhow::{Context, bail};
+use assay_model::predict;
+use assay_quantity::Demand;
+use assay_quantity::format::{demand_to_json, machine_to_json};
+use assay_report::Format;
+use assay_workload::{Operation, Program, Server, Workload};
+
+use crate::cli::RunArgs;
+use crate::cmd::predict::machine;
+use crate::interrupt::Interrupt;
+use crate::journal::Journal;
+use crate::phase::machine::{Subject, select};
+use crate::phase::tracing::{Traced, Traces};
+use crate::phase::{Found, FoundOperation, application, tracing};
+use crate::{output, section};
+
+/// Runs the subcommand.
+pub fn run(args: &RunArgs) -> anyhow::Result<()> {
+    let workload = match &args.workload {
+        Some(path) => Workload::read(path)?,
+        None => {
+            Workload::command(args.command.clone()).context("give a workload file, or `--` and a command")?
+        }
+    };
+    let operations = operations(&workload, &args.operation)?;
+    let files = [Some(&args.report), args.save_machine.as_ref(), args.save_demand.as_ref()];
+    files.into_iter().flatten().try_for_each(|path| output::check_writable(path))?;
+    let given = args.machine.as_deref().map(machine).transpose()?;
+    let interrupt = Interrupt::listen()?;
+    let subject = Subject::new(&args.plan);
+    let mut journal = Journal::begin(&args.store, &subject.description, subject.seed)?;
+    let found = phases(args, &workload, &operations, (given, &subject), &mut journal, &interrupt);
+    let found = journal.finish(found)?;
+    conclude(args, &workload, &found)
+}
+
+/// The operations asked for: by default the workload's first, its main one.
+fn operations(workload: &Workload, names: &[String]) -> anyhow::Result<Vec<Operation>> {
+    if names.is_empty() {
+        return Ok(workload.operations().iter().take(1).cloned().collect());
+    }
+    let known = || workload.operations().iter().map(|operation| operation.name.as_str()).collect::<Vec<_>>();
+    let find = |name: &String| match workload.operation(name) {
+        Some(operation) => Ok(operation.clone()),
+        None => {
+            bail!("workload '{}' has no operation '{name}'; it has: {}", workload.name, known().join("; "))
+        }
+    };
+    names.iter().map(find).collect()
+}
+
+fn phases(
+    args: &RunArgs,
+    workload: &Workload,
+    operations: &[Operation],
+    (given, subject): (Option<assay_quantity::Machine>, &Subject),
+    journal: &mut Journal,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Found> {
+    let traces = Traces::new(args.save_traces.as_deref())?;
+    // The application first: if it cannot run, nobody should have waited for the machine.
+    let operations = match &workload.program {
+        Program::Command(program) => {
+            let measured = application::command(program, interrupt)?;
+            journal.rounds(&measured.rounds)?;
+            vec![joined(measured, tracing::command(program, &traces, interrupt), interrupt)?]
+        }
+        Program::Server(_) => {
+            output::say(&format!("starting {}", workload.name));
+            let server = Server::start(workload, args.port)?;
+            let mut found = Vec::new();
+            for operation in operations {
+                let measured = application::server(&server, operation, interrupt)?;
+                journal.rounds(&measured.rounds)?;
+                let traced = tracing::server(&server, operation, &traces, interrupt);
+                found.push(joined(measured, traced, interrupt)?);
+            }
+            server.stop()?;
+            found
+        }
+    };
+    let machine = match given {
+        Some(machine) => machine,
+        None => subject.measure(&args.plan, &select(&[])?, journal, interrupt)?,
+    };
+    let predicted = |mut operation: FoundOperation| {
+        if let Ok(traced) = &operation.traced {
+            operation.prediction = Some(predict(&traced.demand, &machine));
+        }
+        operation
+    };
+    let operations = operations.into_iter().map(predicted).collect();
+    Ok(Found { machine, operations })
+}
+
+/// A trace that could not be made is left out and said to be; an interrupt ends everything.
+fn joined(
+    measured: application::MeasuredOperation,
+    traced: anyhow::Result<Traced>,
+    interrupt: &Interrupt,
+) -> anyhow::Result<FoundOperation> {
+    interrupt.check()?;
+    let traced = traced
+        .map(|mut traced| {
+            (traced.demand.user, traced.demand.system) = (measured.user, measured.system);
+            traced
+        })
+        .map_err(|error| format!("{error:#}"));
+    Ok(FoundOperation { measured, traced, prediction: None })
+}
+
+fn conclude(args: &RunArgs, workload: &Workload, found: &Found) -> anyhow::Result<()> {
+    let report = section::whole::report(workload, found)?;
+    let html = Format::named("html").context("the report crate lacks HTML")?;
+    output::write_file(&args.report, &(html.render)(&report, &output::style())?)?;
+    if let Some(path) = &args.save_machine {
+        output::write_file(path, &machine_to_json(&found.machine))?;
+    }
+    let traced = found.operations.iter().filter_map(|operation| operation.traced.as_ref().ok());
+    let demands: Vec<_> = traced.map(|traced| traced.demand.clone()).collect();
+    if let Some(path) = args.save_demand.as_ref().filter(|_| !demands.is_empty()) {
+        let source = format!("assay {} on {}", env!("CARGO_PKG_VERSION"), found.machine.name);
+        let demand = Demand { name: workload.name.clone(), source, operations: demands };
+        output::write_file(path, &demand_to_json(&demand))?;
+    }
+    output::show(&report, args.format)?;
+    output::say(&format!("the report is in {}", args.report.display()));
+    let left_out = found.left_out();
+    if !left_out.is_empty() {
+        bail!("the report is not whole: {}", left_out.join("; "));
+    }
+    Ok(())
+}

@@ -1,0 +1,13 @@
+//! `assay sample`: one sample in this process, for `assay bench`.
+
+use std::io;
+
+use anyhow::Context;
+
+use crate::cli::SampleArgs;
+
+/// Runs the subcommand.
+pub fn run(args: &SampleArgs) -> anyhow::Result<()> {
+    let request = args.arguments.first().context("'sample' is for assay's own use; run 'assay bench'")?;
+    Ok(assay_bench::sample_main(request, &mut io::stdout().lock())?)
+}

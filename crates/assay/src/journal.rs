@@ -1,0 +1,110 @@
+//! The run in the store: everything that is measured goes there before anything is computed of it.
+
+use std::env;
+
+use anyhow::Context;
+use assay_bench::{Finding, Measured};
+use assay_quantity::{Description, PrimitiveId, Sample, Unit};
+use assay_store::{Outcome, Round, RunId, RunStart, Store};
+
+use crate::cli::StoreArgs;
+use crate::interrupt::Interrupted;
+
+/// One run being written. Nothing that was added is lost, however the process ends.
+#[derive(Debug)]
+pub struct Journal {
+    store: Store,
+    run: RunId,
+}
+
+impl Journal {
+    /// Begins a run.
+    pub fn begin(args: &StoreArgs, description: &Description, seed: u64) -> anyhow::Result<Self> {
+        let mut store = open(args)?;
+        let start = RunStart {
+            started_at: jiff::Timestamp::now().to_string(),
+            command: env::args().collect(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            machine: host(),
+            description: description.clone(),
+            seed,
+        };
+        let run = store.begin_run(&start)?;
+        Ok(Self { store, run })
+    }
+
+    /// Number of the run.
+    pub fn run(&self) -> RunId {
+        self.run
+    }
+
+    /// Keeps one sample.
+    pub fn sample(&mut self, primitive: &PrimitiveId, unit: Unit, sample: &Sample) -> anyhow::Result<()> {
+        Ok(self.store.add_sample(self.run, primitive, unit, sample)?)
+    }
+
+    /// Keeps the reason why a process gave no sample.
+    pub fn rejected(&mut self, primitive: &PrimitiveId, reason: &str) -> anyhow::Result<()> {
+        Ok(self.store.add_rejected(self.run, primitive, reason)?)
+    }
+
+    /// Keeps the reason why a primitive cannot be measured here.
+    pub fn unavailable(&mut self, primitive: &PrimitiveId, reason: &str) -> anyhow::Result<()> {
+        Ok(self.store.add_unavailable(self.run, primitive, reason)?)
+    }
+
+    /// Keeps the rounds of an operation.
+    pub fn rounds(&mut self, rounds: &[Round]) -> anyhow::Result<()> {
+        for round in rounds {
+            self.store.add_round(self.run, round)?;
+        }
+        Ok(())
+    }
+
+    /// Notes how the run ended, and passes its result on.
+    pub fn finish<T>(mut self, result: anyhow::Result<T>) -> anyhow::Result<T> {
+        let outcome = match &result {
+            Ok(_) => Outcome::Completed,
+            Err(error) if error.is::<Interrupted>() => Outcome::Interrupted,
+            Err(error) => Outcome::Failed(format!("{error:#}")),
+        };
+        let noted = self.store.finish_run(self.run, &outcome);
+        let value = result?;
+        noted?;
+        Ok(value)
+    }
+}
+
+/// Opens the store that the user named, or the usual one.
+pub fn open(args: &StoreArgs) -> anyhow::Result<Store> {
+    let usual =
+        || Store::default_path(env::var_os("XDG_DATA_HOME").as_deref(), env::var_os("HOME").as_deref());
+    let path = args.store.clone().or_else(usual);
+    let path =
+        path.context("there is no home directory to keep measurements in; name a file with --store")?;
+    Ok(Store::open(&path)?)
+}
+
+/// What bench found of a run, read back from the store.
+pub fn findings(store: &Store, run: RunId) -> anyhow::Result<Vec<Finding>> {
+    let rejected = store.rejected(run)?;
+    let reasons = |primitive: &PrimitiveId| {
+        let own = rejected.iter().filter(|rejected| rejected.primitive == *primitive);
+        own.map(|rejected| rejected.reason.clone()).collect()
+    };
+    let measured = store.samples(run)?.into_iter().map(|series| {
+        Finding::Measured(Measured {
+            rejected: reasons(&series.primitive),
+            primitive: series.primitive,
+            unit: series.unit,
+            samples: series.samples,
+        })
+    });
+    let unavailable = store.unavailable(run)?.into_iter().map(Finding::Unmeasured);
+    Ok(measured.chain(unavailable).collect())
+}
+
+/// Name of this machine.
+pub fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}

@@ -1,0 +1,90 @@
+//! How a subcommand speaks: reports to stdout, complaints to stderr, files whole or not at all.
+
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use assay_report::{Colour, Format, Report, Style, Symbols};
+use rustix::termios::tcgetwinsize;
+
+use crate::interrupt::Interrupted;
+
+/// Columns where nothing tells: wide enough for every table, and what most people's files are.
+const WIDTH: u16 = 110;
+
+/// Prints a report to stdout in the asked format.
+pub fn show(report: &Report, format: &Format) -> anyhow::Result<()> {
+    print(&(format.render)(report, &style())?)
+}
+
+/// Prints text to stdout. A reader that has seen enough is no error; see [`complain`].
+pub fn print(text: &str) -> anyhow::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()?;
+    Ok(())
+}
+
+/// Says one thing to the user, on stderr.
+pub fn say(line: &str) {
+    // Nobody is left to tell when stderr is closed.
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// Ends the process with one line for an error; a closed pipe is success.
+pub fn complain(error: &anyhow::Error) -> ExitCode {
+    let closed = error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe);
+    if closed {
+        return ExitCode::SUCCESS;
+    }
+    say(&format!("assay: {}", format!("{error:#}").replace('\n', " ")));
+    if error.is::<Interrupted>() { ExitCode::from(130) } else { ExitCode::FAILURE }
+}
+
+/// Writes a file whole or not at all: beside its place first, then renamed.
+pub fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
+    let failed = || format!("cannot write {}; is there space, and may you write there?", path.display());
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::Builder::new()
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
+        .tempfile_in(folder)
+        .with_context(failed)?;
+    file.write_all(text.as_bytes()).with_context(failed)?;
+    file.as_file().sync_all().with_context(failed)?;
+    file.persist(path).map_err(|error| error.error).with_context(failed)?;
+    Ok(())
+}
+
+/// Fails early when a file that is wanted at the end of a long run could not be written then.
+pub fn check_writable(path: &Path) -> anyhow::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    tempfile::tempfile_in(folder)
+        .map(drop)
+        .with_context(|| format!("cannot write to {}; give another place", folder.display()))?;
+    anyhow::ensure!(
+        !fs::metadata(path).is_ok_and(|there| there.is_dir()),
+        "{} is a directory",
+        path.display()
+    );
+    Ok(())
+}
+
+/// How text looks where stdout goes.
+pub fn style() -> Style {
+    let stdout = io::stdout();
+    let size = tcgetwinsize(&stdout).ok().filter(|size| size.ws_col > 0);
+    let width = size.map_or(WIDTH, |size| size.ws_col);
+    let plain = !stdout.is_terminal() || std::env::var_os("NO_COLOR").is_some();
+    let colour = if plain { Colour::Plain } else { Colour::Ansi };
+    Style { width, symbols: Symbols::Unicode, colour }
+}
+
+/// Whether a person is watching stderr: only then are progress bars drawn.
+pub fn watched() -> bool {
+    io::stderr().is_terminal()
+}

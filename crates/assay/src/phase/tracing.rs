@@ -1,0 +1,147 @@
+//! The tracing phase: the same work once more, recorded, as a summary and as a demand.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use assay_quantity::OperationDemand;
+use assay_trace::view::demand::{Demanding, Named};
+use assay_trace::view::look;
+use assay_trace::view::summary::{Summarise, Summary};
+use assay_trace::{Reader, Writer};
+use assay_trace_probe::{Held, Options, Recorded, Recorder, opening};
+use assay_workload::{CommandProgram, Operation, Server};
+
+use crate::interrupt::Interrupt;
+
+/// How often a recorded command is asked whether it has ended: the end of a trace is that much too late at most.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// What a trace of one operation showed.
+#[derive(Debug)]
+pub struct Traced {
+    /// The calls (thesis, Figure 11).
+    pub summary: Summary,
+    /// The demand of one unit of work.
+    pub demand: OperationDemand,
+    /// Units of work that were traced.
+    pub units: u64,
+    /// Wall time of the traced part, ns, to be compared with the untraced one.
+    pub elapsed_ns: u64,
+    /// How the recording itself went.
+    pub recorded: Recorded,
+}
+
+/// Where traces go: into a directory that the user named, or away when they have been read.
+#[derive(Debug)]
+pub enum Traces {
+    /// Kept there, one container for each operation.
+    Kept(PathBuf),
+    /// Removed with this directory.
+    Scratch(tempfile::TempDir),
+}
+
+impl Traces {
+    /// The place for the traces of a run.
+    pub fn new(kept: Option<&Path>) -> anyhow::Result<Self> {
+        match kept {
+            None => Ok(Self::Scratch(
+                tempfile::Builder::new()
+                    .prefix("assay-")
+                    .tempdir()
+                    .context("cannot make a directory for traces")?,
+            )),
+            Some(path) => {
+                std::fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
+                Ok(Self::Kept(path.to_owned()))
+            }
+        }
+    }
+
+    fn container(&self, operation: &str) -> PathBuf {
+        let name: String =
+            operation.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(60).collect();
+        let directory = match self {
+            Self::Kept(path) => path,
+            Self::Scratch(directory) => directory.path(),
+        };
+        directory.join(format!("{name}.trace"))
+    }
+}
+
+/// Traces one round of an operation of a running server.
+pub fn server(
+    server: &Server,
+    operation: &Operation,
+    traces: &Traces,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Traced> {
+    let container = traces.container(&operation.name);
+    let writer = Writer::create(&container, opening(Vec::new())?)?;
+    let root = u32::try_from(server.pid()).context("the server has no process")?;
+    let recorder = Recorder::attach(root, Options::default(), writer)?;
+    let load = server.load(operation, None, interrupt.flag(), &mut |_| {});
+    let recorded = recorder.stop()?;
+    interrupt.check()?;
+    let load = load?;
+    read(&container, recorded, &operation.name, "request", load.requests, load.elapsed_ns)
+}
+
+/// Traces one run of a command.
+pub fn command(program: &CommandProgram, traces: &Traces, interrupt: &Interrupt) -> anyhow::Result<Traced> {
+    let name = program.command.join(" ");
+    let container = traces.container(&name);
+    let arguments: Vec<OsString> = program.command.iter().map(OsString::from).collect();
+    let recorded = run_recorded(&arguments, &container, None, interrupt)?;
+    interrupt.check()?;
+    let manifest = &recorded.manifest;
+    let stop_ns = manifest.stop_monotonic_ns.unwrap_or(manifest.start_monotonic_ns);
+    let elapsed_ns = stop_ns.saturating_sub(manifest.start_monotonic_ns);
+    read(&container, recorded, &name, "run", 1, elapsed_ns)
+}
+
+/// Runs a command with a recorder attached from its first instruction to its end, or to the end of
+/// `duration`, or to an interrupt; a command that still runs then is ended.
+pub fn run_recorded(
+    arguments: &[OsString],
+    container: &Path,
+    duration: Option<Duration>,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Recorded> {
+    let held = Held::fork(arguments)?;
+    let command = arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect();
+    let writer = Writer::create(container, opening(command)?)?;
+    let recorder = Recorder::attach(held.process(), Options::default(), writer)?;
+    let mut running = held.release()?;
+    let mut left = duration.unwrap_or(Duration::MAX);
+    let mut end = running.try_wait()?;
+    while end.is_none() && !left.is_zero() && interrupt.check().is_ok() {
+        thread::sleep(PAUSE.min(left));
+        left = left.saturating_sub(PAUSE);
+        end = running.try_wait()?;
+    }
+    drop(running);
+    let recorded = recorder.stop()?;
+    if let Some(status) = end {
+        ensure!(status.success(), "'{}' ended with {status}; its trace is kept", arguments[0].display());
+    }
+    Ok(recorded)
+}
+
+fn read(
+    container: &Path,
+    recorded: Recorded,
+    operation: &str,
+    unit_of_work: &str,
+    units: u64,
+    elapsed_ns: u64,
+) -> anyhow::Result<Traced> {
+    let summary = look(Reader::open(container)?, Summarise::default())?;
+    let demanded = look(Reader::open(container)?, Demanding::default())?;
+    let named = Named { operation: operation.to_owned(), unit_of_work: unit_of_work.to_owned() };
+    #[expect(clippy::cast_precision_loss, reason = "nobody traces 2^52 requests")]
+    let demand = demanded.into_operation(named, units as f64);
+    Ok(Traced { summary, demand, units, elapsed_ns, recorded })
+}

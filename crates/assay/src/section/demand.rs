@@ -1,0 +1,89 @@
+//! A demand as a table: what one unit of work asks of the operating system, and how much of it is covered.
+
+use assay_quantity::{Coefficient, Mapping, OperationDemand, Size, Unit, Use};
+use assay_report::{Block, Cell, Column, Table};
+
+/// Sizes shown of one coefficient, the most used first; the rest are a number.
+const SIZES_SHOWN: usize = 3;
+
+/// The vector and its coverage.
+pub fn vector(operation: &OperationDemand) -> Vec<Block> {
+    let mut coefficients: Vec<&Coefficient> = operation.coefficients.iter().collect();
+    coefficients.sort_by(|a, b| b.kernel_ns.total_cmp(&a.kernel_ns));
+    let columns = [
+        Column::words("primitive"),
+        Column::numbers("calls"),
+        Column::numbers("bytes"),
+        Column::words("sizes"),
+        Column::numbers_in("traced kernel time", Unit::Nanoseconds),
+        Column::words("calls behind it"),
+    ];
+    let title = format!("Demand of one {}", operation.unit_of_work);
+    let table = Table::of(&title, columns, coefficients.into_iter().map(row));
+    vec![Block::Table(table), Block::Text(coverage(operation))]
+}
+
+fn coverage(operation: &OperationDemand) -> String {
+    let losses = match operation.lost_records {
+        0 => String::new(),
+        lost => format!(" The trace lost {lost} records: the demand is a lower bound."),
+    };
+    match operation.coverage() {
+        None => format!("No kernel time was traced, so nothing can be covered.{losses}"),
+        Some(share) => format!(
+            "Coverage: {:.1} % of the traced kernel time is in calls that have a primitive of their own; calls \
+             bounded by the null call count as not covered.{losses}",
+            share * 100.0
+        ),
+    }
+}
+
+fn row(coefficient: &Coefficient) -> [Cell; 6] {
+    let bounded = coefficient.mapping == Mapping::LowerBound;
+    let bytes = coefficient
+        .bytes()
+        .map_or(Cell::text(""), |value| Cell::Number { value: value.round(), unit: Unit::Bytes });
+    [
+        Cell::text(if bounded {
+            format!("not covered: {} at least", coefficient.primitive)
+        } else {
+            coefficient.primitive.to_string()
+        }),
+        Cell::Number { value: coefficient.operations(), unit: Unit::Count },
+        bytes,
+        Cell::text(sizes(&coefficient.uses)),
+        Cell::Number { value: coefficient.kernel_ns, unit: Unit::Nanoseconds },
+        Cell::text(calls(coefficient)),
+    ]
+}
+
+fn sizes(uses: &[Use]) -> String {
+    let mut sized: Vec<(f64, f64)> =
+        uses.iter().filter_map(|entry| Some((entry.size()?, entry.calls))).collect();
+    sized.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let shown = sized.iter().take(SIZES_SHOWN).map(|(size, calls)| {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a mean of sizes is a size"
+        )]
+        let size = Size(size.round() as u64);
+        if sized.len() == 1 { size.to_string() } else { format!("{size} x {calls:.3}") }
+    });
+    let mut text = shown.collect::<Vec<_>>().join(", ");
+    if sized.len() > SIZES_SHOWN {
+        text.push_str(&format!(" and {} more", sized.len() - SIZES_SHOWN));
+    }
+    text
+}
+
+fn calls(coefficient: &Coefficient) -> String {
+    let shown = coefficient.calls.iter().map(|count| {
+        if count.descriptor.is_empty() {
+            count.call.clone()
+        } else {
+            format!("{} {}", count.call, count.descriptor)
+        }
+    });
+    shown.collect::<Vec<_>>().join(", ")
+}

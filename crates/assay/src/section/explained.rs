@@ -1,0 +1,101 @@
+//! A prediction beside what was really measured: the terms, what is not covered, what is not explained.
+
+use assay_model::Prediction;
+use assay_quantity::{Estimate, Mapping, OperationDemand, Unit};
+use assay_report::figure::NoFigure;
+use assay_report::{Bar, Bars, Block, Cell, Column, Figure, Length, Part, Table};
+
+use super::prediction;
+use crate::phase::application::MeasuredOperation;
+
+/// The terms, the comparison, and a picture of both.
+pub fn blocks(
+    demand: &OperationDemand,
+    prediction: &Prediction,
+    measured: &MeasuredOperation,
+) -> Result<Vec<Block>, NoFigure> {
+    let mut blocks = vec![
+        Block::Table(prediction::terms(demand, prediction)),
+        Block::Table(comparison(prediction, measured)),
+    ];
+    blocks.push(Block::Figure(Figure::Bars(picture(prediction, measured)?)));
+    Ok(blocks)
+}
+
+/// Predicted, measured, and the difference.
+fn comparison(prediction: &Prediction, measured: &MeasuredOperation) -> Table {
+    let unit = measured.unit_of_work;
+    let untold = || Cell::Missing("user and kernel time could not be told apart".to_owned());
+    let kernel = measured.system.map_or_else(untold, Cell::from);
+    let unexplained = measured.system.map_or_else(untold, |kernel| prediction.unexplained(&kernel).into());
+    let user = measured.user.map_or_else(untold, Cell::from);
+    let mut rows = vec![
+        [Cell::text(format!("kernel time of one {unit}")), prediction.total.into(), kernel, unexplained],
+        [
+            Cell::text("user time: not a demand on the operating system, taken as measured"),
+            user.clone(),
+            user,
+            Cell::text(""),
+        ],
+    ];
+    if let Some(cpu) = predicted_cpu(prediction, measured) {
+        let difference = Estimate::sum(&[measured.cpu, negated(&cpu)]);
+        rows.push([
+            Cell::text(format!("processor time of one {unit}")),
+            cpu.into(),
+            measured.cpu.into(),
+            difference.into(),
+        ]);
+        rows.push([
+            Cell::text(format!("{unit}s per second: predicted is the most that one processor could serve")),
+            most_per_second(&cpu).into(),
+            measured.per_second.into(),
+            Cell::text(""),
+        ]);
+    }
+    let columns = [
+        Column::words("quantity"),
+        Column::numbers("predicted"),
+        Column::numbers("measured, untraced"),
+        Column::numbers("not explained"),
+    ];
+    Table::of("Predicted and measured", columns, rows)
+}
+
+fn predicted_cpu(prediction: &Prediction, measured: &MeasuredOperation) -> Option<Estimate> {
+    Some(Estimate::sum(&[prediction.total, measured.user?]))
+}
+
+/// The reciprocal: if the processor did nothing else.
+fn most_per_second(cpu: &Estimate) -> Estimate {
+    let rate = |time_ns: f64| 1e9 / time_ns.max(f64::MIN_POSITIVE);
+    let mut rates = cpu.scaled(1.0, Unit::PerSecond);
+    rates.point = rate(cpu.point);
+    (rates.interval.low, rates.interval.high) = (rate(cpu.interval.high), rate(cpu.interval.low));
+    rates
+}
+
+fn negated(estimate: &Estimate) -> Estimate {
+    estimate.scaled(-1.0, estimate.unit)
+}
+
+fn picture(prediction: &Prediction, measured: &MeasuredOperation) -> Result<Bars, NoFigure> {
+    let terms = prediction.terms.iter().map(|term| Part {
+        label: match term.mapping {
+            Mapping::Own => term.primitive.to_string(),
+            Mapping::LowerBound => "not covered, at least".to_owned(),
+        },
+        length: Length::Estimate(term.time),
+    });
+    let mut bars = vec![Bar {
+        label: "predicted".to_owned(),
+        length: Length::Estimate(prediction.total),
+        parts: terms.collect(),
+    }];
+    bars.extend(measured.system.map(|kernel| Bar {
+        label: "measured".to_owned(),
+        length: Length::Estimate(kernel),
+        parts: Vec::new(),
+    }));
+    Bars::new(&format!("Kernel time of one {}", measured.unit_of_work), Unit::Nanoseconds, bars)
+}

@@ -1,0 +1,66 @@
+//! A machine as tables: what it is, what could not be controlled, what its primitives cost.
+
+use assay_quantity::{Cost, Description, Machine, PrimitiveId};
+use assay_report::{Block, Cell, Column, Table};
+
+/// What the machine is, and what could not be held still.
+pub fn description(description: &Description) -> Vec<Block> {
+    let facts = description.facts.iter().map(|fact| [Cell::text(&fact.name), Cell::text(&fact.value)]);
+    let mut blocks =
+        vec![Block::Table(Table::of("What it is", [Column::words("fact"), Column::words("value")], facts))];
+    if !description.uncontrolled.is_empty() {
+        let sentences = description.uncontrolled.iter().map(|sentence| [Cell::text(sentence)]);
+        blocks.push(Block::Table(Table::of(
+            "What could not be controlled",
+            [Column::words("source of error")],
+            sentences,
+        )));
+    }
+    blocks
+}
+
+/// The cost of every primitive, with what speaks for and against it.
+pub fn costs(machine: &Machine) -> Table {
+    let measured = machine.costs.iter().map(row);
+    let missing = machine.unmeasured.iter().map(|missing| {
+        let reason = || Cell::Missing(missing.reason.clone());
+        [
+            Cell::text(missing.primitive.to_string()),
+            reason(),
+            reason(),
+            Cell::Count(0),
+            Cell::text("not measured"),
+        ]
+    });
+    let columns = [
+        Column::words("primitive"),
+        Column::numbers("cost"),
+        Column::numbers("minimum"),
+        Column::numbers("processes"),
+        Column::words("verdict"),
+    ];
+    let table = Table::of("What its primitives cost", columns, measured.chain(missing))
+        .with_note("Each cost is the trimmed mean over fresh processes; the minimum is the best of them.");
+    let rejected: usize = machine.costs.values().map(|cost| cost.rejected).sum();
+    if rejected == 0 {
+        return table;
+    }
+    table
+        .with_note(format!("{rejected} process(es) gave no cost and are not counted in; the store says why."))
+}
+
+fn row((primitive, cost): (&PrimitiveId, &Cost)) -> [Cell; 5] {
+    let processes = u64::try_from(cost.estimate.values).unwrap_or(u64::MAX);
+    let minimum = cost.minimum.map_or_else(
+        || Cell::Missing("only an estimate was published".to_owned()),
+        |value| Cell::Number { value, unit: cost.estimate.unit },
+    );
+    let verdict = cost.verdict.map_or("unknown".to_owned(), |verdict| verdict.to_string());
+    [
+        Cell::text(primitive.to_string()),
+        cost.estimate.into(),
+        minimum,
+        Cell::Count(processes),
+        Cell::text(verdict),
+    ]
+}

@@ -1,0 +1,10 @@
+//! Values of the parts as blocks of a report: one file for each kind of value.
+
+pub mod application;
+pub mod demand;
+pub mod explained;
+pub mod machine;
+pub mod measured;
+pub mod prediction;
+pub mod trace;
+pub mod whole;

@@ -1,0 +1,124 @@
+//! Predictions as tables: the terms of one, or many machines side by side.
+
+use assay_model::{Prediction, Term};
+use assay_quantity::{Basis, Estimate, Mapping, OperationDemand, Unit};
+use assay_report::table::RaggedTable;
+use assay_report::{Cell, Column, Table};
+
+use super::measured::Measured;
+
+/// One row for each machine, in the order given, with the prediction that was published for it where the
+/// file of measurements has one.
+pub fn totals(operation: &OperationDemand, predictions: &[Prediction], measured: &Measured) -> Table {
+    let title = format!("Predicted time of one {}", operation.unit_of_work);
+    let rows = predictions.iter().map(|prediction| {
+        let published = measured.published(&prediction.machine).map_or(Cell::text(""), Cell::from);
+        [
+            Cell::text(&prediction.machine),
+            prediction.total.into(),
+            published,
+            prediction.covered().into(),
+            prediction.bounded().into(),
+        ]
+    });
+    let time = |header: &str| Column::numbers_in(header, Unit::Nanoseconds);
+    let columns = [
+        Column::words("machine"),
+        time("predicted"),
+        time("published"),
+        time("covered"),
+        time("not covered, at least"),
+    ];
+    if measured.has_published() {
+        return Table::of(&title, columns, rows);
+    }
+    let [machine, predicted, _, covered, bounded] = columns;
+    let rows = rows.map(|[machine, predicted, _, covered, bounded]| [machine, predicted, covered, bounded]);
+    Table::of(&title, [machine, predicted, covered, bounded], rows)
+}
+
+/// The terms of one prediction, most expensive first; what has no primitive of its own on a line of its
+/// own.
+pub fn terms(operation: &OperationDemand, prediction: &Prediction) -> Table {
+    let share = |time: &Estimate| Cell::Share(time.point / prediction.total.point);
+    let own = prediction.terms.iter().filter(|term| term.mapping == Mapping::Own);
+    let mut rows: Vec<[Cell; 6]> = own.map(|term| row(term, share(&term.time))).collect();
+    let empty = || Cell::text("");
+    let bounded = prediction.bounded();
+    if prediction.terms.iter().any(|term| term.mapping == Mapping::LowerBound) {
+        let name = Cell::text("not covered: at least a null call each");
+        let calls: f64 = prediction
+            .terms
+            .iter()
+            .filter(|term| term.mapping == Mapping::LowerBound)
+            .map(|term| term.operations)
+            .sum();
+        let calls = Cell::Number { value: calls, unit: Unit::Count };
+        rows.push([name, calls, empty(), bounded.into(), share(&bounded), Cell::text("lower bound")]);
+    }
+    let total = prediction.total;
+    rows.push([Cell::text("predicted"), empty(), empty(), total.into(), share(&total), empty()]);
+    let title = format!("Terms: demand of one {} x costs of {}", operation.unit_of_work, prediction.machine);
+    let columns = [
+        Column::words("primitive"),
+        Column::numbers("calls"),
+        Column::numbers("bytes"),
+        Column::numbers_in("time", Unit::Nanoseconds),
+        Column::numbers("share"),
+        Column::words("cost"),
+    ];
+    Table::of(&title, columns, rows)
+}
+
+fn row(term: &Term, share: Cell) -> [Cell; 6] {
+    let bytes =
+        term.bytes.map_or(Cell::text(""), |value| Cell::Number { value: value.round(), unit: Unit::Bytes });
+    let basis = match term.basis {
+        Basis::Measured => "measured",
+        Basis::Interpolated => "between measured sizes",
+        Basis::Extrapolated => "beyond measured sizes",
+    };
+    [
+        Cell::text(term.primitive.to_string()),
+        Cell::Number { value: term.operations, unit: Unit::Count },
+        bytes,
+        term.time.into(),
+        share,
+        Cell::text(basis),
+    ]
+}
+
+/// What each term takes of the whole, one column for each machine.
+pub fn shares_by_machine(predictions: &[Prediction]) -> Result<Table, RaggedTable> {
+    let mut columns = vec![Column::words("primitive")];
+    columns.extend(predictions.iter().map(|prediction| Column::numbers(&prediction.machine)));
+    let first = predictions.first().map_or(&[][..], |prediction| &prediction.terms);
+    let rows = first
+        .iter()
+        .map(|term| {
+            let mut cells = vec![Cell::text(name(term))];
+            cells.extend(predictions.iter().map(|prediction| share_of(prediction, term)));
+            cells
+        })
+        .collect();
+    Table::new("Share of each term", columns, rows)
+}
+
+fn name(term: &Term) -> String {
+    match term.mapping {
+        Mapping::Own => term.primitive.to_string(),
+        Mapping::LowerBound => "not covered: at least a null call each".to_owned(),
+    }
+}
+
+/// The same term on another machine. Predictions of one demand have the same terms in another order.
+fn share_of(prediction: &Prediction, term: &Term) -> Cell {
+    prediction
+        .terms
+        .iter()
+        .find(|other| other.primitive == term.primitive && other.mapping == term.mapping)
+        .map_or_else(
+            || Cell::Missing("the demand has no such term".to_owned()),
+            |other| Cell::Share(other.time.point / prediction.total.point),
+        )
+}

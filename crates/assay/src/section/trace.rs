@@ -1,0 +1,122 @@
+//! A trace as tables: the summary of calls (thesis, Figure 11) and what happened beside them.
+
+use assay_quantity::Unit;
+use assay_report::{Block, Cell, Column, Table};
+use assay_trace::Descriptor;
+use assay_trace::view::summary::{Summary, SummaryRow};
+
+/// The summary, divided by `units` units of work: times and counts per request, or of the whole trace when
+/// there is one unit.
+pub fn summary(summary: &Summary, units: f64, unit_of_work: &str) -> Vec<Block> {
+    let calls = summary.rows.iter().map(|row| self::row(row, units));
+    let total = [
+        Cell::text(""),
+        Cell::text("total"),
+        Cell::text(""),
+        count(summary.events.calls, units),
+        time(real(summary.events.calls_ns) / units),
+        Cell::text(""),
+        Cell::text(""),
+        Cell::text(""),
+        Cell::text(""),
+        Cell::Share(1.0),
+    ];
+    let in_ns = |header: &str| Column::numbers_in(header, Unit::Nanoseconds);
+    let columns = [
+        Column::numbers("num"),
+        Column::words("name"),
+        Column::words("on"),
+        Column::numbers("calls"),
+        in_ns("total"),
+        in_ns("min"),
+        in_ns("max"),
+        in_ns("average"),
+        in_ns("std dev"),
+        Column::numbers("share"),
+    ];
+    let title = format!("System calls per {unit_of_work}");
+    let lost = match summary.events.lost {
+        0 => "No record was lost.".to_owned(),
+        lost => format!("{lost} records were LOST: every count is a lower bound."),
+    };
+    vec![
+        Block::Table(Table::of(&title, columns, calls.chain([total])).with_note(
+            "Elapsed times, waiting included. Calls and total are per unit of work, the other times per call.",
+        )),
+        Block::Table(split(summary, units, unit_of_work).with_note(lost)),
+    ]
+}
+
+fn row(row: &SummaryRow, units: f64) -> [Cell; 10] {
+    [
+        Cell::Count(u64::from(row.number)),
+        Cell::text(row.name.clone()),
+        descriptor(row.descriptor),
+        count(row.calls, units),
+        time(real(row.total_ns) / units),
+        time(real(row.min_ns)),
+        time(real(row.max_ns)),
+        time(row.mean_ns),
+        time(row.deviation_ns),
+        Cell::Share(row.share),
+    ]
+}
+
+/// Where the time of each call went, with bytes, errors and percentiles.
+fn split(summary: &Summary, units: f64, unit_of_work: &str) -> Table {
+    let rows = summary.rows.iter().map(|row| {
+        let working = row.total_ns.saturating_sub(row.blocked_ns).saturating_sub(row.waiting_ns);
+        [
+            Cell::text(row.name.clone()),
+            descriptor(row.descriptor),
+            time(real(working.saturating_sub(row.irq_ns)) / units),
+            time(real(row.blocked_ns) / units),
+            time(real(row.waiting_ns) / units),
+            time(real(row.irq_ns) / units),
+            time(real(row.p50_ns)),
+            time(real(row.p99_ns)),
+            row.bytes.map_or(Cell::text(""), |bytes| Cell::Number {
+                value: (real(bytes) / units).round(),
+                unit: Unit::Bytes,
+            }),
+            count(row.errors, units),
+        ]
+    });
+    let in_ns = |header: &str| Column::numbers_in(header, Unit::Nanoseconds);
+    let columns = [
+        Column::words("name"),
+        Column::words("on"),
+        in_ns("working"),
+        in_ns("blocked"),
+        in_ns("runnable"),
+        in_ns("interrupts"),
+        in_ns("p50"),
+        in_ns("p99"),
+        Column::numbers("bytes"),
+        Column::numbers("errors"),
+    ];
+    let title = format!("Where the time of these calls went, per {unit_of_work}");
+    let events = &summary.events;
+    Table::of(&title, columns, rows).with_note(format!(
+        "Beside calls: {} page faults in user mode and {} in the kernel, {} processes and {} threads made, {} \
+         programs started, in the whole trace.",
+        events.user_faults, events.kernel_faults, events.processes, events.threads, events.execs
+    ))
+}
+
+fn descriptor(descriptor: Descriptor) -> Cell {
+    Cell::text(if descriptor == Descriptor::None { "" } else { descriptor.name() })
+}
+
+fn count(count: u64, units: f64) -> Cell {
+    Cell::Number { value: real(count) / units, unit: Unit::Count }
+}
+
+fn time(value: f64) -> Cell {
+    Cell::Number { value, unit: Unit::Nanoseconds }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts and nanoseconds of a trace stay below 2^52")]
+fn real(count: u64) -> f64 {
+    count as f64
+}

@@ -1,0 +1,254 @@
+//! Every parser of the house against damaged input: one registry, one mutator, and a canary that must die.
+//!
+//! `make test` gives each target a second; `make fuzz SECONDS=3600` as long as you like. A failure prints
+//! the seed and the input. The canary has a planted bug: if the mutator no longer finds it, the fuzzer is
+//! worth nothing, and that is a failure too.
+
+#![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
+#![expect(clippy::disallowed_methods, reason = "fuzzing is bounded by time, not by a number of inputs")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use std::{env, fs};
+
+use assay_quantity::PrimitiveId;
+use assay_quantity::format::{demand_from_json, demand_to_json, machine_from_json, machine_to_json};
+use assay_trace::container::Reader;
+use assay_workload::Workload;
+use assay_workload::client::response::{Expected, ExpectedBody, ResponseReader};
+use rand::{Rng, RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+/// A parser and inputs that it accepts, from which the damaged ones are made.
+struct Target {
+    name: &'static str,
+    seeds: fn() -> Vec<Vec<u8>>,
+    /// Panics where the parser breaks a promise; a refusal is no failure.
+    parse: fn(&[u8]),
+}
+
+const TARGETS: [Target; 7] = [
+    Target { name: "machine file", seeds: machines, parse: parse_machine },
+    Target { name: "demand file", seeds: demands, parse: parse_demand },
+    Target { name: "primitive id", seeds: ids, parse: parse_id },
+    Target { name: "workload file", seeds: workloads, parse: parse_workload },
+    Target { name: "HTTP answer", seeds: answers, parse: parse_answer },
+    Target { name: "trace manifest", seeds: manifests, parse: parse_manifest },
+    Target { name: "trace spool", seeds: spools, parse: parse_spool },
+];
+
+#[test]
+fn no_parser_panics_or_changes_what_it_accepts_whatever_it_is_fed() {
+    let seed = env::var("FUZZ_SEED").map_or_else(|_| rand::rng().random(), |seed| seed.parse().unwrap());
+    let seconds = env::var("FUZZ_SECONDS").map_or(7, |seconds| seconds.parse().unwrap());
+    let each = Duration::from_secs(seconds) / u32::try_from(TARGETS.len()).unwrap();
+    for target in &TARGETS {
+        match fuzz(target, seed, each) {
+            Ok(inputs) => println!("{}: {inputs} inputs, seed {seed}", target.name),
+            Err(input) => {
+                panic!("{} fails with FUZZ_SEED={seed} on {:?}", target.name, String::from_utf8_lossy(&input))
+            }
+        }
+    }
+}
+
+#[test]
+fn the_fuzzer_finds_a_planted_bug() {
+    let canary = Target {
+        name: "canary",
+        seeds: || vec![b"{\"count\": 12}".to_vec()],
+        parse: |input| assert!(!input.windows(2).any(|pair| pair == b"::"), "the planted bug"),
+    };
+    assert!(fuzz(&canary, 1, Duration::from_secs(60)).is_err(), "the canary lives");
+}
+
+#[test]
+fn every_parser_accepts_its_own_seeds_and_has_a_name_of_its_own() {
+    for target in &TARGETS {
+        assert_eq!(TARGETS.iter().filter(|other| other.name == target.name).count(), 1);
+        let seeds = (target.seeds)();
+        assert!(!seeds.is_empty(), "{}", target.name);
+        for seed in seeds {
+            (target.parse)(&seed);
+        }
+    }
+}
+
+/// Feeds damaged seeds to a target until time is up: the number of inputs, or the one that broke it.
+fn fuzz(target: &Target, seed: u64, time: Duration) -> Result<u64, Vec<u8>> {
+    let mut rng = Pcg64Mcg::seed_from_u64(seed);
+    let seeds = (target.seeds)();
+    let end = Instant::now() + time;
+    let mut inputs = 0;
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let found = loop {
+        let input = damaged(&seeds, &mut rng);
+        inputs += 1;
+        if catch_unwind(AssertUnwindSafe(|| (target.parse)(&input))).is_err() {
+            break Err(input);
+        }
+        if Instant::now() >= end {
+            break Ok(inputs);
+        }
+    };
+    std::panic::set_hook(hook);
+    found
+}
+
+/// One to eight wounds to one of the seeds.
+fn damaged(seeds: &[Vec<u8>], rng: &mut Pcg64Mcg) -> Vec<u8> {
+    let mut input = seeds[rng.random_range(0..seeds.len())].clone();
+    for _ in 0..rng.random_range(1..=8) {
+        let at = rng.random_range(0..=input.len());
+        let to = rng.random_range(at..=input.len()).min(at + 64);
+        match rng.random_range(0..6) {
+            0 => input.truncate(at),
+            1 => drop(input.drain(at..to)),
+            2 => input.insert(at, rng.random()),
+            3 if at < input.len() => input[at] ^= 1 << rng.random_range(0..8),
+            4 => {
+                let piece = input[at..to].to_vec();
+                input.splice(at..at, piece);
+            }
+            _ => {
+                let token = TOKENS[rng.random_range(0..TOKENS.len())];
+                input.splice(at..to, token.iter().copied());
+            }
+        }
+    }
+    input
+}
+
+/// What breaks parsers: extremes of numbers, and the punctuation of every format here.
+const TOKENS: [&[u8]; 16] = [
+    b"-1",
+    b"0",
+    b"1e999",
+    b"18446744073709551616",
+    b"NaN",
+    b"null",
+    b"\"",
+    b"{",
+    b"}",
+    b"[",
+    b",",
+    b"=",
+    b"\0",
+    b"\r\n\r\n",
+    b"\xff\xfe",
+    b"../",
+];
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn files(paths: &[&str]) -> Vec<Vec<u8>> {
+    paths.iter().map(|path| fs::read(root().join(path)).unwrap()).collect()
+}
+
+fn machines() -> Vec<Vec<u8>> {
+    files(&["crates/quantity/tests/golden/machine.json", "examples/thesis-1997/pro-200.machine.json"])
+}
+
+fn parse_machine(input: &[u8]) {
+    if let Ok(machine) = machine_from_json(&String::from_utf8_lossy(input)) {
+        assert_eq!(machine_from_json(&machine_to_json(&machine)), Ok(machine));
+    }
+}
+
+fn demands() -> Vec<Vec<u8>> {
+    files(&["crates/quantity/tests/golden/demand.json", "examples/thesis-1997/apache.demand.json"])
+}
+
+fn parse_demand(input: &[u8]) {
+    if let Ok(demand) = demand_from_json(&String::from_utf8_lossy(input)) {
+        assert_eq!(demand_from_json(&demand_to_json(&demand)), Ok(demand));
+    }
+}
+
+fn ids() -> Vec<Vec<u8>> {
+    ["call.null", "tcp.send{size=4KiB,buffer=reused}", "process.context_switch{processes=2,cpus=same}"]
+        .map(|id| id.as_bytes().to_vec())
+        .to_vec()
+}
+
+fn parse_id(input: &[u8]) {
+    if let Ok(id) = String::from_utf8_lossy(input).parse::<PrimitiveId>() {
+        assert_eq!(id.to_string().parse(), Ok(id));
+    }
+}
+
+fn workloads() -> Vec<Vec<u8>> {
+    files(&["workloads/nginx.toml", "workloads/apache.toml"])
+}
+
+fn parse_workload(input: &[u8]) {
+    if let Err(refusal) = Workload::parse(&String::from_utf8_lossy(input), "fuzzed.toml") {
+        assert!(!refusal.to_string().is_empty());
+    }
+}
+
+fn answers() -> Vec<Vec<u8>> {
+    [
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    ]
+    .map(|answer| answer.as_bytes().to_vec())
+    .to_vec()
+}
+
+/// The verdict must be the same in one piece and byte by byte.
+fn parse_answer(input: &[u8]) {
+    let expected = Expected { status: 200, body: ExpectedBody::Exactly(b"hello".to_vec()) };
+    let whole = ResponseReader::new().feed(&expected, input).map(|step| format!("{step:?}"));
+    let mut reader = ResponseReader::new();
+    let mut pieces = Ok(String::new());
+    for byte in input {
+        match reader.feed(&expected, std::slice::from_ref(byte)) {
+            Ok(assay_workload::client::response::Step::Incomplete) => {}
+            Ok(_) => return assert!(whole.is_ok(), "{whole:?} in one piece, complete byte by byte"),
+            Err(fault) => {
+                pieces = Err(fault);
+                break;
+            }
+        }
+    }
+    assert_eq!(whole.is_err(), pieces.is_err(), "{whole:?} in one piece, {pieces:?} byte by byte");
+}
+
+const MANIFEST: &str = r#"{"version": "assay.trace/1"}"#;
+
+fn manifests() -> Vec<Vec<u8>> {
+    vec![MANIFEST.as_bytes().to_vec()]
+}
+
+fn parse_manifest(input: &[u8]) {
+    read_container(&[("manifest.json", input)]);
+}
+
+fn spools() -> Vec<Vec<u8>> {
+    vec![vec![0; 4096]]
+}
+
+fn parse_spool(input: &[u8]) {
+    read_container(&[("manifest.json", MANIFEST.as_bytes()), ("cpu0-0.spool", input)]);
+}
+
+/// Reads a container of these files to its end or its first error.
+fn read_container(contents: &[(&str, &[u8])]) {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, bytes) in contents {
+        fs::write(directory.path().join(name), bytes).unwrap();
+    }
+    if let Ok(reader) = Reader::open(directory.path()) {
+        for entry in reader {
+            if let Err(refusal) = entry {
+                assert!(!refusal.to_string().is_empty());
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! `assay predict` from outside: the thesis's prediction, and what is said to bad input.
+
+#![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use expect_test::{expect, expect_file};
+
+const EXAMPLE: &str = "examples/thesis-1997";
+const MACHINES: [&str; 5] = ["prem-100", "endeav-120", "ss20-75", "pro-200", "ss20-75x2"];
+
+fn assay(arguments: &[&str]) -> Output {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    Command::new(env!("CARGO_BIN_EXE_assay")).args(arguments).current_dir(root).output().unwrap()
+}
+
+/// What a refused command line says. It must say one line, and print nothing.
+fn refusal(arguments: &[&str]) -> String {
+    let output = assay(arguments);
+    assert!(!output.status.success(), "{arguments:?} succeeded");
+    assert!(output.stdout.is_empty(), "{arguments:?} printed something");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    said
+}
+
+fn damaged(name: &str, from: &str, to: &str) -> PathBuf {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let text = fs::read_to_string(root.join(EXAMPLE).join(name)).unwrap();
+    assert!(text.contains(from), "{name} holds no '{from}'");
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()));
+    fs::write(&path, text.replacen(from, to, 1)).unwrap();
+    path
+}
+
+#[test]
+fn the_thesis_is_predicted_as_printed_with_its_ranking_and_its_errors() {
+    let demand = format!("{EXAMPLE}/apache.demand.json");
+    let measured = format!("{EXAMPLE}/measured.csv");
+    let machines = MACHINES.map(|machine| format!("{EXAMPLE}/{machine}.machine.json"));
+    let mut arguments = vec!["predict", &demand];
+    arguments.extend(machines.iter().map(String::as_str));
+    arguments.extend(["--measured", &measured]);
+    let output = assay(&arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    expect_file!["golden/thesis.txt"].assert_eq(&text);
+    for figure in ["31.888", "21.419", "16.261", "9.912", "9.358", "±16 %", "±20 %"] {
+        assert!(text.contains(figure), "no {figure} in:\n{text}");
+    }
+}
+
+#[test]
+fn bad_input_is_refused_in_one_line_that_says_what_to_do() {
+    let demand = format!("{EXAMPLE}/apache.demand.json");
+    let machine = format!("{EXAMPLE}/pro-200.machine.json");
+    let refused = |arguments: &[&str]| {
+        refusal(arguments)
+            .replace(env!("CARGO_TARGET_TMPDIR"), "TMP")
+            .replace(&std::process::id().to_string(), "PID")
+    };
+    let no_epoll = damaged("pro-200.machine.json", "tcp.connect", "epoll.ctl");
+    let cut = damaged("prem-100.machine.json", "\"costs\": [", "\"costs\": [[");
+    let csv = damaged("measured.csv", "Pro-200", "Pro-400");
+    let said = [
+        refused(&["predict", "missing.demand.json", &machine]),
+        refused(&["predict", &machine, &machine]),
+        refused(&["predict", &demand, &machine, &machine]),
+        refused(&["predict", &demand, no_epoll.to_str().unwrap()]),
+        refused(&["predict", &demand, cut.to_str().unwrap()]),
+        refused(&["predict", &demand, &machine, "--measured", csv.to_str().unwrap()]),
+        refused(&["predict", &demand, &machine, "--measured", &demand]),
+    ];
+    expect![[r#"
+        assay: cannot read missing.demand.json: No such file or directory (os error 2)
+        assay: examples/thesis-1997/pro-200.machine.json is not a demand: its format is 'assay.machine/1', but 'assay.demand/1' is needed; if the file is newer, update assay
+        assay: two of the machine files are both named 'Pro-200'; rename one
+        assay: machine 'Pro-200' cannot predict 'page': tcp.connect was not measured; measure it there with 'assay bench'
+        assay: TMP/PID-prem-100.machine.json is not a machine: expected `,` or `]` at line 86 column 15
+        assay: workload 'netscape' of the measured file has fewer than two of these machines: Pro-200; its first column must hold their names
+        assay: examples/thesis-1997/apache.demand.json is no file of measurements: it has no column 'machine'
+    "#]].assert_eq(&said.concat());
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let script = format!(
+        "{{ {} predict {EXAMPLE}/apache.demand.json {EXAMPLE}/pro-200.machine.json; echo $? >&2; }} | true",
+        env!("CARGO_BIN_EXE_assay")
+    );
+    // `true` may end before or after the first write; the pipe must be closed for certain at least once.
+    for _ in 0..20 {
+        let output = Command::new("sh").args(["-c", &script]).current_dir(&root).output().unwrap();
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), "0\n");
+    }
+}

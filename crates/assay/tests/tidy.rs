@@ -1,0 +1,163 @@
+//! Tidiness as a test: what a reviewer should not have to say twice.
+
+#![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Lines above which a file has grown two jobs, tables exempt.
+const LINES: usize = 600;
+
+/// Files that are tables by nature.
+const TABLES: [&str; 0] = [];
+
+/// Text that no file of ours holds, in which files, and why not. Written in two halves, so that this
+/// file does not hold it either.
+const FORBIDDEN: [(&str, &str, &str, &str); 11] = [
+    ("TO", "DO", "", "finish it, or write an issue"),
+    ("FIX", "ME", "", "mend it, or write an issue"),
+    ("todo", "!(", ".rs", "finish it"),
+    ("dbg", "!(", ".rs", "a trace of debugging"),
+    ("#[ig", "nore", ".rs", "a test that is not run is not a test"),
+    ("#[all", "ow(", ".rs", "write #[expect(lint, reason)]"),
+    ("/ro", "ot/", "", "a path of one machine"),
+    ("/wo", "rk/", "", "a path of one machine"),
+    ("/ho", "me/", "", "a path of one machine"),
+    ("deb.deb", "ian.org", "", "an address of a package server"),
+    ("static.crates", ".io", "", "an address of a package server"),
+];
+
+/// Crates that may hold `unsafe`; each block has its `SAFETY:` line by a lint.
+const UNSAFE: [&str; 2] = ["bench", "trace-probe"];
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Every file that git tracks or would track, with its text; files that are not text are left out.
+fn files() -> Vec<(String, String)> {
+    let output = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let names = String::from_utf8(output.stdout).unwrap();
+    let files: Vec<_> = names
+        .lines()
+        .filter_map(|name| Some((name.to_owned(), fs::read_to_string(root().join(name)).ok()?)))
+        .collect();
+    assert!(files.len() > 30, "git lists only {} files", files.len());
+    files
+}
+
+fn has_extension(name: &str, extension: &str) -> bool {
+    name.ends_with(&format!(".{extension}"))
+}
+
+#[test]
+fn no_file_holds_text_that_belongs_elsewhere() {
+    for (name, text) in files().iter().filter(|(name, _)| name != "Cargo.lock") {
+        for (front, back, ending, why) in FORBIDDEN {
+            let forbidden = format!("{front}{back}");
+            if name.ends_with(ending) {
+                assert!(!text.contains(&forbidden), "{name} holds '{forbidden}': {why}");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_source_file_is_longer_than_a_sitting() {
+    for (name, text) in files() {
+        if has_extension(&name, "rs") && !TABLES.contains(&name.as_str()) {
+            let lines = text.lines().count();
+            assert!(lines <= LINES, "{name} has {lines} lines; split it by what it answers");
+        }
+    }
+}
+
+#[test]
+fn lines_end_in_no_blanks_and_files_in_one_newline() {
+    for (name, text) in files() {
+        if has_extension(&name, "snap") || name == "LICENSE-APACHE" {
+            continue;
+        }
+        for (number, line) in text.lines().enumerate() {
+            let golden = name.contains("/golden/");
+            assert!(golden || line == line.trim_end(), "{name}:{}: blanks at the end", number + 1);
+        }
+        assert!(text.is_empty() || text.ends_with('\n'), "{name} does not end in a newline");
+        assert!(!text.ends_with("\n\n"), "{name} ends in empty lines");
+    }
+}
+
+#[test]
+fn unsafe_stands_only_where_the_architecture_allows_it() {
+    for (name, text) in files() {
+        let Some(part) = name.strip_prefix("crates/").and_then(|rest| rest.strip_suffix("/src/lib.rs"))
+        else {
+            continue;
+        };
+        let forbids = text.contains("#![forbid(unsafe_code)]");
+        assert_ne!(forbids, UNSAFE.contains(&part), "{part}: 'forbid(unsafe_code)' against the table");
+    }
+}
+
+#[test]
+fn every_module_says_what_it_answers() {
+    for (name, text) in files() {
+        if has_extension(&name, "rs") {
+            assert!(text.starts_with("//!"), "{name} does not begin with what it answers");
+        }
+    }
+}
+
+#[test]
+fn only_the_subcommands_print() {
+    for (name, text) in files() {
+        let may = name.starts_with("crates/assay/") || name.contains("/tests/") || name.contains("/benches/");
+        if has_extension(&name, "rs") && !may {
+            for print in ["println!(", "print!(", "eprintln!(", "eprint!("] {
+                let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+                assert!(!code.clone().any(|line| line.contains(print)), "{name} prints");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_dependency_says_what_it_saves_us() {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let table = manifest.split("[workspace.dependencies]").nth(1).unwrap();
+    let table = table.split("\n[").next().unwrap();
+    let users: String = files()
+        .into_iter()
+        .filter(|(name, _)| name.starts_with("crates/") && name.ends_with("Cargo.toml"))
+        .map(|(_, text)| text)
+        .collect();
+    for line in table.lines().filter(|line| !line.is_empty() && !line.starts_with("assay-")) {
+        let name = line.split(' ').next().unwrap();
+        assert!(line.contains(" # "), "{name} does not say what it saves us");
+        assert!(users.contains(&format!("\n{name}.workspace")), "{name} is used by no crate");
+    }
+}
+
+#[test]
+fn every_page_of_the_documentation_is_reached_from_the_readme() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    for (name, _) in files() {
+        if name.starts_with("docs/") && has_extension(&name, "md") {
+            assert!(readme.contains(&name), "README.md does not lead to {name}");
+        }
+    }
+}
+
+#[test]
+fn the_changelog_begins_with_the_version_being_built() {
+    let changelog = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    let first = changelog.lines().find(|line| line.starts_with("## ")).unwrap();
+    assert!(first.starts_with(&format!("## {version}")), "CHANGELOG.md begins with '{first}'");
+}

@@ -1,0 +1,136 @@
+//! What a benchmark is: an operation that can be repeated, and the row that describes it.
+//!
+//! The harness calls operations; the files under `primitive` define them. Nothing here reads a clock.
+
+use std::io;
+use std::path::PathBuf;
+
+use assay_quantity::{PrimitiveId, Unit};
+use rand_pcg::Pcg64Mcg;
+
+use crate::contamination::Sharing;
+use crate::describe::CacheSizes;
+
+/// Something that can be done over and over and timed in batches.
+pub trait Operation {
+    /// Makes ready for a batch, untimed: the connections to accept, the bytes to receive.
+    ///
+    /// # Errors
+    /// Whatever the kernel refused.
+    fn arm(&mut self, operations: u64) -> io::Result<()> {
+        let _ = operations;
+        Ok(())
+    }
+
+    /// Does it `operations` times: the timed part. No allocation and no dynamic call belongs in its loop;
+    /// the one dynamic call that the batch itself costs drops out with the difference of batch lengths.
+    ///
+    /// # Errors
+    /// The first call that fails: it ends the sample, so that a failing call never gives a fast number.
+    fn run(&mut self, operations: u64) -> io::Result<()>;
+
+    /// Checks that the kernel did what was timed, and clears it away, untimed.
+    ///
+    /// # Errors
+    /// Whatever the kernel refused, or work that was not done.
+    fn disarm(&mut self, operations: u64) -> io::Result<()> {
+        let _ = operations;
+        Ok(())
+    }
+
+    /// The longest batch that can be armed.
+    fn max_batch(&self) -> u64 {
+        u64::MAX
+    }
+
+    /// What the length of a batch must be a multiple of.
+    fn granule(&self) -> u64 {
+        1
+    }
+}
+
+/// An operation that needs no preparation: the closure, in a loop compiled for it alone.
+pub(crate) struct Repeat<F>(pub(crate) F);
+
+impl<F: FnMut() -> io::Result<()>> Operation for Repeat<F> {
+    fn run(&mut self, operations: u64) -> io::Result<()> {
+        for _ in 0..operations {
+            (self.0)()?;
+        }
+        Ok(())
+    }
+}
+
+/// An operation that is ready to be timed.
+pub struct Prepared {
+    /// What is timed.
+    pub operation: Box<dyn Operation>,
+    /// Work that comes with it but is not part of the primitive; its cost is subtracted.
+    pub baseline: Option<Box<dyn Operation>>,
+    /// Who else is meant to run during the timed part.
+    pub sharing: Sharing,
+}
+
+impl std::fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Prepared").field("sharing", &self.sharing).finish_non_exhaustive()
+    }
+}
+
+impl Prepared {
+    /// An operation that this process does alone.
+    pub(crate) fn alone(operation: impl Operation + 'static) -> Self {
+        Self { operation: Box::new(operation), baseline: None, sharing: Sharing::Alone }
+    }
+
+    /// A closure that this process repeats alone.
+    pub(crate) fn repeat(closure: impl FnMut() -> io::Result<()> + 'static) -> Self {
+        Self::alone(Repeat(closure))
+    }
+}
+
+/// A benchmark that cannot be prepared.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// This machine has not got it, and why.
+    #[error("{0}")]
+    Unavailable(String),
+    /// A call failed that should not.
+    #[error(transparent)]
+    Failed(#[from] io::Error),
+}
+
+/// What a benchmark is prepared from: everything that may differ between two processes.
+#[derive(Debug)]
+pub struct Setting {
+    /// Source of every random choice, seeded for the sample.
+    pub rng: Pcg64Mcg,
+    /// The processor that this process is bound to.
+    pub cpu: usize,
+    /// A second processor, for a partner; `None` where there is only one.
+    pub other_cpu: Option<usize>,
+    /// Caches of the machine.
+    pub caches: CacheSizes,
+    /// Directory for files, on the file system to be measured.
+    pub directory: PathBuf,
+}
+
+/// Makes a benchmark ready. The parameters are in the id.
+pub type Prepare = fn(&PrimitiveId, &mut Setting) -> Result<Prepared, Refusal>;
+
+/// A row of the catalogue.
+#[derive(Debug, Clone)]
+pub struct Benchmark {
+    /// Its id, parameters included.
+    pub primitive: PrimitiveId,
+    /// Unit of its cost: ns, or ns/B where it moves bytes.
+    pub unit: Unit,
+    /// Bytes that one operation moves, where the unit is ns/B.
+    pub bytes: Option<u64>,
+    /// What one operation is.
+    pub about: &'static str,
+    /// Where the benchmark comes from.
+    pub source: &'static str,
+    /// Makes it ready in the process that measures.
+    pub prepare: Prepare,
+}

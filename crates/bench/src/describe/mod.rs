@@ -1,0 +1,260 @@
+//! What the machine is, and what of it could not be held still: read from `/proc`, `/sys` and the
+//! processor, never changed. A figure without this is an anecdote; the report shows it beside every run.
+
+pub mod parse;
+
+use std::fs;
+use std::path::Path;
+
+use assay_quantity::{Description, Fact, Size};
+
+pub use parse::CacheSizes;
+
+use crate::clock::{Calibration, Source};
+
+const UNKNOWN: &str = "unknown";
+
+/// Describes this machine as it is now. `directory` is where the benchmarks' files will lie.
+#[must_use]
+pub fn describe(clock: &Calibration, directory: &Path) -> Description {
+    let cpuinfo = read("/proc/cpuinfo").unwrap_or_default();
+    let field = |name: &str| parse::field(&cpuinfo, name).unwrap_or(UNKNOWN).to_owned();
+    let hypervisor = hypervisor(&cpuinfo);
+    let governor = one_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+    let facts = [
+        ("assay", env!("CARGO_PKG_VERSION").to_owned()),
+        ("cpu", field("model name")),
+        ("cpus", cpus()),
+        ("smt", one_line("/sys/devices/system/cpu/smt/control").unwrap_or_else(unknown)),
+        ("microcode", field("microcode")),
+        ("caches", caches().to_string()),
+        ("memory", memory()),
+        ("page", Size(u64::try_from(rustix::param::page_size()).unwrap_or(0)).to_string()),
+        ("huge pages", huge_pages()),
+        ("hypervisor", hypervisor.clone().unwrap_or_else(|| "none seen".to_owned())),
+        ("kernel", kernel()),
+        ("libc", libc_version()),
+        ("clocksource", one_line(CLOCKSOURCE).unwrap_or_else(unknown)),
+        ("batch clock", batch_clock(clock)),
+        ("governor", governor.clone().unwrap_or_else(|| "unknown: the kernel shows no cpufreq".to_owned())),
+        ("turbo", turbo()),
+        ("mitigations", mitigations()),
+        ("aslr", one_line("/proc/sys/kernel/randomize_va_space").unwrap_or_else(unknown)),
+        ("autogroup", one_line("/proc/sys/kernel/sched_autogroup_enabled").unwrap_or_else(unknown)),
+        ("cgroup cpu limit", cgroup_cpu_limit()),
+        ("file system", file_system(directory)),
+        ("load", one_line("/proc/loadavg").unwrap_or_else(unknown)),
+    ];
+    let facts = facts.into_iter().map(|(name, value)| Fact { name: name.to_owned(), value }).collect();
+    Description { facts, uncontrolled: uncontrolled(clock, hypervisor.as_deref(), governor.as_deref()) }
+}
+
+const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+
+/// Sentences about what the measurement has to live with.
+fn uncontrolled(clock: &Calibration, hypervisor: Option<&str>, governor: Option<&str>) -> Vec<String> {
+    let mut sentences = Vec::new();
+    if let Some(name) = hypervisor {
+        sentences.push(format!(
+            "It runs under the hypervisor {name}: other guests, stolen time and the clock rate of the \
+             processor cannot be controlled from here."
+        ));
+    }
+    match governor {
+        None => sentences.push("The kernel shows no frequency governor: the clock rate may vary.".to_owned()),
+        Some("performance") => {}
+        Some(other) => {
+            sentences.push(format!("The frequency governor is {other}, so the clock rate follows the load."))
+        }
+    }
+    if let Some(reason) = &clock.refused {
+        sentences
+            .push(format!("The processor's counter is not used: {reason}. Batches are timed by the kernel."));
+    }
+    let running = read("/proc/loadavg").and_then(|line| parse::runnable(&line));
+    if let Some(others) = running.and_then(|running| running.checked_sub(1)).filter(|others| *others > 0) {
+        sentences.push(format!("{others} other tasks were runnable when the run began."));
+    }
+    if one_line("/proc/sys/kernel/sched_autogroup_enabled").as_deref() == Some("1") {
+        sentences.push(
+            "Autogroups are on: the nice value of this process counts only within its own session."
+                .to_owned(),
+        );
+    }
+    if cgroup_cpu_limit() != NO_LIMIT && cgroup_cpu_limit() != UNKNOWN {
+        sentences.push("A control group limits the processor time: batches can be throttled.".to_owned());
+    }
+    sentences
+}
+
+/// Data caches as processor 0 has them.
+#[must_use]
+pub fn caches() -> CacheSizes {
+    let mut sizes = CacheSizes::default();
+    for index in 0.. {
+        let path = |file: &str| format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{file}");
+        let (Some(level), Some(kind), Some(size)) =
+            (one_line(&path("level")), one_line(&path("type")), one_line(&path("size")))
+        else {
+            break;
+        };
+        sizes.add(&level, &kind, &size);
+    }
+    sizes
+}
+
+/// Processors that share a core with this one, itself included.
+pub(crate) fn siblings(cpu: usize) -> Vec<usize> {
+    one_line(&format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"))
+        .and_then(|list| parse::cpu_list(&list))
+        .unwrap_or_else(|| vec![cpu])
+}
+
+fn cpus() -> String {
+    let online = one_line("/sys/devices/system/cpu/online").unwrap_or_else(unknown);
+    match crate::kernel::allowed_cpus() {
+        Ok(allowed) => format!("online {online}, {} allowed", allowed.len()),
+        Err(_) => format!("online {online}"),
+    }
+}
+
+fn memory() -> String {
+    available_memory("MemTotal").map_or_else(unknown, |size| size.to_string())
+}
+
+/// A line of `/proc/meminfo`.
+pub(crate) fn available_memory(name: &str) -> Option<Size> {
+    parse::meminfo(&read("/proc/meminfo")?, name)
+}
+
+fn huge_pages() -> String {
+    one_line("/sys/kernel/mm/transparent_hugepage/enabled")
+        .and_then(|line| parse::bracketed(&line).map(str::to_owned))
+        .map_or_else(unknown, |mode| format!("{mode}; the benchmarks' buffers use none"))
+}
+
+fn hypervisor(cpuinfo: &str) -> Option<String> {
+    let named = one_line("/sys/hypervisor/type");
+    #[cfg(target_arch = "x86_64")]
+    let named = named.or_else(|| {
+        let flags = parse::field(cpuinfo, "flags")?;
+        flags.split(' ').any(|flag| flag == "hypervisor").then(|| {
+            // The leaf that hypervisors agree on for their signature.
+            let leaf = std::arch::x86_64::__cpuid(0x4000_0000);
+            parse::signature([leaf.ebx, leaf.ecx, leaf.edx])
+        })
+    });
+    #[cfg(not(target_arch = "x86_64"))]
+    let named = named.or_else(|| one_line("/sys/class/dmi/id/sys_vendor").filter(|_| cpuinfo.is_empty()));
+    named
+}
+
+fn kernel() -> String {
+    let name = rustix::system::uname();
+    let part = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
+    format!(
+        "{} {} {} {}",
+        part(name.sysname()),
+        part(name.release()),
+        part(name.version()),
+        part(name.machine())
+    )
+}
+
+fn libc_version() -> String {
+    let linked = if cfg!(target_feature = "crt-static") { "static" } else { "dynamic" };
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: returns a constant string of the library.
+        let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
+        format!("glibc {}, linked {linked}", version.to_string_lossy())
+    }
+    #[cfg(not(target_env = "gnu"))]
+    format!("{}, linked {linked}", std::env::consts::OS)
+}
+
+fn batch_clock(clock: &Calibration) -> String {
+    match clock.source {
+        Source::Counter { ticks_per_ns } => format!(
+            "cycle counter, {:.3} MHz, calibrations within {:.1} ppm, steps of {:.0} ns",
+            ticks_per_ns * 1000.0,
+            clock.error_ppm,
+            clock.resolution_ns
+        ),
+        Source::MonotonicRaw => format!("CLOCK_MONOTONIC_RAW, steps of {:.0} ns", clock.resolution_ns),
+    }
+}
+
+fn turbo() -> String {
+    if let Some(off) = one_line("/sys/devices/system/cpu/intel_pstate/no_turbo") {
+        return if off == "1" { "off" } else { "on" }.to_owned();
+    }
+    match one_line("/sys/devices/system/cpu/cpufreq/boost").as_deref() {
+        Some("0") => "off".to_owned(),
+        Some(_) => "on".to_owned(),
+        None => unknown(),
+    }
+}
+
+fn mitigations() -> String {
+    let Ok(entries) = fs::read_dir("/sys/devices/system/cpu/vulnerabilities") else { return unknown() };
+    let states: Vec<(String, String)> = entries
+        .flatten()
+        .filter_map(|entry| Some((entry.file_name().into_string().ok()?, read(entry.path())?)))
+        .collect();
+    parse::mitigations(states)
+}
+
+const NO_LIMIT: &str = "none";
+
+/// The tightest `cpu.max` from this process's group up to the root.
+fn cgroup_cpu_limit() -> String {
+    let Some(groups) = read("/proc/self/cgroup") else { return unknown() };
+    let Some(group) = groups.lines().find_map(|line| line.strip_prefix("0::/")) else { return unknown() };
+    let mut tightest: Option<f64> = None;
+    let mut path = Path::new("/sys/fs/cgroup").join(group);
+    loop {
+        if let Some(share) = read(path.join("cpu.max")).as_deref().and_then(parse::cpu_max) {
+            tightest = Some(tightest.map_or(share, |before| before.min(share)));
+        }
+        if !path.pop() || !path.starts_with("/sys/fs/cgroup") {
+            break;
+        }
+    }
+    tightest.map_or(NO_LIMIT.to_owned(), |share| format!("{share:.2} processors"))
+}
+
+fn file_system(directory: &Path) -> String {
+    let canonical = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
+    read("/proc/self/mountinfo")
+        .and_then(|mounts| parse::mount_type(&mounts, &canonical.to_string_lossy()).map(str::to_owned))
+        .map_or_else(unknown, |kind| format!("{kind} at {}", directory.display()))
+}
+
+fn read(path: impl AsRef<Path>) -> Option<String> {
+    fs::read_to_string(path).ok()
+}
+
+fn one_line(path: &str) -> Option<String> {
+    Some(read(path)?.trim().to_owned())
+}
+
+fn unknown() -> String {
+    UNKNOWN.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::calibrate;
+
+    #[test]
+    fn every_fact_has_an_answer_or_says_that_it_has_none() {
+        let description = describe(&calibrate(), &std::env::temp_dir());
+        assert!(description.facts.len() > 15);
+        for fact in &description.facts {
+            assert!(!fact.value.is_empty(), "{}", fact.name);
+        }
+        assert!(description.uncontrolled.iter().all(|sentence| sentence.ends_with('.')));
+    }
+}

@@ -1,0 +1,221 @@
+//! The texts of `/proc` and `/sys`, read. Functions from text to values; the tests hold samples of it.
+
+use std::fmt;
+
+use assay_quantity::Size;
+
+/// Sizes of the data caches, as far as the machine tells them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CacheSizes {
+    /// Level 1, of one core.
+    pub l1: Option<Size>,
+    /// Level 2.
+    pub l2: Option<Size>,
+    /// Level 3.
+    pub l3: Option<Size>,
+}
+
+impl CacheSizes {
+    /// Adds what one `cache/index*` directory says.
+    pub fn add(&mut self, level: &str, kind: &str, size: &str) {
+        if kind == "Instruction" {
+            return;
+        }
+        let size = cache_size(size);
+        match level {
+            "1" => self.l1 = size,
+            "2" => self.l2 = size,
+            "3" => self.l3 = size,
+            _ => {}
+        }
+    }
+
+    /// The last level that is known.
+    #[must_use]
+    pub fn last(&self) -> Option<Size> {
+        self.l3.or(self.l2).or(self.l1)
+    }
+}
+
+impl fmt::Display for CacheSizes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = |size: Option<Size>| size.map_or("unknown".to_owned(), |size| size.to_string());
+        write!(f, "L1 {}, L2 {}, L3 {}", size(self.l1), size(self.l2), size(self.l3))
+    }
+}
+
+/// `32K`, `36608K`, `2M`.
+fn cache_size(text: &str) -> Option<Size> {
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let unit = match unit {
+        "" => 1,
+        "K" => 1 << 10,
+        "M" => 1 << 20,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit).map(Size).filter(|size| size.bytes() > 0)
+}
+
+/// Value of the first `name : value` line of `/proc/cpuinfo`.
+#[must_use]
+pub fn field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
+    cpuinfo
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(key, _)| key.trim() == name)
+        .map(|(_, value)| value.trim())
+}
+
+/// A line of `/proc/meminfo`, `MemTotal:  24683236 kB`.
+#[must_use]
+pub fn meminfo(text: &str, name: &str) -> Option<Size> {
+    let value = field(text, name)?.strip_suffix("kB")?.trim().parse::<u64>().ok()?;
+    value.checked_mul(1 << 10).map(Size)
+}
+
+/// The chosen word of `always [madvise] never`.
+#[must_use]
+pub fn bracketed(line: &str) -> Option<&str> {
+    line.split_once('[')?.1.split_once(']').map(|(word, _)| word)
+}
+
+/// Runnable tasks, the reader included: the fourth field of `/proc/loadavg`, `1.48 0.55 0.24 2/90 4711`.
+#[must_use]
+pub fn runnable(loadavg: &str) -> Option<usize> {
+    loadavg.split(' ').nth(3)?.split_once('/')?.0.parse().ok()
+}
+
+/// Processors of a list, `0,2-3`.
+#[must_use]
+pub fn cpu_list(text: &str) -> Option<Vec<usize>> {
+    let mut cpus = Vec::new();
+    for part in text.trim().split(',') {
+        match part.split_once('-') {
+            None => cpus.push(part.parse().ok()?),
+            Some((first, last)) => cpus.extend(first.parse().ok()?..=last.parse::<usize>().ok()?),
+        }
+    }
+    Some(cpus)
+}
+
+/// Processors' worth of time in `cpu.max`, `150000 100000`; `None` for `max 100000`.
+#[must_use]
+pub fn cpu_max(text: &str) -> Option<f64> {
+    let (quota, period) = text.trim().split_once(' ')?;
+    let (quota, period): (f64, f64) = (quota.parse().ok()?, period.parse().ok()?);
+    (period > 0.0).then(|| quota / period)
+}
+
+/// Hypervisors by the signature that they show to their guests.
+const SIGNATURES: [(&str, &str); 5] = [
+    ("KVMKVMKVM", "KVM"),
+    ("TCGTCGTCGTCG", "QEMU without hardware support"),
+    ("MicrosoftHv", "Hyper-V"),
+    ("VMwareVMware", "VMware"),
+    ("XenVMMXenVMM", "Xen"),
+];
+
+/// Name of the hypervisor from the three registers of its signature.
+#[must_use]
+pub fn signature(registers: [u32; 3]) -> String {
+    let bytes: Vec<u8> = registers.iter().flat_map(|register| register.to_le_bytes()).collect();
+    let text: String =
+        bytes.iter().filter(|byte| byte.is_ascii_graphic()).map(|byte| char::from(*byte)).collect();
+    SIGNATURES
+        .iter()
+        .find(|(signature, _)| *signature == text)
+        .map_or_else(|| format!("of signature '{text}'"), |(_, name)| (*name).to_owned())
+}
+
+/// The states under `vulnerabilities`, summed up: who is vulnerable and who is mitigated, by name.
+#[must_use]
+pub fn mitigations(mut states: Vec<(String, String)>) -> String {
+    states.sort();
+    let named = |prefix: &str| -> Vec<String> {
+        let states = states.iter().filter(|(_, state)| state.starts_with(prefix));
+        states.map(|(name, _)| name.clone()).collect()
+    };
+    let (vulnerable, mitigated) = (named("Vulnerable"), named("Mitigation"));
+    let list = |names: &[String]| if names.is_empty() { "none".to_owned() } else { names.join(" ") };
+    format!("mitigated: {}; vulnerable: {}", list(&mitigated), list(&vulnerable))
+}
+
+/// Type of the file system that holds a path, from `/proc/self/mountinfo` (proc(5)).
+#[must_use]
+pub fn mount_type<'a>(mountinfo: &'a str, path: &str) -> Option<&'a str> {
+    mountinfo
+        .lines()
+        .filter_map(|line| {
+            let (before, after) = line.split_once(" - ")?;
+            let point = before.split(' ').nth(4)?;
+            Some((point, after.split(' ').next()?))
+        })
+        .filter(|(point, _)| {
+            let rest = path.strip_prefix(point);
+            *point == "/" || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })
+        // A later mount hides an earlier one at the same place, which is what `max_by_key` prefers.
+        .max_by_key(|(point, _)| point.len())
+        .map(|(_, kind)| kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cache_directories_become_sizes_and_instruction_caches_do_not() {
+        let mut sizes = CacheSizes::default();
+        sizes.add("1", "Data", "32K");
+        sizes.add("1", "Instruction", "64K");
+        sizes.add("2", "Unified", "1024K");
+        sizes.add("3", "Unified", "36608K");
+        assert_eq!(sizes.to_string(), "L1 32KiB, L2 1MiB, L3 36608KiB");
+        assert_eq!(sizes.last(), Some(Size::kib(36608)));
+        assert_eq!(CacheSizes::default().to_string(), "L1 unknown, L2 unknown, L3 unknown");
+        assert_eq!(cache_size("0K"), None);
+        assert_eq!(cache_size("big"), None);
+    }
+
+    #[test]
+    fn fields_of_cpuinfo_and_meminfo_are_found_by_name() {
+        let cpuinfo = "processor\t: 0\nmodel name\t: Intel(R) Xeon(R) @ 2.50GHz\nmicrocode\t: 0x1\n";
+        assert_eq!(field(cpuinfo, "model name"), Some("Intel(R) Xeon(R) @ 2.50GHz"));
+        assert_eq!(field(cpuinfo, "flags"), None);
+        let text = "MemTotal:       24683236 kB\nMemFree:        1 kB\n";
+        assert_eq!(meminfo(text, "MemTotal"), Some(Size::kib(24_683_236)));
+        assert_eq!(meminfo("MemTotal: lots", "MemTotal"), None);
+    }
+
+    #[test]
+    fn lists_choices_and_limits_are_read_as_the_kernel_writes_them() {
+        assert_eq!(cpu_list("0,2-3\n"), Some(vec![0, 2, 3]));
+        assert_eq!(cpu_list("all"), None);
+        assert_eq!(bracketed("always [madvise] never"), Some("madvise"));
+        assert_eq!(runnable("1.48 0.55 0.24 2/90 4711"), Some(2));
+        assert_eq!(cpu_max("150000 100000\n"), Some(1.5));
+        assert_eq!(cpu_max("max 100000\n"), None);
+        assert_eq!(signature([0x4b4d_564b, 0x564b_4d56, 0x4d]), "KVM");
+        assert_eq!(signature([0x41, 0, 0]), "of signature 'A'");
+    }
+
+    #[test]
+    fn the_longest_mount_point_that_holds_the_path_wins() {
+        let mounts =
+            "22 1 254:0 / / rw - ext4 /dev/vda rw\n30 22 0:5 / /tmp rw,noexec shared:1 - tmpfs t rw\n";
+        assert_eq!(mount_type(mounts, "/tmp/a"), Some("tmpfs"));
+        assert_eq!(mount_type(mounts, "/tmpfile"), Some("ext4"));
+        assert_eq!(mount_type("", "/tmp"), None);
+    }
+
+    #[test]
+    fn vulnerable_and_mitigated_are_told_apart_and_the_unaffected_are_left_out() {
+        let state = |name: &str, state: &str| (name.to_owned(), state.to_owned());
+        let states = vec![
+            state("spectre_v2", "Mitigation: Enhanced IBRS\n"),
+            state("meltdown", "Not affected\n"),
+            state("mds", "Vulnerable: no microcode\n"),
+        ];
+        assert_eq!(mitigations(states), "mitigated: spectre_v2; vulnerable: mds");
+    }
+}

@@ -1,0 +1,298 @@
+//! How one process times one operation.
+//!
+//! The length n of a batch is found by doubling, which warms the caches on the way (thesis, section
+//! 2.2.2). Then batches of n and of 2n alternate, and which comes first alternates too, so that a drift
+//! of the machine favours neither. What every batch costs once (two clock readings, one dynamic call)
+//! stands in both and drops out of the slope, which `quantity` computes. Time comes from the [`Clock`]
+//! that is passed in; this module makes no system call of its own.
+
+use std::io;
+
+use assay_quantity::Observation;
+
+use crate::benchmark::{Operation, Prepared};
+use crate::clock::Clock;
+use crate::contamination::Witness;
+
+/// How long a sample is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Schedule {
+    /// Pairs of a batch of n and one of 2n.
+    pub pairs: usize,
+    /// Time that a batch of n should take at least, ns.
+    pub batch_ns: f64,
+}
+
+/// Pairs per sample: the slope is the median over all pairs of batches of different length, and with six
+/// of each length two wholly disturbed ones cannot reach it.
+const PAIRS: usize = 6;
+
+/// A batch takes at least this many steps of its clock, so that the step is at most 0.1 % of it.
+const RESOLUTIONS: f64 = 1000.0;
+
+/// A batch takes at least this long, ns. An interrupt costs a few microseconds, so it moves a batch by
+/// less than 1 %; and the 19 ms of a sample let every primitive have a dozen processes within a minute.
+const BATCH_NS: f64 = 1e6;
+
+impl Schedule {
+    /// The schedule for a clock of this resolution.
+    #[must_use]
+    pub fn for_resolution(resolution_ns: f64) -> Self {
+        Self { pairs: PAIRS, batch_ns: BATCH_NS.max(RESOLUTIONS * resolution_ns) }
+    }
+}
+
+/// The batches of one sample.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Batches {
+    /// Of the operation.
+    pub observations: Vec<Observation>,
+    /// Of the baseline; empty when there is none.
+    pub baseline: Vec<Observation>,
+}
+
+/// Times an operation, and its baseline in between if it has one.
+///
+/// # Errors
+/// The first call that failed; no batch survives it.
+pub fn sample(
+    clock: &impl Clock,
+    witness: &mut impl Witness,
+    schedule: Schedule,
+    prepared: &mut Prepared,
+) -> io::Result<Batches> {
+    let mut batches = Batches::default();
+    let operation = prepared.operation.as_mut();
+    let length = batch_length(clock, schedule, operation)?;
+    let mut baseline = match prepared.baseline.as_deref_mut() {
+        Some(baseline) => Some((batch_length(clock, schedule, baseline)?, baseline)),
+        None => None,
+    };
+    for pair in 0..schedule.pairs {
+        for length in in_turn(pair, length) {
+            let observation = timed(clock, witness, operation, length)?;
+            batches.observations.push(observation);
+        }
+        if let Some((length, baseline)) = &mut baseline {
+            for length in in_turn(pair, *length) {
+                batches.baseline.push(timed(clock, witness, *baseline, length)?);
+            }
+        }
+    }
+    Ok(batches)
+}
+
+/// The two lengths of a pair, the shorter one first in even pairs.
+fn in_turn(pair: usize, length: u64) -> [u64; 2] {
+    if pair.is_multiple_of(2) { [length, 2 * length] } else { [2 * length, length] }
+}
+
+/// The length n: as many operations as fill the time, and no more than let a batch of 2n be armed.
+fn batch_length(clock: &impl Clock, schedule: Schedule, operation: &mut dyn Operation) -> io::Result<u64> {
+    let mut length = operation.granule();
+    let longest = operation.max_batch() / 2;
+    if longest < length {
+        return Err(io::Error::other(format!(
+            "at most {} operations fit into one batch, which is too few for a difference",
+            operation.max_batch()
+        )));
+    }
+    loop {
+        let observation = batch(clock, operation, length)?;
+        if observation.elapsed_ns >= schedule.batch_ns || length > longest / 2 {
+            return Ok(length);
+        }
+        length *= 2;
+    }
+}
+
+fn timed(
+    clock: &impl Clock,
+    witness: &mut impl Witness,
+    operation: &mut dyn Operation,
+    operations: u64,
+) -> io::Result<Observation> {
+    operation.arm(operations)?;
+    witness.before()?;
+    let begin = clock.begin();
+    let result = operation.run(operations);
+    let end = clock.end();
+    result?;
+    let elapsed_ns = clock.elapsed_ns(begin, end);
+    witness.after(elapsed_ns)?;
+    operation.disarm(operations)?;
+    Ok(Observation { operations, elapsed_ns })
+}
+
+/// A batch that nobody watches, to find the length.
+fn batch(clock: &impl Clock, operation: &mut dyn Operation, operations: u64) -> io::Result<Observation> {
+    struct Nobody;
+    impl Witness for Nobody {
+        fn before(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+        fn after(&mut self, _: f64) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    timed(clock, &mut Nobody, operation, operations)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contamination::Sharing;
+    use assay_quantity::Sample;
+    use std::cell::{Cell, RefCell};
+    use std::rc::Rc;
+
+    /// Time that passes only when somebody lets it pass.
+    #[derive(Clone, Default)]
+    struct FakeClock(Rc<Cell<u64>>);
+
+    impl FakeClock {
+        fn pass(&self, ns: u64) {
+            self.0.set(self.0.get() + ns);
+        }
+    }
+
+    impl Clock for FakeClock {
+        fn begin(&self) -> u64 {
+            self.pass(300);
+            self.0.get()
+        }
+        fn end(&self) -> u64 {
+            self.pass(200);
+            self.0.get()
+        }
+        #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+        fn elapsed_ns(&self, begin: u64, end: u64) -> f64 {
+            (end - begin) as f64
+        }
+    }
+
+    /// An operation of a known cost that counts what is asked of it.
+    struct Known {
+        clock: FakeClock,
+        cost_ns: u64,
+        granule: u64,
+        max_batch: u64,
+        fails_at: Option<u64>,
+        log: Rc<RefCell<Vec<String>>>,
+        done: u64,
+    }
+
+    impl Operation for Known {
+        fn arm(&mut self, operations: u64) -> io::Result<()> {
+            self.clock.pass(1_000_000);
+            self.log.borrow_mut().push(format!("arm {operations}"));
+            Ok(())
+        }
+        fn run(&mut self, operations: u64) -> io::Result<()> {
+            self.log.borrow_mut().push(format!("run {operations}"));
+            self.done += operations;
+            if self.fails_at.is_some_and(|at| self.done >= at) {
+                return Err(io::Error::other("the kernel refused"));
+            }
+            self.clock.pass(self.cost_ns * operations + 77);
+            Ok(())
+        }
+        fn disarm(&mut self, operations: u64) -> io::Result<()> {
+            self.clock.pass(5_000_000);
+            self.log.borrow_mut().push(format!("disarm {operations}"));
+            Ok(())
+        }
+        fn granule(&self) -> u64 {
+            self.granule
+        }
+        fn max_batch(&self) -> u64 {
+            self.max_batch
+        }
+    }
+
+    #[derive(Default)]
+    struct Sum(f64);
+
+    impl Witness for Sum {
+        fn before(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+        fn after(&mut self, elapsed_ns: f64) -> io::Result<()> {
+            self.0 += elapsed_ns;
+            Ok(())
+        }
+    }
+
+    fn known(clock: &FakeClock, cost_ns: u64) -> Known {
+        Known {
+            clock: clock.clone(),
+            cost_ns,
+            granule: 1,
+            max_batch: u64::MAX,
+            fails_at: None,
+            log: Rc::default(),
+            done: 0,
+        }
+    }
+
+    const SCHEDULE: Schedule = Schedule { pairs: 3, batch_ns: 10_000.0 };
+
+    fn prepared(operation: Known, baseline: Option<Known>) -> Prepared {
+        let baseline = baseline.map(|known| Box::new(known) as Box<dyn Operation>);
+        Prepared { operation: Box::new(operation), baseline, sharing: Sharing::Alone }
+    }
+
+    fn lengths(observations: &[Observation]) -> Vec<u64> {
+        observations.iter().map(|observation| observation.operations).collect()
+    }
+
+    #[test]
+    fn batches_double_until_they_fill_the_time_and_then_alternate() {
+        let clock = FakeClock::default();
+        let operation = known(&clock, 1000);
+        let log = operation.log.clone();
+        let batches = sample(&clock, &mut Sum::default(), SCHEDULE, &mut prepared(operation, None)).unwrap();
+        assert_eq!(lengths(&batches.observations), [16, 32, 32, 16, 16, 32]);
+        assert_eq!(batches.baseline, []);
+        let log = log.borrow();
+        assert_eq!(log[..6], ["arm 1", "run 1", "disarm 1", "arm 2", "run 2", "disarm 2"]);
+        assert_eq!(log.len(), 3 * (5 + 6));
+    }
+
+    #[test]
+    fn the_slope_of_the_batches_is_the_cost_without_clock_and_call() {
+        let clock = FakeClock::default();
+        let mut witness = Sum::default();
+        let (mut operation, baseline) = (prepared(known(&clock, 70), Some(known(&clock, 30))), 40.0);
+        let Batches { observations, baseline: below } =
+            sample(&clock, &mut witness, SCHEDULE, &mut operation).unwrap();
+        let all = observations.iter().chain(&below).map(|batch| batch.elapsed_ns).sum::<f64>();
+        assert!((witness.0 - all).abs() < 1e-9, "the witness sees every timed batch and nothing else");
+        let sample = Sample { observations, baseline: below, ..Sample::default() };
+        assert!((sample.cost_ns().unwrap() - baseline).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_batch_is_never_longer_than_can_be_armed_and_always_a_multiple_of_the_granule() {
+        for (max_batch, granule, expected) in [(100, 1, 32), (64, 1, 32), (63, 1, 16), (100, 6, 48)] {
+            let clock = FakeClock::default();
+            let operation = Known { max_batch, granule, ..known(&clock, 1) };
+            let batches =
+                sample(&clock, &mut Sum::default(), SCHEDULE, &mut prepared(operation, None)).unwrap();
+            assert_eq!(lengths(&batches.observations)[0], expected, "{max_batch} {granule}");
+        }
+        let clock = FakeClock::default();
+        let operation = Known { max_batch: 1, ..known(&clock, 1) };
+        assert!(sample(&clock, &mut Sum::default(), SCHEDULE, &mut prepared(operation, None)).is_err());
+    }
+
+    #[test]
+    fn a_call_that_fails_in_any_batch_leaves_no_number() {
+        for fails_at in [1, 20, 60, 150] {
+            let clock = FakeClock::default();
+            let operation = Known { fails_at: Some(fails_at), ..known(&clock, 1000) };
+            let result = sample(&clock, &mut Sum::default(), SCHEDULE, &mut prepared(operation, None));
+            assert_eq!(result.unwrap_err().to_string(), "the kernel refused", "{fails_at}");
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! What one primitive costs here: the measuring harness and every microbenchmark.
+//!
+//! The binary calls it: [`catalogue`] lists the benchmarks, [`measure`] runs them by a [`Plan`], each
+//! sample in a fresh process that calls [`sample_main`], and [`cost_of`] and [`machine`] turn raw samples
+//! into the machine vector. The method is that of hbench-OS (thesis, section 2.2) with the process as the
+//! unit of replication. This crate never prints, and leaves every statistic to `quantity`.
+
+pub mod benchmark;
+pub mod clock;
+pub mod contamination;
+pub mod cost;
+pub mod describe;
+pub mod harness;
+pub mod layout;
+pub mod plan;
+pub mod process;
+pub mod table;
+
+mod kernel;
+mod partner;
+mod primitive;
+
+pub use benchmark::{Benchmark, Operation, Prepared, Refusal};
+pub use clock::{Calibration, calibrate};
+pub use cost::{NoMachineCost, cost_of, machine};
+pub use describe::describe;
+pub use plan::{Finding, Measured, Outcome, Plan, measure};
+pub use process::{SampleError, Spawner, sample_main};
+pub use table::catalogue;

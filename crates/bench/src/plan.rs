@@ -1,0 +1,346 @@
+//! Which sample is taken when, and when there are enough of them.
+//!
+//! All primitives take turns in rounds of shuffled order, so that a minute in which the machine is slow
+//! widens every interval a little instead of moving one figure (random interleaving lowers the variance
+//! between runs by 40 %, google/benchmark issue 1051). A primitive leaves the rounds at a check point at
+//! which it is known well enough; all leave when the time is up. Every sample is reported to the caller
+//! as soon as it is taken; none is stored here or thrown away.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use assay_quantity::{PrimitiveId, Sample, Unit, Unmeasured, estimate};
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+use crate::benchmark::Benchmark;
+use crate::clock::{Calibration, monotonic};
+pub use crate::process::Outcome;
+use crate::process::{Circumstances, Spawner};
+use crate::{describe, kernel};
+
+/// How much to measure.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Seed of the order and of every sample's seed.
+    pub seed: u64,
+    /// Samples below which no primitive counts as known.
+    pub processes_min: usize,
+    /// Samples, rejected ones included, after which a primitive is left as it is.
+    pub processes_max: usize,
+    /// Time for everything. No sample begins that would probably not end within it.
+    pub budget: Duration,
+    /// Half-width over point below which a primitive is known.
+    pub relative_half_width: f64,
+    /// Time after which a single process is killed.
+    pub sample_limit: Duration,
+    /// Directory for files: its file system is the one measured.
+    pub directory: PathBuf,
+    /// How time is read.
+    pub clock: Calibration,
+}
+
+/// The raw samples of one primitive.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measured {
+    /// The primitive.
+    pub primitive: PrimitiveId,
+    /// Unit that its cost is told in.
+    pub unit: Unit,
+    /// Samples in the order taken; at least one.
+    pub samples: Vec<Sample>,
+    /// Why the processes that gave no sample gave none.
+    pub rejected: Vec<String>,
+}
+
+/// What became of one primitive.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Finding {
+    /// It was measured.
+    Measured(Measured),
+    /// It was not, and why.
+    Unmeasured(Unmeasured),
+}
+
+/// A plan that cannot be begun.
+#[derive(Debug, thiserror::Error)]
+pub enum NoRun {
+    /// No place for the benchmarks' files.
+    #[error("cannot make a directory for the benchmarks' files in {0}: {1}; choose another with TMPDIR")]
+    Directory(PathBuf, io::Error),
+    /// The processors are unknown.
+    #[error("cannot ask which processors this process may use: {0}")]
+    Processors(io::Error),
+}
+
+/// Numbers of samples at which a primitive's interval is looked at. A look after every sample would stop
+/// at the first interval that is narrow by chance; few looks, spread out, keep the coverage.
+const CHECK_POINTS: [usize; 8] = [5, 8, 12, 18, 27, 40, 60, 90];
+
+/// Processes that may fail one after another at the start before a primitive is given up.
+const FAILURES_MAX: usize = 3;
+
+/// Measures the benchmarks by the plan: each sample in a process of its own that `spawner` starts, bound
+/// to a processor chosen by the sample's seed, so that a difference between processors is in the interval.
+///
+/// `on_sample` is called after every process, while nothing is being measured. When `stop` becomes true,
+/// the running process is killed and what was measured so far is returned.
+///
+/// # Errors
+/// [`NoRun`] when nothing can be measured at all.
+pub fn measure(
+    plan: &Plan,
+    benchmarks: &[Benchmark],
+    spawner: &Spawner,
+    stop: &AtomicBool,
+    on_sample: &mut dyn FnMut(&PrimitiveId, &Outcome),
+) -> Result<Vec<Finding>, NoRun> {
+    let directory = tempfile::Builder::new()
+        .prefix("assay-")
+        .tempdir_in(&plan.directory)
+        .map_err(|error| NoRun::Directory(plan.directory.clone(), error))?;
+    let cpus = kernel::allowed_cpus().map_err(NoRun::Processors)?;
+    let siblings: Vec<Vec<usize>> = cpus.iter().map(|cpu| describe::siblings(*cpu)).collect();
+    let mut take = |benchmark: &Benchmark, seed: u64| {
+        let (cpu, other_cpu) = placement(seed, &cpus, &siblings);
+        let circumstances = Circumstances {
+            seed,
+            cpu,
+            other_cpu,
+            directory: directory.path(),
+            clock: &plan.clock,
+            limit: plan.sample_limit,
+        };
+        spawner.sample(benchmark, circumstances, stop)
+    };
+    Ok(rounds(plan, benchmarks, &mut monotonic::now_ns, stop, &mut take, on_sample))
+}
+
+/// The processor of a sample and one for its partner: of another core where there is one, because two
+/// threads of one core are not what people mean by two processors.
+fn placement(seed: u64, cpus: &[usize], siblings: &[Vec<usize>]) -> (usize, Option<usize>) {
+    let mut rng = Pcg64Mcg::seed_from_u64(seed);
+    let Some(last) = cpus.len().checked_sub(1) else { return (0, None) };
+    let chosen = rng.random_range(0..=last);
+    let others: Vec<usize> = cpus.iter().copied().filter(|cpu| *cpu != cpus[chosen]).collect();
+    let far: Vec<usize> = others.iter().copied().filter(|cpu| !siblings[chosen].contains(cpu)).collect();
+    let candidates = if far.is_empty() { others } else { far };
+    let other = (!candidates.is_empty()).then(|| candidates[rng.random_range(0..candidates.len())]);
+    (cpus[chosen], other)
+}
+
+/// What is known of one primitive while the rounds go on.
+#[derive(Default)]
+struct Series {
+    samples: Vec<Sample>,
+    rejected: Vec<String>,
+    unavailable: Option<String>,
+    /// Duration of its last process, the best guess for its next one.
+    last_ns: u64,
+    finished: bool,
+}
+
+fn rounds(
+    plan: &Plan,
+    benchmarks: &[Benchmark],
+    now_ns: &mut dyn FnMut() -> u64,
+    stop: &AtomicBool,
+    take: &mut dyn FnMut(&Benchmark, u64) -> Outcome,
+    on_sample: &mut dyn FnMut(&PrimitiveId, &Outcome),
+) -> Vec<Finding> {
+    let mut rng = Pcg64Mcg::seed_from_u64(plan.seed);
+    let mut all: Vec<Series> = benchmarks.iter().map(|_| Series::default()).collect();
+    let budget_ns = u64::try_from(plan.budget.as_nanos()).unwrap_or(u64::MAX);
+    let deadline_ns = now_ns().saturating_add(budget_ns);
+    loop {
+        let mut turn: Vec<usize> = (0..all.len()).filter(|position| !all[*position].finished).collect();
+        if turn.is_empty() || stop.load(Ordering::Relaxed) {
+            break;
+        }
+        turn.shuffle(&mut rng);
+        for position in turn {
+            let (benchmark, series) = (&benchmarks[position], &mut all[position]);
+            let begun_ns = now_ns();
+            if begun_ns.saturating_add(series.last_ns) >= deadline_ns {
+                series.finished = true;
+                continue;
+            }
+            // Below 2^53, so that every format and database keeps it exactly.
+            let outcome = take(benchmark, rng.random_range(0..1 << 53));
+            series.last_ns = now_ns().saturating_sub(begun_ns);
+            if outcome == Outcome::Stopped {
+                break;
+            }
+            on_sample(&benchmark.primitive, &outcome);
+            series.add(outcome);
+            series.finished = series.enough(plan, benchmark.unit);
+        }
+    }
+    benchmarks.iter().zip(all).map(|(benchmark, series)| series.finding(benchmark)).collect()
+}
+
+impl Series {
+    fn add(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Sample(sample) => self.samples.push(sample),
+            Outcome::Rejected(reason) => self.rejected.push(reason),
+            Outcome::Unavailable(reason) => self.unavailable = Some(reason),
+            Outcome::Stopped => {}
+        }
+    }
+
+    fn enough(&self, plan: &Plan, unit: Unit) -> bool {
+        let taken = self.samples.len();
+        if self.unavailable.is_some()
+            || taken + self.rejected.len() >= plan.processes_max
+            || (taken == 0 && self.rejected.len() >= FAILURES_MAX)
+        {
+            return true;
+        }
+        if taken < plan.processes_min || !CHECK_POINTS.contains(&taken) {
+            return false;
+        }
+        let values: Vec<f64> = self.samples.iter().filter_map(|sample| sample.cost_ns().ok()).collect();
+        estimate::trimmed_mean(&values, unit)
+            .is_ok_and(|estimate| estimate.relative_half_width() < plan.relative_half_width)
+    }
+
+    fn finding(self, benchmark: &Benchmark) -> Finding {
+        let primitive = benchmark.primitive.clone();
+        if !self.samples.is_empty() {
+            let (samples, rejected) = (self.samples, self.rejected);
+            return Finding::Measured(Measured { primitive, unit: benchmark.unit, samples, rejected });
+        }
+        let reason = self.unavailable.unwrap_or_else(|| match self.rejected.last() {
+            Some(reason) => format!("all {} processes failed, the last one: {reason}", self.rejected.len()),
+            None => "the run ended before its turn came; give it more time".to_owned(),
+        });
+        Finding::Unmeasured(Unmeasured { primitive, reason })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Source;
+    use assay_quantity::Observation;
+    use std::collections::BTreeMap;
+
+    fn plan() -> Plan {
+        Plan {
+            seed: 1,
+            processes_min: 5,
+            processes_max: 30,
+            budget: Duration::from_secs(3600),
+            relative_half_width: 0.01,
+            sample_limit: Duration::from_secs(1),
+            directory: PathBuf::new(),
+            clock: Calibration {
+                source: Source::MonotonicRaw,
+                resolution_ns: 1.0,
+                error_ppm: 0.0,
+                refused: None,
+            },
+        }
+    }
+
+    fn costing(cost_ns: f64) -> Outcome {
+        let observations = [1.0, 2.0]
+            .map(|n| Observation { operations: if n > 1.5 { 2 } else { 1 }, elapsed_ns: 10.0 + n * cost_ns });
+        Outcome::Sample(Sample { observations: observations.to_vec(), ..Sample::default() })
+    }
+
+    fn benchmarks(ids: &[&str]) -> Vec<Benchmark> {
+        ids.iter().map(|id| crate::table::find(id).unwrap()).collect()
+    }
+
+    /// Runs the rounds with one second per sample, and returns the findings with the order of samples.
+    fn run(
+        plan: &Plan,
+        ids: &[&str],
+        mut cost: impl FnMut(&str, usize) -> Outcome,
+    ) -> (Vec<Finding>, Vec<String>) {
+        let mut order = Vec::new();
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        let clock = std::cell::Cell::new(0);
+        let findings = rounds(
+            plan,
+            &benchmarks(ids),
+            &mut || clock.get(),
+            &AtomicBool::new(false),
+            &mut |benchmark, _| {
+                clock.set(clock.get() + 1_000_000_000);
+                let count = counts.entry(benchmark.primitive.to_string()).or_default();
+                *count += 1;
+                cost(&benchmark.primitive.to_string(), *count)
+            },
+            &mut |id, _| order.push(id.to_string()),
+        );
+        (findings, order)
+    }
+
+    fn count(findings: &[Finding]) -> Vec<usize> {
+        findings.iter().map(|f| if let Finding::Measured(m) = f { m.samples.len() } else { 0 }).collect()
+    }
+
+    #[test]
+    fn a_primitive_stops_when_known_and_a_noisy_one_at_the_limit() {
+        let (findings, _) = run(&plan(), &["call.null", "file.stat"], |id, count| {
+            let odd = if count.is_multiple_of(2) { 0.0 } else { 40.0 };
+            costing(if id == "call.null" { 100.0 } else { 100.0 + odd })
+        });
+        assert_eq!(count(&findings), [5, 30]);
+    }
+
+    #[test]
+    fn primitives_take_turns_in_rounds_whose_order_differs() {
+        let ids = ["call.null", "file.stat", "file.fstat", "clock.gettime"];
+        let (_, order) = run(&plan(), &ids, |_, _| costing(100.0));
+        let rounds: Vec<&[String]> = order.chunks(4).collect();
+        for round in &rounds {
+            assert_eq!(round.iter().collect::<std::collections::BTreeSet<_>>().len(), 4);
+        }
+        assert!(rounds.windows(2).any(|pair| pair[0] != pair[1]));
+    }
+
+    #[test]
+    fn nothing_begins_that_would_overrun_the_budget_and_what_never_began_says_so() {
+        let plan = Plan { budget: Duration::from_millis(5500), ..plan() };
+        let (findings, order) = run(&plan, &["call.null", "file.stat"], |_, _| costing(100.0));
+        assert_eq!(order.len(), 5);
+        assert_eq!(count(&findings).iter().sum::<usize>(), 5);
+        let none = Plan { budget: Duration::ZERO, ..plan };
+        let (findings, _) = run(&none, &["call.null"], |_, _| costing(100.0));
+        assert!(matches!(&findings[0], Finding::Unmeasured(u) if u.reason.contains("give it more time")));
+    }
+
+    #[test]
+    fn failures_are_kept_with_their_reasons_and_only_failures_end_a_primitive() {
+        let (findings, _) = run(&plan(), &["call.null", "file.stat", "file.fstat"], |id, count| match id {
+            "call.null" => Outcome::Rejected("EMFILE".to_owned()),
+            "file.stat" => Outcome::Unavailable("one processor".to_owned()),
+            _ if count < 3 => Outcome::Rejected("EINTR".to_owned()),
+            _ => costing(100.0),
+        });
+        let text = format!("{findings:?}");
+        assert!(text.contains("all 3 processes failed, the last one: EMFILE"), "{text}");
+        assert!(text.contains("\"one processor\""), "{text}");
+        let Finding::Measured(measured) = &findings[2] else { panic!("{text}") };
+        assert_eq!((measured.samples.len(), measured.rejected.len()), (5, 2));
+    }
+
+    #[test]
+    fn partners_run_on_another_core_where_there_is_one() {
+        let siblings = [vec![0, 2], vec![1, 3], vec![0, 2], vec![1, 3]];
+        for seed in 0..50 {
+            let (cpu, other) = placement(seed, &[0, 1, 2, 3], &siblings);
+            assert_ne!(cpu % 2, other.unwrap() % 2);
+        }
+        assert_eq!(placement(7, &[5], &[vec![5]]), (5, None));
+        let (cpu, other) = placement(7, &[0, 1], &[vec![0, 1], vec![0, 1]]);
+        assert_eq!(cpu + other.unwrap(), 1);
+    }
+}

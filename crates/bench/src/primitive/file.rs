@@ -1,0 +1,229 @@
+//! Files that are in the page cache: open, stat, reread, overwrite and map (lmbench, 1996, section 5.3;
+//! thesis, sections 2.2.3 and 2.2.5).
+
+use std::ffi::CString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use assay_quantity::PrimitiveId;
+
+use super::pieces::Pieces;
+use super::size_of_operation;
+use crate::benchmark::{Operation, Prepared, Refusal, Setting};
+use crate::kernel::{check, expect, failed};
+
+/// Bytes of the file that transfers walk through: larger than most second-level caches, small enough to
+/// be written anew for every process. A multiple of every transfer size.
+const FILE_BYTES: usize = 8 << 20;
+
+/// What every byte of the file is, so that a read can be checked.
+const PATTERN: u8 = 0x5a;
+
+/// A file that goes when it is dropped. A killed process leaves it to the run's temporary directory.
+struct Scratch {
+    path: PathBuf,
+    name: CString,
+    file: File,
+}
+
+impl Scratch {
+    fn with_bytes(setting: &Setting, bytes: usize) -> io::Result<Self> {
+        let path = setting.directory.join(format!("file-{}", std::process::id()));
+        let name = CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)?;
+        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path)?;
+        file.write_all(&vec![PATTERN; bytes])?;
+        Ok(Self { path, name, file })
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // The directory is removed with everything in it at the end of the run.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// `open` of a file that exists, and `close`.
+pub(crate) fn open_close(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let scratch = Scratch::with_bytes(setting, 1)?;
+    Ok(Prepared::repeat(move || {
+        // SAFETY: the name is a C string that lives as long as the closure.
+        let file = check("open", unsafe { libc::open(scratch.name.as_ptr(), libc::O_RDONLY) })?;
+        // SAFETY: closes the descriptor just opened, which nothing else knows.
+        check("close", unsafe { libc::close(file) }).map(drop)
+    }))
+}
+
+/// `open` of a file that does not exist, in a directory that does.
+pub(crate) fn open_missing(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let path = setting.directory.join("missing");
+    let name = CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)?;
+    Ok(Prepared::repeat(move || {
+        // SAFETY: the name is a C string that lives as long as the closure.
+        let result = unsafe { libc::open(name.as_ptr(), libc::O_RDONLY) };
+        if result >= 0 {
+            return Err(io::Error::other("open found the file that must be missing"));
+        }
+        match io::Error::last_os_error().raw_os_error() {
+            Some(libc::ENOENT) => Ok(()),
+            _ => Err(failed("open")),
+        }
+    }))
+}
+
+/// `stat` by path.
+pub(crate) fn stat(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let scratch = Scratch::with_bytes(setting, 1)?;
+    Ok(Prepared::repeat(move || {
+        let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
+        // SAFETY: the name is a C string; the call fills the structure or fails.
+        check("stat", unsafe { libc::stat(scratch.name.as_ptr(), stat.as_mut_ptr()) }).map(drop)
+    }))
+}
+
+/// `fstat` of an open file.
+pub(crate) fn fstat(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let scratch = Scratch::with_bytes(setting, 1)?;
+    Ok(Prepared::repeat(move || {
+        let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
+        // SAFETY: the descriptor is open; the call fills the structure or fails.
+        check("fstat", unsafe { libc::fstat(scratch.file.as_raw_fd(), stat.as_mut_ptr()) }).map(drop)
+    }))
+}
+
+/// `pread` of the next part of a cached file.
+pub(crate) fn read(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let (scratch, pieces) = (Scratch::with_bytes(setting, FILE_BYTES)?, Pieces::of(id, setting)?);
+    Ok(Prepared::alone(Read { scratch, pieces, offset: Offset::default() }))
+}
+
+/// `pwrite` over the next part of a cached file.
+pub(crate) fn write(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let scratch = Scratch::with_bytes(setting, FILE_BYTES)?;
+    let (mut pieces, mut offset) = (Pieces::of(id, setting)?, Offset::default());
+    Ok(Prepared::repeat(move || {
+        let piece = pieces.next();
+        let at = offset.advance(piece.len());
+        // SAFETY: the pointer and the length are those of a slice.
+        let written =
+            unsafe { libc::pwrite(scratch.file.as_raw_fd(), piece.as_ptr().cast(), piece.len(), at) };
+        expect("pwrite", written, piece.len())
+    }))
+}
+
+/// A position that walks through the file and begins again at its end.
+#[derive(Default)]
+struct Offset(usize);
+
+impl Offset {
+    #[inline]
+    #[expect(clippy::cast_possible_wrap, reason = "below FILE_BYTES")]
+    fn advance(&mut self, size: usize) -> libc::off_t {
+        let at = self.0;
+        self.0 = if at + 2 * size > FILE_BYTES { 0 } else { at + size };
+        at as libc::off_t
+    }
+}
+
+struct Read {
+    scratch: Scratch,
+    pieces: Pieces,
+    offset: Offset,
+}
+
+impl Read {
+    #[inline]
+    fn once(&mut self) -> io::Result<()> {
+        let piece = self.pieces.next();
+        let at = self.offset.advance(piece.len());
+        // SAFETY: the pointer and the length are those of a slice that is borrowed mutably.
+        let result =
+            unsafe { libc::pread(self.scratch.file.as_raw_fd(), piece.as_mut_ptr().cast(), piece.len(), at) };
+        expect("pread", result, piece.len())
+    }
+}
+
+impl Operation for Read {
+    fn run(&mut self, operations: u64) -> io::Result<()> {
+        for _ in 0..operations {
+            self.once()?;
+        }
+        Ok(())
+    }
+
+    fn disarm(&mut self, _: u64) -> io::Result<()> {
+        let piece = self.pieces.next();
+        piece.fill(0);
+        let (pointer, size) = (piece.as_mut_ptr(), piece.len());
+        // SAFETY: as in `once`.
+        let result = unsafe { libc::pread(self.scratch.file.as_raw_fd(), pointer.cast(), size, 0) };
+        expect("pread", result, size)?;
+        if piece.iter().all(|byte| *byte == PATTERN) {
+            Ok(())
+        } else {
+            Err(io::Error::other("pread returned bytes that were not written"))
+        }
+    }
+}
+
+/// Map the next part of a cached file, add up every word of it, unmap it.
+pub(crate) fn map_reread(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let scratch = Scratch::with_bytes(setting, FILE_BYTES)?;
+    Ok(Prepared::alone(MapReread { scratch, size: size_of_operation(id), offset: Offset::default(), sum: 0 }))
+}
+
+struct MapReread {
+    scratch: Scratch,
+    size: usize,
+    offset: Offset,
+    sum: u64,
+}
+
+impl MapReread {
+    #[inline]
+    fn once(&mut self) -> io::Result<()> {
+        let at = self.offset.advance(self.size);
+        let file = self.scratch.file.as_raw_fd();
+        // SAFETY: a new shared mapping of a file at an address of the kernel's choice.
+        let mapping = unsafe {
+            libc::mmap(std::ptr::null_mut(), self.size, libc::PROT_READ, libc::MAP_SHARED, file, at)
+        };
+        if mapping == libc::MAP_FAILED {
+            return Err(failed("mmap"));
+        }
+        let words = mapping.cast::<u64>();
+        for word in 0..self.size / size_of::<u64>() {
+            // SAFETY: within the mapping, which is page-aligned and backed by the file to its end; the
+            // read is volatile because the file could change, and so that every word is touched.
+            self.sum = self.sum.wrapping_add(unsafe { words.add(word).read_volatile() });
+        }
+        // SAFETY: unmaps exactly what was mapped above; nothing points into it.
+        check("munmap", unsafe { libc::munmap(mapping, self.size) }).map(drop)
+    }
+}
+
+impl Operation for MapReread {
+    fn arm(&mut self, _: u64) -> io::Result<()> {
+        self.sum = 0;
+        Ok(())
+    }
+
+    fn run(&mut self, operations: u64) -> io::Result<()> {
+        for _ in 0..operations {
+            self.once()?;
+        }
+        Ok(())
+    }
+
+    fn disarm(&mut self, operations: u64) -> io::Result<()> {
+        let words = operations.wrapping_mul((self.size / size_of::<u64>()) as u64);
+        if self.sum == u64::from_ne_bytes([PATTERN; 8]).wrapping_mul(words) {
+            Ok(())
+        } else {
+            Err(io::Error::other("the sum of the mapped words is not that of the file"))
+        }
+    }
+}

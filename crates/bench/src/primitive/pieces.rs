@@ -1,0 +1,90 @@
+//! Where the bytes of a transfer lie: `buffer=reused` or `buffer=fresh`.
+
+use std::io;
+
+use assay_quantity::{Key, PrimitiveId, Size};
+
+use super::{size_of_operation, word};
+use crate::benchmark::Setting;
+use crate::layout::{Buffer, LINE, PAGE};
+
+/// A fresh buffer's region is this many times the last-level cache, so that a line that comes round again
+/// has been pushed out in the meantime, and so have the lines that making the region has put into it.
+const TIMES_CACHE: u64 = 2;
+
+/// A fresh buffer's region is at most this large, and this large where the caches are unknown.
+const REGION_MAX: Size = Size::mib(256);
+
+/// Pieces of one size, handed out in turn: always the same one, or always one that is in no cache.
+#[derive(Debug)]
+pub(crate) struct Pieces {
+    buffer: Buffer,
+    size: usize,
+    next: usize,
+    step: usize,
+    lap: usize,
+    lap_shift: usize,
+}
+
+impl Pieces {
+    /// The pieces that an id asks for; `reused` where it does not say.
+    pub(crate) fn of(id: &PrimitiveId, setting: &mut Setting) -> io::Result<Self> {
+        let size = size_of_operation(id);
+        if word(id, Key::Buffer) != "fresh" {
+            return Ok(Self::new(Buffer::new(size, &mut setting.rng)?, size, 0));
+        }
+        let wanted = setting.caches.last().map_or(REGION_MAX, |last| Size(last.bytes() * TIMES_CACHE));
+        let region = usize::try_from(wanted.min(REGION_MAX).bytes()).map_err(io::Error::other)?;
+        Ok(Self::new(Buffer::new(region.max(2 * size), &mut setting.rng)?, size, size.max(PAGE)))
+    }
+
+    fn new(buffer: Buffer, size: usize, step: usize) -> Self {
+        // A piece smaller than a page lies in a page of its own, so that no neighbour is fetched with it;
+        // each lap through the region then takes the next lines of every page.
+        let lap_shift = if step > size { size.next_multiple_of(LINE) } else { 0 };
+        Self { buffer, size, next: 0, step, lap: 0, lap_shift }
+    }
+
+    /// The next piece.
+    #[inline]
+    pub(crate) fn next(&mut self) -> &mut [u8] {
+        let start = self.next;
+        self.next += self.step;
+        if self.next + self.size > self.buffer.len() {
+            self.lap = (self.lap + self.lap_shift) % PAGE;
+            self.next = self.lap;
+        }
+        &mut self.buffer[start..start + self.size]
+    }
+
+    /// Bytes of a piece.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn starts(size: usize, step: usize, pages: usize, count: usize) -> Vec<usize> {
+        let mut pieces = Pieces::new(Buffer::aligned(pages * PAGE).unwrap(), size, step);
+        let base = pieces.buffer.as_ptr() as usize;
+        (0..count).map(|_| pieces.next().as_ptr() as usize - base).collect()
+    }
+
+    #[test]
+    fn a_reused_piece_stays_and_fresh_ones_walk_through_the_whole_region() {
+        assert_eq!(starts(100, 0, 1, 3), [0, 0, 0]);
+        assert_eq!(starts(2 * PAGE, 2 * PAGE, 5, 3), [0, 2 * PAGE, 0]);
+    }
+
+    #[test]
+    fn small_fresh_pieces_take_another_line_on_every_lap() {
+        assert_eq!(starts(64, PAGE, 2, 5), [0, PAGE, 64, PAGE + 64, 128]);
+        let mut all = starts(64, PAGE, 2, 2 * PAGE / 64);
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 2 * PAGE / 64, "every line once before any comes round");
+    }
+}

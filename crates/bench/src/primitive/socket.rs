@@ -1,0 +1,195 @@
+//! TCP over the loopback interface: a listener, connections to it, and their ends.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use crate::kernel::{self, check, own, set_option, size_of_u32};
+
+/// A listening socket on the loopback address with a port of the kernel's choice.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    socket: OwnedFd,
+    address: libc::sockaddr_in,
+}
+
+const ADDRESS_BYTES: u32 = size_of_u32::<libc::sockaddr_in>();
+
+impl Listener {
+    /// Listens with room for `backlog` connections that wait to be accepted.
+    pub(crate) fn open(backlog: i32) -> io::Result<Self> {
+        Self::with_buffers(backlog, None)
+    }
+
+    /// The same; `bytes` of buffer for accepted sockets are asked for before the window scale is fixed.
+    pub(crate) fn with_buffers(backlog: i32, bytes: Option<i32>) -> io::Result<Self> {
+        let socket = stream_socket()?;
+        if let Some(bytes) = bytes {
+            enlarge(socket.as_fd(), bytes)?;
+        }
+        // SAFETY: zeroes are a value of `sockaddr_in`.
+        let mut address: libc::sockaddr_in = unsafe { std::mem::zeroed() };
+        address.sin_family = ADDRESS_FAMILY;
+        address.sin_addr.s_addr = u32::from(std::net::Ipv4Addr::LOCALHOST).to_be();
+        let mut length = ADDRESS_BYTES;
+        let fd = socket.as_raw_fd();
+        // SAFETY: the pointers are to locals of the lengths given, which outlive the calls.
+        unsafe {
+            check("bind", libc::bind(fd, (&raw const address).cast(), length))?;
+            check("listen", libc::listen(fd, backlog))?;
+            check("getsockname", libc::getsockname(fd, (&raw mut address).cast(), &raw mut length))?;
+        }
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        Ok(Self { socket, address })
+    }
+
+    /// Connects a new socket.
+    #[inline]
+    pub(crate) fn connect(&self) -> io::Result<OwnedFd> {
+        let socket = stream_socket()?;
+        self.connect_from(&socket)?;
+        Ok(socket)
+    }
+
+    #[inline]
+    fn connect_from(&self, socket: &OwnedFd) -> io::Result<()> {
+        // SAFETY: the pointer is to an address of the length given.
+        let result =
+            unsafe { libc::connect(socket.as_raw_fd(), (&raw const self.address).cast(), ADDRESS_BYTES) };
+        check("connect", result).map(drop)
+    }
+
+    /// Accepts a connection that waits; there being none is an error, not a wait.
+    #[inline]
+    pub(crate) fn accept(&self) -> io::Result<OwnedFd> {
+        let mut address = MaybeUninit::<libc::sockaddr_in>::uninit();
+        let mut length = ADDRESS_BYTES;
+        // SAFETY: the pointers are to locals of the length given, which outlive the call.
+        let fd = unsafe {
+            libc::accept4(
+                self.socket.as_raw_fd(),
+                address.as_mut_ptr().cast(),
+                &raw mut length,
+                libc::SOCK_CLOEXEC,
+            )
+        };
+        own("accept4", fd)
+    }
+
+    /// Both ends of a new connection that sends small pieces at once.
+    pub(crate) fn pair(&self) -> io::Result<(OwnedFd, OwnedFd)> {
+        self.pair_from(stream_socket()?)
+    }
+
+    /// The same from a socket that asks for `bytes` of buffer.
+    pub(crate) fn pair_with_buffers(&self, bytes: i32) -> io::Result<(OwnedFd, OwnedFd)> {
+        let socket = stream_socket()?;
+        enlarge(socket.as_fd(), bytes)?;
+        self.pair_from(socket)
+    }
+
+    fn pair_from(&self, here: OwnedFd) -> io::Result<(OwnedFd, OwnedFd)> {
+        self.connect_from(&here)?;
+        self.until_waiting(1)?;
+        let there = self.accept()?;
+        for end in [&here, &there] {
+            set_option(end.as_fd(), NO_DELAY, 1)?;
+        }
+        Ok((here, there))
+    }
+
+    /// Waits until so many connections wait to be accepted, which on the loopback interface they do
+    /// almost at once.
+    pub(crate) fn until_waiting(&self, connections: u64) -> io::Result<()> {
+        let mut waiting = 0;
+        for _ in 0..ATTEMPTS {
+            waiting = self.waiting()?;
+            if waiting == connections {
+                return Ok(());
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        Err(io::Error::other(format!("{connections} connections were made and {waiting} wait for accept")))
+    }
+
+    /// Connections that wait to be accepted: for a listening socket, the kernel keeps that number in the
+    /// field of unacknowledged segments.
+    fn waiting(&self) -> io::Result<u64> {
+        let mut words = [0_u32; 8];
+        let mut length = size_of_u32::<[u32; 8]>();
+        // SAFETY: the kernel writes at most `length` bytes of `tcp_info` into the local.
+        let result = unsafe {
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                words.as_mut_ptr().cast(),
+                &raw mut length,
+            )
+        };
+        check("getsockopt TCP_INFO", result)?;
+        Ok(u64::from(words[TCP_INFO_UNACKED]))
+    }
+}
+
+/// Times that [`Listener::until_waiting`] looks, a millisecond apart.
+const ATTEMPTS: u32 = 200;
+
+/// Position of `tcpi_unacked` in `struct tcp_info`, in words: eight bytes of flags, then `rto`, `ato`,
+/// `snd_mss`, `rcv_mss`, `unacked`.
+const TCP_INFO_UNACKED: usize = 6;
+
+#[expect(clippy::cast_possible_truncation, reason = "AF_INET is 2")]
+const ADDRESS_FAMILY: libc::sa_family_t = libc::AF_INET as libc::sa_family_t;
+
+/// The option that sends a small piece at once.
+pub(crate) const NO_DELAY: (libc::c_int, libc::c_int) = (libc::IPPROTO_TCP, libc::TCP_NODELAY);
+
+#[inline]
+fn stream_socket() -> io::Result<OwnedFd> {
+    // SAFETY: the call takes numbers only.
+    own("socket", unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })
+}
+
+/// Asks for buffers beyond the system's limit. Whoever may not is better off with the kernel's own tuning,
+/// which goes further than the limit of what may be asked for.
+fn enlarge(socket: BorrowedFd<'_>, bytes: i32) -> io::Result<()> {
+    for option in [libc::SO_RCVBUFFORCE, libc::SO_SNDBUFFORCE] {
+        match set_option(socket, (libc::SOL_SOCKET, option), bytes) {
+            Err(error) if error.kind() != io::ErrorKind::PermissionDenied => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Closes a connection by a reset, so that neither side waits for old segments afterwards. A run makes
+/// more connections than there are ports to be left waiting.
+pub(crate) fn reset(socket: OwnedFd) -> io::Result<()> {
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    // SAFETY: the pointer and the length describe a local that outlives the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_LINGER,
+            (&raw const linger).cast(),
+            size_of_u32::<libc::linger>(),
+        )
+    };
+    check("setsockopt SO_LINGER", result).map(drop)
+}
+
+/// How many connections fit into the listening queue and among this process's descriptors.
+pub(crate) fn connections_max() -> u64 {
+    /// Two descriptors each make 512, half of the usual soft limit.
+    const WANTED: u64 = 256;
+    /// Descriptors that the process has for other ends.
+    const OTHERS: u64 = 64;
+    let queue = std::fs::read_to_string("/proc/sys/net/core/somaxconn")
+        .ok()
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(128);
+    let descriptors = kernel::raise_descriptor_limit().saturating_sub(OTHERS) / 2;
+    WANTED.min(queue).min(descriptors)
+}

@@ -1,0 +1,327 @@
+//! One sample, one process: the unit of replication (Kalibera and Jones, ISMM 2013).
+//!
+//! The parent starts a program of the caller's choice with one more argument, a [`Request`] in JSON; the
+//! program calls [`sample_main`] with it, which measures and writes one line of JSON. Whatever else
+//! happens in between (a crash, a hang, a line that is none) is a rejected sample with its reason. The
+//! types on the wire are not the types computed with.
+
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use assay_quantity::{Contamination, Observation, Sample};
+use rand::SeedableRng;
+use rand_pcg::Pcg64Mcg;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::{Deserialize, Serialize};
+
+use crate::benchmark::{Benchmark, Refusal, Setting};
+use crate::clock::{Calibration, Source, monotonic};
+use crate::contamination::Watch;
+use crate::harness::{self, Batches, Schedule};
+use crate::{describe, kernel, layout, table};
+
+/// What a process is asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Request {
+    primitive: String,
+    seed: u64,
+    cpu: usize,
+    other_cpu: Option<usize>,
+    directory: PathBuf,
+    /// Absent: `CLOCK_MONOTONIC_RAW`.
+    ticks_per_ns: Option<f64>,
+    resolution_ns: f64,
+}
+
+/// What it answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
+enum Answer {
+    Sample(WireSample),
+    Unavailable(String),
+    Failed(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireSample {
+    observations: Vec<(u64, f64)>,
+    baseline: Vec<(u64, f64)>,
+    wall_ns: f64,
+    stolen_ns: f64,
+    involuntary_switches: u64,
+    major_faults: u64,
+}
+
+/// How a sample ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// It measured something.
+    Sample(Sample),
+    /// It did not, and why.
+    Rejected(String),
+    /// This machine has not got the primitive, and why.
+    Unavailable(String),
+    /// It was told to stop.
+    Stopped,
+}
+
+/// A request that cannot be answered.
+#[derive(Debug, thiserror::Error)]
+pub enum SampleError {
+    /// Not a request of this version's.
+    #[error("'{0}' is no request for a sample ({1}); 'sample' is for assay's own use, run 'assay bench'")]
+    Request(String, serde_json::Error),
+    /// Nobody listens.
+    #[error("cannot write the sample: {0}; run 'assay bench', which reads it")]
+    Write(#[from] io::Error),
+}
+
+/// Measures one sample in this process as a [`Spawner`] asks, and writes the answer to `out`.
+///
+/// It binds the calling thread to one processor and ends with its parent, so it is for a process of its
+/// own, with one thread.
+///
+/// # Errors
+/// [`SampleError`] if there is no request or nobody to answer to. A measurement that fails is an answer.
+pub fn sample_main(request: &str, out: &mut impl Write) -> Result<(), SampleError> {
+    let parsed: Request =
+        serde_json::from_str(request).map_err(|error| SampleError::Request(request.to_owned(), error))?;
+    let mut rng = Pcg64Mcg::seed_from_u64(parsed.seed);
+    let mut answer = None;
+    layout::at_random_depth(&mut rng.clone(), &mut || answer = Some(measure_here(&parsed, &mut rng)));
+    let answer = match answer {
+        Some(Ok(sample)) => Answer::Sample(sample),
+        Some(Err(Refusal::Unavailable(reason))) => Answer::Unavailable(reason),
+        Some(Err(Refusal::Failed(error))) => Answer::Failed(error.to_string()),
+        None => Answer::Failed("it was never begun".to_owned()),
+    };
+    let mut line = serde_json::to_vec(&answer).map_err(io::Error::from)?;
+    line.push(b'\n');
+    out.write_all(&line)?;
+    out.flush()?;
+    Ok(())
+}
+
+fn measure_here(request: &Request, rng: &mut Pcg64Mcg) -> Result<WireSample, Refusal> {
+    kernel::die_with_parent()?;
+    kernel::pin(request.cpu)?;
+    kernel::raise_descriptor_limit();
+    let benchmark = table::find(&request.primitive)
+        .ok_or_else(|| Refusal::Unavailable("no benchmark has this name".to_owned()))?;
+    let mut setting = Setting {
+        rng: rng.clone(),
+        cpu: request.cpu,
+        other_cpu: request.other_cpu,
+        caches: describe::caches(),
+        directory: request.directory.clone(),
+    };
+    let mut prepared = (benchmark.prepare)(&benchmark.primitive, &mut setting)?;
+    let clock = match request.ticks_per_ns {
+        Some(ticks_per_ns) => Source::Counter { ticks_per_ns },
+        None => Source::MonotonicRaw,
+    };
+    let mut watch = Watch::open(prepared.sharing, request.cpu)?;
+    let schedule = Schedule::for_resolution(request.resolution_ns);
+    let Batches { observations, baseline } = harness::sample(&clock, &mut watch, schedule, &mut prepared)?;
+    let contamination = watch.close()?;
+    let pairs = |batches: Vec<Observation>| batches.iter().map(|b| (b.operations, b.elapsed_ns)).collect();
+    Ok(WireSample {
+        observations: pairs(observations),
+        baseline: pairs(baseline),
+        wall_ns: contamination.wall_ns,
+        stolen_ns: contamination.stolen_ns,
+        involuntary_switches: contamination.involuntary_switches,
+        major_faults: contamination.major_faults,
+    })
+}
+
+/// Starts the processes that measure.
+#[derive(Debug, Clone)]
+pub struct Spawner {
+    /// The program to execute.
+    pub program: PathBuf,
+    /// Its arguments before the request.
+    pub arguments: Vec<OsString>,
+}
+
+/// Where and how one sample is taken: everything but the benchmark.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Circumstances<'a> {
+    pub(crate) seed: u64,
+    pub(crate) cpu: usize,
+    pub(crate) other_cpu: Option<usize>,
+    pub(crate) directory: &'a Path,
+    pub(crate) clock: &'a Calibration,
+    pub(crate) limit: Duration,
+}
+
+/// How often the parent looks whether it shall stop. Each look costs a few microseconds on whatever
+/// processor the parent is, so a sample of 20 ms sees none or one.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
+impl Spawner {
+    /// Takes one sample of a benchmark in a fresh process.
+    pub(crate) fn sample(
+        &self,
+        benchmark: &Benchmark,
+        circumstances: Circumstances<'_>,
+        stop: &AtomicBool,
+    ) -> Outcome {
+        let mut running = match self.start(benchmark, circumstances) {
+            Ok(running) => running,
+            Err(error) => {
+                return Outcome::Rejected(format!("cannot start {}: {error}", self.program.display()));
+            }
+        };
+        match running.wait(circumstances.limit, stop) {
+            Ok(Ended::Exited(status)) => answer(&running.output, status, circumstances.seed),
+            Ok(Ended::Stopped) => Outcome::Stopped,
+            Ok(Ended::TimedOut) => {
+                Outcome::Rejected(format!("it did not end within {:.1} s", circumstances.limit.as_secs_f64()))
+            }
+            Err(error) => Outcome::Rejected(format!("cannot wait for its process: {error}")),
+        }
+    }
+
+    fn start(&self, benchmark: &Benchmark, circumstances: Circumstances<'_>) -> io::Result<Running> {
+        let request = Request {
+            primitive: benchmark.primitive.to_string(),
+            seed: circumstances.seed,
+            cpu: circumstances.cpu,
+            other_cpu: circumstances.other_cpu,
+            directory: circumstances.directory.to_owned(),
+            ticks_per_ns: match circumstances.clock.source {
+                Source::Counter { ticks_per_ns } => Some(ticks_per_ns),
+                Source::MonotonicRaw => None,
+            },
+            resolution_ns: circumstances.clock.resolution_ns,
+        };
+        let mut rng = Pcg64Mcg::seed_from_u64(circumstances.seed);
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).arg(serde_json::to_string(&request)?);
+        command.env_clear().env("PATH", "/usr/bin:/bin");
+        command.env("ASSAY_LAYOUT", layout::environment(&mut rng));
+        // A group of its own, so that partners end with it, and Ctrl-C reaches only the parent.
+        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        Ok(Running { child: command.spawn()?, output: Vec::new() })
+    }
+}
+
+enum Ended {
+    Exited(ExitStatus),
+    TimedOut,
+    Stopped,
+}
+
+/// A started process; dropping it ends it and everything that it has started.
+struct Running {
+    child: Child,
+    output: Vec<u8>,
+}
+
+impl Running {
+    /// Reads what it says until it says no more, the time is over or `stop` is set.
+    fn wait(&mut self, limit: Duration, stop: &AtomicBool) -> io::Result<Ended> {
+        let mut stdout = self.child.stdout.take().ok_or_else(|| io::Error::other("it has no output"))?;
+        let begun = monotonic::now_ns();
+        loop {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(Ended::Stopped);
+            }
+            if Duration::from_nanos(monotonic::now_ns() - begun) > limit {
+                return Ok(Ended::TimedOut);
+            }
+            let mut ready = [PollFd::new(&stdout, PollFlags::IN)];
+            match poll(&mut ready, Some(&LOOK)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => continue,
+                Ok(_) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let mut part = [0; 4096];
+            match stdout.read(&mut part)? {
+                0 => return Ok(Ended::Exited(self.child.wait()?)),
+                length => self.output.extend_from_slice(&part[..length]),
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Ok(Some(_)) = self.child.try_wait() {
+            return;
+        }
+        if let Ok(group) = libc::pid_t::try_from(self.child.id()) {
+            // SAFETY: the child leads a group of its own and has not been waited for, so the group is ours.
+            unsafe { libc::kill(-group, libc::SIGKILL) };
+        }
+        let _ = self.child.wait();
+    }
+}
+
+fn answer(output: &[u8], status: ExitStatus, seed: u64) -> Outcome {
+    if let Some(signal) = status.signal() {
+        return Outcome::Rejected(format!("its process was killed by signal {signal}"));
+    }
+    if !status.success() {
+        return Outcome::Rejected(format!("its process failed with {status}"));
+    }
+    match serde_json::from_slice(output) {
+        Ok(Answer::Sample(sample)) => Outcome::Sample(received(sample, seed)),
+        Ok(Answer::Unavailable(reason)) => Outcome::Unavailable(reason),
+        Ok(Answer::Failed(reason)) => Outcome::Rejected(reason),
+        Err(error) => Outcome::Rejected(format!("its process did not answer with a sample: {error}")),
+    }
+}
+
+fn received(sample: WireSample, seed: u64) -> Sample {
+    let batches = |pairs: Vec<(u64, f64)>| {
+        pairs.into_iter().map(|(operations, elapsed_ns)| Observation { operations, elapsed_ns }).collect()
+    };
+    Sample {
+        seed,
+        observations: batches(sample.observations),
+        baseline: batches(sample.baseline),
+        contamination: Contamination {
+            wall_ns: sample.wall_ns,
+            stolen_ns: sample.stolen_ns,
+            involuntary_switches: sample.involuntary_switches,
+            major_faults: sample.major_faults,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_is_no_sample_is_rejected_with_its_reason() {
+        let exited = |code: i32| ExitStatus::from_raw(code << 8);
+        let reason = |output: &str, status| match answer(output.as_bytes(), status, 1) {
+            Outcome::Rejected(reason) => reason,
+            other => panic!("{other:?}"),
+        };
+        assert!(reason("", exited(0)).contains("did not answer"));
+        assert!(reason("{\"sample\":{}}", exited(0)).contains("did not answer"));
+        assert!(reason("{\"failed\":\"accept4: EMFILE\"}", exited(0)).contains("EMFILE"));
+        assert!(reason("{\"failed\":\"x\"} more", exited(0)).contains("did not answer"));
+        assert!(reason("", exited(3)).contains("exit status: 3"));
+        assert!(reason("", ExitStatus::from_raw(11)).contains("signal 11"));
+    }
+
+    #[test]
+    fn a_request_of_unknown_shape_is_refused() {
+        let mut out = Vec::new();
+        let error = sample_main("{\"primitive\":\"call.null\",\"colour\":1}", &mut out).unwrap_err();
+        assert!(error.to_string().contains("run 'assay bench'"), "{error}");
+        assert!(out.is_empty());
+    }
+}

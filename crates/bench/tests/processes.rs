@@ -1,0 +1,274 @@
+//! The harness with real processes, the real kernel and real disturbance.
+//!
+//! This file has its own `main`, because the executable of the test is also the program that the harness
+//! starts for every sample. It runs its tests one after another: they measure.
+
+#![expect(clippy::unwrap_used, reason = "the whole executable is a test")]
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use assay_bench::{
+    Benchmark, Finding, Measured, Plan, Spawner, calibrate, catalogue, cost_of, measure, sample_main,
+};
+use assay_quantity::Verdict;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+const TESTS: &[(&str, fn())] = &[
+    ("every_primitive_of_the_catalogue_runs_here_and_takes_time", every_primitive_runs),
+    ("the_kernel_sees_exactly_the_calls_that_were_counted", the_kernel_sees_the_calls),
+    ("a_process_that_fails_is_a_rejected_sample_with_its_reason", failures_are_rejected),
+    ("a_process_that_hangs_is_killed_when_told_to_stop", stop_kills_the_running_process),
+    ("a_competitor_on_every_processor_makes_the_verdict_contaminated", competitors_are_seen),
+    ("on_one_processor_what_needs_two_is_unavailable_and_says_so", one_processor_is_too_few),
+    ("what_a_sample_is_asked_for_reproduces_its_layout_and_its_seed", seeds_differ_and_are_kept),
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.first().map(String::as_str) {
+        Some("sample") => match sample_main(&arguments[1], &mut io::stdout()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        },
+        Some("hang") => hang(&arguments[1]),
+        Some("crash") => std::process::abort(),
+        Some("babble") => {
+            let _ = io::stdout().write_all(b"{\"sample\":null}\n");
+            ExitCode::SUCCESS
+        }
+        _ => run_tests(arguments.iter().find(|argument| !argument.starts_with('-'))),
+    }
+}
+
+fn run_tests(filter: Option<&String>) -> ExitCode {
+    let mut failed = 0;
+    for (name, test) in TESTS.iter().filter(|(name, _)| filter.is_none_or(|part| name.contains(part))) {
+        let passed = std::panic::catch_unwind(test).is_ok();
+        let _ = writeln!(io::stderr(), "test {name} ... {}", if passed { "ok" } else { "FAILED" });
+        failed += i32::from(!passed);
+    }
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Says who it is, and then nothing more.
+fn hang(pid_file: &str) -> ExitCode {
+    fs::write(pid_file, std::process::id().to_string()).unwrap();
+    loop {
+        std::thread::park();
+    }
+}
+
+fn spawner(arguments: &[&str]) -> Spawner {
+    let arguments = arguments.iter().map(Into::into).collect();
+    Spawner { program: std::env::current_exe().unwrap(), arguments }
+}
+
+fn plan(processes: usize) -> Plan {
+    Plan {
+        seed: 4711,
+        processes_min: processes,
+        processes_max: processes,
+        budget: Duration::from_secs(600),
+        relative_half_width: 0.0,
+        sample_limit: Duration::from_secs(60),
+        directory: std::env::temp_dir(),
+        clock: calibrate(),
+    }
+}
+
+fn chosen(ids: &[&str]) -> Vec<Benchmark> {
+    let all = catalogue();
+    ids.iter().map(|id| all.iter().find(|b| b.primitive.to_string() == *id).unwrap().clone()).collect()
+}
+
+fn run(plan: &Plan, benchmarks: &[Benchmark], spawner: &Spawner) -> Vec<Finding> {
+    measure(plan, benchmarks, spawner, &AtomicBool::new(false), &mut |_, _| {}).unwrap()
+}
+
+fn every_primitive_runs() {
+    // Three processes each: a single one can lose its whole millisecond to a competitor.
+    for finding in run(&plan(3), &catalogue(), &spawner(&["sample"])) {
+        match finding {
+            Finding::Measured(Measured { primitive, samples, rejected, .. }) => {
+                assert_eq!(rejected, Vec::<String>::new(), "{primitive}");
+                let cost = cost_of(&primitive, &samples, 0).unwrap_or_else(|e| panic!("{primitive}: {e}"));
+                assert!(cost.estimate.point > 0.0, "{primitive}");
+                assert_eq!(primitive.to_string().contains("context_switch"), !samples[0].baseline.is_empty());
+            }
+            // A machine may lack a cache level or a second processor, nothing else.
+            Finding::Unmeasured(missing) => {
+                let id = missing.primitive.to_string();
+                assert!(id.contains("level=") || id.contains("cpus=different"), "{id}: {}", missing.reason);
+                assert!(!missing.reason.contains("failed"), "{id}: {}", missing.reason);
+            }
+        }
+    }
+}
+
+/// Lines that `strace` writes for a benchmark, against the operations that its sample says it did.
+fn the_kernel_sees_the_calls() {
+    let expected: [(&str, &[&str]); 8] = [
+        ("call.null", &["getppid()"]),
+        ("null.write{size=1B}", &["write(", "\"\\0\", 1)"]),
+        ("file.stat", &["stat", "/file-"]),
+        ("file.open_close", &["open", "/file-", "O_RDONLY)"]),
+        ("file.open_missing", &["open", "/missing\"", "ENOENT"]),
+        ("signal.deliver", &["kill(", "SIGUSR1)"]),
+        ("tcp.accept", &["accept4(", "SOCK_CLOEXEC) = "]),
+        ("page_fault.anonymous", &[]),
+    ];
+    let directory = tempfile::tempdir().unwrap();
+    for (id, line) in expected {
+        let trace = directory.path().join("trace");
+        let executable = std::env::current_exe().unwrap();
+        let words = ["-f", "-o", trace.to_str().unwrap(), executable.to_str().unwrap(), "sample"];
+        let strace = Spawner { program: "strace".into(), arguments: words.map(Into::into).to_vec() };
+        let findings = run(&plan(1), &chosen(&[id]), &strace);
+        let Finding::Measured(measured) = &findings[0] else { panic!("{findings:?}") };
+        let operations: Vec<u64> = measured.samples[0].observations.iter().map(|o| o.operations).collect();
+        let shortest = *operations.iter().min().unwrap();
+        // Doubling up to n makes 2n - 1 calls before the batches that were timed.
+        let calls = 2 * shortest - 1 + operations.iter().sum::<u64>();
+        let text = fs::read_to_string(&trace).unwrap();
+        let seen = text.lines().filter(|seen| line.iter().all(|part| seen.contains(part))).count();
+        if line.is_empty() {
+            // Faults are no calls: one mapping per batch is what must be seen, and checks itself by ru_minflt.
+            let lengths = u64::from(shortest.ilog2()) + 1 + operations.len() as u64;
+            let advised = text.lines().filter(|line| line.contains("MADV_NOHUGEPAGE")).count();
+            assert_eq!(advised as u64, lengths, "{id}");
+        } else {
+            assert_eq!(seen as u64, calls, "{id}: {shortest}");
+        }
+    }
+}
+
+fn failures_are_rejected() {
+    let pid_file = tempfile::NamedTempFile::new().unwrap();
+    let pid_file = pid_file.path().to_str().unwrap();
+    let cases: [(&[&str], &str); 4] = [
+        (&["crash"], "killed by signal 6"),
+        (&["babble"], "did not answer with a sample"),
+        (&["hang", pid_file], "did not end within 0.3 s"),
+        (&["sample", "no request"], "exit status: 1"),
+    ];
+    for (arguments, reason) in cases {
+        let plan = Plan { sample_limit: Duration::from_millis(300), ..plan(1) };
+        let findings = run(&plan, &chosen(&["call.null"]), &spawner(arguments));
+        let Finding::Unmeasured(unmeasured) = &findings[0] else { panic!("{findings:?}") };
+        assert!(unmeasured.reason.contains(reason), "{}", unmeasured.reason);
+    }
+    assert!(is_gone(pid_file), "a process that took too long still runs");
+    let missing = Spawner { program: PathBuf::from("/no/such/program"), arguments: vec![] };
+    let findings = run(&plan(1), &chosen(&["call.null"]), &missing);
+    assert!(format!("{findings:?}").contains("cannot start /no/such/program"), "{findings:?}");
+}
+
+fn is_gone(pid_file: &str) -> bool {
+    let pid = fs::read_to_string(pid_file).unwrap();
+    !Path::new(&format!("/proc/{pid}")).exists()
+}
+
+fn stop_kills_the_running_process() {
+    let pid_file = tempfile::NamedTempFile::new().unwrap();
+    let path = pid_file.path().to_owned();
+    let stop = Arc::new(AtomicBool::new(false));
+    let setter = {
+        let (stop, path) = (stop.clone(), path.clone());
+        std::thread::spawn(move || {
+            // As soon as the process runs.
+            while fs::read_to_string(&path).unwrap().is_empty() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            stop.store(true, Ordering::Relaxed);
+        })
+    };
+    let hanging = spawner(&["hang", path.to_str().unwrap()]);
+    let mut seen = 0;
+    let benchmarks = chosen(&["call.null", "file.stat"]);
+    let findings = measure(&plan(9), &benchmarks, &hanging, &stop, &mut |_, _| seen += 1).unwrap();
+    setter.join().unwrap();
+    assert!(is_gone(path.to_str().unwrap()));
+    assert_eq!((findings.len(), seen), (2, 0));
+}
+
+/// A busy loop on one processor, until dropped.
+struct Competitor(Child);
+
+impl Competitor {
+    fn on(cpu: usize) -> Self {
+        let child = Command::new("yes").stdout(Stdio::null()).spawn().unwrap();
+        let mut set = CpuSet::new();
+        set.set(cpu);
+        let pid = rustix::process::Pid::from_child(&child);
+        sched_setaffinity(Some(pid), &set).unwrap();
+        Self(child)
+    }
+}
+
+impl Drop for Competitor {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+fn allowed() -> Vec<usize> {
+    let set = sched_getaffinity(None).unwrap();
+    (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()
+}
+
+fn competitors_are_seen() {
+    let ids = [
+        "call.null",
+        "clock.gettime",
+        "signal.deliver",
+        "file.open_close",
+        "file.read{size=4KiB,buffer=reused}",
+        "memory.read{level=l1}",
+        "memory.load{level=l2}",
+        "epoll.ctl",
+        "tcp.transfer{size=4KiB,buffer=reused}",
+        "page_fault.anonymous",
+        "process.fork_exit",
+    ];
+    let competitors: Vec<Competitor> = allowed().into_iter().map(Competitor::on).collect();
+    let findings = run(&plan(8), &chosen(&ids), &spawner(&["sample"]));
+    drop(competitors);
+    for finding in findings {
+        let Finding::Measured(measured) = finding else { panic!("{finding:?}") };
+        let cost = cost_of(&measured.primitive, &measured.samples, measured.rejected.len()).unwrap();
+        let verdict = cost.verdict.unwrap();
+        assert!(matches!(verdict, Verdict::Contaminated(_)), "{}: {verdict}", measured.primitive);
+    }
+}
+
+fn one_processor_is_too_few() {
+    let all = sched_getaffinity(None).unwrap();
+    let mut one = CpuSet::new();
+    one.set(allowed()[0]);
+    sched_setaffinity(None, &one).unwrap();
+    let ids = ["pipe.round_trip{size=1B,cpus=different}", "pipe.round_trip{size=1B,cpus=same}"];
+    let findings = run(&plan(1), &chosen(&ids), &spawner(&["sample"]));
+    sched_setaffinity(None, &all).unwrap();
+    let Finding::Unmeasured(different) = &findings[0] else { panic!("{findings:?}") };
+    assert!(different.reason.contains("one processor only"), "{}", different.reason);
+    assert!(matches!(findings[1], Finding::Measured(_)));
+}
+
+fn seeds_differ_and_are_kept() {
+    let seeds = |seed| {
+        let findings = run(&Plan { seed, ..plan(4) }, &chosen(&["call.null"]), &spawner(&["sample"]));
+        let Finding::Measured(measured) = &findings[0] else { panic!("{findings:?}") };
+        measured.samples.iter().map(|sample| sample.seed).collect::<Vec<_>>()
+    };
+    let first = seeds(1);
+    assert_eq!(first, seeds(1));
+    assert_ne!(first, seeds(2));
+    assert_eq!(first.iter().collect::<std::collections::BTreeSet<_>>().len(), 4);
+}

@@ -1,0 +1,104 @@
+//! The formats in which a report can be had. A new one is one row of [`FORMATS`].
+
+use crate::csv::NotOneTable;
+use crate::{Report, Style, csv, html, json, text};
+
+/// One format.
+#[derive(Debug)]
+pub struct Format {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it is for, one line, for `--help`.
+    pub about: &'static str,
+    /// The report in this format. The style is the terminal's; only text looks at it.
+    pub render: fn(&Report, &Style) -> Result<String, NotRenderable>,
+}
+
+/// A report that a format cannot hold.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotRenderable {
+    /// CSV holds one table.
+    #[error(transparent)]
+    NotOneTable(#[from] NotOneTable),
+}
+
+/// Every format.
+pub const FORMATS: [Format; 4] = [
+    Format {
+        name: "text",
+        about: "for a terminal: tables as wide as it, bars of characters",
+        render: |report, style| Ok(text::report(report, style)),
+    },
+    Format {
+        name: "html",
+        about: "one file with tables and figures, for a browser or to print; needs nothing else",
+        render: |report, _| Ok(html::report(report)),
+    },
+    Format {
+        name: "json",
+        about: "everything, unrounded, for programs (assay.report/1)",
+        render: |report, _| Ok(json::report(report)),
+    },
+    Format {
+        name: "csv",
+        about: "the report's only table, unrounded, for spreadsheets",
+        render: |report, _| Ok(csv::report(report)?),
+    },
+];
+
+impl Format {
+    /// The format of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        FORMATS.iter().find(|format| format.name == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Colour, Symbols, sample};
+
+    const STYLE: Style = Style { width: 100, symbols: Symbols::Unicode, colour: Colour::Plain };
+
+    #[test]
+    fn every_format_has_a_name_of_its_own_and_says_what_it_is_for() {
+        for format in &FORMATS {
+            assert_eq!(FORMATS.iter().filter(|other| other.name == format.name).count(), 1);
+            assert!(format.name.bytes().all(|b| b.is_ascii_lowercase()));
+            assert!(!format.about.is_empty() && !format.about.contains('\n'), "{}", format.name);
+            assert_eq!(Format::named(format.name).unwrap().name, format.name);
+        }
+        assert!(Format::named("pdf").is_none());
+    }
+
+    #[test]
+    fn every_format_shows_each_cell_of_a_table_with_low_and_high_or_an_interval() {
+        let report = sample::one_table();
+        for format in &FORMATS {
+            let rendered = (format.render)(&report, &STYLE).unwrap().replace("<wbr>", "");
+            for shown in ["tcp.transfer{size=4KiB,buffer=reused}", "needs root"] {
+                assert!(rendered.contains(shown), "{}: {shown}", format.name);
+            }
+            let has_interval = rendered.contains('±')
+                || (rendered.contains("low") && rendered.contains("high") && rendered.contains("1236.25"));
+            assert!(has_interval, "{}", format.name);
+            assert!(!rendered.contains("NaN"), "{}", format.name);
+        }
+    }
+
+    #[test]
+    fn every_format_holds_every_kind_of_block_or_refuses_the_report() {
+        let report = sample::report();
+        for format in &FORMATS {
+            match (format.render)(&report, &STYLE) {
+                Ok(rendered) => {
+                    for shown in sample::LANDMARKS {
+                        assert!(rendered.contains(shown), "{}: {shown}", format.name);
+                    }
+                }
+                Err(refused) => assert_eq!(format.name, "csv", "{refused}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The cells of a table as digits that line up: shared by the renderers for people, so that text and HTML
+//! show the same digits.
+
+use assay_quantity::{Estimate, Unit};
+
+use crate::scale::{self, Scale, Shown, Spread, Symbols};
+use crate::table::{Alignment, Cell, Table};
+use crate::visible::visible;
+
+/// One cell, ready to be shown.
+pub enum Laid {
+    /// Words.
+    Text(String),
+    /// A number in pieces. In a column of numbers the pieces have the same widths in every cell.
+    Number(Pieces),
+    /// Nothing; the number of the reason under the table.
+    Missing(usize),
+}
+
+/// Digits, interval and unit of a number; the spaces that line them up are part of the pieces.
+#[derive(Default)]
+pub struct Pieces {
+    pub point: String,
+    pub spread: String,
+    pub unit: String,
+}
+
+impl Pieces {
+    /// All of it in one string.
+    pub fn joined(&self) -> String {
+        format!("{}{}{}", self.point, self.spread, self.unit)
+    }
+}
+
+/// The header of a column, with the scale that its numbers share.
+pub fn header(table: &Table, column: usize) -> String {
+    let header = visible(&table.columns()[column].header).into_owned();
+    match table.scale(column).map_or("", Scale::symbol) {
+        "" => header,
+        symbol => format!("{header} [{symbol}]"),
+    }
+}
+
+/// The cells of a column, from top to bottom.
+pub fn column(table: &Table, column: usize, symbols: Symbols) -> Vec<Laid> {
+    let (scale, unit) = (table.scale(column), table.columns()[column].unit);
+    let reasons = table.reasons();
+    let mut cells: Vec<Laid> = table
+        .cells(column)
+        .map(|cell| match cell {
+            Cell::Text(text) => Laid::Text(visible(text).into_owned()),
+            Cell::Missing(reason) => {
+                Laid::Missing(1 + reasons.iter().position(|known| known == reason).unwrap_or(0))
+            }
+            Cell::Count(count) => Laid::Number(Pieces { point: scale::count(*count), ..Pieces::default() }),
+            Cell::Share(share) => Laid::Number(pieces(&scale::number(*share, Unit::Ratio), symbols)),
+            Cell::Quantity(estimate) => Laid::Number(match scale {
+                Some(scale) if unit == Some(estimate.unit) => {
+                    pieces(&without_unit(scale.estimate(estimate)), symbols)
+                }
+                _ => pieces(&scale::estimate(estimate), symbols),
+            }),
+            Cell::Number { value, unit: own } => Laid::Number(match scale {
+                Some(scale) if unit == Some(*own) => pieces(&without_unit(scale.number(*value)), symbols),
+                _ => pieces(&scale::number(*value, *own), symbols),
+            }),
+        })
+        .collect();
+    if table.columns()[column].alignment == Alignment::Right {
+        line_up(&mut cells);
+    }
+    cells
+}
+
+/// What the intervals among these estimates are, as a sentence; `None` if there is no estimate.
+pub fn interval_note<'a>(estimates: impl Iterator<Item = &'a Estimate>, symbols: Symbols) -> Option<String> {
+    let mut confidences: Vec<f64> = estimates.map(|estimate| estimate.interval.confidence).collect();
+    confidences.sort_by(f64::total_cmp);
+    // Per cent with at most one decimal: nobody chooses between 95.12 % and 95.13 %.
+    let mut named: Vec<String> =
+        confidences.iter().map(|c| format!("{} %", (c * 1000.0).round() / 10.0)).collect();
+    named.dedup();
+    let sign = scale::plus_minus(symbols);
+    match named.as_slice() {
+        [] => None,
+        [one] => Some(format!("{sign} is the interval that covers the true value with {one} confidence.")),
+        [least, .., most] => Some(format!(
+            "{sign} is the interval that covers the true value with between {least} and {most} confidence."
+        )),
+    }
+}
+
+fn without_unit(shown: Shown) -> Shown {
+    Shown { unit: "", ..shown }
+}
+
+fn pieces(shown: &Shown, symbols: Symbols) -> Pieces {
+    let spaced = |text: &str| if text.is_empty() { String::new() } else { format!(" {text}") };
+    let spread = match &shown.spread {
+        Spread::None => String::new(),
+        some => spaced(&some.text(symbols)),
+    };
+    Pieces { point: shown.point.clone(), spread, unit: spaced(shown.unit) }
+}
+
+/// Pads the pieces of numbers: points line up at the decimal point, intervals and units at their left.
+fn line_up(cells: &mut [Laid]) {
+    let mut widest = [0; 4];
+    for cell in cells.iter() {
+        if let Laid::Number(pieces) = cell {
+            for (width, own) in widest.iter_mut().zip(widths(pieces)) {
+                *width = own.max(*width);
+            }
+        }
+    }
+    for cell in cells {
+        if let Laid::Number(pieces) = cell {
+            let [whole, fraction, spread, unit] = widths(pieces);
+            let pad = |own: usize, column: usize| " ".repeat(widest[column] - own);
+            pieces.point = format!("{}{}{}", pad(whole, 0), pieces.point, pad(fraction, 1));
+            pieces.spread.push_str(&pad(spread, 2));
+            pieces.unit.push_str(&pad(unit, 3));
+        }
+    }
+}
+
+/// Characters of the whole part, the decimals, the interval and the unit. All of them are one column wide.
+fn widths(pieces: &Pieces) -> [usize; 4] {
+    let point = pieces.point.chars().count();
+    let whole = pieces.point.chars().take_while(|c| *c != '.').count();
+    [whole, point - whole, pieces.spread.chars().count(), pieces.unit.chars().count()]
+}

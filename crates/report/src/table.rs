@@ -1,0 +1,252 @@
+//! Tables: columns, cells, notes. A table whose rows do not fit its columns cannot be built.
+
+use assay_quantity::{Estimate, Unit};
+
+use crate::scale::Scale;
+
+/// On which side the cells of a column line up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Alignment {
+    /// Words.
+    Left,
+    /// Numbers; they line up at the decimal point.
+    Right,
+}
+
+impl Alignment {
+    /// Its name in formats.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Alignment::Left => "left",
+            Alignment::Right => "right",
+        }
+    }
+}
+
+/// One column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    /// What stands above it.
+    pub header: String,
+    /// How its cells line up.
+    pub alignment: Alignment,
+    /// With a unit, every cell of that unit is shown on one scale, which stands in the header: right for
+    /// columns whose values are of one magnitude. Without, each cell has its own scale.
+    pub unit: Option<Unit>,
+}
+
+impl Column {
+    /// A column of words.
+    #[must_use]
+    pub fn words(header: &str) -> Self {
+        Self { header: header.to_owned(), alignment: Alignment::Left, unit: None }
+    }
+
+    /// A column of numbers, each on its own scale.
+    #[must_use]
+    pub fn numbers(header: &str) -> Self {
+        Self { header: header.to_owned(), alignment: Alignment::Right, unit: None }
+    }
+
+    /// A column of numbers on one scale.
+    #[must_use]
+    pub fn numbers_in(header: &str, unit: Unit) -> Self {
+        Self { header: header.to_owned(), alignment: Alignment::Right, unit: Some(unit) }
+    }
+}
+
+/// What stands in one place of a table.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cell {
+    /// Words.
+    Text(String),
+    /// A quantity, shown with its interval.
+    Quantity(Estimate),
+    /// A number that has no interval, because it is exact or was given so.
+    Number {
+        /// The number, in `unit`.
+        value: f64,
+        /// What it counts.
+        unit: Unit,
+    },
+    /// A number of things, shown to the last digit.
+    Count(u64),
+    /// A share of a whole, 1 being all of it.
+    Share(f64),
+    /// Nothing, and why; the reason is shown under the table.
+    Missing(String),
+}
+
+impl Cell {
+    /// Words.
+    #[must_use]
+    pub fn text(text: impl Into<String>) -> Self {
+        Cell::Text(text.into())
+    }
+}
+
+impl From<Estimate> for Cell {
+    fn from(estimate: Estimate) -> Self {
+        Cell::Quantity(estimate)
+    }
+}
+
+/// Rows under columns. Invariant: every row has exactly one cell per column.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Table {
+    title: String,
+    columns: Vec<Column>,
+    rows: Vec<Vec<Cell>>,
+    notes: Vec<String>,
+}
+
+/// A row that does not fit its columns.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "row {row} of table '{title}' has {cells} cell(s) under {columns} column(s); give one cell per column"
+)]
+pub struct RaggedTable {
+    /// Title of the table.
+    pub title: String,
+    /// The row, counted from 1.
+    pub row: usize,
+    /// Its cells.
+    pub cells: usize,
+    /// The columns.
+    pub columns: usize,
+}
+
+impl Table {
+    /// A table whose number of columns is known when it is written: a row of another length does not
+    /// compile.
+    pub fn of<const N: usize>(
+        title: &str,
+        columns: [Column; N],
+        rows: impl IntoIterator<Item = [Cell; N]>,
+    ) -> Self {
+        Self {
+            title: title.to_owned(),
+            columns: columns.into(),
+            rows: rows.into_iter().map(Vec::from).collect(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// A table whose number of columns is known only when it runs (one per machine, say).
+    ///
+    /// # Errors
+    /// [`RaggedTable`] if a row has not one cell per column.
+    pub fn new(title: &str, columns: Vec<Column>, rows: Vec<Vec<Cell>>) -> Result<Self, RaggedTable> {
+        for (position, row) in rows.iter().enumerate() {
+            if row.len() != columns.len() {
+                return Err(RaggedTable {
+                    title: title.to_owned(),
+                    row: position + 1,
+                    cells: row.len(),
+                    columns: columns.len(),
+                });
+            }
+        }
+        Ok(Self { title: title.to_owned(), columns, rows, notes: Vec::new() })
+    }
+
+    /// The same table with one more sentence under it.
+    #[must_use]
+    pub fn with_note(mut self, note: impl Into<String>) -> Self {
+        self.notes.push(note.into());
+        self
+    }
+
+    /// What the table shows.
+    #[must_use]
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Its columns, from left to right.
+    #[must_use]
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// Its rows, each with one cell per column.
+    #[must_use]
+    pub fn rows(&self) -> &[Vec<Cell>] {
+        &self.rows
+    }
+
+    /// Sentences under it.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// The cells of one column, from top to bottom.
+    pub fn cells(&self, column: usize) -> impl Iterator<Item = &Cell> {
+        self.rows.iter().filter_map(move |row| row.get(column))
+    }
+
+    /// The reasons of its missing cells, each once, in the order in which they appear.
+    #[must_use]
+    pub fn reasons(&self) -> Vec<&str> {
+        let mut reasons: Vec<&str> = Vec::new();
+        for cell in self.rows.iter().flatten() {
+            if let Cell::Missing(reason) = cell
+                && !reasons.contains(&reason.as_str())
+            {
+                reasons.push(reason);
+            }
+        }
+        reasons
+    }
+
+    /// Every estimate in it.
+    pub fn estimates(&self) -> impl Iterator<Item = &Estimate> {
+        self.rows.iter().flatten().filter_map(|cell| match cell {
+            Cell::Quantity(estimate) => Some(estimate),
+            _ => None,
+        })
+    }
+
+    /// The scale of a column that has a unit.
+    pub(crate) fn scale(&self, column: usize) -> Option<Scale> {
+        let unit = self.columns.get(column)?.unit?;
+        let values: Vec<f64> = self
+            .cells(column)
+            .filter_map(|cell| match cell {
+                Cell::Quantity(estimate) if estimate.unit == unit => Some(estimate.point),
+                Cell::Number { value, unit: own } if *own == unit => Some(*value),
+                _ => None,
+            })
+            .collect();
+        Some(Scale::shared(unit, &values))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_of_another_length_than_the_columns_is_no_table() {
+        let columns = vec![Column::words("a"), Column::numbers("b")];
+        let rows = vec![vec![Cell::text("x"), Cell::Count(1)], vec![Cell::text("y")]];
+        let refused = Table::new("costs", columns, rows).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "row 2 of table 'costs' has 1 cell(s) under 2 column(s); give one cell per column"
+        );
+    }
+
+    #[test]
+    fn a_reason_that_stands_twice_is_noted_once() {
+        let missing = |reason: &str| [Cell::Missing(reason.to_owned())];
+        let table = Table::of(
+            "t",
+            [Column::numbers("n")],
+            [missing("no root"), missing("no IPv6"), missing("no root")],
+        );
+        assert_eq!(table.reasons(), ["no root", "no IPv6"]);
+    }
+}

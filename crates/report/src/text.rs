@@ -1,0 +1,120 @@
+//! A report as terminal text.
+//!
+//! The width, the symbols and the colours come from the caller; this module does not know whether there
+//! is a terminal at all. A table that does not fit is wrapped, and one that would have to break a number
+//! is written as one record per row instead, so that 80 columns always suffice.
+
+mod bars;
+mod grid;
+mod table;
+
+use crate::figure::Figure;
+use crate::layout::interval_note;
+use crate::scale::Symbols;
+use crate::table::Table;
+use crate::visible::visible;
+use crate::{Block, Report};
+
+/// How text is to look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Style {
+    /// Columns of the terminal; at least [`NARROWEST`] are used.
+    pub width: u16,
+    /// Characters that may be used for lines, bars and `±`. Labels keep their own characters.
+    pub symbols: Symbols,
+    /// Whether to write escape sequences.
+    pub colour: Colour,
+}
+
+/// Whether text carries escape sequences.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Colour {
+    /// None.
+    Plain,
+    /// ANSI bold and faint; the colours themselves stay the terminal's.
+    Ansi,
+}
+
+/// Columns below which no layout is attempted: a number with its interval and unit, and a short label.
+pub const NARROWEST: u16 = 40;
+
+/// The whole report.
+#[must_use]
+pub fn report(report: &Report, style: &Style) -> String {
+    let style = Style { width: style.width.max(NARROWEST), ..*style };
+    let mut blocks = vec![style.heading(&report.title, '=', '═')];
+    for block in &report.blocks {
+        blocks.push(match block {
+            Block::Heading(heading) => style.heading(heading, '-', '─'),
+            Block::Text(text) => paragraphs(text, &style),
+            Block::Table(table) => self::table(table, &style),
+            Block::Figure(Figure::Bars(bars)) => bars::text(bars, &style),
+            Block::Figure(Figure::Curve(curve)) => self::table(&curve.table(), &style),
+        });
+    }
+    blocks.join("\n")
+}
+
+/// One table with its title and its notes.
+#[must_use]
+pub fn table(table: &Table, style: &Style) -> String {
+    let mut text = style.title(table.title());
+    text.push_str(&table::text(table, style));
+    let reasons = table.reasons().into_iter().enumerate();
+    for (position, reason) in reasons {
+        text.push_str(&style.note(&format!("({}) {reason}", position + 1)));
+    }
+    if let Some(note) = interval_note(table.estimates(), style.symbols) {
+        text.push_str(&style.note(&note));
+    }
+    for note in table.notes() {
+        text.push_str(&style.note(note));
+    }
+    text
+}
+
+fn paragraphs(text: &str, style: &Style) -> String {
+    let wrapped: Vec<String> = text
+        .split("\n\n")
+        .map(|paragraph| paragraph.split_whitespace().collect::<Vec<_>>().join(" "))
+        .filter(|paragraph| !paragraph.is_empty())
+        .map(|paragraph| grid::wrapped(&visible(&paragraph), style.width, 0))
+        .collect();
+    wrapped.join("\n")
+}
+
+impl Style {
+    fn heading(&self, text: &str, ascii: char, unicode: char) -> String {
+        let line = match self.symbols {
+            Symbols::Ascii => ascii,
+            Symbols::Unicode => unicode,
+        };
+        let wrapped = grid::wrapped(&visible(text), self.width, 0);
+        let longest = wrapped.lines().map(grid::width).max().unwrap_or(0);
+        let under: String = std::iter::repeat_n(line, longest).collect();
+        format!("{}{under}\n", self.bold(&wrapped))
+    }
+
+    fn title(&self, text: &str) -> String {
+        if text.is_empty() { String::new() } else { self.bold(&grid::wrapped(&visible(text), self.width, 0)) }
+    }
+
+    fn note(&self, text: &str) -> String {
+        self.escape("\u{1b}[2m", &grid::wrapped(&visible(text), self.width, 1))
+    }
+
+    fn bold(&self, lines: &str) -> String {
+        self.escape("\u{1b}[1m", lines)
+    }
+
+    /// Every line between the escape sequence and the one that ends it.
+    fn escape(&self, sequence: &str, lines: &str) -> String {
+        match self.colour {
+            Colour::Plain => lines.to_owned(),
+            Colour::Ansi => lines.lines().map(|line| format!("{sequence}{line}\u{1b}[0m\n")).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,214 @@
+//! Reading: runs, and what belongs to one.
+
+use assay_quantity::{PrimitiveId, Unit, Unmeasured};
+use rusqlite::{OptionalExtension, Row, params};
+use serde::de::DeserializeOwned;
+
+use crate::failure::ReadError;
+use crate::row::{DescriptionRow, RoundRow, SampleRow};
+use crate::{Outcome, Rejected, Round, Run, RunId, RunStart, Series, Store};
+
+/// Columns of a run, in the order of [`RawRun`].
+const RUN: &str =
+    "SELECT id, started_at, command, version, machine, description, seed, outcome, reason FROM run";
+
+impl Store {
+    /// Every run, oldest first.
+    ///
+    /// # Errors
+    /// [`ReadError`] if the store cannot be read.
+    pub fn runs(&self) -> Result<Vec<Run>, ReadError> {
+        let raw = self.rows(&format!("{RUN} ORDER BY id"), None, RawRun::read)?;
+        raw.into_iter().map(|raw| self.parsed_run(raw)).collect()
+    }
+
+    /// One run.
+    ///
+    /// # Errors
+    /// [`ReadError`] if there is no such run or the store cannot be read.
+    pub fn run(&self, run: RunId) -> Result<Run, ReadError> {
+        let raw = self.rows(&format!("{RUN} WHERE id = ?1"), Some(run), RawRun::read)?;
+        match raw.into_iter().next() {
+            Some(raw) => self.parsed_run(raw),
+            None => Err(ReadError::NoRun { path: self.path.clone(), run }),
+        }
+    }
+
+    /// The run that began last; `None` if there is none yet.
+    ///
+    /// # Errors
+    /// [`ReadError`] if the store cannot be read.
+    pub fn latest(&self) -> Result<Option<Run>, ReadError> {
+        let raw = self.rows(&format!("{RUN} ORDER BY id DESC LIMIT 1"), None, RawRun::read)?;
+        raw.into_iter().next().map(|raw| self.parsed_run(raw)).transpose()
+    }
+
+    /// The samples of a run: per primitive, in the order in which they were added; primitives in the order
+    /// of their first sample.
+    ///
+    /// # Errors
+    /// [`ReadError`] if there is no such run or the store cannot be read.
+    pub fn samples(&self, run: RunId) -> Result<Vec<Series>, ReadError> {
+        let select =
+            "SELECT series.id, primitive, unit, body FROM series JOIN sample ON sample.series = series.id
+                      WHERE run = ?1 ORDER BY series.id, sample.id";
+        let raw = self.rows_of(select, run, |row| {
+            Ok((
+                row.get::<_, i64>(0)?,
+                row.get::<_, String>(1)?,
+                row.get::<_, String>(2)?,
+                row.get::<_, String>(3)?,
+            ))
+        })?;
+        let mut all: Vec<Series> = Vec::new();
+        let mut last = None;
+        for (series, primitive, unit, body) in raw {
+            if last != Some(series) {
+                let primitive = self.primitive(&primitive)?;
+                let unit = unit.parse::<Unit>().map_err(|error| self.damaged(&error))?;
+                all.push(Series { primitive, unit, samples: Vec::new() });
+                last = Some(series);
+            }
+            let sample = self.json::<SampleRow>(&body)?.into();
+            if let Some(series) = all.last_mut() {
+                series.samples.push(sample);
+            }
+        }
+        Ok(all)
+    }
+
+    /// The samples of a run that could not be taken, in order.
+    ///
+    /// # Errors
+    /// [`ReadError`] if there is no such run or the store cannot be read.
+    pub fn rejected(&self, run: RunId) -> Result<Vec<Rejected>, ReadError> {
+        let select = "SELECT primitive, reason FROM rejected WHERE run = ?1 ORDER BY id";
+        self.rows_of(select, run, text_pair)?
+            .into_iter()
+            .map(|(primitive, reason)| Ok(Rejected { primitive: self.primitive(&primitive)?, reason }))
+            .collect()
+    }
+
+    /// The primitives that could not be measured in a run, in order.
+    ///
+    /// # Errors
+    /// [`ReadError`] if there is no such run or the store cannot be read.
+    pub fn unavailable(&self, run: RunId) -> Result<Vec<Unmeasured>, ReadError> {
+        let select = "SELECT primitive, reason FROM unavailable WHERE run = ?1 ORDER BY id";
+        self.rows_of(select, run, text_pair)?
+            .into_iter()
+            .map(|(primitive, reason)| Ok(Unmeasured { primitive: self.primitive(&primitive)?, reason }))
+            .collect()
+    }
+
+    /// The rounds of a run, in order.
+    ///
+    /// # Errors
+    /// [`ReadError`] if there is no such run or the store cannot be read.
+    pub fn rounds(&self, run: RunId) -> Result<Vec<Round>, ReadError> {
+        let select = "SELECT operation, body FROM round WHERE run = ?1 ORDER BY id";
+        self.rows_of(select, run, text_pair)?
+            .into_iter()
+            .map(|(operation, body)| Ok(self.json::<RoundRow>(&body)?.of(operation)))
+            .collect()
+    }
+
+    /// Rows that belong to a run; an error if the run does not exist, so that a wrong number does not look
+    /// like an empty run.
+    fn rows_of<T>(
+        &self,
+        select: &str,
+        run: RunId,
+        read: fn(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, ReadError> {
+        let exists: Option<i64> = self
+            .connection
+            .query_row("SELECT id FROM run WHERE id = ?1", [run.0], |row| row.get(0))
+            .optional()
+            .map_err(|error| ReadError::sqlite(&self.path, &error))?;
+        match exists {
+            Some(_) => self.rows(select, Some(run), read),
+            None => Err(ReadError::NoRun { path: self.path.clone(), run }),
+        }
+    }
+
+    fn rows<T>(
+        &self,
+        select: &str,
+        run: Option<RunId>,
+        read: fn(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, ReadError> {
+        let rows = || -> rusqlite::Result<Vec<T>> {
+            let mut statement = self.connection.prepare_cached(select)?;
+            match run {
+                Some(run) => statement.query_map(params![run.0], read)?.collect(),
+                None => statement.query_map([], read)?.collect(),
+            }
+        };
+        rows().map_err(|error| ReadError::sqlite(&self.path, &error))
+    }
+
+    fn parsed_run(&self, raw: RawRun) -> Result<Run, ReadError> {
+        let outcome = match (raw.outcome.as_deref(), raw.reason) {
+            (None, None) => None,
+            (Some("completed"), None) => Some(Outcome::Completed),
+            (Some("interrupted"), None) => Some(Outcome::Interrupted),
+            (Some("failed"), Some(reason)) => Some(Outcome::Failed(reason)),
+            (outcome, _) => return Err(self.damaged(&format!("run {} has the outcome {outcome:?}", raw.id))),
+        };
+        let start = RunStart {
+            started_at: raw.started_at,
+            command: self.json(&raw.command)?,
+            version: raw.version,
+            machine: raw.machine,
+            description: self.json::<DescriptionRow>(&raw.description)?.into(),
+            seed: raw.seed.parse().map_err(|_| self.damaged(&format!("run {} has no seed", raw.id)))?,
+        };
+        Ok(Run { id: RunId(raw.id), start, outcome })
+    }
+
+    fn primitive(&self, name: &str) -> Result<PrimitiveId, ReadError> {
+        name.parse().map_err(|error| self.damaged(&error))
+    }
+
+    fn json<T: DeserializeOwned>(&self, text: &str) -> Result<T, ReadError> {
+        serde_json::from_str(text).map_err(|error| self.damaged(&error))
+    }
+
+    fn damaged(&self, what: &dyn std::fmt::Display) -> ReadError {
+        ReadError::Damaged { path: self.path.clone(), what: what.to_string() }
+    }
+}
+
+/// A run as its row holds it.
+struct RawRun {
+    id: i64,
+    started_at: String,
+    command: String,
+    version: String,
+    machine: String,
+    description: String,
+    seed: String,
+    outcome: Option<String>,
+    reason: Option<String>,
+}
+
+impl RawRun {
+    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            id: row.get(0)?,
+            started_at: row.get(1)?,
+            command: row.get(2)?,
+            version: row.get(3)?,
+            machine: row.get(4)?,
+            description: row.get(5)?,
+            seed: row.get(6)?,
+            outcome: row.get(7)?,
+            reason: row.get(8)?,
+        })
+    }
+}
+
+fn text_pair(row: &Row<'_>) -> rusqlite::Result<(String, String)> {
+    Ok((row.get(0)?, row.get(1)?))
+}

@@ -1,0 +1,177 @@
+//! What rows hold: types of their own, so that the working types can change without the format, and a
+//! format change is an edit of this file. Doubles are written with the shortest digits that read back as
+//! the same bits.
+
+use assay_quantity::{Contamination, Description, Fact, Observation, Sample};
+use serde::{Deserialize, Serialize};
+
+use crate::{Client, Cpu, Latency, Round};
+
+/// The body of a sample.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SampleRow {
+    seed: u64,
+    /// Pairs of operations and nanoseconds.
+    observations: Vec<(u64, f64)>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    baseline: Vec<(u64, f64)>,
+    contamination: ContaminationRow,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ContaminationRow {
+    wall_ns: f64,
+    stolen_ns: f64,
+    involuntary_switches: u64,
+    major_faults: u64,
+}
+
+impl From<&Sample> for SampleRow {
+    fn from(sample: &Sample) -> Self {
+        let pairs = |observations: &[Observation]| {
+            observations.iter().map(|observation| (observation.operations, observation.elapsed_ns)).collect()
+        };
+        let Contamination { wall_ns, stolen_ns, involuntary_switches, major_faults } = sample.contamination;
+        Self {
+            seed: sample.seed,
+            observations: pairs(&sample.observations),
+            baseline: pairs(&sample.baseline),
+            contamination: ContaminationRow { wall_ns, stolen_ns, involuntary_switches, major_faults },
+        }
+    }
+}
+
+impl From<SampleRow> for Sample {
+    fn from(row: SampleRow) -> Self {
+        let observations = |pairs: Vec<(u64, f64)>| {
+            pairs.into_iter().map(|(operations, elapsed_ns)| Observation { operations, elapsed_ns }).collect()
+        };
+        let ContaminationRow { wall_ns, stolen_ns, involuntary_switches, major_faults } = row.contamination;
+        Self {
+            seed: row.seed,
+            observations: observations(row.observations),
+            baseline: observations(row.baseline),
+            contamination: Contamination { wall_ns, stolen_ns, involuntary_switches, major_faults },
+        }
+    }
+}
+
+/// The description of a machine.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DescriptionRow {
+    /// Pairs of name and value, in the order to be read.
+    facts: Vec<(String, String)>,
+    uncontrolled: Vec<String>,
+}
+
+impl From<&Description> for DescriptionRow {
+    fn from(description: &Description) -> Self {
+        Self {
+            facts: description.facts.iter().map(|fact| (fact.name.clone(), fact.value.clone())).collect(),
+            uncontrolled: description.uncontrolled.clone(),
+        }
+    }
+}
+
+impl From<DescriptionRow> for Description {
+    fn from(row: DescriptionRow) -> Self {
+        Self {
+            facts: row.facts.into_iter().map(|(name, value)| Fact { name, value }).collect(),
+            uncontrolled: row.uncontrolled,
+        }
+    }
+}
+
+/// The body of a round; its operation is a column.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RoundRow {
+    units: u64,
+    elapsed_ns: u64,
+    cpu: CpuRow,
+    usable_cpus: u32,
+    client: Option<ClientRow>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClientRow {
+    latency: LatencyRow,
+    received_bytes: u64,
+    connections: Option<u64>,
+    cpu_ns: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LatencyRow {
+    p50_ns: u64,
+    p90_ns: u64,
+    p99_ns: u64,
+    p999_ns: Option<u64>,
+    max_ns: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CpuRow {
+    total_ns: u64,
+    queued_ns: u64,
+    user_ticks: u64,
+    system_ticks: u64,
+}
+
+impl From<&Round> for RoundRow {
+    fn from(round: &Round) -> Self {
+        let Cpu { total_ns, queued_ns, user_ticks, system_ticks } = round.cpu;
+        Self {
+            units: round.units,
+            elapsed_ns: round.elapsed_ns,
+            cpu: CpuRow { total_ns, queued_ns, user_ticks, system_ticks },
+            usable_cpus: round.usable_cpus,
+            client: round.client.as_ref().map(ClientRow::from),
+        }
+    }
+}
+
+impl From<&Client> for ClientRow {
+    fn from(client: &Client) -> Self {
+        let Latency { p50_ns, p90_ns, p99_ns, p999_ns, max_ns } = client.latency;
+        Self {
+            latency: LatencyRow { p50_ns, p90_ns, p99_ns, p999_ns, max_ns },
+            received_bytes: client.received_bytes,
+            connections: client.connections,
+            cpu_ns: client.cpu_ns,
+        }
+    }
+}
+
+impl From<ClientRow> for Client {
+    fn from(row: ClientRow) -> Self {
+        let LatencyRow { p50_ns, p90_ns, p99_ns, p999_ns, max_ns } = row.latency;
+        Self {
+            latency: Latency { p50_ns, p90_ns, p99_ns, p999_ns, max_ns },
+            received_bytes: row.received_bytes,
+            connections: row.connections,
+            cpu_ns: row.cpu_ns,
+        }
+    }
+}
+
+impl RoundRow {
+    /// The round of this operation.
+    pub fn of(self, operation: String) -> Round {
+        let CpuRow { total_ns, queued_ns, user_ticks, system_ticks } = self.cpu;
+        Round {
+            operation,
+            units: self.units,
+            elapsed_ns: self.elapsed_ns,
+            cpu: Cpu { total_ns, queued_ns, user_ticks, system_ticks },
+            usable_cpus: self.usable_cpus,
+            client: self.client.map(Client::from),
+        }
+    }
+}

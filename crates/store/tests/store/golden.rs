@@ -1,0 +1,105 @@
+//! The format on disk, held by a golden file: a store as SQL text. What this program writes today must be
+//! that text, and that text must read back as what was written.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use assay_quantity::{Unit, Unmeasured};
+use assay_store::{Client, Cpu, Latency, Outcome, Round, RunId, Store};
+use expect_test::expect_file;
+use rusqlite::Connection;
+
+use crate::{numbered, open, primitive, start};
+
+const TABLES: [&str; 6] = ["run", "series", "sample", "rejected", "unavailable", "round"];
+
+fn round() -> Round {
+    Round {
+        operation: "get".to_owned(),
+        units: 10_000,
+        elapsed_ns: 1_234_567_890,
+        cpu: Cpu { total_ns: 800_000_000, queued_ns: 9_000_000, user_ticks: 30, system_ticks: 50 },
+        usable_cpus: 2,
+        client: Some(Client {
+            latency: Latency { p50_ns: 101, p90_ns: 102, p99_ns: 103, p999_ns: None, max_ns: 105 },
+            received_bytes: 6_000_000,
+            connections: Some(64),
+            cpu_ns: 700_000_000,
+        }),
+    }
+}
+
+/// A row in every table and every outcome.
+fn fill(store: &mut Store) {
+    let run = store.begin_run(&start()).unwrap();
+    let id = primitive("tcp.send{size=4KiB,buffer=reused}");
+    store.add_sample(run, &id, Unit::NanosecondsPerByte, &numbered(1)).unwrap();
+    store.add_sample(run, &id, Unit::NanosecondsPerByte, &numbered(2)).unwrap();
+    store.add_rejected(run, &id, "its process was killed").unwrap();
+    store.add_unavailable(run, &primitive("file.cold_read"), "needs root").unwrap();
+    store.add_round(run, &round()).unwrap();
+    store.finish_run(run, &Outcome::Completed).unwrap();
+    for outcome in [Outcome::Interrupted, Outcome::Failed("no space".to_owned())] {
+        let run = store.begin_run(&start()).unwrap();
+        store.finish_run(run, &outcome).unwrap();
+    }
+    store.begin_run(&start()).unwrap();
+}
+
+/// The marks, the schema and the rows as SQL that makes them again.
+fn dump(path: &Path) -> String {
+    let connection = Connection::open(path).unwrap();
+    let mut sql = String::new();
+    for pragma in ["application_id", "user_version"] {
+        let value: i64 = connection.pragma_query_value(None, pragma, |row| row.get(0)).unwrap();
+        writeln!(sql, "PRAGMA {pragma} = {value};").unwrap();
+    }
+    let texts = |select: &str| -> Vec<String> {
+        let mut statement = connection.prepare(select).unwrap();
+        statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    };
+    for create in texts(
+        "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' ORDER BY rowid",
+    ) {
+        writeln!(sql, "{create};").unwrap();
+    }
+    for table in TABLES {
+        let columns = texts(&format!("SELECT 'quote(' || name || ')' FROM pragma_table_info('{table}')"));
+        let row = columns.join(" || ', ' || ");
+        for values in texts(&format!("SELECT {row} FROM {table} ORDER BY id")) {
+            writeln!(sql, "INSERT INTO {table} VALUES ({values});").unwrap();
+        }
+    }
+    sql
+}
+
+#[test]
+fn what_is_written_today_is_format_1() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("assay.db");
+    let mut store = open(&path);
+    fill(&mut store);
+    expect_file!["format-1.sql"].assert_eq(&dump(&path));
+}
+
+#[test]
+fn a_store_of_format_1_reads_as_what_was_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("assay.db");
+    Connection::open(&path).unwrap().execute_batch(include_str!("format-1.sql")).unwrap();
+    let store = open(&path);
+    let run = RunId(1);
+    let series = store.samples(run).unwrap();
+    assert_eq!(series[0].primitive, primitive("tcp.send{size=4KiB,buffer=reused}"));
+    assert_eq!(series[0].unit, Unit::NanosecondsPerByte);
+    assert_eq!(series[0].samples, [numbered(1), numbered(2)]);
+    assert_eq!(store.rejected(run).unwrap()[0].reason, "its process was killed");
+    let unavailable = Unmeasured { primitive: primitive("file.cold_read"), reason: "needs root".to_owned() };
+    assert_eq!(store.unavailable(run).unwrap(), [unavailable]);
+    assert_eq!(store.rounds(run).unwrap(), [round()]);
+    let runs = store.runs().unwrap();
+    assert!(runs.iter().all(|run| run.start == start()));
+    let outcomes: Vec<_> = runs.into_iter().map(|run| run.outcome).collect();
+    let failed = Outcome::Failed("no space".to_owned());
+    assert_eq!(outcomes, [Some(Outcome::Completed), Some(Outcome::Interrupted), Some(failed), None]);
+}

@@ -1,0 +1,66 @@
+//! The store on real files: what goes in comes out, through kills, full disks and rivals.
+#![forbid(unsafe_code)]
+#![expect(clippy::unwrap_used, reason = "all of this crate is tests")]
+
+mod child;
+mod golden;
+mod kill;
+mod refusal;
+mod rivals;
+mod round_trip;
+
+use std::path::Path;
+
+use assay_quantity::{Contamination, Description, Fact, Observation, PrimitiveId, Sample};
+use assay_store::{RunStart, Store};
+
+/// A run as a caller would begin it.
+fn start() -> RunStart {
+    RunStart {
+        started_at: "2026-11-21T21:44:00Z".to_owned(),
+        command: ["assay", "bench", "--seed", "7", "tcp.*"].map(str::to_owned).to_vec(),
+        version: "0.1.0".to_owned(),
+        machine: "build-7".to_owned(),
+        description: Description {
+            facts: vec![Fact { name: "cpu".to_owned(), value: "a \"fast\" one, 3 GHz ±".to_owned() }],
+            uncontrolled: vec!["the frequency was not fixed".to_owned()],
+        },
+        seed: u64::MAX,
+    }
+}
+
+fn primitive(name: &str) -> PrimitiveId {
+    name.parse().unwrap()
+}
+
+/// A sample of which every part says that it is the `number`th.
+fn numbered(number: u32) -> Sample {
+    let observation = |turn: u32| Observation {
+        operations: u64::from(turn + 1),
+        elapsed_ns: f64::from(number) + 0.1 * f64::from(turn),
+    };
+    Sample {
+        seed: u64::from(number),
+        observations: (0..20).map(observation).collect(),
+        baseline: (0..3).map(observation).collect(),
+        contamination: Contamination {
+            wall_ns: f64::from(number) * 1.1,
+            stolen_ns: 0.3,
+            involuntary_switches: u64::from(number),
+            major_faults: 0,
+        },
+    }
+}
+
+/// What SQLite itself says of the file.
+fn assert_intact(path: &Path) {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    let verdict: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(verdict, "ok");
+    let dangling = connection.prepare("PRAGMA foreign_key_check").unwrap().exists([]).unwrap();
+    assert!(!dangling, "a row refers to nothing");
+}
+
+fn open(path: &Path) -> Store {
+    Store::open(path).unwrap()
+}

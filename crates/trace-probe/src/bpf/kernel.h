@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only
+ *
+ * The few kernel types that the probe walks, each with the few fields that it reads. The loader relocates every
+ * access against the running kernel's BTF, so that order, size and the fields left out do not matter. Constants
+ * are kernel ABI and do not move. There is no generated vmlinux.h: this page is what the probe depends on.
+ */
+#ifndef ASSAY_KERNEL_H
+#define ASSAY_KERNEL_H
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef signed char __s8;
+typedef short __s16;
+typedef int __s32;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __s64 s64;
+typedef _Bool bool;
+#define true 1
+#define false 0
+#define NULL ((void *)0)
+
+enum {
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
+	BPF_MAP_TYPE_RINGBUF = 27,
+	BPF_MAP_TYPE_TASK_STORAGE = 29,
+};
+enum { BPF_F_NO_PREALLOC = 1 };
+enum { BPF_LOCAL_STORAGE_GET_F_CREATE = 1 };
+enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_FORCE_WAKEUP = 2 };
+enum { BPF_RB_AVAIL_DATA = 0 };
+
+enum { AF_UNIX = 1, AF_INET = 2, AF_INET6 = 10, AF_NETLINK = 16 };
+enum { SOCK_STREAM = 1, SOCK_DGRAM = 2, SOCK_RAW = 3, SOCK_SEQPACKET = 5 };
+enum { IPPROTO_TCP = 6, IPPROTO_UDP = 17 };
+enum {
+	S_IFMT = 0170000,
+	S_IFSOCK = 0140000,
+	S_IFREG = 0100000,
+	S_IFBLK = 0060000,
+	S_IFDIR = 0040000,
+	S_IFCHR = 0020000,
+	S_IFIFO = 0010000,
+};
+#define ANON_INODE_FS_MAGIC 0x09041934
+#define PID_FS_MAGIC 0x50494446
+#define TS_COMPAT 2 /* thread_info.status: the call in progress is a 32-bit one */
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct pt_regs {
+	unsigned long bp, bx, r10, r9, r8, cx, dx, si, di;
+};
+
+struct super_block {
+	unsigned long s_magic;
+};
+
+struct inode {
+	u16 i_mode;
+	struct super_block *i_sb;
+	unsigned long i_ino;
+	u32 i_rdev;
+};
+
+struct qstr {
+	const unsigned char *name;
+};
+
+struct dentry {
+	struct qstr d_name;
+};
+
+struct path {
+	struct dentry *dentry;
+};
+
+struct file {
+	struct path f_path;
+	struct inode *f_inode;
+	void *private_data;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
+struct sock_common {
+	u16 skc_family;
+};
+
+struct sock {
+	struct sock_common __sk_common;
+	u16 sk_protocol;
+};
+
+struct socket {
+	short type;
+	struct sock *sk;
+};
+
+struct thread_info {
+	u32 status;
+};
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct signal_struct {
+	atomic_t live;
+};
+
+struct task_struct {
+	struct thread_info thread_info;
+	int pid;
+	int tgid;
+	int exit_code;
+	struct task_struct *real_parent;
+	struct task_struct *group_leader;
+	struct files_struct *files;
+	struct signal_struct *signal;
+};
+
+struct linux_binprm {
+	const char *filename;
+};
+
+struct bpf_iter__task {
+	struct task_struct *task;
+};
+
+#pragma clang attribute pop
+
+#endif

@@ -1,0 +1,572 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only
+ *
+ * The probe: one record per system call of a traced thread, made when the call ends, with the time that it spent
+ * on the CPU, blocked, waiting for a CPU and under interrupts; and records for page faults, time off the CPU
+ * outside calls, forks, execs and exits. A thread is traced when it has an entry in the task storage `threads`:
+ * children inherit one, and it dies with its task. Records go into one ring per CPU, since a shared one is a lock
+ * that all CPUs would meet at. It follows Brown 1997, chapter 3 (ktrace), with the time split added.
+ */
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+#include "record.h"
+#include "descriptor.h"
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+#define CALLS 512 /* numbers of the native table end below it; a test of crates/trace holds that */
+
+/* One byte per call, made from the table of crates/trace: which argument is a descriptor (1 + index, 0: none),
+ * whether the result is one, and whether a negative argument means "no descriptor" rather than a bad one. */
+enum { RULE_ARGUMENT = 7, RULE_RESULT = 8, RULE_NEGATIVE_IS_NONE = 16 };
+
+const volatile u8 rules[CALLS] = {};
+const volatile u32 tracer = 0;    /* thread group that is never traced */
+const volatile u64 wake_bytes = 0; /* fill of a ring above which its consumer is woken */
+
+/* Never read: it brings the layout into the object's type information, where the test of the layout finds it. */
+const volatile struct record record_layout = {};
+
+u32 root = 0;          /* thread group that the tree starts from */
+u64 marked = 0;        /* threads that the last walk over all tasks added */
+u64 untracked = 0;     /* threads that belonged to the tree but could not be given an entry */
+
+enum off_state { ON_CPU = 0, BLOCKED = 1, WAITING = 2 };
+
+struct thread {
+	u64 begin_ns;
+	u64 args[6];
+	u64 blocked_ns, waiting_ns, irq_ns;
+	u64 off_since_ns;
+	u64 off_begin_ns, off_blocked_ns; /* of the present spell off the CPU */
+	u64 inode;
+	u32 voluntary, involuntary, faults;
+	u16 number;
+	u16 flags;
+	u8 in_call;
+	u8 descriptor;
+	u8 off_state;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct thread);
+} threads SEC(".maps");
+
+/* What one CPU counts. Programs here cannot be preempted, and no interrupt handler makes records. */
+struct cpu {
+	u64 made;
+	u64 lost;
+	u64 unreported; /* lost since the last record that was kept */
+	u64 irq_since_ns;
+	u32 irq_depth;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct cpu);
+} cpus SEC(".maps");
+
+struct ring {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096); /* a pattern only: the loader makes the real ones */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1); /* set by the loader to the number of CPUs */
+	__type(key, u32);
+	__array(values, struct ring);
+} rings SEC(".maps");
+
+/* ------------------------------------------------------------------------------------------------ records */
+
+static __always_inline struct cpu *this_cpu(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&cpus, &zero);
+}
+
+static __always_inline struct thread *traced(struct task_struct *task)
+{
+	return bpf_task_storage_get(&threads, task, NULL, 0);
+}
+
+/* A record with its identity filled in and the rest zero, or NULL: then the loss has been counted. */
+static __always_inline struct record *make(void **ring, struct task_struct *task, u8 kind)
+{
+	u32 index = bpf_get_smp_processor_id();
+	struct cpu *cpu = this_cpu();
+	struct record *record;
+
+	if (!cpu)
+		return NULL;
+	cpu->made++;
+	*ring = bpf_map_lookup_elem(&rings, &index);
+	if (!*ring) {
+		cpu->lost++;
+		cpu->unreported++;
+		return NULL;
+	}
+	record = bpf_ringbuf_reserve(*ring, sizeof(*record), 0);
+	if (!record) {
+		cpu->lost++;
+		cpu->unreported++;
+		return NULL;
+	}
+	__builtin_memset(record, 0, sizeof(*record));
+	record->lost = cpu->unreported > 0xffffffff ? 0xffffffff : cpu->unreported;
+	cpu->unreported -= record->lost;
+	record->process = task->tgid;
+	record->thread = task->pid;
+	record->cpu = index;
+	record->kind = kind;
+	return record;
+}
+
+/* Waking the consumer costs more than a record: it polls, and is woken only when its ring fills. */
+static __always_inline void keep(void *ring, struct record *record)
+{
+	u64 fill = bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA);
+
+	bpf_ringbuf_submit(record, fill > wake_bytes ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline void keep_call(struct task_struct *task, struct thread *thread, u8 kind, u16 flags,
+				      s64 result, u64 now_ns)
+{
+	struct record *record;
+	void *ring;
+
+	record = make(&ring, task, kind);
+	if (!record)
+		return;
+	record->begin_ns = thread->begin_ns;
+	record->elapsed_ns = now_ns - thread->begin_ns;
+	record->blocked_ns = thread->blocked_ns;
+	record->waiting_ns = thread->waiting_ns;
+	record->irq_ns = thread->irq_ns;
+	__builtin_memcpy(record->args, thread->args, sizeof(record->args));
+	record->result = result;
+	record->inode = thread->inode;
+	record->voluntary = thread->voluntary;
+	record->involuntary = thread->involuntary;
+	record->faults = thread->faults;
+	record->number = thread->number;
+	record->descriptor = thread->descriptor;
+	record->flags = thread->flags | flags;
+	keep(ring, record);
+}
+
+/* ------------------------------------------------------------------------------------------- system calls */
+
+static __always_inline void copy_arguments(struct thread *thread, struct pt_regs *regs)
+{
+	if (thread->flags & FLAG_COMPAT) {
+		thread->args[0] = (u32)regs->bx;
+		thread->args[1] = (u32)regs->cx;
+		thread->args[2] = (u32)regs->dx;
+		thread->args[3] = (u32)regs->si;
+		thread->args[4] = (u32)regs->di;
+		thread->args[5] = (u32)regs->bp;
+		return;
+	}
+	thread->args[0] = regs->di;
+	thread->args[1] = regs->si;
+	thread->args[2] = regs->dx;
+	thread->args[3] = regs->r10;
+	thread->args[4] = regs->r8;
+	thread->args[5] = regs->r9;
+}
+
+static __always_inline u8 rule_of(struct thread *thread)
+{
+	u32 number = thread->number;
+
+	if (thread->flags & FLAG_COMPAT)
+		return 0; /* its numbers are of another table */
+	return number < CALLS ? rules[number] : 0;
+}
+
+static __always_inline void classify_argument(struct task_struct *task, struct thread *thread)
+{
+	u8 rule = rule_of(thread);
+	u32 argument = rule & RULE_ARGUMENT;
+	int number;
+
+	thread->descriptor = DESCRIPTOR_NONE;
+	thread->inode = 0;
+	/* Constant indices: the verifier does not follow a computed one into task storage on older kernels. */
+	if (argument == 1)
+		number = thread->args[0];
+	else if (argument == 3)
+		number = thread->args[2];
+	else if (argument == 5)
+		number = thread->args[4];
+	else
+		return;
+	if (number < 0 && (rule & RULE_NEGATIVE_IS_NONE))
+		return;
+	thread->descriptor = classify(task, number, &thread->inode);
+}
+
+SEC("tp_btf/sys_enter")
+int BPF_PROG(enter_call, struct pt_regs *regs, long id)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *thread = traced(task);
+
+	if (!thread)
+		return 0;
+	thread->number = id;
+	thread->flags = (task->thread_info.status & TS_COMPAT) ? FLAG_COMPAT : 0;
+	copy_arguments(thread, regs);
+	classify_argument(task, thread);
+	thread->blocked_ns = 0;
+	thread->waiting_ns = 0;
+	thread->irq_ns = 0;
+	thread->voluntary = 0;
+	thread->involuntary = 0;
+	thread->faults = 0;
+	thread->in_call = 1;
+	thread->begin_ns = bpf_ktime_get_ns(); /* last: what stands above is not the call's time */
+	return 0;
+}
+
+/* An exit without an enter is a child's first return, or the call in flight when the probe was attached. */
+SEC("tp_btf/sys_exit")
+int BPF_PROG(leave_call, struct pt_regs *regs, long result)
+{
+	u64 now_ns = bpf_ktime_get_ns();
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *thread = traced(task);
+
+	if (!thread)
+		return 0;
+	if (!thread->in_call)
+		return 0;
+	thread->in_call = 0;
+	if (result >= 0 && (rule_of(thread) & RULE_RESULT))
+		thread->descriptor = classify(task, result, &thread->inode);
+	keep_call(task, thread, RECORD_CALL, 0, result, now_ns);
+	return 0;
+}
+
+/* --------------------------------------------------------------------------------------------- scheduling */
+
+static __always_inline void charge_off_cpu(struct thread *thread, u64 now_ns)
+{
+	u64 spell_ns = now_ns - thread->off_since_ns;
+
+	if (thread->off_state == BLOCKED) {
+		thread->blocked_ns += spell_ns;
+		thread->off_blocked_ns += spell_ns;
+	} else {
+		thread->waiting_ns += spell_ns;
+	}
+	thread->off_since_ns = now_ns;
+}
+
+static __always_inline void leave_cpu(struct thread *thread, u8 state, u64 now_ns)
+{
+	thread->off_since_ns = now_ns;
+	thread->off_begin_ns = now_ns;
+	thread->off_blocked_ns = 0;
+	thread->off_state = state;
+}
+
+static __always_inline void enter_cpu(struct task_struct *task, struct thread *thread, u64 now_ns)
+{
+	struct record *record;
+	void *ring;
+
+	if (thread->off_state == ON_CPU)
+		return; /* it was off the CPU when the probe was attached */
+	charge_off_cpu(thread, now_ns);
+	thread->off_state = ON_CPU;
+	if (thread->in_call)
+		return;
+	record = make(&ring, task, RECORD_OFF_CPU);
+	if (!record)
+		return;
+	record->begin_ns = thread->off_begin_ns;
+	record->elapsed_ns = now_ns - thread->off_begin_ns;
+	record->blocked_ns = thread->off_blocked_ns;
+	record->waiting_ns = record->elapsed_ns - record->blocked_ns;
+	record->voluntary = record->blocked_ns ? 1 : 0;
+	record->involuntary = record->blocked_ns ? 0 : 1;
+	keep(ring, record);
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(switch_task, bool preempt, struct task_struct *from, struct task_struct *to, unsigned int state)
+{
+	struct thread *thread = traced(from);
+	u64 now_ns;
+
+	if (thread) {
+		bool runnable = preempt || state == 0;
+
+		now_ns = bpf_ktime_get_ns();
+		if (runnable)
+			thread->involuntary++;
+		else
+			thread->voluntary++;
+		leave_cpu(thread, runnable ? WAITING : BLOCKED, now_ns);
+	}
+	thread = traced(to);
+	if (thread) {
+		now_ns = bpf_ktime_get_ns();
+		enter_cpu(to, thread, now_ns);
+	}
+	return 0;
+}
+
+SEC("tp_btf/sched_wakeup")
+int BPF_PROG(wake_task, struct task_struct *task)
+{
+	struct thread *thread = traced(task);
+
+	if (!thread)
+		return 0;
+	if (thread->off_state != BLOCKED)
+		return 0;
+	charge_off_cpu(thread, bpf_ktime_get_ns());
+	thread->off_state = WAITING;
+	return 0;
+}
+
+/* ---------------------------------------------------------------------------------- processes and threads */
+
+static __always_inline struct thread *adopt(struct task_struct *task)
+{
+	struct thread *thread = bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (!thread)
+		__sync_fetch_and_add(&untracked, 1);
+	return thread;
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(fork_task, struct task_struct *parent, struct task_struct *child)
+{
+	u64 now_ns = bpf_ktime_get_ns();
+	struct record *record;
+	struct thread *thread;
+	void *ring;
+
+	if (!traced(parent))
+		return 0;
+	record = make(&ring, parent, RECORD_FORK);
+	if (record) {
+		record->begin_ns = now_ns;
+		record->result = child->pid;
+		record->args[0] = child->tgid;
+		record->flags = child->tgid == parent->tgid ? FLAG_THREAD : 0;
+		keep(ring, record);
+	}
+	thread = adopt(child);
+	if (thread)
+		leave_cpu(thread, WAITING, now_ns); /* until it first runs */
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(exec_task, struct task_struct *task, int former, struct linux_binprm *program)
+{
+	struct record *record;
+	void *ring;
+
+	if (!traced(task))
+		return 0;
+	record = make(&ring, task, RECORD_EXEC);
+	if (!record)
+		return 0;
+	record->begin_ns = bpf_ktime_get_ns();
+	record->result = former;
+	bpf_probe_read_kernel_str(record->args, sizeof(record->args), program->filename);
+	keep(ring, record);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(exit_task, struct task_struct *task)
+{
+	u64 now_ns = bpf_ktime_get_ns();
+	struct thread *thread = traced(task);
+	struct record *record;
+	void *ring;
+
+	if (!thread)
+		return 0;
+	if (thread->in_call) {
+		thread->in_call = 0;
+		keep_call(task, thread, RECORD_UNFINISHED, 0, 0, now_ns);
+	}
+	record = make(&ring, task, RECORD_EXIT);
+	if (!record)
+		return 0;
+	record->begin_ns = now_ns;
+	record->result = task->exit_code;
+	record->flags = task->signal->live.counter == 0 ? FLAG_WHOLE_PROCESS : 0;
+	keep(ring, record);
+	return 0;
+}
+
+/* ------------------------------------------------------------------------------------ faults, interrupts */
+
+static __always_inline int fault(unsigned long address, unsigned long error, u16 flags)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *thread = traced(task);
+	struct record *record;
+	void *ring;
+
+	if (!thread)
+		return 0;
+	if (thread->in_call)
+		thread->faults++;
+	record = make(&ring, task, RECORD_PAGE_FAULT);
+	if (!record)
+		return 0;
+	record->begin_ns = bpf_ktime_get_ns();
+	record->args[0] = address;
+	record->args[1] = error;
+	record->flags = flags;
+	keep(ring, record);
+	return 0;
+}
+
+SEC("tp_btf/page_fault_user")
+int BPF_PROG(fault_user, unsigned long address, struct pt_regs *regs, unsigned long error)
+{
+	return fault(address, error, FLAG_USER_FAULT);
+}
+
+SEC("tp_btf/page_fault_kernel")
+int BPF_PROG(fault_kernel, unsigned long address, struct pt_regs *regs, unsigned long error)
+{
+	return fault(address, error, 0);
+}
+
+/* Interrupts nest: the outermost entry takes the time and the outermost exit charges it. */
+static __always_inline int interrupt_begins(void)
+{
+	struct cpu *cpu = this_cpu();
+
+	if (!cpu)
+		return 0;
+	if (cpu->irq_depth++ == 0)
+		cpu->irq_since_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+static __always_inline int interrupt_ends(void)
+{
+	struct cpu *cpu = this_cpu();
+	struct thread *thread;
+
+	if (!cpu)
+		return 0;
+	if (cpu->irq_depth == 0)
+		return 0; /* it began before the probe was attached */
+	if (--cpu->irq_depth)
+		return 0;
+	thread = traced(bpf_get_current_task_btf());
+	if (!thread)
+		return 0;
+	if (thread->in_call)
+		thread->irq_ns += bpf_ktime_get_ns() - cpu->irq_since_ns;
+	return 0;
+}
+
+SEC("tp_btf/irq_handler_entry")
+int BPF_PROG(irq_begins)
+{
+	return interrupt_begins();
+}
+
+SEC("tp_btf/irq_handler_exit")
+int BPF_PROG(irq_ends)
+{
+	return interrupt_ends();
+}
+
+SEC("tp_btf/softirq_entry")
+int BPF_PROG(softirq_begins)
+{
+	return interrupt_begins();
+}
+
+SEC("tp_btf/softirq_exit")
+int BPF_PROG(softirq_ends)
+{
+	return interrupt_ends();
+}
+
+SEC("tp_btf/local_timer_entry")
+int BPF_PROG(timer_begins)
+{
+	return interrupt_begins();
+}
+
+SEC("tp_btf/local_timer_exit")
+int BPF_PROG(timer_ends)
+{
+	return interrupt_ends();
+}
+
+/* ------------------------------------------------------------------------------------------ walks over tasks */
+
+/* Adds the tree below `root` that existed before the probe: run until it marks nothing. The fork program is
+ * attached by then, so that a child born meanwhile of a marked parent is marked too. */
+SEC("iter/task")
+int mark_tree(struct bpf_iter__task *context)
+{
+	struct task_struct *task = context->task;
+	bool member;
+
+	if (!task)
+		return 0;
+	if (task->tgid == tracer)
+		return 0;
+	if (traced(task))
+		return 0;
+	member = task->tgid == root;
+	if (!member)
+		member = traced(task->real_parent) != NULL;
+	if (!member)
+		member = traced(task->group_leader) != NULL;
+	if (member && adopt(task))
+		__sync_fetch_and_add(&marked, 1);
+	return 0;
+}
+
+/* Writes down the calls that are still in flight when the recorder stops. */
+SEC("iter/task")
+int flush_calls(struct bpf_iter__task *context)
+{
+	struct task_struct *task = context->task;
+	struct thread *thread;
+	u64 now_ns;
+
+	if (!task)
+		return 0;
+	thread = traced(task);
+	if (!thread)
+		return 0;
+	if (!thread->in_call)
+		return 0;
+	thread->in_call = 0;
+	now_ns = bpf_ktime_get_ns();
+	if (thread->off_state != ON_CPU)
+		charge_off_cpu(thread, now_ns);
+	keep_call(task, thread, RECORD_UNFINISHED, FLAG_STOPPED, 0, now_ns);
+	return 0;
+}

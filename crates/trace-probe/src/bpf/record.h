@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only
+ *
+ * The layout of one record: what the probe writes into the ring of its CPU and what the recorder appends to a
+ * spool as it is. This header is the only place that says it; crates/trace reads the same bytes by offset, and a
+ * test of crates/trace-probe compares the two. Little endian, no padding, 136 bytes.
+ */
+#ifndef ASSAY_RECORD_H
+#define ASSAY_RECORD_H
+
+/* The numbers are part of the spool format: new ones go at the end. */
+enum record_kind {
+	RECORD_CALL = 1,
+	RECORD_UNFINISHED = 2,
+	RECORD_PAGE_FAULT = 3,
+	RECORD_OFF_CPU = 4,
+	RECORD_FORK = 5,
+	RECORD_EXEC = 6,
+	RECORD_EXIT = 7,
+	/* 8 is a counter mark, which only the recorder writes. */
+};
+
+enum descriptor_kind {
+	DESCRIPTOR_NONE = 0,
+	DESCRIPTOR_BAD = 1,
+	DESCRIPTOR_FILE = 2,
+	DESCRIPTOR_DIRECTORY = 3,
+	DESCRIPTOR_CHARACTER_DEVICE = 4,
+	DESCRIPTOR_BLOCK_DEVICE = 5,
+	DESCRIPTOR_PIPE = 6,
+	DESCRIPTOR_TCP4 = 7,
+	DESCRIPTOR_TCP6 = 8,
+	DESCRIPTOR_UDP4 = 9,
+	DESCRIPTOR_UDP6 = 10,
+	DESCRIPTOR_UNIX_STREAM = 11,
+	DESCRIPTOR_UNIX_DATAGRAM = 12,
+	DESCRIPTOR_NETLINK = 13,
+	DESCRIPTOR_RAW = 14,
+	DESCRIPTOR_SOCKET = 15,
+	DESCRIPTOR_EVENTFD = 16,
+	DESCRIPTOR_EPOLL = 17,
+	DESCRIPTOR_TIMERFD = 18,
+	DESCRIPTOR_SIGNALFD = 19,
+	DESCRIPTOR_INOTIFY = 20,
+	DESCRIPTOR_IO_URING = 21,
+	DESCRIPTOR_ANONYMOUS = 22,
+};
+
+enum record_flag {
+	FLAG_COMPAT = 1,     /* a call of the 32-bit ABI: its number is of another table */
+	FLAG_USER_FAULT = 2, /* a page fault taken in user mode */
+	FLAG_THREAD = 4,     /* the fork made a thread, not a process */
+	FLAG_WHOLE_PROCESS = 8, /* the exit ended the last thread of its process */
+	FLAG_STOPPED = 16,   /* unfinished because the recorder stopped, not because the thread ended */
+};
+
+struct record {
+	unsigned long long begin_ns;   /* CLOCK_MONOTONIC when the call was entered or the event happened */
+	unsigned long long elapsed_ns; /* until it returned, taken in the kernel */
+	unsigned long long blocked_ns; /* off the CPU and not runnable */
+	unsigned long long waiting_ns; /* off the CPU but runnable */
+	unsigned long long irq_ns;     /* interrupts that ran on top of it: part of its time on the CPU */
+	unsigned long long args[6];    /* of a call; see record.rs for the other kinds */
+	long long result;
+	unsigned long long inode;      /* behind the descriptor; device number for a device, 0 for none */
+	unsigned int process;
+	unsigned int thread;
+	unsigned int lost;             /* records lost on this CPU since the last one that was kept */
+	unsigned int voluntary;        /* context switches during the call */
+	unsigned int involuntary;
+	unsigned int faults;           /* page faults during the call */
+	unsigned short number;
+	unsigned char kind;
+	unsigned char descriptor;
+	unsigned short cpu;
+	unsigned short flags;
+};
+
+#endif

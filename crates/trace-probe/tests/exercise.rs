@@ -1,0 +1,85 @@
+//! A program whose calls are known: what the tests of the recorder record.
+
+use std::{
+    arch::asm,
+    env,
+    io::{self, Read, Write},
+    net::{TcpListener, TcpStream, UdpSocket},
+    os::{
+        fd::AsRawFd,
+        unix::{net::UnixStream, process::parent_id},
+    },
+    ptr, thread,
+};
+
+fn main() -> io::Result<()> {
+    match env::args().nth(1).as_deref() {
+        Some("threads") => threads(),
+        Some("compat") => compat(),
+        Some("sockets") => return sockets(),
+        other => return Err(io::Error::other(format!("{other:?} is no exercise"))),
+    }
+    Ok(())
+}
+
+/// Three threads that call `getppid` 100 times each.
+fn threads() {
+    let calls = || {
+        for _ in 0..100 {
+            let _ = parent_id();
+        }
+    };
+    let callers = [calls; 3].map(thread::spawn);
+    callers.into_iter().for_each(|caller| caller.join().expect("it cannot panic"));
+}
+
+/// Ten calls of number 64 of the 32-bit table, which is `getppid` there and `semget` in the 64-bit one.
+fn compat() {
+    for _ in 0..10 {
+        let mut number = 64_u32;
+        // SAFETY: the 32-bit entry for a call that takes nothing and touches no memory; it may clobber r8 to r11.
+        unsafe {
+            asm!("int 0x80", inout("eax") number, out("r8") _, out("r9") _, out("r10") _, out("r11") _);
+        }
+        assert_eq!(number, parent_id());
+    }
+}
+
+/// 100 bytes through TCP, 1 through UDP, 7 through a Unix socket, 8 out of an eventfd, one look at an epoll set.
+fn sockets() -> io::Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let mut near = TcpStream::connect(listener.local_addr()?)?;
+    let (mut far, _) = listener.accept()?;
+    near.write_all(&[b'x'; 100])?;
+    far.read_exact(&mut [0; 100])?;
+    let receiver = UdpSocket::bind("127.0.0.1:0")?;
+    UdpSocket::bind("127.0.0.1:0")?.send_to(b"y", receiver.local_addr()?)?;
+    let (mut left, mut right) = UnixStream::pair()?;
+    left.write_all(b"1234567")?;
+    right.read_exact(&mut [0; 7])?;
+    events(&far)
+}
+
+fn events(watched: &TcpStream) -> io::Result<()> {
+    let mut event = libc::epoll_event { events: libc::EPOLLIN.cast_unsigned(), u64: 0 };
+    let mut count = [0_u8; 8];
+    // SAFETY: every pointer is to a value of ours that outlives the call; descriptors are opened and left to the
+    // end of the process.
+    unsafe {
+        let set = libc::epoll_create1(0);
+        libc::epoll_ctl(set, libc::EPOLL_CTL_ADD, watched.as_raw_fd(), &raw mut event);
+        libc::epoll_wait(set, &raw mut event, 1, 0);
+        let counter = libc::eventfd(1, 0);
+        libc::read(counter, count.as_mut_ptr().cast(), count.len());
+        libc::syscall(
+            libc::SYS_mmap,
+            ptr::null::<u8>(),
+            4096,
+            libc::PROT_READ,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        );
+    }
+    if count[0] == 1 { Ok(()) } else { Err(io::Error::other("the eventfd did not count to one")) }
+}

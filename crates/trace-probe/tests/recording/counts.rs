@@ -1,0 +1,154 @@
+//! Counts, bytes, results and times against programs whose calls are known.
+
+use std::{collections::BTreeMap, process::Command};
+
+use assay_trace::{Abi, Call, Descriptor, Event};
+use assay_trace_probe::{DescriptorReads, Options};
+
+use crate::support::{EXERCISE, Recording, record, record_with};
+
+const BLOCKS: usize = 20_000;
+const DD: [&str; 6] = ["dd", "if=/dev/zero", "of=/dev/null", "bs=512", "count=20000", "status=none"];
+
+fn of_512(recording: &Recording, name: &str) -> Vec<Call> {
+    recording.calls(name).into_iter().filter(|call| call.args[2] == 512).collect()
+}
+
+fn dd_is_counted_exactly(recording: &Recording) {
+    assert!(recording.status.success());
+    for (name, descriptor, device) in [("read", 0, 0x10_0005), ("write", 1, 0x10_0003)] {
+        let calls = of_512(recording, name);
+        assert_eq!(calls.len(), BLOCKS, "{name}");
+        assert_eq!(calls.iter().filter_map(Call::bytes).sum::<u64>(), 512 * BLOCKS as u64);
+        assert!(calls.iter().all(|call| call.result == 512 && call.args[0] == descriptor));
+        assert!(
+            calls.iter().all(|call| call.descriptor == Descriptor::CharacterDevice && call.inode == device)
+        );
+    }
+    assert_eq!((recording.recorded.lost, recording.gaps, recording.complete), (0, 0, true));
+    assert_eq!(recording.recorded.made, recording.recorded.records);
+    assert_eq!(recording.records.len() as u64, recording.recorded.records);
+}
+
+#[test]
+fn every_read_and_write_of_dd_is_there_with_its_bytes() {
+    dd_is_counted_exactly(&record(&DD));
+}
+
+#[test]
+fn probe_reads_see_what_typed_loads_see() {
+    let options = Options { descriptor_reads: DescriptorReads::Probe, ..Options::default() };
+    dd_is_counted_exactly(&record_with(&DD, options));
+}
+
+#[test]
+fn the_records_come_in_the_order_of_their_end() {
+    let recording = record(&["sh", "-c", "for i in 1 2 3 4 5 6; do ls / & done >/dev/null; wait"]);
+    let ends: Vec<_> = recording.records.iter().map(assay_trace::Record::end_ns).collect();
+    assert!(ends.len() > 100);
+    assert!(ends.is_sorted());
+}
+
+/// Calls by name as `strace -f -c` counts them, from its table.
+fn strace_counts(command: &[&str]) -> BTreeMap<String, u64> {
+    let directory = tempfile::tempdir().unwrap();
+    let table = directory.path().join("strace.txt");
+    let status = Command::new("strace")
+        .args(["-f", "-c", "-U", "name,calls", "-o"])
+        .arg(&table)
+        .args(command)
+        .status();
+    assert!(status.unwrap().success());
+    let text = std::fs::read_to_string(table).unwrap();
+    let rows = text.lines().filter_map(|line| {
+        let (name, count) = line.split_once(' ')?;
+        Some((name.to_owned(), count.trim().parse().ok()?))
+    });
+    rows.filter(|(name, _)| name != "total").collect()
+}
+
+#[test]
+fn every_call_is_counted_as_often_as_strace_counts_it() {
+    // A static set of files and no randomness: two runs make the same calls.
+    let command = [
+        "sh",
+        "-c",
+        "cat /etc/passwd /etc/group >/dev/null; true | cat; ls /etc/apt >/dev/null; exec echo -n",
+    ];
+    let recording = record(&command);
+    let mut ours: BTreeMap<String, u64> = BTreeMap::new();
+    for record in &recording.records {
+        // strace's table has no exit_group, since it never returns, and counts the execve that starts the command.
+        if let Event::Call(call) = record.event {
+            *ours.entry(call.name().into_owned()).or_default() += 1;
+        }
+    }
+    let mut theirs = strace_counts(&command);
+    // How often a shell is interrupted by its children's ends, and returns from the signal, is a race.
+    for racing in ["rt_sigreturn", "wait4"] {
+        assert_eq!(ours.remove(racing).is_some(), theirs.remove(racing).is_some(), "{racing}");
+    }
+    assert_eq!(ours, theirs);
+}
+
+#[test]
+fn a_sleep_is_blocked_time_and_hardly_any_time_on_the_cpu() {
+    let recording = record(&["sleep", "0.03"]);
+    let calls = recording.calls("clock_nanosleep");
+    assert_eq!(calls.len(), 1);
+    let sleep = calls[0];
+    assert!(sleep.elapsed_ns >= 30_000_000);
+    assert!(sleep.blocked_ns >= 29_000_000, "{sleep:?}");
+    assert!(sleep.voluntary >= 1);
+    assert!(sleep.on_cpu_ns() < sleep.elapsed_ns / 10, "{sleep:?}");
+    assert_eq!(sleep.on_cpu_ns() + sleep.blocked_ns + sleep.waiting_ns, sleep.elapsed_ns);
+}
+
+#[test]
+fn descriptors_are_named_by_what_they_are() {
+    let recording =
+        record(&["sh", "-c", "echo text | cat >/dev/null; cat </etc/passwd >/dev/null; ls / >/dev/null"]);
+    let kinds = |name: &str| recording.calls(name).iter().map(|call| call.descriptor).collect::<Vec<_>>();
+    assert!(kinds("read").contains(&Descriptor::Pipe));
+    assert!(kinds("read").contains(&Descriptor::File));
+    assert!(kinds("write").contains(&Descriptor::Pipe));
+    assert!(kinds("getdents64").iter().all(|kind| *kind == Descriptor::Directory));
+    assert!(kinds("openat").contains(&Descriptor::Directory), "the kind of a result");
+    assert!(kinds("close").contains(&Descriptor::File), "the kind before it was closed");
+}
+
+#[test]
+fn sockets_and_event_descriptors_are_named_by_what_they_are() {
+    let recording = record(&[EXERCISE, "sockets"]);
+    assert!(recording.status.success());
+    let moved = |name: &str| -> Vec<_> {
+        recording.calls(name).iter().map(|call| (call.descriptor, call.bytes())).collect()
+    };
+    let sent =
+        [(Descriptor::Tcp4, Some(100)), (Descriptor::Udp4, Some(1)), (Descriptor::UnixStream, Some(7))];
+    assert_eq!(moved("sendto"), sent);
+    assert_eq!(moved("recvfrom"), [sent[0], sent[2]]);
+    assert_eq!(moved("accept4"), [(Descriptor::Tcp4, None)]);
+    assert_eq!(moved("epoll_wait"), [(Descriptor::Epoll, None)]);
+    assert_eq!(moved("epoll_create1"), [(Descriptor::Epoll, None)]);
+    assert!(moved("read").contains(&(Descriptor::Eventfd, Some(8))));
+    assert!(moved("mmap").contains(&(Descriptor::None, None)), "an anonymous mapping has no descriptor");
+}
+
+#[test]
+fn a_32_bit_call_is_marked_and_not_taken_for_a_native_one() {
+    let recording = record(&[EXERCISE, "compat"]);
+    assert!(recording.status.success());
+    let foreign: Vec<_> = recording
+        .records
+        .iter()
+        .filter_map(|record| match record.event {
+            Event::Call(call) if call.abi == Abi::Compat => Some(call),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(foreign.len(), 10);
+    assert!(foreign.iter().all(|call| call.number == 64 && call.name() == "compat call 64"));
+    assert!(foreign.iter().all(|call| call.result == i64::from(std::process::id())));
+    assert_eq!(recording.calls("getppid").len(), 10, "its native calls");
+}

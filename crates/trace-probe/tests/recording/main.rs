@@ -1,0 +1,8 @@
+//! The probe against known truths: programs whose calls are known, and what another tracer counts. Needs root and a
+//! kernel with BTF.
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
+
+mod counts;
+mod losses;
+mod support;
+mod tree;

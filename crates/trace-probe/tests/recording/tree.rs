@@ -1,0 +1,139 @@
+//! Who is followed: children, threads, what ran before the recorder, and nobody else.
+
+use std::{
+    collections::BTreeSet,
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use assay_trace::{Call, Event, Writer, syscall};
+use assay_trace_probe::{Held, Options, Recorder, SpawnError, Unavailable, opening};
+
+use crate::support::{EXERCISE, read, record};
+
+#[test]
+fn children_and_grandchildren_are_followed_and_bystanders_are_not() {
+    let mut bystander =
+        Command::new("dd").args(["if=/dev/zero", "of=/dev/null", "bs=1", "status=none"]).spawn().unwrap();
+    let recording = record(&["sh", "-c", "sh -c '/bin/true; /bin/true; :' & /bin/true; wait; :"]);
+    bystander.kill().unwrap();
+    bystander.wait().unwrap();
+    let mut family = BTreeSet::from([recording.process]);
+    let mut programs = Vec::new();
+    for record in &recording.records {
+        match record.event {
+            Event::Fork { child_process, .. } => {
+                assert!(family.contains(&record.process));
+                family.insert(child_process);
+            }
+            Event::Exec { path } => programs.push(path.to_text()),
+            _ => {}
+        }
+    }
+    assert_eq!(family.len(), 5, "the shell, its three children and grandchildren, and the second shell");
+    assert!(recording.records.iter().all(|record| family.contains(&record.process)));
+    assert_eq!(programs.iter().filter(|path| path.ends_with("/true")).count(), 3);
+    let ended = recording
+        .records
+        .iter()
+        .filter(|record| matches!(record.event, Event::Exit { whole_process: true, .. }));
+    assert_eq!(ended.count(), 5);
+}
+
+#[test]
+fn the_first_record_of_a_child_is_its_wait_for_a_cpu_and_its_calls_match() {
+    let recording = record(&["sh", "-c", "/bin/true; :"]);
+    let child = recording.records.iter().find_map(|record| match record.event {
+        Event::Fork { child_process, .. } => Some(child_process),
+        _ => None,
+    });
+    let first = recording.records.iter().find(|record| Some(record.process) == child).unwrap();
+    assert!(matches!(first.event, Event::OffCpu { blocked_ns: 0, waiting_ns: 1.. }), "{first:?}");
+}
+
+#[test]
+fn threads_are_followed() {
+    let recording = record(&[EXERCISE, "threads"]);
+    assert_eq!(recording.calls("getppid").len(), 300);
+    let number = syscall::number("getppid").unwrap();
+    let callers: BTreeSet<_> = recording
+        .records
+        .iter()
+        .filter(|record| matches!(record.event, Event::Call(call) if call.number == number))
+        .map(|record| (record.process, record.thread))
+        .collect();
+    assert_eq!(callers.len(), 3);
+    assert!(callers.iter().all(|(process, thread)| *process == recording.process && thread != process));
+}
+
+/// A signal ends a call before it ends the thread, so the kernel sees a killed sleep return; what never returns is
+/// `exit_group`.
+#[test]
+fn a_killed_sleep_is_cut_short_and_an_exit_is_unfinished() {
+    let recording = record(&["sh", "-c", "sleep 30 & sleep 0.2; kill -9 $!; wait; :"]);
+    let sleeps = recording.calls("clock_nanosleep");
+    let (cut, whole): (Vec<&Call>, Vec<&Call>) =
+        sleeps.iter().partition(|call: &&Call| call.errno().is_some());
+    assert_eq!((cut.len(), whole.len()), (1, 1));
+    assert!(cut[0].blocked_ns > 50_000_000);
+    assert_eq!(cut[0].errno(), Some(516), "ERESTART_RESTARTBLOCK, which only a tracer sees");
+    let exit = syscall::number("exit_group").unwrap();
+    let unfinished = recording.records.iter().filter_map(|record| match record.event {
+        Event::Unfinished(call) => Some(call.number),
+        _ => None,
+    });
+    let unfinished: Vec<_> = unfinished.collect();
+    assert_eq!(unfinished, [exit; 2], "the shell and the sleep that ended by itself");
+}
+
+/// A shell with a child that runs for a while, both started before the recorder.
+#[test]
+fn what_ran_before_the_recorder_is_followed_and_still_runs_after_it() {
+    let mut shell = Command::new("sh")
+        .args(["-c", "(while :; do /bin/true; sleep 0.02; done) & wait"])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    thread::sleep(Duration::from_millis(200));
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("attached.trace");
+    let writer = Writer::create(&path, opening(Vec::new()).unwrap()).unwrap();
+    let recorder = Recorder::attach(shell.id(), Options::default(), writer).unwrap();
+    thread::sleep(Duration::from_millis(400));
+    let recorded = recorder.stop().unwrap();
+    assert!(shell.try_wait().unwrap().is_none(), "the recorder left and the program goes on");
+    end_group_of(&mut shell);
+    let (records, gaps, complete) = read(&path);
+    assert_eq!((gaps, complete, recorded.manifest.roots.as_slice()), (0, true, [shell.id()].as_slice()));
+    let execs = records.iter().filter(|record| matches!(record.event, Event::Exec { .. })).count();
+    assert!(execs >= 4, "{execs} programs were started by the child of the process that was attached to");
+}
+
+fn end_group_of(shell: &mut std::process::Child) {
+    let children = format!("/proc/{0}/task/{0}/children", shell.id());
+    let child = std::fs::read_to_string(children).unwrap();
+    Command::new("kill").args(child.split_whitespace()).status().unwrap();
+    shell.wait().unwrap();
+}
+
+#[test]
+fn a_process_that_does_not_exist_cannot_be_attached_to() {
+    let directory = tempfile::tempdir().unwrap();
+    let writer = Writer::create(&directory.path().join("none.trace"), opening(Vec::new()).unwrap()).unwrap();
+    let error = Recorder::attach(u32::MAX, Options::default(), writer).unwrap_err();
+    assert!(matches!(error, Unavailable::Process { process: u32::MAX }));
+}
+
+#[test]
+fn a_command_that_cannot_run_says_so_and_a_held_one_that_is_dropped_runs_nothing() {
+    assert!(matches!(Held::fork(&["no-such-program".into()]), Err(SpawnError::NotFound { .. })));
+    let directory = tempfile::tempdir().unwrap();
+    let text = directory.path().join("text");
+    std::fs::write(&text, "no program").unwrap();
+    let error = Held::fork(&[text.clone().into()]).unwrap().release().unwrap_err();
+    assert!(matches!(error, SpawnError::Run { .. }), "{error}");
+    let mark = directory.path().join("mark");
+    drop(Held::fork(&["touch".into(), mark.clone().into()]).unwrap());
+    assert!(!mark.exists());
+}

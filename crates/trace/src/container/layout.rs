@@ -1,0 +1,251 @@
+//! The 136 bytes of one record as the probe writes them and a spool keeps them.
+//!
+//! The probe's `record.h` is where the layout is said; this is the reading of it, by offset, little endian. A test
+//! of the probe's crate compares the two. Bytes that mean nothing (an unknown kind) are refused, never guessed at.
+
+use crate::{
+    descriptor::Descriptor,
+    record::{Abi, Call, Event, ExecPath, Record},
+};
+
+/// Bytes of one record.
+pub const RECORD_BYTES: usize = 136;
+
+/// Offset of a field, for the test that compares them with the header.
+pub const OFFSETS: [(&str, usize); 18] = [
+    ("begin_ns", 0),
+    ("elapsed_ns", 8),
+    ("blocked_ns", 16),
+    ("waiting_ns", 24),
+    ("irq_ns", 32),
+    ("args", 40),
+    ("result", 88),
+    ("inode", 96),
+    ("process", 104),
+    ("thread", 108),
+    ("lost", 112),
+    ("voluntary", 116),
+    ("involuntary", 120),
+    ("faults", 124),
+    ("number", 128),
+    ("kind", 130),
+    ("descriptor", 131),
+    ("cpu", 132),
+];
+
+/// Offset of the last field.
+pub const FLAGS_OFFSET: usize = 134;
+
+pub(crate) const KIND_CALL: u8 = 1;
+pub(crate) const KIND_UNFINISHED: u8 = 2;
+pub(crate) const KIND_PAGE_FAULT: u8 = 3;
+pub(crate) const KIND_OFF_CPU: u8 = 4;
+pub(crate) const KIND_FORK: u8 = 5;
+pub(crate) const KIND_EXEC: u8 = 6;
+pub(crate) const KIND_EXIT: u8 = 7;
+/// A counter mark: written by the recorder, not by the probe.
+pub(crate) const KIND_MARK: u8 = 8;
+
+const FLAG_COMPAT: u16 = 1;
+const FLAG_USER_FAULT: u16 = 2;
+const FLAG_WHOLE_PROCESS: u16 = 8;
+
+/// A record as it is stored: every field, no meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Stored {
+    pub begin_ns: u64,
+    pub elapsed_ns: u64,
+    pub blocked_ns: u64,
+    pub waiting_ns: u64,
+    pub irq_ns: u64,
+    pub args: [u64; 6],
+    pub result: i64,
+    pub inode: u64,
+    pub process: u32,
+    pub thread: u32,
+    pub lost: u32,
+    pub voluntary: u32,
+    pub involuntary: u32,
+    pub faults: u32,
+    pub number: u16,
+    pub kind: u8,
+    pub descriptor: u8,
+    pub cpu: u16,
+    pub flags: u16,
+}
+
+/// What a stored record says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    Record(Record),
+    Mark(Mark),
+}
+
+/// The loss counter of a CPU at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub time_ns: u64,
+    pub cpu: u16,
+    pub lost_so_far: u64,
+}
+
+impl Stored {
+    pub fn mark(mark: Mark) -> Self {
+        Self {
+            begin_ns: mark.time_ns,
+            cpu: mark.cpu,
+            kind: KIND_MARK,
+            args: [mark.lost_so_far, 0, 0, 0, 0, 0],
+            ..Self::default()
+        }
+    }
+
+    pub fn from_bytes(bytes: &[u8; RECORD_BYTES]) -> Self {
+        let long = |at: usize| u64::from_le_bytes(array(bytes, at));
+        let word = |at: usize| u32::from_le_bytes(array(bytes, at));
+        let short = |at: usize| u16::from_le_bytes(array(bytes, at));
+        Self {
+            begin_ns: long(0),
+            elapsed_ns: long(8),
+            blocked_ns: long(16),
+            waiting_ns: long(24),
+            irq_ns: long(32),
+            args: [long(40), long(48), long(56), long(64), long(72), long(80)],
+            result: long(88).cast_signed(),
+            inode: long(96),
+            process: word(104),
+            thread: word(108),
+            lost: word(112),
+            voluntary: word(116),
+            involuntary: word(120),
+            faults: word(124),
+            number: short(128),
+            kind: bytes[130],
+            descriptor: bytes[131],
+            cpu: short(132),
+            flags: short(FLAGS_OFFSET),
+        }
+    }
+
+    pub fn to_bytes(self) -> [u8; RECORD_BYTES] {
+        let mut bytes = [0; RECORD_BYTES];
+        let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
+        let longs = [self.begin_ns, self.elapsed_ns, self.blocked_ns, self.waiting_ns, self.irq_ns];
+        for (position, long) in longs.iter().chain(&self.args).enumerate() {
+            put(position * 8, &long.to_le_bytes());
+        }
+        put(88, &self.result.to_le_bytes());
+        put(96, &self.inode.to_le_bytes());
+        let words = [self.process, self.thread, self.lost, self.voluntary, self.involuntary, self.faults];
+        for (position, word) in words.iter().enumerate() {
+            put(104 + position * 4, &word.to_le_bytes());
+        }
+        put(128, &self.number.to_le_bytes());
+        put(130, &[self.kind, self.descriptor]);
+        put(132, &self.cpu.to_le_bytes());
+        put(FLAGS_OFFSET, &self.flags.to_le_bytes());
+        bytes
+    }
+
+    /// End of the event: what a CPU's records are in order of.
+    pub fn end_ns(&self) -> u64 {
+        self.begin_ns.saturating_add(self.elapsed_ns)
+    }
+
+    /// `None` when kind or descriptor are unknown.
+    pub fn meaning(&self) -> Option<Meaning> {
+        let event = match self.kind {
+            KIND_CALL => Event::Call(self.call()?),
+            KIND_UNFINISHED => Event::Unfinished(self.call()?),
+            KIND_PAGE_FAULT => Event::PageFault {
+                address: self.args[0],
+                error: self.args[1],
+                user: self.flags & FLAG_USER_FAULT != 0,
+            },
+            KIND_OFF_CPU => Event::OffCpu { blocked_ns: self.blocked_ns, waiting_ns: self.waiting_ns },
+            KIND_FORK => Event::Fork {
+                child_process: u32::try_from(self.args[0]).ok()?,
+                child_thread: u32::try_from(self.result).ok()?,
+            },
+            KIND_EXEC => Event::Exec { path: self.path() },
+            KIND_EXIT => {
+                Event::Exit { code: self.result, whole_process: self.flags & FLAG_WHOLE_PROCESS != 0 }
+            }
+            KIND_MARK => {
+                let mark = Mark { time_ns: self.begin_ns, cpu: self.cpu, lost_so_far: self.args[0] };
+                return Some(Meaning::Mark(mark));
+            }
+            _ => return None,
+        };
+        Some(Meaning::Record(Record {
+            begin_ns: self.begin_ns,
+            process: self.process,
+            thread: self.thread,
+            cpu: self.cpu,
+            lost_before: self.lost,
+            event,
+        }))
+    }
+
+    fn call(&self) -> Option<Call> {
+        Some(Call {
+            number: self.number,
+            abi: if self.flags & FLAG_COMPAT == 0 { Abi::Native } else { Abi::Compat },
+            args: self.args,
+            result: self.result,
+            descriptor: Descriptor::from_number(self.descriptor)?,
+            inode: self.inode,
+            elapsed_ns: self.elapsed_ns,
+            blocked_ns: self.blocked_ns,
+            waiting_ns: self.waiting_ns,
+            irq_ns: self.irq_ns,
+            voluntary: self.voluntary,
+            involuntary: self.involuntary,
+            faults: self.faults,
+        })
+    }
+
+    fn path(&self) -> ExecPath {
+        let mut path = [0; 48];
+        for (chunk, word) in path.chunks_exact_mut(8).zip(self.args) {
+            chunk.copy_from_slice(&word.to_le_bytes());
+        }
+        ExecPath(path)
+    }
+}
+
+fn array<const N: usize>(bytes: &[u8; RECORD_BYTES], at: usize) -> [u8; N] {
+    let mut field = [0; N];
+    field.copy_from_slice(&bytes[at..at + N]);
+    field
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_record_reads_back_and_any_bytes_have_a_meaning_or_none(
+            low in any::<[u8; 32]>(), rest in proptest::collection::vec(any::<u8>(), RECORD_BYTES - 32)
+        ) {
+            let mut bytes = [0; RECORD_BYTES];
+            bytes[..32].copy_from_slice(&low);
+            bytes[32..].copy_from_slice(&rest);
+            let stored = Stored::from_bytes(&bytes);
+            prop_assert_eq!(stored.to_bytes(), bytes);
+            if let Some(Meaning::Record(record)) = stored.meaning() {
+                prop_assert!(record.end_ns() >= record.begin_ns);
+            }
+        }
+    }
+
+    #[test]
+    fn a_kind_or_a_descriptor_that_does_not_exist_means_nothing() {
+        assert_eq!(Stored { kind: 0, ..Stored::default() }.meaning(), None);
+        assert_eq!(Stored { kind: 9, ..Stored::default() }.meaning(), None);
+        assert_eq!(Stored { kind: KIND_CALL, descriptor: 23, ..Stored::default() }.meaning(), None);
+        assert!(Stored { kind: KIND_CALL, descriptor: 22, ..Stored::default() }.meaning().is_some());
+    }
+}

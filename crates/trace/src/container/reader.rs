@@ -1,0 +1,265 @@
+//! Reads a container back: all CPUs merged by the time at which their events ended, in bounded memory.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeSet, BinaryHeap, VecDeque},
+    fmt,
+    fs::File,
+    io::{self, Seek},
+    path::{Path, PathBuf},
+};
+
+use super::{
+    checksum,
+    layout::{Meaning, Stored},
+    loss::LossTrack,
+    manifest::{Manifest, ManifestError, State},
+    segment::{SegmentError, SegmentReader},
+    spool::{self, SpoolError, SpoolReader},
+};
+use crate::record::{Entry, Lost};
+
+/// A container that cannot be read to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// No manifest, or not a good one.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// A file is missing or out of reach.
+    #[error("{}: {source}; the trace is incomplete: restore the file from a copy, or record again", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file is not what the recorder wrote.
+    #[error("{}: damaged: {reason}; restore the file from a copy, or record again", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// In which way.
+        reason: String,
+    },
+}
+
+/// A trace in the order of time: an iterator over [`Entry`].
+///
+/// A call stands where it *ended*: one that lasts an hour would otherwise keep an hour of records in memory. After
+/// an error it is over.
+#[derive(Debug)]
+pub struct Reader {
+    manifest: Manifest,
+    streams: Vec<Stream>,
+    /// The next entry of each stream that has one, the earliest on top.
+    heads: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Told after the entries that were read before it.
+    failure: Option<ReadError>,
+}
+
+impl Reader {
+    /// Opens the container in the directory `path`.
+    pub fn open(path: &Path) -> Result<Self, ReadError> {
+        let manifest = Manifest::read(path)?;
+        let mut reader = Self { streams: Vec::new(), heads: BinaryHeap::new(), manifest, failure: None };
+        // A CPU that came online while recording had no spool; its counters tell what it lost.
+        let counted = reader.manifest.counters.iter().map(|counters| counters.cpu);
+        let stored = reader.manifest.segments.iter().map(|segment| segment.cpu);
+        let cpus: BTreeSet<u16> = (0..reader.manifest.cpus).chain(counted).chain(stored).collect();
+        for cpu in cpus {
+            let mut stream = Stream::new(path, cpu, &reader.manifest);
+            if let Some(time_ns) = stream.advance()? {
+                reader.heads.push(Reverse((time_ns, reader.streams.len())));
+            }
+            reader.streams.push(stream);
+        }
+        Ok(reader)
+    }
+
+    /// What the container says of itself.
+    #[must_use]
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The recorder came to its end. When it did not, records after the last whole block are missing, and nobody
+    /// knows how many.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.manifest.state == State::Closed && self.manifest.drained
+    }
+}
+
+impl Iterator for Reader {
+    type Item = Result<Entry, ReadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(failure) = self.failure.take() {
+            self.heads.clear();
+            return Some(Err(failure));
+        }
+        let Reverse((_, index)) = self.heads.pop()?;
+        let stream = &mut self.streams[index];
+        let entry = stream.entries.pop_front();
+        match stream.advance() {
+            Ok(Some(time_ns)) => self.heads.push(Reverse((time_ns, index))),
+            Ok(None) => {}
+            Err(failure) => self.failure = Some(failure),
+        }
+        entry.map(Ok)
+    }
+}
+
+/// The records of one CPU: its segments, then its spools.
+struct Stream {
+    directory: PathBuf,
+    cpu: u16,
+    /// Segments not yet opened, with their checksums.
+    segments: VecDeque<(PathBuf, u64)>,
+    next_spool: u32,
+    source: Option<(PathBuf, Source)>,
+    batch: Vec<Stored>,
+    position: usize,
+    /// Entries made but not handed out: at most a gap and a record.
+    entries: VecDeque<Entry>,
+    track: LossTrack,
+    /// Losses that the manifest knows of; told at the end.
+    final_lost: Option<u64>,
+    time_ns: u64,
+}
+
+enum Source {
+    Segment(Box<SegmentReader>),
+    Spool(SpoolReader),
+}
+
+impl Stream {
+    fn new(directory: &Path, cpu: u16, manifest: &Manifest) -> Self {
+        let of_cpu = manifest.segments.iter().filter(|segment| segment.cpu == cpu);
+        let next_spool = of_cpu.clone().map(|segment| segment.part.saturating_add(1)).max().unwrap_or(0);
+        let counters = manifest.counters.iter().find(|counters| counters.cpu == cpu);
+        Self {
+            directory: directory.to_owned(),
+            cpu,
+            segments: of_cpu.map(|segment| (directory.join(segment.file()), segment.checksum)).collect(),
+            next_spool,
+            source: None,
+            batch: Vec::new(),
+            position: 0,
+            entries: VecDeque::new(),
+            track: LossTrack::default(),
+            final_lost: counters.map(|counters| counters.lost),
+            time_ns: manifest.start_monotonic_ns,
+        }
+    }
+
+    /// Sees to it that an entry is ready, and says when it ended; `None` at the end of the CPU's records.
+    fn advance(&mut self) -> Result<Option<u64>, ReadError> {
+        while self.entries.is_empty() {
+            if let Some(stored) = self.batch.get(self.position).copied() {
+                self.position += 1;
+                self.take(stored)?;
+            } else if !self.next_batch()? {
+                let Some(lost) = self.final_lost.take() else { return Ok(None) };
+                let news = self.track.counter(lost);
+                self.tell(news);
+            }
+        }
+        Ok(Some(self.time_ns))
+    }
+
+    fn take(&mut self, stored: Stored) -> Result<(), ReadError> {
+        let path = || self.source.as_ref().map(|(path, _)| path.clone()).unwrap_or_default();
+        let Some(meaning) = stored.meaning() else {
+            let reason = format!("a record of the unknown kind {}.{}", stored.kind, stored.descriptor);
+            return Err(ReadError::Damaged { path: path(), reason });
+        };
+        // A mark is stamped before the records that were fetched with it, so time never runs backwards here.
+        self.time_ns = self.time_ns.max(stored.end_ns());
+        match meaning {
+            Meaning::Mark(mark) => {
+                let news = self.track.counter(mark.lost_so_far);
+                self.tell(news);
+            }
+            Meaning::Record(record) => {
+                let news = self.track.field(record.lost_before);
+                self.tell(news);
+                self.entries.push_back(Entry::Record(record));
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, records: u64) {
+        if records > 0 {
+            self.entries.push_back(Entry::Lost(Lost { time_ns: self.time_ns, cpu: self.cpu, records }));
+        }
+    }
+
+    fn next_batch(&mut self) -> Result<bool, ReadError> {
+        loop {
+            self.position = 0;
+            self.batch.clear();
+            let Some((path, source)) = &mut self.source else {
+                if self.open_next()? {
+                    continue;
+                }
+                return Ok(false);
+            };
+            let damaged = |reason: String| ReadError::Damaged { path: path.clone(), reason };
+            let more = match source {
+                Source::Segment(segment) => {
+                    segment.next_batch(&mut self.batch).map_err(|error| damaged(error.to_string()))?
+                }
+                Source::Spool(spool) => {
+                    spool.next_block(&mut self.batch).map_err(|error| damaged(error.to_string()))?
+                }
+            };
+            if more {
+                return Ok(true);
+            }
+            self.source = None;
+        }
+    }
+
+    fn open_next(&mut self) -> Result<bool, ReadError> {
+        if let Some((path, sum)) = self.segments.pop_front() {
+            let segment = open_segment(&path, sum)?;
+            self.source = Some((path, Source::Segment(Box::new(segment))));
+            return Ok(true);
+        }
+        let path = self.directory.join(spool::file_name(self.cpu, self.next_spool));
+        match SpoolReader::open(&path) {
+            Ok(Some(spool)) => {
+                self.next_spool += 1;
+                self.source = Some((path, Source::Spool(spool)));
+                Ok(true)
+            }
+            Ok(None) => Ok(false),
+            Err(SpoolError::Io(error)) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(SpoolError::Io(source)) => Err(ReadError::Io { path, source }),
+            Err(error) => Err(ReadError::Damaged { path, reason: error.to_string() }),
+        }
+    }
+}
+
+/// The checksum is compared before a decoder sees a byte: decoders of such formats are not hardened.
+fn open_segment(path: &Path, sum: u64) -> Result<SegmentReader, ReadError> {
+    let failed = |source| ReadError::Io { path: path.to_owned(), source };
+    let damaged = |reason: String| ReadError::Damaged { path: path.to_owned(), reason };
+    let mut file = File::open(path).map_err(failed)?;
+    if checksum::of_reader(&mut file).map_err(failed)? != sum {
+        return Err(damaged("its checksum is not the manifest's".to_owned()));
+    }
+    file.rewind().map_err(failed)?;
+    SegmentReader::open(file).map_err(|error: SegmentError| damaged(error.to_string()))
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream")
+            .field("cpu", &self.cpu)
+            .field("time_ns", &self.time_ns)
+            .finish_non_exhaustive()
+    }
+}

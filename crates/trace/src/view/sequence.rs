@@ -1,0 +1,204 @@
+//! The time sequence: one row per event, as ktranal's default mode and as strace shows it.
+
+use std::fmt::Write;
+
+use super::{Filter, View};
+use crate::{
+    descriptor::Descriptor,
+    record::{Abi, Call, Event, Lost, Record},
+    syscall,
+};
+
+/// One line of the sequence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SequenceRow {
+    /// When it began, on the clock of the trace.
+    pub begin_ns: u64,
+    /// Process; 0 for a gap.
+    pub process: u32,
+    /// Thread; 0 for a gap.
+    pub thread: u32,
+    /// CPU on which it ended.
+    pub cpu: u16,
+    /// What happened, `read(3, 0x7ffe..., 512) = 512`.
+    pub text: String,
+    /// How long it took; `None` where no duration belongs to it.
+    pub elapsed_ns: Option<u64>,
+    /// Kind of descriptor.
+    pub descriptor: Descriptor,
+}
+
+/// Hands every row that the filter accepts to `sink`, in the order of the trace. A gap is always a row.
+#[derive(Debug)]
+pub struct Sequence<F> {
+    filter: Filter,
+    sink: F,
+}
+
+impl<F: FnMut(SequenceRow)> Sequence<F> {
+    /// Shows what `filter` accepts.
+    pub fn new(filter: Filter, sink: F) -> Self {
+        Self { filter, sink }
+    }
+}
+
+impl<F: FnMut(SequenceRow)> View for Sequence<F> {
+    type Shown = ();
+
+    fn record(&mut self, record: &Record) {
+        if !self.filter.accepts(record) {
+            return;
+        }
+        let (elapsed_ns, descriptor) = match &record.event {
+            Event::Call(call) | Event::Unfinished(call) => (Some(call.elapsed_ns), call.descriptor),
+            Event::OffCpu { blocked_ns, waiting_ns } => {
+                (Some(blocked_ns.saturating_add(*waiting_ns)), Descriptor::None)
+            }
+            Event::PageFault { .. } | Event::Fork { .. } | Event::Exec { .. } | Event::Exit { .. } => {
+                (None, Descriptor::None)
+            }
+        };
+        (self.sink)(SequenceRow {
+            begin_ns: record.begin_ns,
+            process: record.process,
+            thread: record.thread,
+            cpu: record.cpu,
+            text: text(record),
+            elapsed_ns,
+            descriptor,
+        });
+    }
+
+    fn lost(&mut self, lost: &Lost) {
+        (self.sink)(SequenceRow {
+            begin_ns: lost.time_ns,
+            process: 0,
+            thread: 0,
+            cpu: lost.cpu,
+            text: format!("{} records lost", lost.records),
+            elapsed_ns: None,
+            descriptor: Descriptor::None,
+        });
+    }
+
+    fn finish(self) {}
+}
+
+fn text(record: &Record) -> String {
+    match &record.event {
+        Event::Call(call) => format!("{} = {}", invocation(call), result(call)),
+        Event::Unfinished(call) => format!("{} = ?", invocation(call)),
+        Event::PageFault { address, user, .. } => {
+            format!("page fault at {address:#x} in {} mode", if *user { "user" } else { "kernel" })
+        }
+        Event::OffCpu { blocked_ns, .. } => {
+            (if *blocked_ns > 0 { "blocked outside a call" } else { "preempted" }).to_owned()
+        }
+        Event::Fork { child_process, child_thread } if *child_process == record.process => {
+            format!("new thread {child_thread}")
+        }
+        Event::Fork { child_process, .. } => format!("new process {child_process}"),
+        Event::Exec { path } => format!("runs {}", path.to_text()),
+        Event::Exit { code, whole_process } => {
+            format!("{} exits with {code}", if *whole_process { "process" } else { "thread" })
+        }
+    }
+}
+
+fn invocation(call: &Call) -> String {
+    let count = if call.abi == Abi::Native { syscall::arguments(call.number) } else { call.args.len() };
+    let mut text = format!("{}(", call.name());
+    for (position, argument) in call.args.iter().take(count).enumerate() {
+        let separator = if position == 0 { "" } else { ", " };
+        // Writing to a string cannot fail.
+        let _ = match argument.cast_signed() {
+            small @ -4096..=0xf_ffff => write!(text, "{separator}{small}"),
+            // Many calls take a 32-bit int, whose upper half is whatever the register held.
+            -0x8000_0000..=-4097 => write!(text, "{separator}{}", argument.cast_signed()),
+            large => match low_int(large) {
+                Some(int) => write!(text, "{separator}{int}"),
+                None => write!(text, "{separator}{argument:#x}"),
+            },
+        };
+    }
+    text.push(')');
+    text
+}
+
+/// A small negative `int` that was passed zero-extended, such as `AT_FDCWD`.
+fn low_int(argument: i64) -> Option<i32> {
+    let low = u32::try_from(argument).ok()?.cast_signed();
+    (-4096..0).contains(&low).then_some(low)
+}
+
+fn result(call: &Call) -> String {
+    match call.errno() {
+        Some(errno) => match syscalls::Errno::new(i32::from(errno)).name() {
+            Some(name) => format!("-1 {name}"),
+            None => format!("-1 errno {errno}"),
+        },
+        None if call.result > 0xf_ffff => format!("{:#x}", call.result),
+        None => call.result.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::fixture::{call, record};
+
+    fn rows(filter: Filter, records: &[Record]) -> Vec<SequenceRow> {
+        let mut rows = Vec::new();
+        let mut view = Sequence::new(filter, |row| rows.push(row));
+        records.iter().for_each(|record| view.record(record));
+        view.lost(&Lost { time_ns: 9, cpu: 1, records: 3 });
+        view.finish();
+        rows
+    }
+
+    #[test]
+    fn a_line_reads_as_strace_would_write_it() {
+        let read = Call { args: [3, 0x7ffe_1000, 512, 9, 9, 9], result: 512, ..call("read") };
+        let missing =
+            Call { args: [0xffff_ff9c, 0x7ffe_2000, 0x80000, 0, 9, 9], result: -2, ..call("openat") };
+        let exit = Call { args: [1, 0, 0, 0, 0, 0], ..call("exit_group") };
+        let shown = rows(
+            Filter::default(),
+            &[record(Event::Call(read)), record(Event::Call(missing)), record(Event::Unfinished(exit))],
+        );
+        let texts: Vec<_> = shown.iter().map(|row| row.text.as_str()).collect();
+        assert_eq!(
+            texts,
+            [
+                "read(3, 0x7ffe1000, 512) = 512",
+                "openat(-100, 0x7ffe2000, 524288, 0) = -1 ENOENT",
+                "exit_group(1) = ?",
+                "3 records lost",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_filter_takes_out_calls_but_never_a_gap() {
+        let filter = Filter { call: crate::syscall::number("read"), ..Filter::default() };
+        let shown = rows(
+            filter,
+            &[
+                record(Event::Call(call("write"))),
+                record(Event::Call(call("read"))),
+                record(Event::Exit { code: 0, whole_process: true }),
+            ],
+        );
+        assert_eq!(shown.len(), 2);
+        assert!(shown[0].text.starts_with("read("));
+        assert_eq!(shown[1].text, "3 records lost");
+    }
+
+    #[test]
+    fn a_compat_call_is_not_named_from_the_native_table() {
+        let foreign = Call { abi: Abi::Compat, number: 3, ..call("read") };
+        assert!(
+            rows(Filter::default(), &[record(Event::Call(foreign))])[0].text.starts_with("compat call 3(")
+        );
+    }
+}

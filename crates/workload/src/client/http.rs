@@ -1,0 +1,377 @@
+//! Our own client: how long does a server need for exactly this many requests, every answer right? Closed loop:
+//! each connection has one request in flight and sends the next one when the answer is complete. It runs in the
+//! calling thread, needs one `send`, one `recv` and a share of an `epoll_wait` per request on a kept connection,
+//! and allocates nothing per request. At the first failure it begins no further request, and the load is an
+//! error. It never retries, never paces and never looks at the server's processes.
+
+use std::net::SocketAddr;
+use std::num::{NonZeroU32, NonZeroU64};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with,
+};
+use rustix::time::Timespec;
+
+use super::load::{Failure, Failures, Latency, Load, LoadError};
+use super::response::{Expected, Fault, ResponseReader, Step, Then};
+use crate::clock::{elapsed_ns, now, thread_cpu_ns};
+use crate::workload::Reuse;
+
+/// One `recv` takes at most this much: large enough that a large page needs few of them, small enough to stay in
+/// the second-level cache.
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// How often time limits and the stop flag are looked at and progress is told.
+const SWEEP: Duration = Duration::from_millis(50);
+
+/// Longest latency that the histogram tells apart; the longest time limit of a workload file is an hour.
+const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
+
+/// What to ask, how often, and what the right answer is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// The server.
+    pub address: SocketAddr,
+    /// Path of the request.
+    pub path: String,
+    /// Requests in all.
+    pub requests: NonZeroU64,
+    /// Connections kept busy.
+    pub connections: NonZeroU32,
+    /// Whether a connection serves more than one request.
+    pub reuse: Reuse,
+    /// The right answer.
+    pub expected: Expected,
+    /// How long one request may take, from its connection or first byte to its end.
+    pub timeout: Duration,
+}
+
+/// Does what `plan` says. `on_progress` is told now and then how many requests have been answered; setting `stop`
+/// ends the load with [`LoadError::Stopped`].
+pub fn run(plan: &Plan, stop: &AtomicBool, on_progress: &mut dyn FnMut(u64)) -> Result<Load, LoadError> {
+    let mut run = Run::new(plan)?;
+    let cpu_before_ns = thread_cpu_ns();
+    run.start();
+    run.drive(stop, on_progress)?;
+    let client_cpu_ns = thread_cpu_ns().saturating_sub(cpu_before_ns);
+    on_progress(run.completed);
+    if let Some(first) = run.first_failure {
+        return Err(LoadError::Failed { completed: run.completed, failures: run.failures, first });
+    }
+    Ok(Load {
+        requests: run.completed,
+        elapsed_ns: elapsed_ns(run.started, run.now),
+        latency: Latency::of(&run.histogram),
+        received_bytes: run.received_bytes,
+        connections: Some(run.opened),
+        client_cpu_ns,
+    })
+}
+
+/// What a connection is waiting for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Nothing: it has no request.
+    Idle,
+    /// To send the rest of its request, or to be connected at all.
+    Sending,
+    /// The answer.
+    Receiving,
+    /// The server's close after a complete answer.
+    Closing,
+}
+
+#[derive(Debug)]
+struct Connection {
+    socket: Option<OwnedFd>,
+    phase: Phase,
+    /// Bytes of the request already sent.
+    sent: usize,
+    reader: ResponseReader,
+    /// When the request was begun.
+    begun: Instant,
+}
+
+/// A load under way.
+struct Run<'a> {
+    plan: &'a Plan,
+    request: Vec<u8>,
+    epoll: OwnedFd,
+    connections: Vec<Connection>,
+    buffer: Vec<u8>,
+    histogram: Histogram<u64>,
+    failures: Failures,
+    first_failure: Option<String>,
+    begun: u64,
+    completed: u64,
+    busy: usize,
+    opened: u64,
+    received_bytes: u64,
+    started: Instant,
+    /// The latest reading of the clock: one per completed request.
+    now: Instant,
+    swept: Instant,
+}
+
+impl<'a> Run<'a> {
+    fn new(plan: &'a Plan) -> Result<Run<'a>, LoadError> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(io("creating an epoll instance"))?;
+        let count = u64::from(plan.connections.get()).min(plan.requests.get());
+        let now = now();
+        let connection = || Connection {
+            socket: None,
+            phase: Phase::Idle,
+            sent: 0,
+            reader: ResponseReader::new(),
+            begun: now,
+        };
+        Ok(Run {
+            plan,
+            request: request(plan),
+            epoll,
+            connections: (0..count).map(|_| connection()).collect(),
+            buffer: vec![0; BUFFER_BYTES],
+            histogram: Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3).expect("the bounds are constants"),
+            failures: Failures::default(),
+            first_failure: None,
+            begun: 0,
+            completed: 0,
+            busy: 0,
+            opened: 0,
+            received_bytes: 0,
+            started: now,
+            now,
+            swept: now,
+        })
+    }
+
+    fn start(&mut self) {
+        self.started = now();
+        self.now = self.started;
+        self.swept = self.started;
+        for index in 0..self.connections.len() {
+            self.busy += 1;
+            self.next(index);
+        }
+    }
+
+    /// The event loop: until no connection has a request.
+    fn drive(&mut self, stop: &AtomicBool, on_progress: &mut dyn FnMut(u64)) -> Result<(), LoadError> {
+        let pause = Timespec::try_from(SWEEP).expect("a constant");
+        let mut events: Vec<Event> = Vec::with_capacity(self.connections.len().min(256));
+        while self.busy > 0 {
+            let completed = self.completed;
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&pause)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(io("waiting for events")(errno)),
+            }
+            for event in events.drain(..) {
+                let index = usize::try_from(event.data.u64()).expect("an index of ours");
+                self.advance(index, event.flags);
+            }
+            if self.completed == completed && self.busy > 0 {
+                self.now = now();
+            }
+            if self.now.saturating_duration_since(self.swept) >= SWEEP {
+                self.sweep();
+                on_progress(self.completed);
+                if stop.load(Ordering::Relaxed) {
+                    return Err(LoadError::Stopped { completed: self.completed });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails the requests whose time is over.
+    fn sweep(&mut self) {
+        self.swept = self.now;
+        for index in 0..self.connections.len() {
+            let connection = &self.connections[index];
+            let taken = self.now.saturating_duration_since(connection.begun);
+            if connection.phase != Phase::Idle && taken >= self.plan.timeout {
+                let phase = match connection.phase {
+                    Phase::Closing => "the server did not close the connection after its answer",
+                    _ => "no complete answer",
+                };
+                self.fail(index, Failure::Timeout, &format!("{phase} within {:?}", self.plan.timeout));
+            }
+        }
+    }
+
+    /// Begins the next request on a connection that has none, or lets it rest if there is none left to begin.
+    fn next(&mut self, index: usize) {
+        let connection = &mut self.connections[index];
+        if self.begun == self.plan.requests.get() || self.first_failure.is_some() {
+            connection.socket = None;
+            connection.phase = Phase::Idle;
+            self.busy -= 1;
+            return;
+        }
+        self.begun += 1;
+        connection.begun = self.now;
+        connection.sent = 0;
+        connection.phase = Phase::Sending;
+        let fresh = connection.socket.is_none();
+        if fresh {
+            match open(self.plan.address) {
+                Ok(socket) => connection.socket = Some(socket),
+                Err(errno) => return self.fail(index, Failure::Connect, &in_words("connect", errno)),
+            }
+            self.opened += 1;
+        }
+        self.send(index, fresh);
+    }
+
+    /// Sends what is left of the request. A fresh socket is also put under observation.
+    fn send(&mut self, index: usize, fresh: bool) {
+        let connection = &mut self.connections[index];
+        let Some(socket) = &connection.socket else { return };
+        match send(socket, &self.request[connection.sent..], SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+            Ok(bytes) => connection.sent += bytes,
+            // Not connected yet, or (unheard of with requests this small) no room in the socket's buffer.
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(errno @ (Errno::PIPE | Errno::CONNRESET)) => {
+                return self.fail(index, Failure::EarlyClose, &in_words("send", errno));
+            }
+            // The socket's pending error: why the connection did not come about.
+            Err(errno) => return self.fail(index, Failure::Connect, &in_words("connect", errno)),
+        }
+        let mut interest = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
+        if connection.sent == self.request.len() {
+            connection.phase = Phase::Receiving;
+        } else {
+            interest |= EventFlags::OUT;
+        }
+        let data = EventData::new_u64(index as u64);
+        let observed = match (fresh, connection.phase) {
+            (true, _) => epoll::add(&self.epoll, socket, data, interest),
+            (false, Phase::Sending) => epoll::modify(&self.epoll, socket, data, interest),
+            (false, _) => Ok(()),
+        };
+        if let Err(errno) = observed {
+            self.fail(index, Failure::Connect, &in_words("epoll_ctl", errno));
+        }
+    }
+
+    /// Does what the events on a connection allow.
+    fn advance(&mut self, index: usize, flags: EventFlags) {
+        if self.connections[index].phase == Phase::Sending {
+            self.send(index, false);
+        }
+        let hung_up = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+        while matches!(self.connections[index].phase, Phase::Receiving | Phase::Closing) {
+            let Some(socket) = &self.connections[index].socket else { return };
+            match recv(socket, self.buffer.as_mut_slice(), RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return self.closed(index),
+                Ok((bytes, _)) => {
+                    self.received(index, bytes);
+                    // Less than asked for means that nothing is left, and an event will tell of more. But of an
+                    // end of the stream that this event has told of, no other will.
+                    if bytes < BUFFER_BYTES && !hung_up {
+                        return;
+                    }
+                }
+                Err(Errno::AGAIN) => return,
+                Err(Errno::INTR) => {}
+                Err(errno) => return self.fail(index, Failure::EarlyClose, &in_words("recv", errno)),
+            }
+        }
+    }
+
+    /// Reads the first `bytes` of the buffer as a part of the answer.
+    fn received(&mut self, index: usize, bytes: usize) {
+        self.received_bytes += bytes as u64;
+        let connection = &mut self.connections[index];
+        if connection.phase == Phase::Closing {
+            return self.fail(index, Failure::Surplus, "bytes after the end of the answer");
+        }
+        match connection.reader.feed(&self.plan.expected, &self.buffer[..bytes]) {
+            Ok(Step::Incomplete) => {}
+            Ok(Step::Complete { used, .. }) if used < bytes => {
+                self.fail(index, Failure::Surplus, "bytes after the end of the answer");
+            }
+            Ok(Step::Complete { then, .. }) => self.answered(index, then),
+            Err(fault) => self.fault(index, &fault),
+        }
+    }
+
+    /// The answer is complete and right.
+    fn answered(&mut self, index: usize, then: Then) {
+        self.now = now();
+        let connection = &mut self.connections[index];
+        self.histogram.saturating_record(elapsed_ns(connection.begun, self.now));
+        if self.plan.reuse == Reuse::KeepAlive && then == Then::KeepOpen {
+            self.completed += 1;
+            self.next(index);
+        } else {
+            connection.phase = Phase::Closing;
+        }
+    }
+
+    /// The server has closed the connection.
+    fn closed(&mut self, index: usize) {
+        let connection = &mut self.connections[index];
+        if connection.phase != Phase::Closing {
+            match connection.reader.end(&self.plan.expected) {
+                Ok(Step::Complete { then, .. }) => self.answered(index, then),
+                Ok(Step::Incomplete) => return self.fault(index, &Fault::EarlyClose),
+                Err(fault) => return self.fault(index, &fault),
+            }
+        }
+        // If the server is the first to close, the connection's TIME_WAIT is its own and uses up none of the
+        // client's ports.
+        self.connections[index].socket = None;
+        self.now = now();
+        self.completed += 1;
+        self.next(index);
+    }
+
+    fn fault(&mut self, index: usize, fault: &Fault) {
+        self.fail(index, fault.failure(), &fault.to_string());
+    }
+
+    fn fail(&mut self, index: usize, kind: Failure, words: &str) {
+        self.failures.add(kind);
+        self.first_failure.get_or_insert_with(|| words.to_owned());
+        let connection = &mut self.connections[index];
+        connection.socket = None;
+        connection.phase = Phase::Idle;
+        self.busy -= 1;
+    }
+}
+
+fn request(plan: &Plan) -> Vec<u8> {
+    let close = match plan.reuse {
+        Reuse::KeepAlive => "",
+        Reuse::NewConnection => "Connection: close\r\n",
+    };
+    let Plan { path, address, .. } = plan;
+    format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: assay\r\nAccept: */*\r\n{close}\r\n")
+        .into_bytes()
+}
+
+/// A socket that is connected or about to be.
+fn open(address: SocketAddr) -> rustix::io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
+    match connect(&socket, &address) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn in_words(call: &str, errno: Errno) -> String {
+    format!("{call}: {}", std::io::Error::from(errno))
+}
+
+fn io(action: &'static str) -> impl Fn(Errno) -> LoadError {
+    move |errno| LoadError::Io { action, source: errno.into() }
+}

@@ -1,0 +1,218 @@
+//! A command that runs to its end: one unit of work is one run. The command runs where the caller is, with the
+//! caller's environment, in a process group of its own, and whatever it leaves behind is killed.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::clock::{elapsed_ns, now};
+use crate::cpu::{self, CpuError, CpuTime};
+use crate::group::{Exit, Group, StopError};
+use crate::workload::CommandProgram;
+
+/// How often the stop flag is looked at while a command runs; its end is noticed at once.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Where a command's output goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommandOutput {
+    /// Where the caller's goes.
+    Inherit,
+    /// Nowhere.
+    Discard,
+}
+
+/// One run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommandRun {
+    /// From before the start to the end.
+    pub elapsed_ns: u64,
+    /// CPU time of the command and of the children that it has waited for.
+    pub cpu: CpuTime,
+    /// Processes that the command had left running at its end and that were killed.
+    pub left_behind: usize,
+}
+
+/// A run that does not count.
+#[derive(Debug, Error)]
+pub enum CommandError {
+    /// There is no such program.
+    #[error("program '{program}' is neither in PATH nor in /usr/sbin; check its name or install it")]
+    Missing {
+        /// The program asked for.
+        program: String,
+    },
+    /// Something around the command failed.
+    #[error("cannot run '{program}': {action}: {source}")]
+    Io {
+        /// The program.
+        program: String,
+        /// What failed.
+        action: &'static str,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The command failed.
+    #[error("'{program}' {exit}; a run counts only if it ends with status 0")]
+    Failed {
+        /// The program.
+        program: String,
+        /// How it ended.
+        exit: Exit,
+    },
+    /// The caller's stop flag was set.
+    #[error("stopped while '{program}' was running")]
+    Stopped {
+        /// The program.
+        program: String,
+    },
+    /// Its CPU time is not known.
+    #[error(transparent)]
+    Cpu(#[from] CpuError),
+    /// Something of it could not be killed.
+    #[error(transparent)]
+    Stop(#[from] StopError),
+}
+
+impl CommandProgram {
+    /// Runs the command once. `on_start` is told the id of its process, which already runs. Setting `stop` kills it.
+    pub fn run(
+        &self,
+        output: CommandOutput,
+        stop: &AtomicBool,
+        on_start: &mut dyn FnMut(i32),
+    ) -> Result<CommandRun, CommandError> {
+        let (program, arguments) = self.command.split_first().expect("a command is never empty");
+        let failed = |action| move |source| CommandError::Io { program: program.clone(), action, source };
+        let path = find_program(program).ok_or_else(|| CommandError::Missing { program: program.clone() })?;
+        let stdio = || match output {
+            CommandOutput::Inherit => Stdio::inherit(),
+            CommandOutput::Discard => Stdio::null(),
+        };
+        let mut command = Command::new(path);
+        command.args(arguments).stdin(Stdio::null()).stdout(stdio()).stderr(stdio());
+        let mut group = Group::new().map_err(failed("starting a watchdog"))?;
+        let start = now();
+        group.spawn(&mut command).map_err(failed("starting it"))?;
+        if let Some(main) = group.main() {
+            on_start(main.as_raw_nonzero().get());
+        }
+        let end = loop {
+            if let Some(end) = group.wait(PAUSE).map_err(failed("waiting for it"))? {
+                break end;
+            }
+            if stop.load(Ordering::Relaxed) {
+                group.kill()?;
+                return Err(CommandError::Stopped { program: program.clone() });
+            }
+        };
+        let exit = group.exit().map_err(failed("asking how it ended"))?;
+        let main = group.main_process().map_err(failed("looking at it"))?;
+        let cpu = cpu::of(main.as_slice())?;
+        let left_behind = group.members().map_err(failed("listing its processes"))?.len();
+        group.kill()?;
+        match exit {
+            Some(Exit::Status(0)) => Ok(CommandRun { elapsed_ns: elapsed_ns(start, end), cpu, left_behind }),
+            Some(exit) => Err(CommandError::Failed { program: program.clone(), exit }),
+            None => Err(failed("asking how it ended")(std::io::ErrorKind::NotFound.into())),
+        }
+    }
+}
+
+/// Where to look for programs: the caller's `PATH`, and then where Debian keeps servers, which the `PATH` of
+/// ordinary users lacks.
+pub(crate) fn search_path() -> OsString {
+    let mut path = env::var_os("PATH").unwrap_or_default();
+    if !path.is_empty() {
+        path.push(":");
+    }
+    path.push("/usr/sbin:/sbin");
+    path
+}
+
+/// The program of this name, as a shell would find it; a name with a slash is a path already.
+pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
+    let executable = |path: &PathBuf| {
+        path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    };
+    if name.contains('/') {
+        return Some(PathBuf::from(name)).filter(executable);
+    }
+    let search_path = search_path();
+    let directories = env::split_paths::<OsStr>(&search_path);
+    directories
+        .filter(|directory| directory.is_absolute())
+        .map(|directory| directory.join(name))
+        .find(executable)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::{CommandError, CommandOutput, CommandRun, find_program};
+    use crate::workload::{Program, Workload};
+
+    fn run(script: &str) -> Result<CommandRun, CommandError> {
+        let argv = ["sh", "-c", script].map(str::to_owned).to_vec();
+        let Program::Command(command) = Workload::command(argv).unwrap().program else { unreachable!() };
+        command.run(CommandOutput::Discard, &AtomicBool::new(false), &mut |_| {})
+    }
+
+    #[test]
+    fn the_cpu_time_of_a_command_includes_its_children() {
+        let run = run("head -c 300000000 /dev/zero | md5sum; true").unwrap();
+        assert!(run.cpu.total_ns > 0 && run.cpu.user_ticks + run.cpu.system_ticks > 0, "{run:?}");
+        assert_eq!(run.left_behind, 0);
+    }
+
+    #[test]
+    fn a_command_that_fails_is_no_run() {
+        let error = run("exit 3").unwrap_err();
+        expect_test::expect!["'sh' ended with status 3; a run counts only if it ends with status 0"]
+            .assert_eq(&error.to_string());
+        let error = run("kill -SEGV $$").unwrap_err();
+        expect_test::expect!["'sh' was killed by signal 11; a run counts only if it ends with status 0"]
+            .assert_eq(&error.to_string());
+    }
+
+    #[test]
+    fn what_a_command_leaves_running_is_counted_and_killed() {
+        assert_eq!(run("sleep 1000 & sleep 1000 & true").unwrap().left_behind, 2);
+    }
+
+    #[test]
+    fn a_stopped_command_is_killed() {
+        let argv = ["sleep", "1000"].map(str::to_owned).to_vec();
+        let Program::Command(command) = Workload::command(argv).unwrap().program else { unreachable!() };
+        let mut pid = 0;
+        let error = command
+            .run(CommandOutput::Discard, &AtomicBool::new(true), &mut |started| pid = started)
+            .unwrap_err();
+        assert!(matches!(error, CommandError::Stopped { .. }), "{error}");
+        assert_eq!(crate::process::Process::read(pid).unwrap(), None);
+    }
+
+    #[test]
+    fn a_missing_program_is_named() {
+        let argv = vec!["no-such-program".to_owned()];
+        let Program::Command(command) = Workload::command(argv).unwrap().program else { unreachable!() };
+        let error = command.run(CommandOutput::Discard, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
+        expect_test::expect![
+            "program 'no-such-program' is neither in PATH nor in /usr/sbin; check its name or install it"
+        ]
+        .assert_eq(&error.to_string());
+    }
+
+    #[test]
+    fn a_file_that_is_not_executable_is_no_program() {
+        assert_eq!(find_program("/etc/passwd"), None);
+        assert_eq!(find_program("/bin/sh"), Some("/bin/sh".into()));
+    }
+}

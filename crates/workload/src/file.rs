@@ -1,0 +1,311 @@
+//! Reads a workload file (`docs/workload.md`) and refuses whatever it does not fully understand: an unknown key,
+//! a missing one, a value out of range, a name that nothing bears. Every refusal names file and line. It looks
+//! at no other file and starts nothing.
+
+mod format;
+
+use std::num::{NonZeroU32, NonZeroU64};
+use std::ops::Range;
+use std::path::{Component, Path};
+use std::time::Duration;
+use std::{fs, io};
+
+use rustix::process::Signal;
+use thiserror::Error;
+use toml::Spanned;
+
+use crate::placement::Placement;
+use crate::workload::{
+    Client, CommandProgram, Content, Expect, ExpectedContent, HttpOperation, Operation, Program, Ready,
+    Reuse, ScratchFile, ServerProgram, StopRequest, Workload, WrkOperation,
+};
+
+/// A workload file that cannot be used.
+#[derive(Debug, Error)]
+pub enum WorkloadError {
+    /// The file could not be read.
+    #[error("cannot read workload file {path}: {source}")]
+    Read {
+        /// The file.
+        path: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Its text is wrong.
+    #[error("{origin}:{line}: {problem}; see docs/workload.md")]
+    Invalid {
+        /// Name of the file, as given.
+        origin: String,
+        /// Line of the problem, counted from 1.
+        line: usize,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+impl Workload {
+    /// Reads the workload file at `path`.
+    pub fn read(path: &Path) -> Result<Workload, WorkloadError> {
+        let origin = path.display().to_string();
+        match fs::read_to_string(path) {
+            Ok(text) => Workload::parse(&text, &origin),
+            Err(source) => Err(WorkloadError::Read { path: origin, source }),
+        }
+    }
+
+    /// Reads the text of a workload file; `origin` is what errors call it.
+    pub fn parse(text: &str, origin: &str) -> Result<Workload, WorkloadError> {
+        let read = toml::from_str::<format::Workload>(text)
+            .map_err(|error| Problem {
+                span: error.span().unwrap_or(0..0),
+                text: error.message().lines().collect::<Vec<_>>().join(" "),
+            })
+            .and_then(workload);
+        read.map_err(|problem| {
+            let line = 1 + text.bytes().take(problem.span.start).filter(|&byte| byte == b'\n').count();
+            WorkloadError::Invalid { origin: origin.to_owned(), line, problem: problem.text }
+        })
+    }
+}
+
+/// What is wrong, and where in the text.
+#[derive(Debug)]
+struct Problem {
+    span: Range<usize>,
+    text: String,
+}
+
+fn problem<T>(at: &Spanned<T>, text: impl Into<String>) -> Problem {
+    Problem { span: at.span(), text: text.into() }
+}
+
+fn workload(file: format::Workload) -> Result<Workload, Problem> {
+    if file.name.get_ref().is_empty() {
+        return Err(problem(&file.name, "the name of a workload is empty"));
+    }
+    let format::Workload {
+        name,
+        about,
+        packages,
+        server_cpus,
+        client_cpus,
+        server,
+        command,
+        file,
+        operation,
+    } = file;
+    let program = match (server, command) {
+        (Some(server), None) => {
+            let placements = [server_cpus, client_cpus].map(Option::unwrap_or_default);
+            Program::Server(server_program(server, file, operation, placements)?)
+        }
+        (None, Some(command)) => {
+            if let Some(operation) = operation.first() {
+                return Err(problem(
+                    &operation.name,
+                    "a [command] has no [[operation]]: its unit is one run",
+                ));
+            }
+            if let Some(file) = file.first() {
+                return Err(problem(&file.path, "a [command] has no [[file]]: it runs where the caller is"));
+            }
+            if server_cpus.is_some() || client_cpus.is_some() {
+                return Err(problem(&name, "a [command] has no server_cpus and no client_cpus"));
+            }
+            Program::Command(CommandProgram { command: words(command.run)? })
+        }
+        _ => return Err(problem(&name, "a workload needs either [server] or [command]")),
+    };
+    Ok(Workload { name: name.into_inner(), about, packages, program })
+}
+
+fn server_program(
+    server: format::Server,
+    files: Vec<format::File>,
+    operations: Vec<format::Operation>,
+    [server_cpus, client_cpus]: [format::Cpus; 2],
+) -> Result<ServerProgram, Problem> {
+    if operations.is_empty() {
+        return Err(problem(&server.command, "a [server] needs at least one [[operation]]"));
+    }
+    let files = scratch_files(files)?;
+    let mut checked: Vec<Operation> = Vec::with_capacity(operations.len());
+    for operation in operations {
+        if checked.iter().any(|other| other.name == *operation.name.get_ref()) {
+            let name = operation.name.get_ref();
+            return Err(problem(&operation.name, format!("there are two operations named '{name}'")));
+        }
+        checked.push(self::operation(operation, &files)?);
+    }
+    let concurrency = match server.concurrency {
+        Some(count) => Some(positive(&count, "concurrency")?),
+        None => None,
+    };
+    let path = server.ready.path.map(url_path).transpose()?;
+    Ok(ServerProgram {
+        command: words(server.command)?,
+        environment: server.environment.into_iter().collect(),
+        files,
+        port: server.port,
+        ready: Ready { path, timeout: seconds(&server.ready.timeout_s, "timeout_s")? },
+        stop: StopRequest {
+            signal: signal(&server.stop.signal)?,
+            grace: seconds(&server.stop.grace_s, "grace_s")?,
+        },
+        concurrency,
+        server_cpus: placement(server_cpus),
+        client_cpus: placement(client_cpus),
+        operations: checked,
+    })
+}
+
+fn scratch_files(files: Vec<format::File>) -> Result<Vec<ScratchFile>, Problem> {
+    let mut checked: Vec<ScratchFile> = Vec::with_capacity(files.len());
+    for file in files {
+        let path = file.path.get_ref();
+        let inside = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
+        if path.is_empty() || path.ends_with('/') || !inside {
+            let text =
+                format!("file path '{path}' is not below the scratch directory: no leading / and no . or ..");
+            return Err(problem(&file.path, text));
+        }
+        if checked.iter().any(|other| other.path == *path) {
+            return Err(problem(&file.path, format!("there are two files with the path '{path}'")));
+        }
+        let content = match (file.content, file.size) {
+            (Some(text), None) => Content::Text(text),
+            (None, Some(bytes)) => Content::Generated { bytes },
+            _ => return Err(problem(&file.path, format!("file '{path}' needs either content or size"))),
+        };
+        checked.push(ScratchFile { path: file.path.into_inner(), content });
+    }
+    Ok(checked)
+}
+
+fn operation(operation: format::Operation, files: &[ScratchFile]) -> Result<Operation, Problem> {
+    if operation.name.get_ref().is_empty() {
+        return Err(problem(&operation.name, "the name of an operation is empty"));
+    }
+    let connections = positive(&operation.connections, "connections")?;
+    let reuse = if operation.keep_alive { Reuse::KeepAlive } else { Reuse::NewConnection };
+    let format::Operation { name, about, client, path, requests, duration_s, timeout_s, expect, .. } =
+        operation;
+    let path = url_path(path)?;
+    let expect_at = expect.span();
+    let expect = expectation(expect, files)?;
+    let client = match client {
+        format::Client::Http => {
+            if duration_s.is_some() {
+                return Err(problem(&name, "client \"http\" takes requests, not duration_s"));
+            }
+            let Some(requests) = requests else {
+                return Err(problem(&name, "client \"http\" needs requests = NUMBER"));
+            };
+            let Some(requests) = NonZeroU64::new(*requests.get_ref()) else {
+                return Err(problem(&requests, "requests must be at least 1"));
+            };
+            let timeout = match timeout_s {
+                Some(timeout_s) => seconds(&timeout_s, "timeout_s")?,
+                None => format::REQUEST_TIMEOUT,
+            };
+            Client::Http(HttpOperation { path, connections, requests, reuse, expect, timeout })
+        }
+        format::Client::Wrk => {
+            if requests.is_some() || timeout_s.is_some() {
+                return Err(problem(&name, "client \"wrk\" takes duration_s, not requests or timeout_s"));
+            }
+            let Some(duration_s) = duration_s else {
+                return Err(problem(&name, "client \"wrk\" needs duration_s = NUMBER"));
+            };
+            let duration_s = positive(&duration_s, "duration_s")?;
+            let expect_bytes = match (expect.status, expect.content) {
+                (200, ExpectedContent::Bytes(bytes)) => bytes,
+                _ => {
+                    let text = "client \"wrk\" can only expect { status = 200, bytes = NUMBER }";
+                    return Err(Problem { span: expect_at, text: text.to_owned() });
+                }
+            };
+            Client::Wrk(WrkOperation { path, connections, duration_s, reuse, expect_bytes })
+        }
+    };
+    Ok(Operation { name: name.into_inner(), about, client })
+}
+
+fn expectation(expect: Spanned<format::Expect>, files: &[ScratchFile]) -> Result<Expect, Problem> {
+    let status = expect.get_ref().status;
+    if !(200..600).contains(&status) {
+        return Err(problem(&expect, format!("status {status} is not a final HTTP status (200 to 599)")));
+    }
+    let content = match (&expect.get_ref().file, expect.get_ref().bytes) {
+        (Some(path), None) if files.iter().any(|file| file.path == *path) => {
+            ExpectedContent::File(path.clone())
+        }
+        (Some(path), None) => {
+            return Err(problem(&expect, format!("no [[file]] has the path '{path}' that expect names")));
+        }
+        (None, Some(bytes)) => ExpectedContent::Bytes(bytes),
+        _ => return Err(problem(&expect, "expect needs either file or bytes")),
+    };
+    Ok(Expect { status, content })
+}
+
+fn words(command: Spanned<format::Words>) -> Result<Vec<String>, Problem> {
+    let words = match command.get_ref() {
+        format::Words::Line(line) => shlex::split(line),
+        format::Words::List(list) => Some(list.clone()),
+    };
+    match words {
+        None => Err(problem(&command, "the command ends inside a quotation or after a backslash")),
+        Some(words) if words.first().is_none_or(String::is_empty) => {
+            Err(problem(&command, "the command names no program"))
+        }
+        Some(words) => Ok(words),
+    }
+}
+
+fn url_path(path: Spanned<String>) -> Result<String, Problem> {
+    let text = path.get_ref();
+    if !text.starts_with('/') || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let text = format!("path '{}' must begin with / and hold no blanks", text.escape_default());
+        return Err(problem(&path, text));
+    }
+    Ok(path.into_inner())
+}
+
+fn positive(count: &Spanned<u32>, key: &str) -> Result<NonZeroU32, Problem> {
+    NonZeroU32::new(*count.get_ref()).ok_or_else(|| problem(count, format!("{key} must be at least 1")))
+}
+
+fn seconds(count: &Spanned<f64>, key: &str) -> Result<Duration, Problem> {
+    let value = *count.get_ref();
+    if !(0.001..=3600.0).contains(&value) {
+        return Err(problem(count, format!("{key} must be between 0.001 and 3600 seconds, not {value}")));
+    }
+    Ok(Duration::from_secs_f64(value))
+}
+
+/// The signals that servers take as a request to stop.
+const STOP_SIGNALS: [(&str, Signal); 5] = [
+    ("TERM", Signal::TERM),
+    ("QUIT", Signal::QUIT),
+    ("INT", Signal::INT),
+    ("USR1", Signal::USR1),
+    ("WINCH", Signal::WINCH),
+];
+
+fn signal(name: &Spanned<String>) -> Result<Signal, Problem> {
+    STOP_SIGNALS.iter().find(|(known, _)| known == name.get_ref()).map(|&(_, signal)| signal).ok_or_else(
+        || {
+            let known: Vec<&str> = STOP_SIGNALS.iter().map(|(name, _)| *name).collect();
+            problem(name, format!("signal '{}' is none of {}", name.get_ref(), known.join(", ")))
+        },
+    )
+}
+
+fn placement(cpus: format::Cpus) -> Placement {
+    match cpus {
+        format::Cpus::Any => Placement::Any,
+        format::Cpus::Split => Placement::Split,
+        format::Cpus::List(cpus) => Placement::Cpus(cpus),
+    }
+}

@@ -1,0 +1,33 @@
+//! How do I run this program, load it with a known amount of work, count the units of work, and stop it for certain?
+//!
+//! A workload file (`workloads/*.toml`, described in `docs/workload.md`) is read into a [`Workload`]; [`Server`]
+//! starts its program and stops it; [`client`] loads it; [`measure`] runs rounds of one operation and returns
+//! them raw. The subcommands of `assay` call this crate. It makes no statistics, prints nothing and decides
+//! nothing about what a number means.
+#![forbid(unsafe_code)]
+
+pub mod client;
+mod clock;
+mod command;
+mod cpu;
+mod file;
+mod group;
+mod measure;
+mod placement;
+mod process;
+mod scratch;
+mod server;
+mod template;
+mod workload;
+
+pub use command::{CommandError, CommandOutput, CommandRun};
+pub use cpu::{CpuError, CpuTime};
+pub use file::WorkloadError;
+pub use group::{Exit, StopError, Stopped};
+pub use measure::{MeasureError, Plan, Round, measure};
+pub use placement::{Placement, PlacementError, Role};
+pub use server::{Server, StartError};
+pub use workload::{
+    Client, CommandProgram, Content, Expect, ExpectedContent, HttpOperation, Operation, Program, Ready,
+    Reuse, ScratchFile, ServerProgram, StopRequest, Workload, WrkOperation,
+};

@@ -1,0 +1,37 @@
+//! The scratch directory of one run: created, filled with the workload's files, removed with everything in it
+//! when dropped. A killed `assay` leaves it behind: nothing but the directory's owner deletes files.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use crate::template::{Placeholders, generated};
+use crate::workload::{Content, ScratchFile};
+
+/// A new scratch directory that any user may enter, because servers started by root give up root.
+pub(crate) fn create() -> io::Result<TempDir> {
+    tempfile::Builder::new().prefix("assay-").permissions(Permissions::from_mode(0o755)).tempdir()
+}
+
+/// Writes `files` below `dir`.
+pub(crate) fn fill(dir: &Path, files: &[ScratchFile], placeholders: &Placeholders) -> io::Result<()> {
+    for file in files {
+        let path = dir.join(&file.path);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        fs::write(path, content(file, placeholders))?;
+    }
+    Ok(())
+}
+
+/// The bytes of one scratch file.
+pub(crate) fn content(file: &ScratchFile, placeholders: &Placeholders) -> Vec<u8> {
+    match &file.content {
+        Content::Text(text) => placeholders.fill(text).into_bytes(),
+        Content::Generated { bytes } => generated(*bytes),
+    }
+}

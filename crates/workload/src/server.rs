@@ -1,0 +1,363 @@
+//! One running server: started from its workload, ready when `start` returns, gone when `stop` returns or the
+//! value is dropped, and gone as well when this process is killed (see `group`). It measures nothing; it says
+//! which processes to look at and what CPU time they have used.
+
+use std::fs::File;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::num::{NonZeroU32, NonZeroU64};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use thiserror::Error;
+
+use crate::client::response::{Expected, ExpectedBody};
+use crate::client::{Load, LoadError, http, wrk};
+use crate::clock::now;
+use crate::command::{find_program, search_path};
+use crate::cpu::{self, CpuError, CpuTime};
+use crate::group::{Exit, Group, StopError, Stopped};
+use crate::placement::{Pinned, PlacementError, Role};
+use crate::scratch;
+use crate::template::Placeholders;
+use crate::workload::{
+    Client, Expect, ExpectedContent, HttpOperation, Operation, Program, Reuse, ServerProgram, Workload,
+};
+
+/// How often a starting server is asked whether it is ready.
+const READY_PAUSE: Duration = Duration::from_millis(5);
+
+/// How much of what a failing server said is shown.
+const LAST_WORDS_LINES: usize = 5;
+
+/// A server that did not start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// The workload is a command.
+    #[error("workload '{name}' is a command, not a server; it can only be run")]
+    NotAServer {
+        /// The workload.
+        name: String,
+    },
+    /// There is no such program.
+    #[error("program '{program}' is neither in PATH nor in /usr/sbin; {}", advice(.packages))]
+    ProgramMissing {
+        /// The program.
+        program: String,
+        /// The Debian packages that provide it.
+        packages: Vec<String>,
+    },
+    /// Somebody else listens on the port.
+    #[error(
+        "port {port} of 127.0.0.1 is in use; change `port` in the workload file (0: any free one) or pass another"
+    )]
+    PortInUse {
+        /// The port.
+        port: u16,
+    },
+    /// The port cannot be had for another reason.
+    #[error("cannot listen on port {port} of 127.0.0.1: {source}")]
+    Port {
+        /// The port.
+        port: u16,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Something around the server failed.
+    #[error("cannot start '{program}': {action}: {source}")]
+    Io {
+        /// The program.
+        program: String,
+        /// What failed.
+        action: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// It ended before it was ready.
+    #[error(
+        "'{program}' {exit} before it was ready (a server must stay in the foreground); it said: {last_words}"
+    )]
+    Exited {
+        /// The program.
+        program: String,
+        /// How it ended.
+        exit: Exit,
+        /// The last lines of its output.
+        last_words: String,
+    },
+    /// It runs and does not answer.
+    #[error("'{program}' was not ready within {timeout:?}: {problem}; it said: {last_words}")]
+    NotReady {
+        /// The program.
+        program: String,
+        /// How long it was given.
+        timeout: Duration,
+        /// What happened to the last attempt.
+        problem: String,
+        /// The last lines of its output.
+        last_words: String,
+    },
+    /// Its CPUs cannot be had.
+    #[error(transparent)]
+    Placement(#[from] PlacementError),
+}
+
+fn advice(packages: &[String]) -> String {
+    match packages {
+        [] => "install it".to_owned(),
+        [one] => format!("install the Debian package {one} or run scripts/setup"),
+        more => format!("install the Debian packages {} or run scripts/setup", more.join(" ")),
+    }
+}
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    program: ServerProgram,
+    placeholders: Placeholders,
+    // Before the scratch directory: fields are dropped in this order, and the server writes there.
+    group: Group,
+    scratch: TempDir,
+    output: File,
+    cpus: Vec<usize>,
+}
+
+impl Server {
+    /// Starts the server of `workload` on `port`, or on the workload's own port if that is `None`, and waits
+    /// until it is ready.
+    pub fn start(workload: &Workload, port: Option<u16>) -> Result<Server, StartError> {
+        let Program::Server(program) = &workload.program else {
+            return Err(StartError::NotAServer { name: workload.name.clone() });
+        };
+        let name = &program.command[0];
+        let failed = |action| move |source| StartError::Io { program: name.clone(), action, source };
+        let port = free_port(port.unwrap_or(program.port))?;
+        let scratch = scratch::create().map_err(failed("creating its scratch directory"))?;
+        let dir = scratch.path().to_str().ok_or_else(|| {
+            failed("naming its scratch directory")(io::Error::other("the name is not UTF-8"))
+        })?;
+        let placeholders = Placeholders { dir: dir.to_owned(), port };
+        scratch::fill(scratch.path(), &program.files, &placeholders).map_err(failed("writing its files"))?;
+        let output = tempfile::tempfile().map_err(failed("creating a file for its output"))?;
+        let mut command = command(workload, program, &placeholders)?;
+        let copy = || output.try_clone().map_err(failed("sharing the file for its output"));
+        command.current_dir(scratch.path()).stdin(Stdio::null()).stdout(copy()?).stderr(copy()?);
+
+        let cpus = program.server_cpus.cpus(Role::Server)?;
+        let mut group = Group::new().map_err(failed("starting its watchdog"))?;
+        let pinned = Pinned::to(&cpus)?;
+        group.spawn(&mut command).map_err(failed("starting it"))?;
+        drop(pinned);
+        let mut server = Server { program: program.clone(), placeholders, group, scratch, output, cpus };
+        server.wait_until_ready()?;
+        server.group.remember_members().map_err(failed("listing its processes"))?;
+        Ok(server)
+    }
+
+    /// Id of the main process.
+    pub fn pid(&self) -> i32 {
+        self.group.main().map_or(0, |pid| pid.as_raw_nonzero().get())
+    }
+
+    /// Ids of all processes of the server: the main one, its descendants and what else is in its process group.
+    pub fn processes(&self) -> io::Result<Vec<i32>> {
+        Ok(self.group.members()?.iter().map(|process| process.pid).collect())
+    }
+
+    /// CPU time of all processes of the server since its start.
+    pub fn cpu(&self) -> Result<CpuTime, CpuError> {
+        let members = self.group.members().map_err(|source| CpuError { pid: self.pid(), source })?;
+        cpu::of(&members)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.placeholders.port))
+    }
+
+    /// Its scratch directory, `{dir}` of the workload file.
+    pub fn dir(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    /// How the main process has ended, if it has.
+    pub fn exit(&self) -> io::Result<Option<Exit>> {
+        self.group.exit()
+    }
+
+    /// The same, after waiting for it at most `patience`.
+    pub fn exit_within(&self, patience: Duration) -> io::Result<Option<Exit>> {
+        self.group.wait(patience)?;
+        self.exit()
+    }
+
+    /// The last lines that the server wrote to its standard output and error.
+    pub fn last_words(&self) -> String {
+        last_words(&self.output).unwrap_or_else(|error| format!("(its output cannot be read: {error})"))
+    }
+
+    /// How many CPUs the server can keep busy at once: those it is placed on, or fewer if its configuration lets
+    /// fewer of its threads run.
+    pub fn usable_cpus(&self) -> NonZeroU32 {
+        let placed = u32::try_from(self.cpus.len()).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);
+        self.program.concurrency.map_or(placed, |concurrency| concurrency.min(placed))
+    }
+
+    /// Loads the server with one round of `operation`: with `requests` requests, or with as many as the operation
+    /// says if that is `None`. Wrk knows no number of requests and ignores it. The client runs in the calling
+    /// thread, on the CPUs that the workload gives it.
+    pub fn load(
+        &self,
+        operation: &Operation,
+        requests: Option<NonZeroU64>,
+        stop: &AtomicBool,
+        on_progress: &mut dyn FnMut(u64),
+    ) -> Result<Load, LoadError> {
+        let _pinned = Pinned::to(&self.program.client_cpus.cpus(Role::Client)?)?;
+        match &operation.client {
+            Client::Http(http) => http::run(&self.http_plan(http, requests), stop, on_progress),
+            Client::Wrk(operation) => {
+                let plan = wrk::Plan {
+                    address: self.address(),
+                    path: operation.path.clone(),
+                    duration_s: operation.duration_s,
+                    connections: operation.connections,
+                    reuse: operation.reuse,
+                    expect_bytes: operation.expect_bytes,
+                };
+                wrk::run(&plan, stop)
+            }
+        }
+    }
+
+    /// Asks the server to stop, waits for its time of grace, kills what is left, and removes the scratch directory.
+    pub fn stop(mut self) -> Result<Stopped, StopError> {
+        self.group.stop(self.program.stop)
+    }
+
+    fn http_plan(&self, operation: &HttpOperation, requests: Option<NonZeroU64>) -> http::Plan {
+        http::Plan {
+            address: self.address(),
+            path: operation.path.clone(),
+            requests: requests.unwrap_or(operation.requests),
+            connections: operation.connections,
+            reuse: operation.reuse,
+            expected: self.expected(&operation.expect),
+            timeout: operation.timeout,
+        }
+    }
+
+    fn expected(&self, expect: &Expect) -> Expected {
+        let body = match &expect.content {
+            ExpectedContent::Bytes(bytes) => ExpectedBody::Length(*bytes),
+            ExpectedContent::File(path) => {
+                let file = self.program.files.iter().find(|file| file.path == *path);
+                let file = file.expect("the workload's reader has checked that this file is there");
+                ExpectedBody::Exactly(scratch::content(file, &self.placeholders))
+            }
+        };
+        Expected { status: expect.status, body }
+    }
+
+    fn wait_until_ready(&self) -> Result<(), StartError> {
+        let program = || self.program.command[0].clone();
+        let timeout = self.program.ready.timeout;
+        let deadline = now() + timeout;
+        loop {
+            let attempt = self.attempt();
+            let exit = self.exit().map_err(|source| StartError::Io {
+                program: program(),
+                action: "asking whether it still runs",
+                source,
+            })?;
+            match (exit, attempt) {
+                (Some(exit), _) => {
+                    return Err(StartError::Exited {
+                        program: program(),
+                        exit,
+                        last_words: self.last_words(),
+                    });
+                }
+                (None, Ok(())) => return Ok(()),
+                (None, Err(problem)) if now() >= deadline => {
+                    let last_words = self.last_words();
+                    return Err(StartError::NotReady { program: program(), timeout, problem, last_words });
+                }
+                (None, Err(_)) => thread::sleep(READY_PAUSE),
+            }
+        }
+    }
+
+    /// One attempt to be served.
+    fn attempt(&self) -> Result<(), String> {
+        let timeout = Duration::from_secs(1).min(self.program.ready.timeout);
+        let Some(path) = &self.program.ready.path else {
+            return match TcpStream::connect_timeout(&self.address(), timeout) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(format!("connect: {error}")),
+            };
+        };
+        let plan = http::Plan {
+            address: self.address(),
+            path: path.clone(),
+            requests: NonZeroU64::MIN,
+            connections: NonZeroU32::MIN,
+            reuse: Reuse::NewConnection,
+            expected: Expected { status: 200, body: ExpectedBody::Within(u64::MAX) },
+            timeout,
+        };
+        match http::run(&plan, &AtomicBool::new(false), &mut |_| {}) {
+            Ok(_) => Ok(()),
+            Err(LoadError::Failed { first, .. }) => Err(format!("GET {path}: {first}")),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+/// The server's command, found and filled in, in the environment that the workload gives it.
+fn command(
+    workload: &Workload,
+    program: &ServerProgram,
+    placeholders: &Placeholders,
+) -> Result<Command, StartError> {
+    let words: Vec<String> = program.command.iter().map(|word| placeholders.fill(word)).collect();
+    let path = find_program(&words[0]).ok_or_else(|| StartError::ProgramMissing {
+        program: words[0].clone(),
+        packages: workload.packages.clone(),
+    })?;
+    let mut command = Command::new(path);
+    command.args(&words[1..]).env_clear().env("PATH", search_path()).env("LC_ALL", "C");
+    for (name, value) in &program.environment {
+        command.env(name, placeholders.fill(value));
+    }
+    Ok(command)
+}
+
+/// `port` if nobody has it, or any free one if it is 0. Between this and the server's own call somebody could
+/// still take it; then the server says so itself and ends.
+fn free_port(port: u16) -> Result<u16, StartError> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+        .and_then(|listener| Ok(listener.local_addr()?.port()))
+        .map_err(|source| match source.kind() {
+            io::ErrorKind::AddrInUse => StartError::PortInUse { port },
+            _ => StartError::Port { port, source },
+        })
+}
+
+/// The last lines of `output`, joined to one line.
+fn last_words(output: &File) -> io::Result<String> {
+    const TAIL_BYTES: usize = 4096;
+    let length = output.metadata()?.len();
+    let mut tail = vec![0; TAIL_BYTES.min(usize::try_from(length).unwrap_or(TAIL_BYTES))];
+    let start = length - tail.len() as u64;
+    output.read_exact_at(&mut tail, start)?;
+    let text = String::from_utf8_lossy(&tail);
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let first = lines.len().saturating_sub(LAST_WORDS_LINES);
+    Ok(if lines.is_empty() { "(nothing)".to_owned() } else { lines[first..].join(" | ") })
+}

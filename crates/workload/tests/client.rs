@@ -1,0 +1,206 @@
+//! Our client against peers that misbehave, each a row: what the peer does with every connection, and what the
+//! client must make of it. The peer is a real socket on the loopback interface.
+#![expect(clippy::unwrap_used, reason = "the functions that tests share are tests too")]
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::num::{NonZeroU32, NonZeroU64};
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
+
+use assay_workload::Reuse;
+use assay_workload::client::http::{Plan, run};
+use assay_workload::client::response::{Expected, ExpectedBody};
+use assay_workload::client::{Failure, Load, LoadError};
+
+const ANSWER: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+
+/// What a peer does with one connection.
+type Behaviour = fn(TcpStream);
+
+/// A peer that does `behaviour` with every connection, each in a thread of its own.
+fn peer(behaviour: Behaviour) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for connection in listener.incoming() {
+            thread::spawn(move || behaviour(connection.unwrap()));
+        }
+    });
+    address
+}
+
+/// Reads one request; says whether there was one.
+fn request(connection: &mut TcpStream) -> bool {
+    let mut bytes = Vec::new();
+    let mut byte = [0];
+    while !bytes.ends_with(b"\r\n\r\n") {
+        match connection.read(&mut byte) {
+            Ok(1) => bytes.push(byte[0]),
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Answers every request with `answer`.
+fn say(mut connection: TcpStream, answer: &str) {
+    while request(&mut connection) && connection.write_all(answer.as_bytes()).is_ok() {}
+}
+
+/// Answers one request with `answer` and closes.
+fn say_once(mut connection: TcpStream, answer: &str) {
+    request(&mut connection);
+    connection.write_all(answer.as_bytes()).unwrap();
+}
+
+fn load(address: SocketAddr, reuse: Reuse) -> Result<Load, LoadError> {
+    let plan = Plan {
+        address,
+        path: "/".into(),
+        requests: NonZeroU64::new(10).unwrap(),
+        connections: NonZeroU32::new(2).unwrap(),
+        reuse,
+        expected: Expected { status: 200, body: ExpectedBody::Exactly(b"hello".to_vec()) },
+        timeout: Duration::from_millis(300),
+    };
+    run(&plan, &AtomicBool::new(false), &mut |_| {})
+}
+
+/// What a peer does, and the failure and its words that must come of it.
+type Row = (Behaviour, Failure, &'static str);
+
+const KEPT_CONNECTIONS: [Row; 15] = [
+    (
+        |c| say(c, "HTTP/1.1 404 Not Found\r\nContent-Length: 5\r\n\r\nhello"),
+        Failure::WrongStatus,
+        "status 404 instead of 200",
+    ),
+    (
+        |c| say(c, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nhell"),
+        Failure::WrongLength,
+        "body of 4 bytes instead of 5",
+    ),
+    (
+        |c| say(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhallo"),
+        Failure::WrongBody,
+        "body differs from the expected one at byte 1",
+    ),
+    (
+        |c| say_once(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel"),
+        Failure::EarlyClose,
+        "connection closed before the answer was complete",
+    ),
+    (|c| say_once(c, "HTTP/1.0 200 OK\r\n\r\nhel"), Failure::WrongLength, "body of 3 bytes instead of 5"),
+    (|c| say_once(c, ""), Failure::EarlyClose, "connection closed before the answer was complete"),
+    (|c| say_once(c, ANSWER), Failure::EarlyClose, ""),
+    (|c| say(c, "220 mail.example ESMTP\r\n"), Failure::Malformed, "malformed answer: not HTTP/1"),
+    (|c| say(c, "\0\r\n\u{7f}\r\n\r\n"), Failure::Malformed, "malformed answer: not HTTP/1"),
+    (
+        |c| say(c, &format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(20_000))),
+        Failure::Malformed,
+        "malformed answer: the head is larger than 16 KiB",
+    ),
+    (|c| say(c, &format!("{ANSWER}!")), Failure::Surplus, "bytes after the end of the answer"),
+    (|c| say(c, ""), Failure::Timeout, "no complete answer within 300ms"),
+    (
+        |c| say(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell"),
+        Failure::Timeout,
+        "no complete answer within 300ms",
+    ),
+    (|c| trickle(c, Duration::from_millis(20)), Failure::Timeout, "no complete answer within 300ms"),
+    (
+        |c| say(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"),
+        Failure::Timeout,
+        "the server did not close the connection after its answer within 300ms",
+    ),
+];
+
+/// Answers byte by byte.
+fn trickle(mut connection: TcpStream, pause: Duration) {
+    connection.set_nodelay(true).unwrap();
+    while request(&mut connection) {
+        for byte in ANSWER.bytes() {
+            if connection.write_all(&[byte]).is_err() {
+                return;
+            }
+            thread::sleep(pause);
+        }
+    }
+}
+
+#[test]
+fn a_peer_that_misbehaves_is_an_error_of_the_right_kind() {
+    for (row, (behaviour, kind, words)) in KEPT_CONNECTIONS.into_iter().enumerate() {
+        let error = load(peer(behaviour), Reuse::KeepAlive).unwrap_err();
+        let LoadError::Failed { failures, first, .. } = &error else { panic!("row {row}: {error}") };
+        assert_eq!(failures.count(kind), failures.total(), "row {row}: {error}");
+        // Two connections, one request in flight on each, and none begun after the first failure.
+        assert!((1..=2).contains(&failures.total()), "row {row}: {error}");
+        assert!(words.is_empty() || first == words, "row {row}: {error}");
+    }
+}
+
+#[test]
+fn a_peer_that_resets_is_an_early_close() {
+    // Closing a socket with unread bytes in it sends a reset.
+    let address = peer(|mut connection| {
+        connection.read_exact(&mut [0]).unwrap();
+    });
+    let error = load(address, Reuse::KeepAlive).unwrap_err();
+    let LoadError::Failed { failures, .. } = &error else { panic!("{error}") };
+    assert_eq!(failures.count(Failure::EarlyClose), failures.total(), "{error}");
+}
+
+#[test]
+fn nobody_listening_is_a_refused_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let error = load(address, Reuse::KeepAlive).unwrap_err();
+    let LoadError::Failed { failures, completed: 0, .. } = &error else { panic!("{error}") };
+    assert_eq!(failures.count(Failure::Connect), failures.total(), "{error}");
+}
+
+#[test]
+fn a_new_connection_that_the_server_leaves_open_is_an_error() {
+    let error = load(peer(|c| say(c, ANSWER)), Reuse::NewConnection).unwrap_err();
+    let LoadError::Failed { failures, .. } = &error else { panic!("{error}") };
+    assert_eq!(failures.count(Failure::Timeout), failures.total(), "{error}");
+}
+
+#[test]
+fn peers_that_are_slow_or_unusual_but_right_are_served_to_the_end() {
+    let rows: [(Behaviour, Reuse, u64); 7] = [
+        (|c| say(c, ANSWER), Reuse::KeepAlive, 2),
+        (|c| trickle(c, Duration::from_micros(10)), Reuse::KeepAlive, 2),
+        (
+            |c| say(c, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"),
+            Reuse::KeepAlive,
+            2,
+        ),
+        (
+            |c| say_once(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"),
+            Reuse::KeepAlive,
+            10,
+        ),
+        (|c| say_once(c, "HTTP/1.0 200 OK\r\n\r\nhello"), Reuse::KeepAlive, 10),
+        (|c| say_once(c, ANSWER), Reuse::NewConnection, 10),
+        (half_close, Reuse::NewConnection, 10),
+    ];
+    for (row, (behaviour, reuse, connections)) in rows.into_iter().enumerate() {
+        let load = load(peer(behaviour), reuse).unwrap_or_else(|error| panic!("row {row}: {error}"));
+        assert_eq!((load.requests, load.connections), (10, Some(connections)), "row {row}");
+        assert!(load.latency.p50_ns <= load.latency.p999_ns.unwrap(), "row {row}: {load:?}");
+        assert!(load.received_bytes >= 10 * 24, "row {row}: {load:?}");
+    }
+}
+
+/// Closes its sending side, as Apache does, and waits for the client to close.
+fn half_close(mut connection: TcpStream) {
+    request(&mut connection);
+    connection.write_all(ANSWER.as_bytes()).unwrap();
+    connection.shutdown(Shutdown::Write).unwrap();
+    let _ = connection.read(&mut [0]);
+}

@@ -1,0 +1,310 @@
+//! Workload files: the shipped ones are read, and every kind of mistake is refused with its line.
+
+use std::fs;
+use std::path::Path;
+
+use assay_workload::{Client, Content, ExpectedContent, Placement, Program, Reuse, Workload};
+use expect_test::{Expect, expect};
+
+const GOOD: &str = r#"name = "tiny"
+about = "a tiny server"
+packages = ["tiny"]
+server_cpus = "split"
+client_cpus = [1, 3]
+
+[server]
+command = "tiny --root '{dir}/a b' --port {port}"
+port = 8080
+ready = { path = "/", timeout_s = 1.5 }
+stop = { signal = "QUIT", grace_s = 2 }
+environment = { TINY = "1" }
+concurrency = 2
+
+[[file]]
+path = "www/a.html"
+content = "hello"
+
+[[operation]]
+name = "page"
+client = "http"
+path = "/a.html"
+connections = 4
+requests = 100
+keep_alive = false
+expect = { status = 200, file = "www/a.html" }
+"#;
+
+#[test]
+fn every_shipped_workload_is_read_and_bears_the_name_of_its_file() {
+    let mut count = 0;
+    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads")).unwrap() {
+        let path = entry.unwrap().path();
+        let workload = Workload::read(&path).unwrap();
+        assert_eq!(path.file_stem().unwrap().to_str(), Some(workload.name.as_str()));
+        assert!(!workload.about.is_empty() && !workload.packages.is_empty(), "{}", path.display());
+        assert!(workload.operation("page").is_some(), "{}", path.display());
+        count += 1;
+    }
+    assert!(count >= 2);
+}
+
+#[test]
+fn a_file_means_what_it_says() {
+    let workload = Workload::parse(GOOD, "tiny.toml").unwrap();
+    let Program::Server(server) = &workload.program else { panic!("{workload:?}") };
+    assert_eq!(server.command, ["tiny", "--root", "{dir}/a b", "--port", "{port}"]);
+    assert_eq!((server.port, server.concurrency.unwrap().get()), (8080, 2));
+    assert_eq!((&server.server_cpus, &server.client_cpus), (&Placement::Split, &Placement::Cpus(vec![1, 3])));
+    assert_eq!(server.ready.timeout.as_millis(), 1500);
+    assert_eq!(server.environment, [("TINY".to_owned(), "1".to_owned())]);
+    assert_eq!(server.files[0].content, Content::Text("hello".into()));
+    let Client::Http(http) = &workload.operation("page").unwrap().client else { panic!("{workload:?}") };
+    assert_eq!((http.requests.get(), http.connections.get(), http.reuse), (100, 4, Reuse::NewConnection));
+    assert_eq!(http.expect.content, ExpectedContent::File("www/a.html".into()));
+}
+
+#[test]
+fn a_command_is_a_line_or_a_list_of_words() {
+    for run in [r#""make -j2 'a b'""#, r#"["make", "-j2", "a b"]"#] {
+        let text = format!("name = \"m\"\nabout = \"m\"\npackages = []\n[command]\nrun = {run}\n");
+        let Program::Command(command) = Workload::parse(&text, "m.toml").unwrap().program else {
+            panic!("{run}")
+        };
+        assert_eq!(command.command, ["make", "-j2", "a b"]);
+    }
+}
+
+/// The message for `GOOD` with `from` replaced by `to`.
+fn refused(from: &str, to: &str, message: Expect) {
+    assert!(GOOD.contains(from), "{from}");
+    let error = Workload::parse(&GOOD.replacen(from, to, 1), "tiny.toml").expect_err("a mistake");
+    message.assert_eq(&error.to_string());
+}
+
+#[test]
+fn unknown_missing_and_mistyped_keys_are_refused() {
+    refused(
+        "about =",
+        "colour = 1\nabout =",
+        expect![
+            "tiny.toml:2: unknown field `colour`, expected one of `name`, `about`, `packages`, `server_cpus`, `client_cpus`, `server`, `command`, `file`, `operation`; see docs/workload.md"
+        ],
+    );
+    refused(
+        "concurrency = 2",
+        "concurency = 2",
+        expect![
+            "tiny.toml:13: unknown field `concurency`, expected one of `command`, `port`, `environment`, `ready`, `stop`, `concurrency`; see docs/workload.md"
+        ],
+    );
+    refused(
+        "requests = 100",
+        "request = 100",
+        expect![
+            "tiny.toml:24: unknown field `request`, expected one of `name`, `about`, `client`, `path`, `connections`, `requests`, `duration_s`, `keep_alive`, `timeout_s`, `expect`; see docs/workload.md"
+        ],
+    );
+    refused(
+        "timeout_s = 1.5",
+        "timeout_ms = 1.5",
+        expect![
+            "tiny.toml:10: unknown field `timeout_ms`, expected `path` or `timeout_s`; see docs/workload.md"
+        ],
+    );
+    refused(
+        "about = \"a tiny server\"\n",
+        "",
+        expect!["tiny.toml:1: missing field `about`; see docs/workload.md"],
+    );
+    refused(
+        "keep_alive = false\n",
+        "",
+        expect!["tiny.toml:19: missing field `keep_alive`; see docs/workload.md"],
+    );
+    refused(
+        "requests = 100\n",
+        "",
+        expect![[r#"tiny.toml:20: client "http" needs requests = NUMBER; see docs/workload.md"#]],
+    );
+    refused(
+        "port = 8080",
+        "port = \"8080\"",
+        expect![[r#"tiny.toml:9: invalid type: string "8080", expected u16; see docs/workload.md"#]],
+    );
+    refused(
+        "[[file]]",
+        "[[file]",
+        expect!["tiny.toml:15: unclosed array table, expected `]`; see docs/workload.md"],
+    );
+}
+
+#[test]
+fn values_out_of_range_are_refused() {
+    refused(
+        "port = 8080",
+        "port = 70000",
+        expect!["tiny.toml:9: invalid value: integer `70000`, expected u16; see docs/workload.md"],
+    );
+    refused(
+        "port = 8080",
+        "port = -1",
+        expect!["tiny.toml:9: invalid value: integer `-1`, expected u16; see docs/workload.md"],
+    );
+    refused(
+        "timeout_s = 1.5",
+        "timeout_s = 0",
+        expect![
+            "tiny.toml:10: timeout_s must be between 0.001 and 3600 seconds, not 0; see docs/workload.md"
+        ],
+    );
+    refused(
+        "timeout_s = 1.5",
+        "timeout_s = nan",
+        expect![
+            "tiny.toml:10: timeout_s must be between 0.001 and 3600 seconds, not NaN; see docs/workload.md"
+        ],
+    );
+    refused(
+        "signal = \"QUIT\"",
+        "signal = \"KILL\"",
+        expect!["tiny.toml:11: signal 'KILL' is none of TERM, QUIT, INT, USR1, WINCH; see docs/workload.md"],
+    );
+    refused(
+        "connections = 4",
+        "connections = 0",
+        expect!["tiny.toml:23: connections must be at least 1; see docs/workload.md"],
+    );
+    refused(
+        "requests = 100",
+        "requests = 0",
+        expect!["tiny.toml:24: requests must be at least 1; see docs/workload.md"],
+    );
+    refused(
+        "concurrency = 2",
+        "concurrency = 0",
+        expect!["tiny.toml:13: concurrency must be at least 1; see docs/workload.md"],
+    );
+    refused(
+        "status = 200",
+        "status = 100",
+        expect!["tiny.toml:26: status 100 is not a final HTTP status (200 to 599); see docs/workload.md"],
+    );
+}
+
+#[test]
+fn words_and_paths_of_another_form_are_refused() {
+    refused(
+        "server_cpus = \"split\"",
+        "server_cpus = \"first\"",
+        expect![[
+            r#"tiny.toml:4: invalid value: string "first", expected "any", "split" or a list of CPU numbers; see docs/workload.md"#
+        ]],
+    );
+    refused(
+        "client_cpus = [1, 3]",
+        "client_cpus = []",
+        expect!["tiny.toml:5: a list of CPUs names at least one, each below 1024; see docs/workload.md"],
+    );
+    refused(
+        "path = \"/a.html\"",
+        "path = \"a.html\"",
+        expect!["tiny.toml:22: path 'a.html' must begin with / and hold no blanks; see docs/workload.md"],
+    );
+    refused(
+        "path = \"/a.html\"",
+        "path = \"/a.html HTTP/1.1\\r\\nX: y\"",
+        expect![[
+            r#"tiny.toml:22: path '/a.html HTTP/1.1\r\nX: y' must begin with / and hold no blanks; see docs/workload.md"#
+        ]],
+    );
+}
+
+#[test]
+fn paths_that_leave_the_scratch_directory_are_refused() {
+    for path in ["/etc/passwd", "../a", "a/../../b", "", "a/", "./a"] {
+        let text = GOOD.replacen("\"www/a.html\"", &format!("\"{path}\""), 1);
+        let error = Workload::parse(&text, "tiny.toml").unwrap_err().to_string();
+        assert!(error.starts_with("tiny.toml:16: file path '"), "{error}");
+    }
+}
+
+#[test]
+fn parts_that_do_not_fit_together_are_refused() {
+    refused(
+        "file = \"www/a.html\"",
+        "file = \"www/b.html\"",
+        expect![
+            "tiny.toml:26: no [[file]] has the path 'www/b.html' that expect names; see docs/workload.md"
+        ],
+    );
+    refused(
+        "file = \"www/a.html\"",
+        "file = \"www/a.html\", bytes = 5",
+        expect!["tiny.toml:26: expect needs either file or bytes; see docs/workload.md"],
+    );
+    refused(
+        "content = \"hello\"",
+        "content = \"hello\"\nsize = 5",
+        expect!["tiny.toml:16: file 'www/a.html' needs either content or size; see docs/workload.md"],
+    );
+    refused(
+        "content = \"hello\"",
+        "content = \"hello\"\n[[file]]\npath = \"www/a.html\"\nsize = 1",
+        expect!["tiny.toml:19: there are two files with the path 'www/a.html'; see docs/workload.md"],
+    );
+}
+
+#[test]
+fn operations_and_programs_that_contradict_themselves_are_refused() {
+    refused(
+        "requests = 100",
+        "requests = 100\nduration_s = 1",
+        expect![[r#"tiny.toml:20: client "http" takes requests, not duration_s; see docs/workload.md"#]],
+    );
+    refused(
+        "client = \"http\"",
+        "client = \"wrk\"",
+        expect![[
+            r#"tiny.toml:20: client "wrk" takes duration_s, not requests or timeout_s; see docs/workload.md"#
+        ]],
+    );
+    refused(
+        "client = \"http\"",
+        "client = \"ab\"",
+        expect!["tiny.toml:21: unknown variant `ab`, expected `http` or `wrk`; see docs/workload.md"],
+    );
+    refused(
+        "command = \"tiny",
+        "command = \"'tiny",
+        expect![
+            "tiny.toml:8: the command ends inside a quotation or after a backslash; see docs/workload.md"
+        ],
+    );
+    refused(
+        "command = \"tiny --root '{dir}/a b' --port {port}\"",
+        "command = []",
+        expect!["tiny.toml:8: the command names no program; see docs/workload.md"],
+    );
+    refused(
+        "[server]",
+        "[command]\nrun = \"true\"\n[server]",
+        expect!["tiny.toml:1: a workload needs either [server] or [command]; see docs/workload.md"],
+    );
+    let operation = &GOOD[GOOD.find("[[operation]]").unwrap()..];
+    refused(
+        "[[operation]]",
+        &format!("{operation}[[operation]]"),
+        expect!["tiny.toml:28: there are two operations named 'page'; see docs/workload.md"],
+    );
+    refused(
+        operation,
+        "",
+        expect!["tiny.toml:8: a [server] needs at least one [[operation]]; see docs/workload.md"],
+    );
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    expect!["cannot read workload file no/such.toml: No such file or directory (os error 2)"]
+        .assert_eq(&Workload::read(Path::new("no/such.toml")).unwrap_err().to_string());
+}
