@@ -5,19 +5,21 @@
 //! worth nothing, and that is a failure too.
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
+#![expect(clippy::print_stdout, reason = "a test that passes shows how much it did with --nocapture")]
 #![expect(clippy::disallowed_methods, reason = "fuzzing is bounded by time, not by a number of inputs")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
 use assay_quantity::PrimitiveId;
 use assay_quantity::format::{demand_from_json, demand_to_json, machine_from_json, machine_to_json};
-use assay_trace::container::Reader;
+use assay_trace::container::Closing;
+use assay_trace::{Opening, Reader, Writer};
 use assay_workload::Workload;
 use assay_workload::client::response::{Expected, ExpectedBody, ResponseReader};
-use rand::{Rng, RngExt, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 /// A parser and inputs that it accepts, from which the damaged ones are made.
@@ -28,7 +30,7 @@ struct Target {
     parse: fn(&[u8]),
 }
 
-const TARGETS: [Target; 7] = [
+const TARGETS: [Target; 8] = [
     Target { name: "machine file", seeds: machines, parse: parse_machine },
     Target { name: "demand file", seeds: demands, parse: parse_demand },
     Target { name: "primitive id", seeds: ids, parse: parse_id },
@@ -36,12 +38,13 @@ const TARGETS: [Target; 7] = [
     Target { name: "HTTP answer", seeds: answers, parse: parse_answer },
     Target { name: "trace manifest", seeds: manifests, parse: parse_manifest },
     Target { name: "trace spool", seeds: spools, parse: parse_spool },
+    Target { name: "trace segment", seeds: segments, parse: parse_segment },
 ];
 
 #[test]
 fn no_parser_panics_or_changes_what_it_accepts_whatever_it_is_fed() {
     let seed = env::var("FUZZ_SEED").map_or_else(|_| rand::rng().random(), |seed| seed.parse().unwrap());
-    let seconds = env::var("FUZZ_SECONDS").map_or(7, |seconds| seconds.parse().unwrap());
+    let seconds = env::var("FUZZ_SECONDS").map_or(8, |seconds| seconds.parse().unwrap());
     let each = Duration::from_secs(seconds) / u32::try_from(TARGETS.len()).unwrap();
     for target in &TARGETS {
         match fuzz(target, seed, each) {
@@ -219,36 +222,82 @@ fn parse_answer(input: &[u8]) {
     assert_eq!(whole.is_err(), pieces.is_err(), "{whole:?} in one piece, {pieces:?} byte by byte");
 }
 
-const MANIFEST: &str = r#"{"version": "assay.trace/1"}"#;
+/// A container as a recorder that was killed leaves it, and as one that ended leaves it.
+fn container() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["killed", "closed"] {
+        let opening = Opening {
+            host: "here".to_owned(),
+            kernel: "6.18".to_owned(),
+            architecture: "x86_64".to_owned(),
+            command: vec!["true".to_owned()],
+            roots: vec![1],
+            cpus: 1,
+            monotonic_ns: 1,
+            realtime_ns: 1,
+        };
+        let mut writer = Writer::create(&directory.path().join(name), opening).unwrap();
+        for lost in 0..100 {
+            writer.mark(0, lost + 1, lost).unwrap();
+        }
+        writer.flush().unwrap();
+        if name == "closed" {
+            let closing =
+                Closing { monotonic_ns: 9, drained: true, untracked_threads: 0, counters: Vec::new() };
+            writer.close(closing).unwrap();
+        }
+    }
+    directory
+}
+
+/// The files of a container whose name holds `part`.
+fn files_of(container: &Path, part: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(container).unwrap().map(|entry| entry.unwrap().path());
+    let files: Vec<_> = entries.filter(|path| path.to_string_lossy().contains(part)).collect();
+    assert!(!files.is_empty(), "a container has no '{part}' file");
+    files
+}
+
+fn contents(container_name: &str, part: &str) -> Vec<Vec<u8>> {
+    let directory = container();
+    files_of(&directory.path().join(container_name), part)
+        .iter()
+        .map(|path| fs::read(path).unwrap())
+        .collect()
+}
 
 fn manifests() -> Vec<Vec<u8>> {
-    vec![MANIFEST.as_bytes().to_vec()]
+    contents("closed", "manifest")
 }
 
 fn parse_manifest(input: &[u8]) {
-    read_container(&[("manifest.json", input)]);
+    read_with("closed", "manifest", input);
 }
 
 fn spools() -> Vec<Vec<u8>> {
-    vec![vec![0; 4096]]
+    contents("killed", "spool")
 }
 
 fn parse_spool(input: &[u8]) {
-    read_container(&[("manifest.json", MANIFEST.as_bytes()), ("cpu0-0.spool", input)]);
+    read_with("killed", "spool", input);
 }
 
-/// Reads a container of these files to its end or its first error.
-fn read_container(contents: &[(&str, &[u8])]) {
-    let directory = tempfile::tempdir().unwrap();
-    for (name, bytes) in contents {
-        fs::write(directory.path().join(name), bytes).unwrap();
-    }
-    if let Ok(reader) = Reader::open(directory.path()) {
-        for entry in reader {
-            if let Err(refusal) = entry {
-                assert!(!refusal.to_string().is_empty());
-                break;
-            }
-        }
-    }
+fn segments() -> Vec<Vec<u8>> {
+    contents("closed", "parquet")
+}
+
+fn parse_segment(input: &[u8]) {
+    read_with("closed", "parquet", input);
+}
+
+/// Reads a container of which one file was replaced, to its end or its first error.
+fn read_with(container_name: &str, part: &str, input: &[u8]) {
+    let directory = container();
+    let path = directory.path().join(container_name);
+    fs::write(&files_of(&path, part)[0], input).unwrap();
+    let refusal = match Reader::open(&path) {
+        Ok(mut reader) => reader.find_map(Result::err),
+        Err(refusal) => Some(refusal),
+    };
+    assert!(refusal.is_none_or(|refusal| !refusal.to_string().is_empty()));
 }

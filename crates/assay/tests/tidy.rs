@@ -14,7 +14,7 @@ const TABLES: [&str; 0] = [];
 
 /// Text that no file of ours holds, in which files, and why not. Written in two halves, so that this
 /// file does not hold it either.
-const FORBIDDEN: [(&str, &str, &str, &str); 11] = [
+const FORBIDDEN: [(&str, &str, &str, &str); 10] = [
     ("TO", "DO", "", "finish it, or write an issue"),
     ("FIX", "ME", "", "mend it, or write an issue"),
     ("todo", "!(", ".rs", "finish it"),
@@ -23,7 +23,6 @@ const FORBIDDEN: [(&str, &str, &str, &str); 11] = [
     ("#[all", "ow(", ".rs", "write #[expect(lint, reason)]"),
     ("/ro", "ot/", "", "a path of one machine"),
     ("/wo", "rk/", "", "a path of one machine"),
-    ("/ho", "me/", "", "a path of one machine"),
     ("deb.deb", "ian.org", "", "an address of a package server"),
     ("static.crates", ".io", "", "an address of a package server"),
 ];
@@ -117,8 +116,9 @@ fn every_module_says_what_it_answers() {
 #[test]
 fn only_the_subcommands_print() {
     for (name, text) in files() {
-        let may = name.starts_with("crates/assay/") || name.contains("/tests/") || name.contains("/benches/");
-        if has_extension(&name, "rs") && !may {
+        let may = name.starts_with("crates/assay/") || name.contains("/tests/");
+        // A build script speaks to cargo by printing.
+        if has_extension(&name, "rs") && !may && !name.ends_with("build.rs") {
             for print in ["println!(", "print!(", "eprintln!(", "eprint!("] {
                 let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
                 assert!(!code.clone().any(|line| line.contains(print)), "{name} prints");

@@ -64,7 +64,8 @@ impl Coefficient {
     /// Operations per unit of work.
     #[must_use]
     pub fn operations(&self) -> f64 {
-        self.uses.iter().map(|entry| entry.calls).sum()
+        // Not `sum`, whose empty result is -0.0.
+        self.uses.iter().fold(0.0, |total, entry| total + entry.calls)
     }
 
     /// Bytes per unit of work; `None` where the primitive moves none.

@@ -31,8 +31,8 @@ pub struct Description {
 pub struct Cost {
     /// Time per operation (ns) or per byte (ns/B).
     pub estimate: Estimate,
-    /// Lowest value of any process, in the estimate's unit: the floor of this machine. `None` where only
-    /// the estimate was published.
+    /// Lowest value of any undisturbed process, in the estimate's unit: the floor of this machine. `None`
+    /// where every process was disturbed, or only the estimate was published.
     pub minimum: Option<f64>,
     /// Samples that gave no cost, and are not in the estimate.
     pub rejected: usize,

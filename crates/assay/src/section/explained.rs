@@ -1,6 +1,6 @@
 //! A prediction beside what was really measured: the terms, what is not covered, what is not explained.
 
-use assay_model::Prediction;
+use assay_model::{Prediction, Term};
 use assay_quantity::{Estimate, Mapping, OperationDemand, Unit};
 use assay_report::figure::NoFigure;
 use assay_report::{Bar, Bars, Block, Cell, Column, Figure, Length, Part, Table};
@@ -79,19 +79,25 @@ fn negated(estimate: &Estimate) -> Estimate {
     estimate.scaled(-1.0, estimate.unit)
 }
 
+/// Terms below this share of the total are one part of the picture together: they would be hairlines.
+const HAIRLINE: f64 = 0.01;
+
 fn picture(prediction: &Prediction, measured: &MeasuredOperation) -> Result<Bars, NoFigure> {
-    let terms = prediction.terms.iter().map(|term| Part {
-        label: match term.mapping {
-            Mapping::Own => term.primitive.to_string(),
-            Mapping::LowerBound => "not covered, at least".to_owned(),
-        },
-        length: Length::Estimate(term.time),
-    });
-    let mut bars = vec![Bar {
-        label: "predicted".to_owned(),
-        length: Length::Estimate(prediction.total),
-        parts: terms.collect(),
-    }];
+    let label = |term: &Term| match term.mapping {
+        Mapping::Own => term.primitive.to_string(),
+        Mapping::LowerBound => "not covered, at least".to_owned(),
+    };
+    let (drawn, small): (Vec<&Term>, Vec<&Term>) =
+        prediction.terms.iter().partition(|term| term.time.point >= HAIRLINE * prediction.total.point);
+    let mut parts: Vec<Part> =
+        drawn.iter().map(|term| Part { label: label(term), length: Length::Estimate(term.time) }).collect();
+    if !small.is_empty() {
+        let times: Vec<Estimate> = small.iter().map(|term| term.time).collect();
+        let label = format!("{} smaller terms", small.len());
+        parts.push(Part { label, length: Length::Estimate(Estimate::sum(&times)) });
+    }
+    let length = Length::Estimate(prediction.total);
+    let mut bars = vec![Bar { label: "predicted".to_owned(), length, parts }];
     bars.extend(measured.system.map(|kernel| Bar {
         label: "measured".to_owned(),
         length: Length::Estimate(kernel),

@@ -40,7 +40,7 @@ pub fn costs(machine: &Machine) -> Table {
         Column::words("verdict"),
     ];
     let table = Table::of("What its primitives cost", columns, measured.chain(missing))
-        .with_note("Each cost is the trimmed mean over fresh processes; the minimum is the best of them.");
+        .with_note("Each cost is the trimmed mean over fresh processes; the minimum is the best of the undisturbed ones.");
     let rejected: usize = machine.costs.values().map(|cost| cost.rejected).sum();
     if rejected == 0 {
         return table;
@@ -52,7 +52,7 @@ pub fn costs(machine: &Machine) -> Table {
 fn row((primitive, cost): (&PrimitiveId, &Cost)) -> [Cell; 5] {
     let processes = u64::try_from(cost.estimate.values).unwrap_or(u64::MAX);
     let minimum = cost.minimum.map_or_else(
-        || Cell::Missing("only an estimate was published".to_owned()),
+        || Cell::Missing("no process was undisturbed".to_owned()),
         |value| Cell::Number { value, unit: cost.estimate.unit },
     );
     let verdict = cost.verdict.map_or("unknown".to_owned(), |verdict| verdict.to_string());

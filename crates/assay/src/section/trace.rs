@@ -62,30 +62,24 @@ fn row(row: &SummaryRow, units: f64) -> [Cell; 10] {
     ]
 }
 
-/// Where the time of each call went, with bytes, errors and percentiles.
+/// Where the time of each call went, with bytes and percentiles.
 fn split(summary: &Summary, units: f64, unit_of_work: &str) -> Table {
     let rows = summary.rows.iter().map(|row| {
         let working = row.total_ns.saturating_sub(row.blocked_ns).saturating_sub(row.waiting_ns);
         [
-            Cell::text(row.name.clone()),
-            descriptor(row.descriptor),
+            Cell::text(call(row)),
             time(real(working.saturating_sub(row.irq_ns)) / units),
             time(real(row.blocked_ns) / units),
             time(real(row.waiting_ns) / units),
             time(real(row.irq_ns) / units),
             time(real(row.p50_ns)),
             time(real(row.p99_ns)),
-            row.bytes.map_or(Cell::text(""), |bytes| Cell::Number {
-                value: (real(bytes) / units).round(),
-                unit: Unit::Bytes,
-            }),
-            count(row.errors, units),
+            row.bytes.map_or(Cell::text(""), |bytes| bytes_of(real(bytes) / units)),
         ]
     });
     let in_ns = |header: &str| Column::numbers_in(header, Unit::Nanoseconds);
     let columns = [
-        Column::words("name"),
-        Column::words("on"),
+        Column::words("call"),
         in_ns("working"),
         in_ns("blocked"),
         in_ns("runnable"),
@@ -93,15 +87,35 @@ fn split(summary: &Summary, units: f64, unit_of_work: &str) -> Table {
         in_ns("p50"),
         in_ns("p99"),
         Column::numbers("bytes"),
-        Column::numbers("errors"),
     ];
     let title = format!("Where the time of these calls went, per {unit_of_work}");
+    let table = Table::of(&title, columns, rows);
+    let failed: Vec<String> = summary
+        .rows
+        .iter()
+        .filter(|row| row.errors > 0)
+        .map(|row| format!("{} of {} {}", row.errors, row.calls, call(row)))
+        .collect();
+    let table =
+        if failed.is_empty() { table } else { table.with_note(format!("Failed: {}.", failed.join(", "))) };
     let events = &summary.events;
-    Table::of(&title, columns, rows).with_note(format!(
-        "Beside calls: {} page faults in user mode and {} in the kernel, {} processes and {} threads made, {} \
-         programs started, in the whole trace.",
+    table.with_note(format!(
+        "Beside calls, in the whole trace: {} page faults in user mode and {} in the kernel, {} processes and {} \
+         threads made, {} programs started.",
         events.user_faults, events.kernel_faults, events.processes, events.threads, events.execs
     ))
+}
+
+/// A call with what it worked on.
+fn call(row: &SummaryRow) -> String {
+    match row.descriptor {
+        Descriptor::None => row.name.to_string(),
+        descriptor => format!("{} {}", row.name, descriptor.name()),
+    }
+}
+
+fn bytes_of(value: f64) -> Cell {
+    Cell::Number { value: value.round(), unit: Unit::Bytes }
 }
 
 fn descriptor(descriptor: Descriptor) -> Cell {

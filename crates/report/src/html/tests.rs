@@ -1,3 +1,5 @@
+//! What a page holds, and what it must never hold.
+
 use super::*;
 use crate::sample;
 use expect_test::expect_file;

@@ -1,3 +1,5 @@
+//! How quantities read: golden tables, and what holds of any number.
+
 use super::*;
 use assay_quantity::{Interval, Method};
 use expect_test::expect;

@@ -1,3 +1,5 @@
+//! What a terminal shows, at every width.
+
 use super::*;
 use crate::sample;
 use crate::{Cell, Column};

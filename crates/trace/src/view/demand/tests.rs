@@ -1,3 +1,5 @@
+//! Which primitive stands for which call: the table walked, and whole traces.
+
 use assay_quantity::PrimitiveId;
 
 use super::{CONTEXT_SWITCH, Demanded, Demanding, NULL_CALL, NULL_DEVICE, Named, PAGE_FAULT, RULES, Role};

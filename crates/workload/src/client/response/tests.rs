@@ -1,3 +1,5 @@
+//! Answers right and wrong, whole and in pieces.
+
 use proptest::prelude::{Just, Strategy, any, prop, prop_assert_eq, prop_oneof, proptest};
 
 use super::{Expected, ExpectedBody, Fault, HEAD_BYTES_MAX, ResponseReader, Step, Then};

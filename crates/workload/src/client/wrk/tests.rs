@@ -1,3 +1,5 @@
+//! What wrk prints, and what it must not print.
+
 use super::{Output, parse};
 use crate::client::Latency;
 
