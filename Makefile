@@ -23,7 +23,8 @@ check:
 # The cost of our own hot paths, side by side with their limits.
 bench:
 	scripts/setup test
-	bench/run
+	$(CARGO) bench --package assay-trace-probe --bench slowdown
+	$(CARGO) bench --package assay-workload --bench client
 
 # Rewrites golden outputs after a change that was meant.
 bless:

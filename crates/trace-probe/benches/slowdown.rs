@@ -1,0 +1,75 @@
+//! What tracing costs the program that is traced: two loops of cheap calls, untraced and traced in turn.
+//!
+//! The limit is what the kernel takes for the two tracepoints and two clock reads of each call; the loops
+//! are `dd` with blocks of 512 bytes (two calls each, nothing else) and 1-byte blocks. Run by `make bench`.
+
+#![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot run ends")]
+#![expect(clippy::disallowed_methods, reason = "whole processes are timed from outside")]
+
+use std::ffi::OsString;
+use std::time::Instant;
+
+use assay_quantity::{Unit, estimate};
+use assay_trace::Writer;
+use assay_trace_probe::{Held, Options, Recorded, Recorder, opening};
+
+/// Pairs of runs; the ratio is taken pair by pair, so that a drift of the machine cancels.
+const PAIRS: usize = 10;
+
+/// Blocks that `dd` copies: a second or so.
+const BLOCKS: u32 = 1_000_000;
+
+fn main() {
+    println!("{:<28} {:>22} {:>14} {:>10} {:>12}", "loop", "slowdown, median", "records/s", "lost", "recorder CPU");
+    for block in [512, 1] {
+        let command = [
+            "dd".to_owned(),
+            "if=/dev/zero".to_owned(),
+            "of=/dev/null".to_owned(),
+            format!("bs={block}"),
+            format!("count={BLOCKS}"),
+            "status=none".to_owned(),
+        ];
+        let command = command.map(OsString::from);
+        let (mut ratios, mut rates, mut lost, mut recorder) = (Vec::new(), Vec::new(), 0, Vec::new());
+        for _ in 0..PAIRS {
+            let untraced_s = run(Held::fork(&command).unwrap());
+            let (traced_s, recorded) = traced(&command);
+            ratios.push(traced_s / untraced_s);
+            rates.push(f64::from(BLOCKS) * 2.0 / traced_s);
+            lost += recorded.lost;
+            #[expect(clippy::cast_precision_loss, reason = "seconds of processor time in nanoseconds")]
+            recorder.push(recorded.recorder_ns as f64 / 1e9 / traced_s);
+        }
+        let median = |values: &[f64]| estimate::median(values, Unit::Ratio).unwrap();
+        let ratio = median(&ratios);
+        println!(
+            "{:<28} {:>6.2} [{:.2} .. {:.2}] {:>14.0} {:>10} {:>10.0} %",
+            format!("dd bs={block}"),
+            ratio.point,
+            ratio.interval.low,
+            ratio.interval.high,
+            median(&rates).point,
+            lost,
+            median(&recorder).point * 100.0
+        );
+    }
+}
+
+/// Seconds from the release of a held program to its end.
+fn run(held: Held) -> f64 {
+    let start = Instant::now();
+    let status = held.release().unwrap().wait().unwrap();
+    assert!(status.success());
+    start.elapsed().as_secs_f64()
+}
+
+fn traced(command: &[OsString]) -> (f64, Recorded) {
+    let directory = tempfile::tempdir().unwrap();
+    let writer = Writer::create(&directory.path().join("slowdown.trace"), opening(Vec::new()).unwrap()).unwrap();
+    let held = Held::fork(command).unwrap();
+    let recorder = Recorder::attach(held.process(), Options::default(), writer).unwrap();
+    let seconds = run(held);
+    (seconds, recorder.stop().unwrap())
+}
