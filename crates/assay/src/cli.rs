@@ -76,8 +76,8 @@ pub struct RunArgs {
     /// Where the report is written.
     #[arg(long, value_name = "FILE", default_value = "assay-report.html")]
     pub report: PathBuf,
-    /// Use this machine file instead of measuring the machine now.
-    #[arg(long, value_name = "FILE")]
+    /// Use this machine instead of measuring one now: a file, or a run of the store by number or `latest`.
+    #[arg(long, value_name = "NAME.machine.json")]
     pub machine: Option<PathBuf>,
     /// Write the measured machine here as well.
     #[arg(long, value_name = "FILE")]
@@ -168,7 +168,7 @@ pub struct PredictArgs {
     /// The application's demand.
     #[arg(value_name = "NAME.demand.json")]
     pub demand: PathBuf,
-    /// The machines.
+    /// The machines: files, or runs of the store by number or `latest`.
     #[arg(value_name = "NAME.machine.json", required = true)]
     pub machines: Vec<PathBuf>,
     /// Throughput that was really measured: CSV with the columns machine, workload, per_second.
@@ -177,6 +177,9 @@ pub struct PredictArgs {
     /// How the prediction is printed.
     #[arg(long, default_value = "text", value_parser = formats())]
     pub format: &'static Format,
+    /// Where measurements are kept.
+    #[command(flatten)]
+    pub store: StoreArgs,
 }
 
 /// `assay history`.

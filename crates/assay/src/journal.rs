@@ -1,11 +1,13 @@
 //! The run in the store: everything that is measured goes there before anything is computed of it.
 
 use std::env;
+use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, bail, ensure};
 use assay_bench::{Finding, Measured};
-use assay_quantity::{Description, PrimitiveId, Sample, Unit};
-use assay_store::{Outcome, Round, RunId, RunStart, Store};
+use assay_quantity::format::machine_from_json;
+use assay_quantity::{Description, Machine, PrimitiveId, Sample, Unit};
+use assay_store::{Outcome, Round, Run, RunId, RunStart, Store};
 
 use crate::cli::StoreArgs;
 use crate::interrupt::Interrupted;
@@ -85,14 +87,25 @@ pub fn open(args: &StoreArgs) -> anyhow::Result<Store> {
     Ok(Store::open(&path)?)
 }
 
-/// What bench found of a run, read back from the store.
-pub fn findings(store: &Store, run: RunId) -> anyhow::Result<Vec<Finding>> {
-    let rejected = store.rejected(run)?;
+/// The run that the user names: its number, or `latest`.
+pub fn find(store: &Store, name: &str) -> anyhow::Result<Run> {
+    if name == "latest" {
+        return store.latest()?.context("nothing was measured yet; run 'assay bench' first");
+    }
+    let Ok(number) = name.parse() else {
+        bail!("'{name}' is no run; give a number that 'assay history' lists, or latest");
+    };
+    Ok(store.run(RunId(number))?)
+}
+
+/// The machine of a run, estimated anew from its raw samples.
+pub fn machine(store: &Store, run: &Run) -> anyhow::Result<Machine> {
+    let rejected = store.rejected(run.id)?;
     let reasons = |primitive: &PrimitiveId| {
         let own = rejected.iter().filter(|rejected| rejected.primitive == *primitive);
         own.map(|rejected| rejected.reason.clone()).collect()
     };
-    let measured = store.samples(run)?.into_iter().map(|series| {
+    let measured = store.samples(run.id)?.into_iter().map(|series| {
         Finding::Measured(Measured {
             rejected: reasons(&series.primitive),
             primitive: series.primitive,
@@ -100,8 +113,29 @@ pub fn findings(store: &Store, run: RunId) -> anyhow::Result<Vec<Finding>> {
             samples: series.samples,
         })
     });
-    let unavailable = store.unavailable(run)?.into_iter().map(Finding::Unmeasured);
-    Ok(measured.chain(unavailable).collect())
+    let unavailable = store.unavailable(run.id)?.into_iter().map(Finding::Unmeasured);
+    let findings: Vec<Finding> = measured.chain(unavailable).collect();
+    let start = &run.start;
+    let source = format!("assay {}: {}", start.version, start.command.join(" "));
+    Ok(assay_bench::machine(start.machine.clone(), source, start.description.clone(), &findings))
+}
+
+/// A machine as users name it: a file, or a run of the store (`latest` or a number).
+pub fn named_machine(name: &Path, args: &StoreArgs) -> anyhow::Result<Machine> {
+    let run = name.to_str().filter(|name| *name == "latest" || name.parse::<i64>().is_ok());
+    if let Some(run) = run.filter(|_| !name.exists()) {
+        let store = open(args)?;
+        let run = find(&store, run)?;
+        let machine = machine(&store, &run)?;
+        ensure!(!machine.costs.is_empty(), "run {} measured no primitive; name one of 'assay bench'", run.id);
+        return Ok(machine);
+    }
+    machine_from_json(&read(name)?).with_context(|| format!("{} is not a machine", name.display()))
+}
+
+/// Reads a file that the user named.
+pub fn read(path: &Path) -> anyhow::Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 /// Name of this machine.

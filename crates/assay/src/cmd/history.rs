@@ -1,9 +1,8 @@
 //! `assay history`: the runs that were measured here, and any of them estimated anew from its raw samples.
 
-use anyhow::{Context, bail};
 use assay_quantity::format::machine_to_json;
 use assay_report::{Block, Cell, Column, Report, Table};
-use assay_store::{Outcome, Run, RunId, Store};
+use assay_store::{Outcome, Run, Store};
 
 use crate::cli::HistoryArgs;
 use crate::{journal, output, section};
@@ -13,7 +12,7 @@ pub fn run(args: &HistoryArgs) -> anyhow::Result<()> {
     let store = journal::open(&args.store)?;
     match &args.run {
         None => list(&store, args),
-        Some(name) => show(&store, &find(&store, name)?, args),
+        Some(name) => show(&store, &journal::find(&store, name)?, args),
     }
 }
 
@@ -41,28 +40,15 @@ fn list(store: &Store, args: &HistoryArgs) -> anyhow::Result<()> {
 }
 
 fn show(store: &Store, run: &Run, args: &HistoryArgs) -> anyhow::Result<()> {
-    let findings = journal::findings(store, run.id)?;
-    let source = format!("assay {}: {}", run.start.version, run.start.command.join(" "));
-    let start = &run.start;
-    let machine = assay_bench::machine(start.machine.clone(), source, start.description.clone(), &findings);
+    let machine = journal::machine(store, run)?;
     let mut blocks = section::machine::description(&machine.description);
     blocks.push(Block::Table(section::machine::costs(&machine)));
-    let title = format!("Run {}, {}, {}", run.id, start.started_at, outcome(run));
+    let title = format!("Run {}, {}, {}", run.id, run.start.started_at, outcome(run));
     output::show(&Report { title, blocks }, args.format)?;
     match &args.output {
         Some(path) => output::write_file(path, &machine_to_json(&machine)),
         None => Ok(()),
     }
-}
-
-fn find(store: &Store, name: &str) -> anyhow::Result<Run> {
-    if name == "latest" {
-        return store.latest()?.context("nothing was measured yet; run 'assay bench' first");
-    }
-    let Ok(number) = name.parse() else {
-        bail!("'{name}' is no run; give a number that 'assay history' lists, or latest");
-    };
-    Ok(store.run(RunId(number))?)
 }
 
 fn outcome(run: &Run) -> String {

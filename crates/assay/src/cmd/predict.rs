@@ -1,14 +1,13 @@
 //! `assay predict`: demand times machine, term by term, and against measurements where there are some.
 
-use std::path::Path;
-
 use anyhow::{Context, bail, ensure};
 use assay_model::{Prediction, Validation, predict, validate};
-use assay_quantity::format::{demand_from_json, machine_from_json};
-use assay_quantity::{Machine, OperationDemand};
+use assay_quantity::OperationDemand;
+use assay_quantity::format::demand_from_json;
 use assay_report::{Block, Report};
 
 use crate::cli::PredictArgs;
+use crate::journal::{named_machine, read};
 use crate::output;
 use crate::section::measured::Measured;
 use crate::section::{measured, prediction};
@@ -17,7 +16,11 @@ use crate::section::{measured, prediction};
 pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
     let demand = demand_from_json(&read(&args.demand)?)
         .with_context(|| format!("{} is not a demand", args.demand.display()))?;
-    let machines = args.machines.iter().map(|path| machine(path)).collect::<anyhow::Result<Vec<_>>>()?;
+    let machines = args
+        .machines
+        .iter()
+        .map(|name| named_machine(name, &args.store))
+        .collect::<anyhow::Result<Vec<_>>>()?;
     for (position, machine) in machines.iter().enumerate() {
         let twice = machines[..position].iter().any(|earlier| earlier.name == machine.name);
         ensure!(!twice, "two of the machine files are both named '{}'; rename one", machine.name);
@@ -80,13 +83,4 @@ fn judgement(validation: &Validation) -> String {
 
 fn names(predictions: &[Prediction]) -> String {
     predictions.iter().map(|prediction| prediction.machine.as_str()).collect::<Vec<_>>().join(", ")
-}
-
-/// Reads a machine file.
-pub fn machine(path: &Path) -> anyhow::Result<Machine> {
-    machine_from_json(&read(path)?).with_context(|| format!("{} is not a machine", path.display()))
-}
-
-fn read(path: &Path) -> anyhow::Result<String> {
-    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }

@@ -8,9 +8,8 @@ use assay_report::Format;
 use assay_workload::{Operation, Program, Server, Workload};
 
 use crate::cli::RunArgs;
-use crate::cmd::predict::machine;
 use crate::interrupt::Interrupt;
-use crate::journal::Journal;
+use crate::journal::{Journal, named_machine};
 use crate::phase::machine::{Subject, select};
 use crate::phase::tracing::{Traced, Traces};
 use crate::phase::{Found, FoundOperation, application, tracing};
@@ -27,7 +26,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<()> {
     let operations = operations(&workload, &args.operation)?;
     let files = [Some(&args.report), args.save_machine.as_ref(), args.save_demand.as_ref()];
     files.into_iter().flatten().try_for_each(|path| output::check_writable(path))?;
-    let given = args.machine.as_deref().map(machine).transpose()?;
+    let given = args.machine.as_deref().map(|name| named_machine(name, &args.store)).transpose()?;
     let interrupt = Interrupt::listen()?;
     let subject = Subject::new(&args.plan);
     let mut journal = Journal::begin(&args.store, &subject.description, subject.seed)?;
