@@ -1,5 +1,6 @@
 //! The command line: one definition gives parser, help and the table that tests walk.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use assay_report::{FORMATS, Format};
@@ -139,7 +140,7 @@ pub struct TraceArgs {
     pub duration: Option<u64>,
     /// The command to run and trace.
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "pid")]
-    pub command: Vec<String>,
+    pub command: Vec<OsString>,
 }
 
 /// `assay view`.

@@ -1,5 +1,6 @@
 //! Ctrl-C as a value: every phase looks at one flag, stops what it started, and says so.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,9 +8,15 @@ use anyhow::Context;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// The user asked to stop. Ends with exit code 130, as shells expect.
-#[derive(Debug, Clone, Copy, thiserror::Error)]
-#[error("interrupted; servers are stopped, what was measured so far is in the store")]
-pub struct Interrupted;
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Interrupted {
+    /// While something was measured.
+    #[error("interrupted; servers are stopped, what was measured so far is in the store")]
+    Measuring,
+    /// While a command was recorded.
+    #[error("interrupted; the command is ended, its trace so far is in {}", .0.display())]
+    Recording(PathBuf),
+}
 
 /// The flag that a signal raises.
 #[derive(Debug, Clone)]
@@ -40,6 +47,6 @@ impl Interrupt {
 
     /// An error once the user has asked to stop.
     pub fn check(&self) -> Result<(), Interrupted> {
-        if self.0.load(Ordering::Relaxed) { Err(Interrupted) } else { Ok(()) }
+        if self.0.load(Ordering::Relaxed) { Err(Interrupted::Measuring) } else { Ok(()) }
     }
 }

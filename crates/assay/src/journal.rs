@@ -6,11 +6,12 @@ use std::path::Path;
 use anyhow::{Context, bail, ensure};
 use assay_bench::{Finding, Measured};
 use assay_quantity::format::machine_from_json;
-use assay_quantity::{Description, Machine, PrimitiveId, Sample, Unit};
-use assay_store::{Outcome, Round, Run, RunId, RunStart, Store};
+use assay_quantity::{Description, Machine, PrimitiveId, Round, Sample, Unit};
+use assay_store::{Outcome, Run, RunId, RunStart, Store};
 
 use crate::cli::StoreArgs;
 use crate::interrupt::Interrupted;
+use crate::output;
 
 /// One run being written. Nothing that was added is lost, however the process ends.
 #[derive(Debug)]
@@ -25,7 +26,7 @@ impl Journal {
         let mut store = open(args)?;
         let start = RunStart {
             started_at: jiff::Timestamp::now().to_string(),
-            command: env::args().collect(),
+            command: command_line(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             machine: host(),
             description: description.clone(),
@@ -68,7 +69,7 @@ impl Journal {
         let outcome = match &result {
             Ok(_) => Outcome::Completed,
             Err(error) if error.is::<Interrupted>() => Outcome::Interrupted,
-            Err(error) => Outcome::Failed(format!("{error:#}")),
+            Err(error) => Outcome::Failed(output::line(error)),
         };
         let noted = self.store.finish_run(self.run, &outcome);
         let value = result?;
@@ -136,6 +137,11 @@ pub fn named_machine(name: &Path, args: &StoreArgs) -> anyhow::Result<Machine> {
 /// Reads a file that the user named.
 pub fn read(path: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// The words of this command line; what is not UTF-8 in them is shown as such.
+pub fn command_line() -> Vec<String> {
+    env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
 /// Name of this machine.

@@ -22,9 +22,8 @@ pub fn show(report: &Report, format: &Format) -> anyhow::Result<()> {
 /// Prints text to stdout. A reader that has seen enough is no error; see [`complain`].
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    stdout.flush()?;
-    Ok(())
+    let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    written.context("cannot print to stdout; give it a place that has space")
 }
 
 /// Says one thing to the user, on stderr.
@@ -42,8 +41,20 @@ pub fn complain(error: &anyhow::Error) -> ExitCode {
     if closed {
         return ExitCode::SUCCESS;
     }
-    say(&format!("assay: {}", format!("{error:#}").replace('\n', " ")));
+    say(&format!("assay: {}", line(error)));
     if error.is::<Interrupted>() { ExitCode::from(130) } else { ExitCode::FAILURE }
+}
+
+/// An error with its causes, in one line. A cause that an error names itself is not told twice.
+pub fn line(error: &anyhow::Error) -> String {
+    let mut line = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if !line.contains(&cause) {
+            line.push_str(if line.is_empty() { "" } else { ": " });
+            line.push_str(&cause);
+        }
+    }
+    line.replace('\n', " ")
 }
 
 /// Writes a file whole or not at all: beside its place first, then renamed.

@@ -102,64 +102,6 @@ pub struct Rejected {
     pub reason: String,
 }
 
-/// What one round of a workload saw, raw.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Round {
-    /// The named operation of the workload, or the command.
-    pub operation: String,
-    /// Units of work done: requests answered, or one run.
-    pub units: u64,
-    /// From before the first unit of work to after the last one.
-    pub elapsed_ns: u64,
-    /// Processor time of the application.
-    pub cpu: Cpu,
-    /// Processors that the application could keep busy at once.
-    pub usable_cpus: u32,
-    /// What a client saw; `None` for a command, which has none.
-    pub client: Option<Client>,
-}
-
-/// What the client of a server saw in a round.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Client {
-    /// Latencies of single requests.
-    pub latency: Latency,
-    /// Bytes received.
-    pub received_bytes: u64,
-    /// Connections opened; `None` where the client does not say.
-    pub connections: Option<u64>,
-    /// Processor time of the client itself.
-    pub cpu_ns: u64,
-}
-
-/// Percentiles of the latencies of single requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Latency {
-    /// Median.
-    pub p50_ns: u64,
-    /// 90th percentile.
-    pub p90_ns: u64,
-    /// 99th percentile.
-    pub p99_ns: u64,
-    /// 99.9th percentile; `None` where the client does not say.
-    pub p999_ns: Option<u64>,
-    /// The longest of all.
-    pub max_ns: u64,
-}
-
-/// Processor time of an application as the kernel counts it: exact in total, divided in clock ticks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cpu {
-    /// All of it.
-    pub total_ns: u64,
-    /// Time that it was runnable and waited for a processor: evidence of disturbance.
-    pub queued_ns: u64,
-    /// Clock ticks in user mode.
-    pub user_ticks: u64,
-    /// Clock ticks in the kernel.
-    pub system_ticks: u64,
-}
-
 impl Store {
     /// The file that it is in.
     #[must_use]

@@ -1,12 +1,12 @@
 //! Reading: runs, and what belongs to one.
 
-use assay_quantity::{PrimitiveId, Unit, Unmeasured};
+use assay_quantity::{PrimitiveId, Round, Unit, Unmeasured};
 use rusqlite::{OptionalExtension, Row, params};
 use serde::de::DeserializeOwned;
 
 use crate::failure::ReadError;
 use crate::row::{DescriptionRow, RoundRow, SampleRow};
-use crate::{Outcome, Rejected, Round, Run, RunId, RunStart, Series, Store};
+use crate::{Outcome, Rejected, Run, RunId, RunStart, Series, Store};
 
 /// Columns of a run, in the order of [`RawRun`].
 const RUN: &str =

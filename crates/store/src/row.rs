@@ -2,10 +2,10 @@
 //! format change is an edit of this file. Doubles are written with the shortest digits that read back as
 //! the same bits.
 
-use assay_quantity::{Contamination, Description, Fact, Observation, Sample};
+use assay_quantity::{
+    ClientSide, Contamination, CpuTime, Description, Fact, Latency, Observation, Round, Sample,
+};
 use serde::{Deserialize, Serialize};
-
-use crate::{Client, Cpu, Latency, Round};
 
 /// The body of a sample.
 #[derive(Debug, Serialize, Deserialize)]
@@ -126,7 +126,7 @@ struct CpuRow {
 
 impl From<&Round> for RoundRow {
     fn from(round: &Round) -> Self {
-        let Cpu { total_ns, queued_ns, user_ticks, system_ticks } = round.cpu;
+        let CpuTime { total_ns, queued_ns, user_ticks, system_ticks } = round.cpu;
         Self {
             units: round.units,
             elapsed_ns: round.elapsed_ns,
@@ -137,8 +137,8 @@ impl From<&Round> for RoundRow {
     }
 }
 
-impl From<&Client> for ClientRow {
-    fn from(client: &Client) -> Self {
+impl From<&ClientSide> for ClientRow {
+    fn from(client: &ClientSide) -> Self {
         let Latency { p50_ns, p90_ns, p99_ns, p999_ns, max_ns } = client.latency;
         Self {
             latency: LatencyRow { p50_ns, p90_ns, p99_ns, p999_ns, max_ns },
@@ -149,7 +149,7 @@ impl From<&Client> for ClientRow {
     }
 }
 
-impl From<ClientRow> for Client {
+impl From<ClientRow> for ClientSide {
     fn from(row: ClientRow) -> Self {
         let LatencyRow { p50_ns, p90_ns, p99_ns, p999_ns, max_ns } = row.latency;
         Self {
@@ -169,9 +169,9 @@ impl RoundRow {
             operation,
             units: self.units,
             elapsed_ns: self.elapsed_ns,
-            cpu: Cpu { total_ns, queued_ns, user_ticks, system_ticks },
+            cpu: CpuTime { total_ns, queued_ns, user_ticks, system_ticks },
             usable_cpus: self.usable_cpus,
-            client: self.client.map(Client::from),
+            client: self.client.map(ClientSide::from),
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Writing: a run begins, things are added one transaction each, it ends.
 
-use assay_quantity::{PrimitiveId, Sample, Unit};
+use assay_quantity::{PrimitiveId, Round, Sample, Unit};
 use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
 use serde::Serialize;
 
 use crate::failure::WriteError;
 use crate::row::{DescriptionRow, RoundRow, SampleRow};
-use crate::{Outcome, Round, RunId, RunStart, Store};
+use crate::{Outcome, RunId, RunStart, Store};
 
 impl Store {
     /// Begins a run.

@@ -8,4 +8,4 @@ mod load;
 pub mod response;
 pub mod wrk;
 
-pub use load::{Failure, Failures, Latency, Load, LoadError};
+pub use load::{Failure, Failures, Load, LoadError};

@@ -9,10 +9,11 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use assay_quantity::{CpuTime, Round};
 use thiserror::Error;
 
 use crate::clock::{elapsed_ns, now};
-use crate::cpu::{self, CpuError, CpuTime};
+use crate::cpu::{self, CpuError};
 use crate::group::{Exit, Group, StopError};
 use crate::workload::CommandProgram;
 
@@ -37,6 +38,21 @@ pub struct CommandRun {
     pub cpu: CpuTime,
     /// Processes that the command had left running at its end and that were killed.
     pub left_behind: usize,
+}
+
+impl CommandRun {
+    /// The run as a round of its own, one unit of work. A command may use every processor, but one that runs by
+    /// itself on one of them is never idle: so one is what its idle share is a share of.
+    pub fn round(&self, operation: &str) -> Round {
+        Round {
+            operation: operation.to_owned(),
+            units: 1,
+            elapsed_ns: self.elapsed_ns,
+            cpu: self.cpu,
+            usable_cpus: 1,
+            client: None,
+        }
+    }
 }
 
 /// A run that does not count.

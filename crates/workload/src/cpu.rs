@@ -7,23 +7,10 @@
 
 use std::{fs, io};
 
+use assay_quantity::CpuTime;
 use thiserror::Error;
 
 use crate::process::{Process, is_gone};
-
-/// CPU time used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct CpuTime {
-    /// All of it, in ns.
-    pub total_ns: u64,
-    /// Time in which threads could have run and waited for a CPU instead, in ns; of living threads only. Much of it
-    /// means that something else was using the server's CPUs.
-    pub queued_ns: u64,
-    /// The part of the total in user mode, in clock ticks (usually 10 ms): the base of the division into user and system.
-    pub user_ticks: u64,
-    /// The part of the total in the kernel, in clock ticks.
-    pub system_ticks: u64,
-}
 
 /// CPU time that could not be read.
 #[derive(Debug, Error)]
@@ -33,29 +20,6 @@ pub struct CpuError {
     pub pid: i32,
     /// Why not.
     pub source: io::Error,
-}
-
-impl CpuTime {
-    /// Time in user mode, in ns: the total, divided as the ticks are. `None` if there was no tick at all.
-    pub fn user_ns(&self) -> Option<u64> {
-        share(self.total_ns, self.user_ticks, self.user_ticks + self.system_ticks)
-    }
-
-    /// Time in the kernel, in ns: the rest of the total. `None` if there was no tick at all.
-    pub fn system_ns(&self) -> Option<u64> {
-        self.user_ns().map(|user_ns| self.total_ns - user_ns)
-    }
-
-    /// What was used since `earlier`. `None` if less has been used by now than then: a process has vanished and
-    /// taken its count along. (The queueing of ended threads is not kept; if it shrinks, it counts as none.)
-    pub fn since(&self, earlier: &CpuTime) -> Option<CpuTime> {
-        Some(CpuTime {
-            total_ns: self.total_ns.checked_sub(earlier.total_ns)?,
-            queued_ns: self.queued_ns.saturating_sub(earlier.queued_ns),
-            user_ticks: self.user_ticks.checked_sub(earlier.user_ticks)?,
-            system_ticks: self.system_ticks.checked_sub(earlier.system_ticks)?,
-        })
-    }
 }
 
 /// CPU time of these processes and of the children that they have waited for. A process that ends meanwhile is
@@ -137,39 +101,10 @@ fn schedstat(text: &str) -> io::Result<Schedstat> {
     }
 }
 
-/// `total` times `part / whole`, rounded down.
-fn share(total: u64, part: u64, whole: u64) -> Option<u64> {
-    let product = u128::from(total) * u128::from(part);
-    u64::try_from(product.checked_div(u128::from(whole))?).ok()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{CpuTime, Schedstat, of, schedstat};
+    use super::{Schedstat, of, schedstat};
     use crate::process::Process;
-
-    #[test]
-    fn user_and_system_time_divide_the_total_as_the_ticks_do_and_add_up_to_it() {
-        let time = CpuTime { total_ns: 1_000_000_001, queued_ns: 0, user_ticks: 30, system_ticks: 70 };
-        assert_eq!((time.user_ns(), time.system_ns()), (Some(300_000_000), Some(700_000_001)));
-    }
-
-    #[test]
-    fn without_a_tick_the_division_is_unknown_not_zero() {
-        let time = CpuTime { total_ns: 900_000, queued_ns: 0, user_ticks: 0, system_ticks: 0 };
-        assert_eq!((time.user_ns(), time.system_ns()), (None, None));
-    }
-
-    #[test]
-    fn a_count_that_shrinks_has_no_difference() {
-        let more = CpuTime { total_ns: 10, queued_ns: 0, user_ticks: 1, system_ticks: 1 };
-        let less = CpuTime { total_ns: 9, ..more };
-        assert_eq!(less.since(&more), None);
-        assert_eq!(
-            more.since(&less),
-            Some(CpuTime { total_ns: 1, queued_ns: 0, user_ticks: 0, system_ticks: 0 })
-        );
-    }
 
     #[test]
     fn a_schedstat_of_another_form_is_an_error() {

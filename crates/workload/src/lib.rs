@@ -21,10 +21,10 @@ mod template;
 mod workload;
 
 pub use command::{CommandError, CommandOutput, CommandRun};
-pub use cpu::{CpuError, CpuTime};
+pub use cpu::CpuError;
 pub use file::WorkloadError;
 pub use group::{Exit, StopError, Stopped};
-pub use measure::{MeasureError, Plan, Round, measure};
+pub use measure::{MeasureError, Plan, measure};
 pub use placement::{Placement, PlacementError, Role};
 pub use server::{Server, StartError};
 pub use workload::{

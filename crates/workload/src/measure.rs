@@ -8,11 +8,12 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
+use assay_quantity::{ClientSide, CpuTime, Round};
 use thiserror::Error;
 
 use crate::client::{Load, LoadError};
 use crate::clock::now;
-use crate::cpu::{CpuError, CpuTime};
+use crate::cpu::CpuError;
 use crate::group::Exit;
 use crate::server::Server;
 use crate::workload::Operation;
@@ -36,17 +37,6 @@ pub struct Plan {
     pub requests: Option<NonZeroU64>,
     /// Rounds.
     pub rounds: NonZeroU32,
-}
-
-/// One round, raw.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Round {
-    /// What the client saw.
-    pub load: Load,
-    /// CPU time of the server, all its processes.
-    pub server: CpuTime,
-    /// How many CPUs the server could keep busy at once.
-    pub usable_cpus: NonZeroU32,
 }
 
 /// Rounds that could not be measured.
@@ -104,49 +94,25 @@ pub fn measure(
             load(server, operation, plan.requests, stop, &mut |answered| on_progress(round, answered))?;
         let used = settled(server)?.since(&before);
         let used = used.ok_or_else(|| MeasureError::CpuLost { operation: operation.name.clone() })?;
-        rounds.push(Round { load, server: used, usable_cpus: server.usable_cpus() });
+        rounds.push(self::round(operation, load, used, server.usable_cpus()));
     }
     Ok(rounds)
 }
 
-impl Round {
-    /// Requests answered in a second.
-    pub fn requests_per_second(&self) -> f64 {
-        self.load.requests as f64 * 1e9 / self.load.elapsed_ns.max(1) as f64
-    }
-
-    /// The server's CPU time for one request, in ns.
-    pub fn cpu_ns_per_request(&self) -> f64 {
-        self.server.total_ns as f64 / self.load.requests as f64
-    }
-
-    /// The part of it in user mode; `None` if the round was shorter than a clock tick.
-    pub fn user_ns_per_request(&self) -> Option<f64> {
-        Some(self.server.user_ns()? as f64 / self.load.requests as f64)
-    }
-
-    /// The part of it in the kernel; `None` if the round was shorter than a clock tick.
-    pub fn system_ns_per_request(&self) -> Option<f64> {
-        Some(self.server.system_ns()? as f64 / self.load.requests as f64)
-    }
-
-    /// The part of the time during which the server did not use the CPUs that it could use: 0 is a server that
-    /// is the bottleneck, 0.5 one that waits half of the time for its client. A little below 0 is possible,
-    /// because the server's last work comes after the client's last answer. Time in which the server could have run
-    /// and something else had its CPU counts as idle here; [`Round::displaced_share`] tells it apart.
-    pub fn idle_share(&self) -> f64 {
-        1.0 - self.server.total_ns as f64 / self.available_ns()
-    }
-
-    /// The part of the time during which the server could have run and waited for a CPU: on a quiet machine nearly 0.
-    /// A round in which it is large was disturbed.
-    pub fn displaced_share(&self) -> f64 {
-        self.server.queued_ns as f64 / self.available_ns()
-    }
-
-    /// CPU time that the server could have had.
-    fn available_ns(&self) -> f64 {
-        self.load.elapsed_ns as f64 * f64::from(self.usable_cpus.get())
+/// What the client and the kernel saw of one round.
+fn round(operation: &Operation, load: Load, cpu: CpuTime, usable_cpus: NonZeroU32) -> Round {
+    Round {
+        operation: operation.name.clone(),
+        units: load.requests,
+        elapsed_ns: load.elapsed_ns,
+        cpu,
+        usable_cpus: usable_cpus.get(),
+        client: Some(ClientSide {
+            latency: load.latency,
+            received_bytes: load.received_bytes,
+            connections: load.connections,
+            cpu_ns: load.client_cpu_ns,
+        }),
     }
 }
 

@@ -13,6 +13,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
+use assay_quantity::CpuTime;
 use tempfile::TempDir;
 use thiserror::Error;
 
@@ -20,7 +21,7 @@ use crate::client::response::{Expected, ExpectedBody};
 use crate::client::{Load, LoadError, http, wrk};
 use crate::clock::now;
 use crate::command::{find_program, search_path};
-use crate::cpu::{self, CpuError, CpuTime};
+use crate::cpu::{self, CpuError};
 use crate::group::{Exit, Group, StopError, Stopped};
 use crate::placement::{Pinned, PlacementError, Role};
 use crate::scratch;

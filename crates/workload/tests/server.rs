@@ -138,10 +138,10 @@ fn rounds_carry_the_servers_cpu_time_and_the_requests_asked_for() {
     .unwrap();
     assert_eq!(rounds.len(), 2);
     for round in &rounds {
-        assert_eq!((round.load.requests, round.usable_cpus.get()), (3000, 1));
+        assert_eq!((round.units, round.usable_cpus), (3000, 1));
         // A request costs a web server more than a microsecond and less than a second.
-        assert!((1e3..1e9).contains(&round.cpu_ns_per_request()), "{round:?}");
-        assert!(round.server.total_ns < round.load.elapsed_ns * 2, "{round:?}");
+        assert!((1e3..1e9).contains(&round.cpu_ns_per_unit()), "{round:?}");
+        assert!(round.cpu.total_ns < round.elapsed_ns * 2, "{round:?}");
         assert!(round.idle_share() < 1.0, "{round:?}");
     }
     assert!([(0, 10), (1, 3000), (2, 3000)].iter().all(|end| seen.contains(end)), "{seen:?}");

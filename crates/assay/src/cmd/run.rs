@@ -68,7 +68,9 @@ fn phases(
         }
         Program::Server(_) => {
             output::say(&format!("starting {}", workload.name));
-            let server = Server::start(workload, args.port)?;
+            let server = Server::start(workload, args.port);
+            interrupt.check()?;
+            let server = server?;
             let mut found = Vec::new();
             for operation in operations {
                 let measured = application::server(&server, operation, interrupt)?;
@@ -106,7 +108,7 @@ fn joined(
             (traced.demand.user, traced.demand.system) = (measured.user, measured.system);
             traced
         })
-        .map_err(|error| format!("{error:#}"));
+        .map_err(|error| output::line(&error));
     Ok(FoundOperation { measured, traced, prediction: None })
 }
 

@@ -1,16 +1,14 @@
 //! `assay trace`: records what a program asks of the operating system.
 
-use std::ffi::OsString;
 use std::thread;
 use std::time::Duration;
 
-use assay_trace::Writer;
-use assay_trace_probe::{Options, Recorded, Recorder, opening};
+use assay_trace_probe::Recorded;
 
 use crate::cli::TraceArgs;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, Interrupted};
 use crate::output;
-use crate::phase::tracing::run_recorded;
+use crate::phase::tracing::{attach, run_recorded};
 
 /// How often an attached recorder looks whether it is to stop.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -22,8 +20,9 @@ pub fn run(args: &TraceArgs) -> anyhow::Result<()> {
     let recorded = match args.pid {
         Some(process) => attached(args, process, duration, &interrupt)?,
         None => {
-            let arguments: Vec<OsString> = args.command.iter().map(OsString::from).collect();
-            run_recorded(&arguments, &args.output, duration, &interrupt)?
+            let recorded = run_recorded(&args.command, &args.output, duration, &interrupt)?;
+            interrupt.check().map_err(|_| Interrupted::Recording(args.output.clone()))?;
+            recorded
         }
     };
     output::say(&format!(
@@ -44,8 +43,8 @@ fn attached(
     duration: Option<Duration>,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Recorded> {
-    let writer = Writer::create(&args.output, opening(Vec::new())?)?;
-    let recorder = Recorder::attach(process, Options::default(), writer)?;
+    let recorder = attach(process, &args.output, Vec::new())?;
+    output::say(&format!("tracing process {process}; Ctrl-C ends the trace, not the process"));
     let mut left = duration.unwrap_or(Duration::MAX);
     let alive = || std::path::Path::new("/proc").join(process.to_string()).exists();
     while !left.is_zero() && alive() && interrupt.check().is_ok() {

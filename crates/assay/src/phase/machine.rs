@@ -10,7 +10,7 @@ use assay_quantity::{Description, Machine};
 
 use crate::cli::PlanArgs;
 use crate::interrupt::Interrupt;
-use crate::journal::{Journal, host};
+use crate::journal::{Journal, command_line, host};
 use crate::progress::Progress;
 
 /// Processes per primitive at the least: fewer leave nothing of an interval.
@@ -85,8 +85,7 @@ impl Subject {
         progress.clear();
         kept?;
         interrupt.check()?;
-        let source =
-            format!("assay {}: {}", env!("CARGO_PKG_VERSION"), env::args().collect::<Vec<_>>().join(" "));
+        let source = format!("assay {}: {}", env!("CARGO_PKG_VERSION"), command_line().join(" "));
         Ok(assay_bench::machine(host(), source, self.description.clone(), &findings))
     }
 }

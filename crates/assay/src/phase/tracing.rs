@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use assay_quantity::OperationDemand;
+use assay_trace::container::WriteError;
 use assay_trace::view::demand::{Demanding, Named};
 use assay_trace::view::look;
 use assay_trace::view::summary::{Summarise, Summary};
@@ -15,6 +16,7 @@ use assay_trace_probe::{Held, Options, Recorded, Recorder, opening};
 use assay_workload::{CommandProgram, Operation, Server};
 
 use crate::interrupt::Interrupt;
+use crate::output;
 
 /// How often a recorded command is asked whether it has ended: the end of a trace is that much too late at most.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -78,10 +80,10 @@ pub fn server(
     traces: &Traces,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Traced> {
+    announce(&operation.name);
     let container = traces.container(&operation.name);
-    let writer = Writer::create(&container, opening(Vec::new())?)?;
     let root = u32::try_from(server.pid()).context("the server has no process")?;
-    let recorder = Recorder::attach(root, Options::default(), writer)?;
+    let recorder = attach(root, &container, Vec::new())?;
     let load = server.load(operation, None, interrupt.flag(), &mut |_| {});
     let recorded = recorder.stop()?;
     interrupt.check()?;
@@ -92,6 +94,7 @@ pub fn server(
 /// Traces one run of a command.
 pub fn command(program: &CommandProgram, traces: &Traces, interrupt: &Interrupt) -> anyhow::Result<Traced> {
     let name = program.command.join(" ");
+    announce(&name);
     let container = traces.container(&name);
     let arguments: Vec<OsString> = program.command.iter().map(OsString::from).collect();
     let recorded = run_recorded(&arguments, &container, None, interrupt)?;
@@ -112,9 +115,15 @@ pub fn run_recorded(
 ) -> anyhow::Result<Recorded> {
     let held = Held::fork(arguments)?;
     let command = arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect();
-    let writer = Writer::create(container, opening(command)?)?;
-    let recorder = Recorder::attach(held.process(), Options::default(), writer)?;
-    let mut running = held.release()?;
+    let recorder = attach(held.process(), container, command)?;
+    let mut running = match held.release() {
+        Ok(running) => running,
+        Err(error) => {
+            drop(recorder);
+            remove(container);
+            return Err(error.into());
+        }
+    };
     let mut left = duration.unwrap_or(Duration::MAX);
     let mut end = running.try_wait()?;
     while end.is_none() && !left.is_zero() && interrupt.check().is_ok() {
@@ -124,10 +133,35 @@ pub fn run_recorded(
     }
     drop(running);
     let recorded = recorder.stop()?;
-    if let Some(status) = end {
+    // At a terminal Ctrl-C reaches the command too: that it dies of it is then no failure of its own.
+    if let Some(status) = end.filter(|_| interrupt.check().is_ok()) {
         ensure!(status.success(), "'{}' ended with {status}; its trace is kept", arguments[0].display());
     }
     Ok(recorded)
+}
+
+/// Attaches a recorder to a process. If that fails, no empty container is left behind.
+pub fn attach(process: u32, container: &Path, command: Vec<String>) -> anyhow::Result<Recorder> {
+    let writer = match Writer::create(container, opening(command)?) {
+        Ok(writer) => writer,
+        // It is somebody else's.
+        Err(error @ WriteError::Exists(_)) => return Err(error.into()),
+        Err(error) => {
+            remove(container);
+            return Err(error.into());
+        }
+    };
+    Ok(Recorder::attach(process, Options::default(), writer).inspect_err(|_| remove(container))?)
+}
+
+/// Removes a container in which nothing is.
+fn remove(container: &Path) {
+    // The user is told of the failure that made it useless; that it is still there is the lesser one.
+    let _ = std::fs::remove_dir_all(container);
+}
+
+fn announce(operation: &str) {
+    output::say(&format!("tracing '{operation}'"));
 }
 
 fn read(

@@ -19,6 +19,7 @@ pub fn dependence(operations: &[MeasuredOperation]) -> Table {
             of_time(&operation.user),
             of_time(&operation.system),
             operation.idle.into(),
+            operation.displaced.into(),
             kernel,
         ]
     });
@@ -27,10 +28,12 @@ pub fn dependence(operations: &[MeasuredOperation]) -> Table {
         Column::numbers("user"),
         Column::numbers("kernel"),
         Column::numbers("idle"),
+        Column::numbers("of it displaced"),
         Column::numbers("kernel, of busy time"),
     ];
     Table::of("Does it depend on the operating system?", columns, rows).with_note(
-        "Shares of the time of the processors that the application may use; untraced. SPEC92 spends 0 to 9 % in \
+        "Shares of the time of the processors that the application may use, untraced; displaced: it could have \
+         run, and something else had its processor. SPEC92 spends 0 to 9 % in \
          the kernel, web servers over 80 % (Brown 1997, Table 1).",
     )
 }

@@ -4,8 +4,8 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use assay_quantity::{Unit, Unmeasured};
-use assay_store::{Client, Cpu, Latency, Outcome, Round, RunId, Store};
+use assay_quantity::{ClientSide, CpuTime, Latency, Round, Unit, Unmeasured};
+use assay_store::{Outcome, RunId, Store};
 use expect_test::expect_file;
 use rusqlite::Connection;
 
@@ -18,9 +18,9 @@ fn round() -> Round {
         operation: "get".to_owned(),
         units: 10_000,
         elapsed_ns: 1_234_567_890,
-        cpu: Cpu { total_ns: 800_000_000, queued_ns: 9_000_000, user_ticks: 30, system_ticks: 50 },
+        cpu: CpuTime { total_ns: 800_000_000, queued_ns: 9_000_000, user_ticks: 30, system_ticks: 50 },
         usable_cpus: 2,
-        client: Some(Client {
+        client: Some(ClientSide {
             latency: Latency { p50_ns: 101, p90_ns: 102, p99_ns: 103, p999_ns: None, max_ns: 105 },
             received_bytes: 6_000_000,
             connections: Some(64),

@@ -2,8 +2,10 @@
 
 use std::cell::RefCell;
 
-use assay_quantity::{Contamination, Observation, Sample, Unit, Unmeasured};
-use assay_store::{Client, Cpu, Latency, Outcome, Rejected, Round, Run, RunId, RunStart, WriteError};
+use assay_quantity::{
+    ClientSide, Contamination, CpuTime, Latency, Observation, Round, Sample, Unit, Unmeasured,
+};
+use assay_store::{Outcome, Rejected, Run, RunId, RunStart, WriteError};
 use proptest::prelude::*;
 
 use crate::{numbered, open, primitive, start};
@@ -118,9 +120,9 @@ fn rounds_come_out_in_order_with_every_figure() {
         operation: operation.to_owned(),
         units: 10_000,
         elapsed_ns: u64::MAX,
-        cpu: Cpu { total_ns: 8, queued_ns: 11, user_ticks: 9, system_ticks: 10 },
+        cpu: CpuTime { total_ns: 8, queued_ns: 11, user_ticks: 9, system_ticks: 10 },
         usable_cpus: 2,
-        client: Some(Client {
+        client: Some(ClientSide {
             latency: Latency { p50_ns: 1, p90_ns: 2, p99_ns: 3, p999_ns, max_ns: 5 },
             received_bytes: 6,
             connections,

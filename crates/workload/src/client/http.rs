@@ -19,7 +19,7 @@ use rustix::net::{
 };
 use rustix::time::Timespec;
 
-use super::load::{Failure, Failures, Latency, Load, LoadError};
+use super::load::{Failure, Failures, Load, LoadError, percentiles};
 use super::response::{Expected, Fault, ResponseReader, Step, Then};
 use crate::clock::{elapsed_ns, now, thread_cpu_ns};
 use crate::workload::Reuse;
@@ -68,7 +68,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, on_progress: &mut dyn FnMut(u64)) -> 
     Ok(Load {
         requests: run.completed,
         elapsed_ns: elapsed_ns(run.started, run.now),
-        latency: Latency::of(&run.histogram),
+        latency: percentiles(&run.histogram),
         received_bytes: run.received_bytes,
         connections: Some(run.opened),
         client_cpu_ns,

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use assay_quantity::Latency;
 use hdrhistogram::Histogram;
 use thiserror::Error;
 
@@ -26,32 +27,15 @@ pub struct Load {
     pub client_cpu_ns: u64,
 }
 
-/// Latencies of single requests: percentiles of the exact histogram, to three significant digits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Latency {
-    /// Median.
-    pub p50_ns: u64,
-    /// 90th percentile.
-    pub p90_ns: u64,
-    /// 99th percentile.
-    pub p99_ns: u64,
-    /// 99.9th percentile; `None` for wrk, which does not say.
-    pub p999_ns: Option<u64>,
-    /// The longest of all.
-    pub max_ns: u64,
-}
-
-impl Latency {
-    /// The percentiles of a histogram of nanoseconds.
-    pub(crate) fn of(histogram: &Histogram<u64>) -> Latency {
-        let at = |quantile| histogram.value_at_quantile(quantile);
-        Latency {
-            p50_ns: at(0.5),
-            p90_ns: at(0.9),
-            p99_ns: at(0.99),
-            p999_ns: Some(at(0.999)),
-            max_ns: histogram.max(),
-        }
+/// The percentiles of a histogram of nanoseconds.
+pub(crate) fn percentiles(histogram: &Histogram<u64>) -> Latency {
+    let at = |quantile| histogram.value_at_quantile(quantile);
+    Latency {
+        p50_ns: at(0.5),
+        p90_ns: at(0.9),
+        p99_ns: at(0.99),
+        p999_ns: Some(at(0.999)),
+        max_ns: histogram.max(),
     }
 }
 

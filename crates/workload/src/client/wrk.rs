@@ -10,7 +10,9 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::load::{Latency, Load, LoadError};
+use assay_quantity::Latency;
+
+use super::load::{Load, LoadError};
 use crate::clock::now;
 use crate::command::find_program;
 use crate::cpu;

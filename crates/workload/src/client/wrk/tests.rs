@@ -1,7 +1,7 @@
 //! What wrk prints, and what it must not print.
 
 use super::{Output, parse};
-use crate::client::Latency;
+use assay_quantity::Latency;
 
 const GOOD: &str = "Running 2s test @ http://127.0.0.1:9911/
   1 threads and 2 connections
