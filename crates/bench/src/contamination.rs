@@ -56,7 +56,7 @@ pub trait Witness {
 pub struct Watch {
     sharing: Sharing,
     cpu: usize,
-    own_delay: File,
+    own_delay: Option<File>,
     partner_delay: Option<File>,
     opened: Ticks,
     opened_ns: u64,
@@ -67,7 +67,9 @@ pub struct Watch {
 /// Counters at one moment.
 #[derive(Debug, Clone, Copy, Default)]
 struct Reading {
-    delay: Delay,
+    /// Run-queue delay; `None` where the kernel does not tell it.
+    delay: Option<Delay>,
+    /// Processor time of everybody who is meant to run; 0 where delay is looked at instead.
     ran_ns: u64,
     involuntary_switches: u64,
     major_faults: u64,
@@ -78,6 +80,12 @@ struct Reading {
 struct Delay {
     waited_ns: u64,
     wakeups: u64,
+}
+
+impl Delay {
+    fn plus(self, other: Self) -> Self {
+        Self { waited_ns: self.waited_ns + other.waited_ns, wakeups: self.wakeups + other.wakeups }
+    }
 }
 
 /// Ticks of `/proc/stat` that no process is charged with.
@@ -91,16 +99,20 @@ impl Watch {
     /// Begins to watch the calling thread, which is bound to `cpu`.
     ///
     /// # Errors
-    /// When `/proc` lacks the evidence.
+    /// When `/proc` lacks the evidence. A kernel that does not tell run-queue delay is no error: see
+    /// [`delay_is_told`].
     pub fn open(sharing: Sharing, cpu: usize) -> io::Result<Self> {
+        let own_delay = delay_is_told().then(|| File::open(OWN_DELAY)).transpose()?;
         let partner_delay = match sharing {
-            Sharing::TwoCpus { partner, .. } => Some(File::open(format!("/proc/{partner}/schedstat"))?),
+            Sharing::TwoCpus { partner, .. } if own_delay.is_some() => {
+                Some(File::open(format!("/proc/{partner}/schedstat"))?)
+            }
             _ => None,
         };
         let mut watch = Self {
             sharing,
             cpu,
-            own_delay: File::open("/proc/thread-self/schedstat")?,
+            own_delay,
             partner_delay,
             opened: Ticks::default(),
             opened_ns: crate::clock::monotonic::now_ns(),
@@ -109,6 +121,11 @@ impl Watch {
         };
         watch.opened = watch.ticks()?;
         Ok(watch)
+    }
+
+    /// How stolen time is found here.
+    fn rule(&self) -> Rule {
+        Rule::of(self.sharing, self.own_delay.is_some())
     }
 
     /// The evidence of all batches together.
@@ -127,7 +144,7 @@ impl Watch {
         let tick_ns = 1e9 / rustix::param::clock_ticks_per_second() as f64;
         let ns = |ticks: u64| ticks as f64 * tick_ns * timed_share;
         let stolen_ns = ns(now.stolen.saturating_sub(self.opened.stolen));
-        self.sum.stolen_ns = if matches!(self.sharing, Sharing::OneCpu { .. }) {
+        self.sum.stolen_ns = if self.rule() == Rule::NobodyRan {
             // The wall time that nobody ran already holds what the hypervisor took, unless the kernel
             // charges that to processes; and kernels that time interrupts do not charge those to anybody.
             let interrupts_ns = ns(now.interrupts.saturating_sub(self.opened.interrupts));
@@ -140,25 +157,24 @@ impl Watch {
 
     fn reading(&self) -> io::Result<Reading> {
         let usage = usage(libc::RUSAGE_SELF)?;
-        let mut delay = delay(&self.own_delay)?;
-        if let Some(partner) = &self.partner_delay {
-            let more = self::delay(partner)?;
-            delay.waited_ns += more.waited_ns;
-            delay.wakeups += more.wakeups;
-        }
-        let ran_ns = match self.sharing {
-            Sharing::OneCpu { partner } => {
-                let children = usage_ns(&self::usage(libc::RUSAGE_CHILDREN)?);
-                cpu_time_ns(libc::CLOCK_THREAD_CPUTIME_ID)? + children + partner.map_or(Ok(0), process_ns)?
-            }
-            _ => 0,
-        };
+        let files = [&self.own_delay, &self.partner_delay];
+        let delays = files.into_iter().flatten().map(delay).collect::<io::Result<Vec<Delay>>>()?;
         Ok(Reading {
-            delay,
-            ran_ns,
+            delay: delays.into_iter().reduce(Delay::plus),
+            ran_ns: if self.rule() == Rule::NobodyRan { self.ran_ns()? } else { 0 },
             involuntary_switches: unsigned(usage.ru_nivcsw),
             major_faults: unsigned(usage.ru_majflt),
         })
+    }
+
+    /// Processor time of this process, its children and its partner.
+    fn ran_ns(&self) -> io::Result<u64> {
+        let children = usage_ns(&usage(libc::RUSAGE_CHILDREN)?);
+        let partner = match self.sharing {
+            Sharing::OneCpu { partner: Some(partner) } => process_ns(partner)?,
+            _ => 0,
+        };
+        Ok(cpu_time_ns(libc::CLOCK_THREAD_CPUTIME_ID)? + children + partner)
     }
 
     fn ticks(&self) -> io::Result<Ticks> {
@@ -177,20 +193,9 @@ impl Witness for Watch {
         Ok(())
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "a batch is far shorter than 2^52 ns")]
     fn after(&mut self, elapsed_ns: f64) -> io::Result<()> {
         let (before, after) = (self.before, self.reading()?);
-        let waited_ns = after.delay.waited_ns.saturating_sub(before.delay.waited_ns);
-        // What was waited between the two readings but outside of the batch is not in its time.
-        let waited = |ns: u64| (ns as f64).min(elapsed_ns);
-        self.sum.stolen_ns += match self.sharing {
-            Sharing::Alone => waited(waited_ns),
-            Sharing::OneCpu { .. } => elapsed_ns - after.ran_ns.saturating_sub(before.ran_ns) as f64,
-            Sharing::TwoCpus { .. } => {
-                let wakeups = after.delay.wakeups.saturating_sub(before.delay.wakeups);
-                waited(waited_ns.saturating_sub(wakeups * WAKEUP_NS))
-            }
-        };
+        self.sum.stolen_ns += self.rule().stolen_ns(&before, &after, elapsed_ns);
         self.sum.wall_ns += elapsed_ns;
         self.sum.involuntary_switches +=
             after.involuntary_switches.saturating_sub(before.involuntary_switches);
@@ -199,11 +204,66 @@ impl Witness for Watch {
     }
 }
 
+/// How the stolen time of a batch is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    /// What was waited in the run queue.
+    Delay,
+    /// The same, less what every wake-up waits anyway.
+    DelayBeyondWakeups,
+    /// What nobody ran of those who are meant to run on the one processor.
+    NobodyRan,
+    /// Not at all: two processors may be idle for good reasons, and delay is not told.
+    Unknown,
+}
+
+impl Rule {
+    fn of(sharing: Sharing, delay_is_told: bool) -> Self {
+        match (sharing, delay_is_told) {
+            (Sharing::Alone, true) => Rule::Delay,
+            (Sharing::TwoCpus { .. }, true) => Rule::DelayBeyondWakeups,
+            (Sharing::OneCpu { .. }, _) | (Sharing::Alone, false) => Rule::NobodyRan,
+            (Sharing::TwoCpus { .. }, false) => Rule::Unknown,
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a batch is far shorter than 2^52 ns")]
+    fn stolen_ns(self, before: &Reading, after: &Reading, elapsed_ns: f64) -> f64 {
+        let (from, to) = (before.delay.unwrap_or_default(), after.delay.unwrap_or_default());
+        let waited_ns = to.waited_ns.saturating_sub(from.waited_ns);
+        let wakeups_ns = to.wakeups.saturating_sub(from.wakeups).saturating_mul(WAKEUP_NS);
+        // What was waited between the two readings but outside of the batch is not in its time.
+        let within_batch = |ns: u64| (ns as f64).min(elapsed_ns);
+        match self {
+            Rule::Delay => within_batch(waited_ns),
+            Rule::DelayBeyondWakeups => within_batch(waited_ns.saturating_sub(wakeups_ns)),
+            Rule::NobodyRan => elapsed_ns - after.ran_ns.saturating_sub(before.ran_ns) as f64,
+            Rule::Unknown => 0.0,
+        }
+    }
+}
+
+const OWN_DELAY: &str = "/proc/thread-self/schedstat";
+
+/// Whether the kernel tells how long a thread waited in the run queue. Without `CONFIG_SCHED_INFO` the file
+/// is missing, and where the accounting is off it holds zeroes. Then a process alone is judged by the time
+/// that it did not run, in which a wait for a disk counts too, and nothing is said of two processors.
+#[must_use]
+pub fn delay_is_told() -> bool {
+    std::fs::read(OWN_DELAY).is_ok_and(|line| tells_delay(&line))
+}
+
+fn tells_delay(schedstat: &[u8]) -> bool {
+    // Whoever reads this line has run at least once.
+    parse_delay(schedstat).is_some_and(|delay| delay.wakeups > 0)
+}
+
 fn delay(schedstat: &File) -> io::Result<Delay> {
     let mut line = [0; 96];
     let length = schedstat.read_at(&mut line, 0)?;
-    parse_delay(&line[..length])
-        .ok_or_else(|| io::Error::other("schedstat is not 'ran waited times'; is CONFIG_SCHED_INFO set?"))
+    parse_delay(&line[..length]).ok_or_else(|| {
+        io::Error::other("schedstat is not 'ran waited times', as it was when the watch began")
+    })
 }
 
 /// Reads `ran_ns waited_ns times` (proc(5)).
@@ -271,6 +331,37 @@ mod tests {
         assert_eq!(parse_ticks(stat, 1), Some(Ticks { interrupts: 13, stolen: 8 }));
         assert_eq!(parse_ticks(stat, 10), Some(Ticks { interrupts: 2, stolen: 2 }));
         assert_eq!(parse_ticks(stat, 0), None);
+    }
+
+    fn reading(ran_ns: u64, waited_ns: u64, wakeups: u64) -> Reading {
+        Reading { delay: Some(Delay { waited_ns, wakeups }), ran_ns, ..Reading::default() }
+    }
+
+    #[test]
+    fn without_run_queue_delay_a_process_alone_has_lost_what_it_did_not_run() {
+        let (alone, one) = (Sharing::Alone, Sharing::OneCpu { partner: None });
+        let two = Sharing::TwoCpus { partner: 1, cpu: 1 };
+        let (before, after) = (reading(1_000, 50_000, 3), reading(61_000, 150_000, 5));
+        let stolen = |sharing, told| {
+            let stolen_ns = Rule::of(sharing, told).stolen_ns(&before, &after, 200_000.0);
+            format!("{stolen_ns:.0}")
+        };
+        assert_eq!([stolen(alone, true), stolen(alone, false)], ["100000", "140000"]);
+        assert_eq!([stolen(one, true), stolen(one, false)], ["140000", "140000"]);
+        assert_eq!([stolen(two, true), stolen(two, false)], ["60000", "0"]);
+    }
+
+    #[test]
+    fn delay_outside_of_a_batch_is_not_charged_to_it() {
+        let stolen = Rule::Delay.stolen_ns(&reading(0, 0, 0), &reading(0, 9_000, 1), 4_000.0);
+        assert!((stolen - 4_000.0).abs() < 0.5, "{stolen}");
+    }
+
+    #[test]
+    fn a_schedstat_of_zeroes_tells_nothing() {
+        assert!(tells_delay(b"363685 0 7\n"));
+        assert!(!tells_delay(b"0 0 0\n"));
+        assert!(!tells_delay(b""));
     }
 
     #[test]

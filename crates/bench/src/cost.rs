@@ -39,10 +39,14 @@ pub fn cost_of(primitive: &PrimitiveId, samples: &[Sample], rejected: usize) -> 
     let benchmark =
         table::find(&primitive.to_string()).ok_or_else(|| NoMachineCost::Unknown(primitive.clone()))?;
     let mut values = Vec::with_capacity(samples.len());
+    let mut origins = Vec::with_capacity(samples.len());
     let mut last = None;
     for sample in samples {
         match sample.cost_ns() {
-            Ok(cost_ns) => values.push(cost_ns / per(benchmark.bytes)),
+            Ok(cost_ns) => {
+                values.push(cost_ns / per(benchmark.bytes));
+                origins.push(sample);
+            }
             Err(reason) => last = Some(reason.to_string()),
         }
     }
@@ -53,9 +57,15 @@ pub fn cost_of(primitive: &PrimitiveId, samples: &[Sample], rejected: usize) -> 
         last,
         reason,
     })?;
+    // Disturbance that fell on the shorter batches, or on the baseline that is subtracted, makes a cost too
+    // low: such a value is no floor of the machine.
+    let undisturbed = |sample: &Sample| {
+        !matches!(Verdict::judge(&estimate, std::slice::from_ref(sample)), Verdict::Contaminated(_))
+    };
+    let floor = values.iter().zip(origins).filter(|(_, sample)| undisturbed(sample)).map(|(value, _)| *value);
     Ok(Cost {
         estimate,
-        minimum: values.iter().copied().reduce(f64::min),
+        minimum: floor.reduce(f64::min),
         rejected: rejected + samples.len() - given,
         verdict: Some(Verdict::judge(&estimate, samples)),
     })
@@ -92,7 +102,7 @@ pub fn machine(name: String, source: String, description: Description, findings:
 mod tests {
     use super::*;
     use crate::plan::Measured;
-    use assay_quantity::{Observation, Unit};
+    use assay_quantity::{Contamination, Observation, Unit};
 
     fn sample(cost_ns: f64) -> Sample {
         let observations = vec![
@@ -113,6 +123,19 @@ mod tests {
         let call = cost_of(&"call.null".parse().unwrap(), &samples, 0).unwrap();
         assert!((call.estimate.point - 4096.0).abs() < 1e-9);
         assert_eq!(call.minimum.map(f64::round), Some(4096.0));
+    }
+
+    #[test]
+    fn the_minimum_is_the_lowest_of_the_processes_that_nobody_disturbed() {
+        let stolen = |cost_ns, stolen_ns| Sample {
+            contamination: Contamination { wall_ns: 1000.0, stolen_ns, ..Contamination::default() },
+            ..sample(cost_ns)
+        };
+        let minimum =
+            |samples: &[Sample]| cost_of(&"call.null".parse().unwrap(), samples, 0).unwrap().minimum;
+        let samples = [stolen(100.0, 0.0), stolen(90.0, 40.0), stolen(3.0, 60.0), stolen(80.0, 500.0)];
+        assert_eq!(minimum(&samples).map(f64::round), Some(90.0));
+        assert_eq!(minimum(&samples[2..]), None);
     }
 
     #[test]

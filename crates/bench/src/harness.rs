@@ -31,8 +31,10 @@ const PAIRS: usize = 6;
 const RESOLUTIONS: f64 = 1000.0;
 
 /// A batch takes at least this long, ns. An interrupt costs a few microseconds, so it moves a batch by
-/// less than 1 %; and the 19 ms of a sample let every primitive have a dozen processes within a minute.
-const BATCH_NS: f64 = 1e6;
+/// 1 %, and the median by less; what the time of longer batches would tell is better spent on more
+/// processes, whose differences are larger. A sample's batches take some 15 ms, about as long as the
+/// making ready of files and buffers.
+const BATCH_NS: f64 = 5e5;
 
 impl Schedule {
     /// The schedule for a clock of this resolution.
@@ -87,21 +89,23 @@ fn in_turn(pair: usize, length: u64) -> [u64; 2] {
     if pair.is_multiple_of(2) { [length, 2 * length] } else { [2 * length, length] }
 }
 
-/// The length n: as many operations as fill the time, and no more than let a batch of 2n be armed.
+/// The length n: doubled until batches of n and of 2n both fill the time, because a single long batch may
+/// be one that was interrupted; and no more than lets a batch of 2n be armed.
 fn batch_length(clock: &impl Clock, schedule: Schedule, operation: &mut dyn Operation) -> io::Result<u64> {
     let mut length = operation.granule();
-    let longest = operation.max_batch() / 2;
-    if longest < length {
+    let longest = operation.max_batch();
+    if longest / 2 < length {
         return Err(io::Error::other(format!(
-            "at most {} operations fit into one batch, which is too few for a difference",
-            operation.max_batch()
+            "at most {longest} operations fit into one batch, which is too few for a difference"
         )));
     }
+    let mut half_fills = false;
     loop {
-        let observation = batch(clock, operation, length)?;
-        if observation.elapsed_ns >= schedule.batch_ns || length > longest / 2 {
-            return Ok(length);
+        let fills = batch(clock, operation, length)?.elapsed_ns >= schedule.batch_ns;
+        if (half_fills && fills) || length > longest / 2 {
+            return Ok(length / 2);
         }
+        half_fills = fills;
         length *= 2;
     }
 }
@@ -178,6 +182,8 @@ mod tests {
         granule: u64,
         max_batch: u64,
         fails_at: Option<u64>,
+        /// Length of a batch that is interrupted, once.
+        interrupted: Option<u64>,
         log: Rc<RefCell<Vec<String>>>,
         done: u64,
     }
@@ -193,6 +199,9 @@ mod tests {
             self.done += operations;
             if self.fails_at.is_some_and(|at| self.done >= at) {
                 return Err(io::Error::other("the kernel refused"));
+            }
+            if self.interrupted.take_if(|length| *length == operations).is_some() {
+                self.clock.pass(4_000_000);
             }
             self.clock.pass(self.cost_ns * operations + 77);
             Ok(())
@@ -230,6 +239,7 @@ mod tests {
             granule: 1,
             max_batch: u64::MAX,
             fails_at: None,
+            interrupted: None,
             log: Rc::default(),
             done: 0,
         }
@@ -256,7 +266,20 @@ mod tests {
         assert_eq!(batches.baseline, []);
         let log = log.borrow();
         assert_eq!(log[..6], ["arm 1", "run 1", "disarm 1", "arm 2", "run 2", "disarm 2"]);
-        assert_eq!(log.len(), 3 * (5 + 6));
+        assert_eq!(log.len(), 3 * (6 + 6));
+    }
+
+    #[test]
+    fn a_batch_that_was_interrupted_does_not_end_the_doubling() {
+        for interrupted in [1, 2, 8, 16] {
+            let clock = FakeClock::default();
+            let operation = Known { interrupted: Some(interrupted), ..known(&clock, 1000) };
+            let batches =
+                sample(&clock, &mut Sum::default(), SCHEDULE, &mut prepared(operation, None)).unwrap();
+            let shortest = lengths(&batches.observations)[0];
+            // Right before the end it cannot be told from the end, and costs half of the length.
+            assert_eq!(shortest, if interrupted == 8 { 8 } else { 16 }, "{interrupted}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use assay_quantity::Unit;
 
 use crate::benchmark::{Benchmark, Prepare};
-use crate::primitive::{call, connection, event, fault, file, memory, program, ring, signal, stream};
+use crate::primitive::{call, connection, cork, event, fault, file, memory, program, ring, signal, stream};
 
 /// Benchmarks that differ in their parameters only.
 struct Row {
@@ -245,6 +245,29 @@ const ROWS: &[Row] = &[
         about: "sendfile from a cached file to a TCP socket",
         source: "own: how servers send a file",
         prepare: stream::sendfile,
+    },
+    Row {
+        ids: &["tcp.writev_corked{size=256B}", "tcp.writev_corked{size=4KiB}"],
+        cost: Per::ByteOfSize,
+        about: "writev of the first piece into a corked TCP socket: buffered, nothing is sent",
+        source: "own: how servers begin a response that ends with a file",
+        prepare: cork::writev,
+    },
+    Row {
+        ids: &["tcp.sendfile_corked{size=4KiB}", "tcp.sendfile_corked{size=32KiB}"],
+        cost: Per::ByteOfSize,
+        about: "sendfile from a cached file into a corked TCP socket that holds a header: buffered, nothing \
+                is sent",
+        source: "own: how servers add a file to a response",
+        prepare: cork::sendfile,
+    },
+    Row {
+        ids: &["tcp.uncork{size=4KiB}", "tcp.uncork{size=32KiB}"],
+        cost: Per::ByteOfSize,
+        about: "TCP_CORK off with size bytes held back: their way over loopback into the peer's queue, where \
+                nobody sleeps",
+        source: "own: how servers end a response that they have held back",
+        prepare: cork::uncork,
     },
     Row {
         ids: &[

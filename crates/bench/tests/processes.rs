@@ -133,13 +133,13 @@ fn the_kernel_sees_the_calls() {
         let Finding::Measured(measured) = &findings[0] else { panic!("{findings:?}") };
         let operations: Vec<u64> = measured.samples[0].observations.iter().map(|o| o.operations).collect();
         let shortest = *operations.iter().min().unwrap();
-        // Doubling up to n makes 2n - 1 calls before the batches that were timed.
-        let calls = 2 * shortest - 1 + operations.iter().sum::<u64>();
+        // Doubling up to 2n makes 4n - 1 calls before the batches that were timed.
+        let calls = 4 * shortest - 1 + operations.iter().sum::<u64>();
         let text = fs::read_to_string(&trace).unwrap();
         let seen = text.lines().filter(|seen| line.iter().all(|part| seen.contains(part))).count();
         if line.is_empty() {
             // Faults are no calls: one mapping per batch is what must be seen, and checks itself by ru_minflt.
-            let lengths = u64::from(shortest.ilog2()) + 1 + operations.len() as u64;
+            let lengths = u64::from(shortest.ilog2()) + 2 + operations.len() as u64;
             let advised = text.lines().filter(|line| line.contains("MADV_NOHUGEPAGE")).count();
             assert_eq!(advised as u64, lengths, "{id}");
         } else {

@@ -11,6 +11,7 @@ use assay_quantity::{Description, Fact, Size};
 pub use parse::CacheSizes;
 
 use crate::clock::{Calibration, Source};
+use crate::contamination;
 
 const UNKNOWN: &str = "unknown";
 
@@ -25,30 +26,31 @@ pub fn describe(clock: &Calibration, directory: &Path) -> Description {
         ("assay", env!("CARGO_PKG_VERSION").to_owned()),
         ("cpu", field("model name")),
         ("cpus", cpus()),
-        ("smt", one_line("/sys/devices/system/cpu/smt/control").unwrap_or_else(unknown)),
+        ("smt", worded("/sys/devices/system/cpu/smt/control", parse::smt)),
         ("microcode", field("microcode")),
         ("caches", caches().to_string()),
         ("memory", memory()),
-        ("page", Size(u64::try_from(rustix::param::page_size()).unwrap_or(0)).to_string()),
+        ("page", parse::in_words(Size(u64::try_from(rustix::param::page_size()).unwrap_or(0)))),
         ("huge pages", huge_pages()),
         ("hypervisor", hypervisor.clone().unwrap_or_else(|| "none seen".to_owned())),
         ("kernel", kernel()),
         ("libc", libc_version()),
         ("clocksource", one_line(CLOCKSOURCE).unwrap_or_else(unknown)),
         ("batch clock", batch_clock(clock)),
-        ("governor", governor.clone().unwrap_or_else(|| "unknown: the kernel shows no cpufreq".to_owned())),
+        ("governor", governor.clone().unwrap_or_else(not_reported)),
         ("turbo", turbo()),
         ("mitigations", mitigations()),
-        ("aslr", one_line("/proc/sys/kernel/randomize_va_space").unwrap_or_else(unknown)),
-        ("autogroup", one_line("/proc/sys/kernel/sched_autogroup_enabled").unwrap_or_else(unknown)),
+        ("aslr", worded("/proc/sys/kernel/randomize_va_space", parse::aslr)),
+        ("autogroup", worded(AUTOGROUP, parse::switch)),
         ("cgroup cpu limit", cgroup_cpu_limit()),
         ("file system", file_system(directory)),
-        ("load", one_line("/proc/loadavg").unwrap_or_else(unknown)),
+        ("load", read("/proc/loadavg").and_then(|line| parse::load(&line)).unwrap_or_else(unknown)),
     ];
     let facts = facts.into_iter().map(|(name, value)| Fact { name: name.to_owned(), value }).collect();
     Description { facts, uncontrolled: uncontrolled(clock, hypervisor.as_deref(), governor.as_deref()) }
 }
 
+const AUTOGROUP: &str = "/proc/sys/kernel/sched_autogroup_enabled";
 const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
 /// Sentences about what the measurement has to live with.
@@ -75,9 +77,16 @@ fn uncontrolled(clock: &Calibration, hypervisor: Option<&str>, governor: Option<
     if let Some(others) = running.and_then(|running| running.checked_sub(1)).filter(|others| *others > 0) {
         sentences.push(format!("{others} other tasks were runnable when the run began."));
     }
-    if one_line("/proc/sys/kernel/sched_autogroup_enabled").as_deref() == Some("1") {
+    if one_line(AUTOGROUP).as_deref() == Some("1") {
         sentences.push(
             "Autogroups are on: the nice value of this process counts only within its own session."
+                .to_owned(),
+        );
+    }
+    if !contamination::delay_is_told() {
+        sentences.push(
+            "The kernel does not tell run-queue delay: a process alone is judged by the time that it did not \
+             run, and stolen time is not known where two processors take part."
                 .to_owned(),
         );
     }
@@ -111,19 +120,21 @@ pub(crate) fn siblings(cpu: usize) -> Vec<usize> {
 }
 
 fn cpus() -> String {
-    let online = one_line("/sys/devices/system/cpu/online").unwrap_or_else(unknown);
+    let online = one_line("/sys/devices/system/cpu/online")
+        .and_then(|list| Some(format!("{} online ({list})", parse::cpu_list(&list)?.len())))
+        .unwrap_or_else(unknown);
     match crate::kernel::allowed_cpus() {
-        Ok(allowed) => format!("online {online}, {} allowed", allowed.len()),
-        Err(_) => format!("online {online}"),
+        Ok(allowed) => format!("{online}, {} allowed", allowed.len()),
+        Err(_) => online,
     }
 }
 
 fn memory() -> String {
-    available_memory("MemTotal").map_or_else(unknown, |size| size.to_string())
+    meminfo("MemTotal").map_or_else(unknown, parse::in_words)
 }
 
 /// A line of `/proc/meminfo`.
-pub(crate) fn available_memory(name: &str) -> Option<Size> {
+pub(crate) fn meminfo(name: &str) -> Option<Size> {
     parse::meminfo(&read("/proc/meminfo")?, name)
 }
 
@@ -134,19 +145,24 @@ fn huge_pages() -> String {
 }
 
 fn hypervisor(cpuinfo: &str) -> Option<String> {
-    let named = one_line("/sys/hypervisor/type");
-    #[cfg(target_arch = "x86_64")]
-    let named = named.or_else(|| {
-        let flags = parse::field(cpuinfo, "flags")?;
-        flags.split(' ').any(|flag| flag == "hypervisor").then(|| {
-            // The leaf that hypervisors agree on for their signature.
-            let leaf = std::arch::x86_64::__cpuid(0x4000_0000);
-            parse::signature([leaf.ebx, leaf.ecx, leaf.edx])
-        })
-    });
-    #[cfg(not(target_arch = "x86_64"))]
-    let named = named.or_else(|| one_line("/sys/class/dmi/id/sys_vendor").filter(|_| cpuinfo.is_empty()));
-    named
+    one_line("/sys/hypervisor/type").or_else(|| processor_hypervisor(cpuinfo))
+}
+
+/// The hypervisor that the processor admits to.
+#[cfg(target_arch = "x86_64")]
+fn processor_hypervisor(cpuinfo: &str) -> Option<String> {
+    let flags = parse::field(cpuinfo, "flags")?;
+    flags.split(' ').any(|flag| flag == "hypervisor").then(|| {
+        // The leaf that hypervisors agree on for their signature.
+        let leaf = std::arch::x86_64::__cpuid(0x4000_0000);
+        parse::signature([leaf.ebx, leaf.ecx, leaf.edx])
+    })
+}
+
+/// Other processors admit to none; the device tree of a guest may name it.
+#[cfg(not(target_arch = "x86_64"))]
+fn processor_hypervisor(_: &str) -> Option<String> {
+    one_line("/proc/device-tree/hypervisor/compatible")
 }
 
 fn kernel() -> String {
@@ -192,7 +208,7 @@ fn turbo() -> String {
     match one_line("/sys/devices/system/cpu/cpufreq/boost").as_deref() {
         Some("0") => "off".to_owned(),
         Some(_) => "on".to_owned(),
-        None => unknown(),
+        None => not_reported(),
     }
 }
 
@@ -237,6 +253,16 @@ fn read(path: impl AsRef<Path>) -> Option<String> {
 
 fn one_line(path: &str) -> Option<String> {
     Some(read(path)?.trim().to_owned())
+}
+
+/// What a file of one line says, in words.
+fn worded(path: &str, words: impl FnOnce(&str) -> String) -> String {
+    one_line(path).map_or_else(not_reported, |line| words(&line))
+}
+
+/// For what the machine, often a virtual one, does not show.
+fn not_reported() -> String {
+    parse::NOT_REPORTED.to_owned()
 }
 
 fn unknown() -> String {

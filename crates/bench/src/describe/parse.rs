@@ -39,9 +39,72 @@ impl CacheSizes {
 
 impl fmt::Display for CacheSizes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let size = |size: Option<Size>| size.map_or("unknown".to_owned(), |size| size.to_string());
-        write!(f, "L1 {}, L2 {}, L3 {}", size(self.l1), size(self.l2), size(self.l3))
+        let size = |size: Option<Size>| size.map_or("unknown".to_owned(), in_words);
+        write!(f, "L1d {}, L2 {}, L3 {}", size(self.l1), size(self.l2), size(self.l3))
     }
+}
+
+/// A size as people write it: exactly where two decimals suffice (`35.75 MiB`), otherwise to one
+/// (`23.5 GiB`). Ids and formats write sizes without loss; this is for reading only.
+#[must_use]
+pub fn in_words(size: Size) -> String {
+    const UNITS: [(&str, u32); 4] = [("GiB", 30), ("MiB", 20), ("KiB", 10), ("B", 0)];
+    let bytes = size.bytes();
+    let (name, shift) = UNITS.into_iter().find(|(_, shift)| bytes >> shift > 0).unwrap_or(("B", 0));
+    let unit = 1_u128 << shift;
+    let hundredths = u128::from(bytes) * 100;
+    let hundredths = if hundredths.is_multiple_of(unit) {
+        hundredths / unit
+    } else {
+        // To the nearest tenth.
+        (u128::from(bytes) * 20 / unit).div_ceil(2) * 10
+    };
+    let digits = format!("{}.{:02}", hundredths / 100, hundredths % 100);
+    format!("{} {name}", digits.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// For what the machine does not show.
+pub const NOT_REPORTED: &str = "not reported";
+
+/// A state of `smt/control`. Virtual machines say `notsupported` whatever the processor below has.
+#[must_use]
+pub fn smt(control: &str) -> String {
+    match control {
+        "forceoff" => "off, and cannot be switched on",
+        "notsupported" | "notimplemented" => NOT_REPORTED,
+        other => other,
+    }
+    .to_owned()
+}
+
+/// A value of `randomize_va_space`.
+#[must_use]
+pub fn aslr(value: &str) -> String {
+    match value {
+        "0" => "off (0)".to_owned(),
+        "1" => "on but for the heap (1)".to_owned(),
+        other => format!("on ({other})"),
+    }
+}
+
+/// A value of a switch, 0 or 1.
+#[must_use]
+pub fn switch(value: &str) -> String {
+    match value {
+        "0" => "off",
+        "1" => "on",
+        other => other,
+    }
+    .to_owned()
+}
+
+/// The load averages and the number of runnable tasks of `/proc/loadavg`.
+#[must_use]
+pub fn load(loadavg: &str) -> Option<String> {
+    let mut averages = loadavg.split(' ');
+    let [one, five, fifteen] = [averages.next()?, averages.next()?, averages.next()?];
+    let runnable = runnable(loadavg)?;
+    Some(format!("{one}, {five} and {fifteen} over 1, 5 and 15 minutes; runnable with this task: {runnable}"))
 }
 
 /// `32K`, `36608K`, `2M`.
@@ -170,11 +233,37 @@ mod tests {
         sizes.add("1", "Instruction", "64K");
         sizes.add("2", "Unified", "1024K");
         sizes.add("3", "Unified", "36608K");
-        assert_eq!(sizes.to_string(), "L1 32KiB, L2 1MiB, L3 36608KiB");
+        assert_eq!(sizes.to_string(), "L1d 32 KiB, L2 1 MiB, L3 35.75 MiB");
         assert_eq!(sizes.last(), Some(Size::kib(36608)));
-        assert_eq!(CacheSizes::default().to_string(), "L1 unknown, L2 unknown, L3 unknown");
+        assert_eq!(CacheSizes::default().to_string(), "L1d unknown, L2 unknown, L3 unknown");
         assert_eq!(cache_size("0K"), None);
         assert_eq!(cache_size("big"), None);
+    }
+
+    #[test]
+    fn sizes_are_written_as_people_write_them() {
+        let written = |kib: u64| in_words(Size::kib(kib));
+        assert_eq!(written(24_684_096), "23.5 GiB");
+        assert_eq!(written(36_608), "35.75 MiB");
+        assert_eq!([written(32), written(1024), written(4 << 20)], ["32 KiB", "1 MiB", "4 GiB"]);
+        assert_eq!(
+            [in_words(Size(0)), in_words(Size(1000)), in_words(Size(1025))],
+            ["0 B", "1000 B", "1 KiB"]
+        );
+        assert_eq!(in_words(Size(u64::MAX)), "17179869184 GiB");
+    }
+
+    #[test]
+    fn states_read_as_sentences_do() {
+        assert_eq!([smt("on"), smt("notsupported")], ["on", "not reported"]);
+        assert_eq!([aslr("2"), aslr("0")], ["on (2)", "off (0)"]);
+        assert_eq!([switch("1"), switch("0")], ["on", "off"]);
+        let load = |line| load(line).unwrap_or_default();
+        assert_eq!(
+            load("1.48 0.55 0.24 2/90 4711\n"),
+            "1.48, 0.55 and 0.24 over 1, 5 and 15 minutes; runnable with this task: 2"
+        );
+        assert_eq!(load("1.48 0.55"), "");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -96,52 +96,62 @@ pub(crate) fn fstat(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, 
 
 /// `pread` of the next part of a cached file.
 pub(crate) fn read(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
-    let (scratch, pieces) = (Scratch::with_bytes(setting, FILE_BYTES)?, Pieces::of(id, setting)?);
-    Ok(Prepared::alone(Read { scratch, pieces, offset: Offset::default() }))
+    let (file, pieces) = (CachedFile::new(setting)?, Pieces::of(id, setting)?);
+    Ok(Prepared::alone(Read { file, pieces }))
 }
 
 /// `pwrite` over the next part of a cached file.
 pub(crate) fn write(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
-    let scratch = Scratch::with_bytes(setting, FILE_BYTES)?;
-    let (mut pieces, mut offset) = (Pieces::of(id, setting)?, Offset::default());
+    let (mut file, mut pieces) = (CachedFile::new(setting)?, Pieces::of(id, setting)?);
     Ok(Prepared::repeat(move || {
         let piece = pieces.next();
-        let at = offset.advance(piece.len());
+        let at = file.advance(piece.len());
         // SAFETY: the pointer and the length are those of a slice.
-        let written =
-            unsafe { libc::pwrite(scratch.file.as_raw_fd(), piece.as_ptr().cast(), piece.len(), at) };
+        let written = unsafe { libc::pwrite(file.descriptor(), piece.as_ptr().cast(), piece.len(), at) };
         expect("pwrite", written, piece.len())
     }))
 }
 
-/// A position that walks through the file and begins again at its end.
-#[derive(Default)]
-struct Offset(usize);
+/// A file in the page cache that transfers walk through, again and again.
+pub(crate) struct CachedFile {
+    scratch: Scratch,
+    next: usize,
+}
 
-impl Offset {
+impl CachedFile {
+    /// A new file on the file system to be measured.
+    pub(crate) fn new(setting: &Setting) -> io::Result<Self> {
+        Ok(Self { scratch: Scratch::with_bytes(setting, FILE_BYTES)?, next: 0 })
+    }
+
+    #[inline]
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.scratch.file.as_raw_fd()
+    }
+
+    /// Where the next `size` bytes begin.
     #[inline]
     #[expect(clippy::cast_possible_wrap, reason = "below FILE_BYTES")]
-    fn advance(&mut self, size: usize) -> libc::off_t {
-        let at = self.0;
-        self.0 = if at + 2 * size > FILE_BYTES { 0 } else { at + size };
+    pub(crate) fn advance(&mut self, size: usize) -> libc::off_t {
+        let at = self.next;
+        self.next = if at + 2 * size > FILE_BYTES { 0 } else { at + size };
         at as libc::off_t
     }
 }
 
 struct Read {
-    scratch: Scratch,
+    file: CachedFile,
     pieces: Pieces,
-    offset: Offset,
 }
 
 impl Read {
     #[inline]
     fn once(&mut self) -> io::Result<()> {
         let piece = self.pieces.next();
-        let at = self.offset.advance(piece.len());
+        let at = self.file.advance(piece.len());
         // SAFETY: the pointer and the length are those of a slice that is borrowed mutably.
         let result =
-            unsafe { libc::pread(self.scratch.file.as_raw_fd(), piece.as_mut_ptr().cast(), piece.len(), at) };
+            unsafe { libc::pread(self.file.descriptor(), piece.as_mut_ptr().cast(), piece.len(), at) };
         expect("pread", result, piece.len())
     }
 }
@@ -159,7 +169,7 @@ impl Operation for Read {
         piece.fill(0);
         let (pointer, size) = (piece.as_mut_ptr(), piece.len());
         // SAFETY: as in `once`.
-        let result = unsafe { libc::pread(self.scratch.file.as_raw_fd(), pointer.cast(), size, 0) };
+        let result = unsafe { libc::pread(self.file.descriptor(), pointer.cast(), size, 0) };
         expect("pread", result, size)?;
         if piece.iter().all(|byte| *byte == PATTERN) {
             Ok(())
@@ -171,22 +181,21 @@ impl Operation for Read {
 
 /// Map the next part of a cached file, add up every word of it, unmap it.
 pub(crate) fn map_reread(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
-    let scratch = Scratch::with_bytes(setting, FILE_BYTES)?;
-    Ok(Prepared::alone(MapReread { scratch, size: size_of_operation(id), offset: Offset::default(), sum: 0 }))
+    let file = CachedFile::new(setting)?;
+    Ok(Prepared::alone(MapReread { file, size: size_of_operation(id), sum: 0 }))
 }
 
 struct MapReread {
-    scratch: Scratch,
+    file: CachedFile,
     size: usize,
-    offset: Offset,
     sum: u64,
 }
 
 impl MapReread {
     #[inline]
     fn once(&mut self) -> io::Result<()> {
-        let at = self.offset.advance(self.size);
-        let file = self.scratch.file.as_raw_fd();
+        let at = self.file.advance(self.size);
+        let file = self.file.descriptor();
         // SAFETY: a new shared mapping of a file at an address of the kernel's choice.
         let mapping = unsafe {
             libc::mmap(std::ptr::null_mut(), self.size, libc::PROT_READ, libc::MAP_SHARED, file, at)

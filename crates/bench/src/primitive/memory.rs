@@ -67,7 +67,7 @@ fn working_set(id: &PrimitiveId, setting: &Setting) -> Result<usize, Refusal> {
             set
         }
     };
-    let free = describe::available_memory("MemAvailable").unwrap_or(Size(u64::MAX));
+    let free = describe::meminfo("MemAvailable").unwrap_or(Size(u64::MAX));
     if set.bytes() > free.bytes() / 2 {
         return Err(Refusal::Unavailable(format!(
             "its working set of {set} does not fit into {free} of memory"

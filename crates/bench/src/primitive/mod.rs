@@ -3,6 +3,7 @@
 
 pub(crate) mod call;
 pub(crate) mod connection;
+pub(crate) mod cork;
 pub(crate) mod event;
 pub(crate) mod fault;
 pub(crate) mod file;
@@ -13,6 +14,7 @@ pub(crate) mod ring;
 pub(crate) mod signal;
 pub(crate) mod socket;
 pub(crate) mod stream;
+pub(crate) mod wire;
 
 use assay_quantity::{Key, PrimitiveId, Value};
 

@@ -29,12 +29,21 @@ pub(crate) struct Pieces {
 impl Pieces {
     /// The pieces that an id asks for; `reused` where it does not say.
     pub(crate) fn of(id: &PrimitiveId, setting: &mut Setting) -> io::Result<Self> {
+        Self::in_share(1, id, setting)
+    }
+
+    /// Two series that are used in turn, so that half a region each is enough.
+    pub(crate) fn pair(id: &PrimitiveId, setting: &mut Setting) -> io::Result<[Self; 2]> {
+        Ok([Self::in_share(2, id, setting)?, Self::in_share(2, id, setting)?])
+    }
+
+    fn in_share(shares: u64, id: &PrimitiveId, setting: &mut Setting) -> io::Result<Self> {
         let size = size_of_operation(id);
         if word(id, Key::Buffer) != "fresh" {
             return Ok(Self::new(Buffer::new(size, &mut setting.rng)?, size, 0));
         }
         let wanted = setting.caches.last().map_or(REGION_MAX, |last| Size(last.bytes() * TIMES_CACHE));
-        let region = usize::try_from(wanted.min(REGION_MAX).bytes()).map_err(io::Error::other)?;
+        let region = usize::try_from(wanted.min(REGION_MAX).bytes() / shares).map_err(io::Error::other)?;
         Ok(Self::new(Buffer::new(region.max(2 * size), &mut setting.rng)?, size, size.max(PAGE)))
     }
 

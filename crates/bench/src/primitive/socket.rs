@@ -115,28 +115,39 @@ impl Listener {
     /// Connections that wait to be accepted: for a listening socket, the kernel keeps that number in the
     /// field of unacknowledged segments.
     fn waiting(&self) -> io::Result<u64> {
-        let mut words = [0_u32; 8];
-        let mut length = size_of_u32::<[u32; 8]>();
-        // SAFETY: the kernel writes at most `length` bytes of `tcp_info` into the local.
-        let result = unsafe {
-            libc::getsockopt(
-                self.socket.as_raw_fd(),
-                libc::IPPROTO_TCP,
-                libc::TCP_INFO,
-                words.as_mut_ptr().cast(),
-                &raw mut length,
-            )
-        };
-        check("getsockopt TCP_INFO", result)?;
-        Ok(u64::from(words[TCP_INFO_UNACKED]))
+        tcp_info(self.socket.as_fd(), TCP_INFO_UNACKED).map(u64::from)
     }
+}
+
+/// Bytes of the longest segment that a connection sends.
+pub(crate) fn segment_bytes(socket: BorrowedFd<'_>) -> io::Result<usize> {
+    usize::try_from(tcp_info(socket, TCP_INFO_SND_MSS)?).map_err(io::Error::other)
+}
+
+/// A word of `struct tcp_info`.
+fn tcp_info(socket: BorrowedFd<'_>, position: usize) -> io::Result<u32> {
+    let mut words = [0_u32; TCP_INFO_UNACKED + 1];
+    let mut length = size_of_u32::<[u32; TCP_INFO_UNACKED + 1]>();
+    // SAFETY: the kernel writes at most `length` bytes of `tcp_info` into the local.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            words.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    check("getsockopt TCP_INFO", result)?;
+    Ok(words[position])
 }
 
 /// Times that [`Listener::until_waiting`] looks, a millisecond apart.
 const ATTEMPTS: u32 = 200;
 
-/// Position of `tcpi_unacked` in `struct tcp_info`, in words: eight bytes of flags, then `rto`, `ato`,
-/// `snd_mss`, `rcv_mss`, `unacked`.
+/// Positions of `tcpi_snd_mss` and `tcpi_unacked` in `struct tcp_info`, in words: eight bytes of flags, then
+/// `rto`, `ato`, `snd_mss`, `rcv_mss`, `unacked`.
+const TCP_INFO_SND_MSS: usize = 4;
 const TCP_INFO_UNACKED: usize = 6;
 
 #[expect(clippy::cast_possible_truncation, reason = "AF_INET is 2")]
@@ -166,6 +177,11 @@ fn enlarge(socket: BorrowedFd<'_>, bytes: i32) -> io::Result<()> {
 /// Closes a connection by a reset, so that neither side waits for old segments afterwards. A run makes
 /// more connections than there are ports to be left waiting.
 pub(crate) fn reset(socket: OwnedFd) -> io::Result<()> {
+    reset_on_close(socket.as_fd())
+}
+
+/// Lets a later `close` be such a reset.
+pub(crate) fn reset_on_close(socket: BorrowedFd<'_>) -> io::Result<()> {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
     // SAFETY: the pointer and the length describe a local that outlives the call.
     let result = unsafe {
@@ -182,8 +198,8 @@ pub(crate) fn reset(socket: OwnedFd) -> io::Result<()> {
 
 /// How many connections fit into the listening queue and among this process's descriptors.
 pub(crate) fn connections_max() -> u64 {
-    /// Two descriptors each make 512, half of the usual soft limit.
-    const WANTED: u64 = 256;
+    /// Enough for batches of a few hundred microseconds; each costs 25 us more to make and to take away.
+    const WANTED: u64 = 128;
     /// Descriptors that the process has for other ends.
     const OTHERS: u64 = 64;
     let queue = std::fs::read_to_string("/proc/sys/net/core/somaxconn")

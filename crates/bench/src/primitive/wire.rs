@@ -1,0 +1,164 @@
+//! Both ends of a TCP connection over the loopback interface, and the ways to put bytes into it.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use super::file::CachedFile;
+use super::socket::{Listener, reset_on_close, segment_bytes};
+use crate::kernel::{check, expect, set_option};
+
+/// A connection whose ends are both ours. It ends by a reset, so that no port stays occupied after it.
+pub(crate) struct Wire {
+    sender: OwnedFd,
+    receiver: OwnedFd,
+}
+
+/// Bytes of the first segment of a `writev`: a response head.
+pub(crate) const HEADER_BYTES: usize = 256;
+
+/// Times that a batch length is tried: the windows of both sides double with each.
+const ATTEMPTS: u32 = 8;
+
+/// The option that holds back what does not fill a segment.
+const CORK: (libc::c_int, libc::c_int) = (libc::IPPROTO_TCP, libc::TCP_CORK);
+
+impl Wire {
+    /// A new connection; `buffer_bytes` are asked for on both sides.
+    pub(crate) fn open(buffer_bytes: i32) -> io::Result<Self> {
+        let listener = Listener::with_buffers(1, Some(buffer_bytes))?;
+        let (sender, receiver) = listener.pair_with_buffers(buffer_bytes)?;
+        // A full buffer is an error of the benchmark, not something to wait for: the reader is ourselves.
+        rustix::io::ioctl_fionbio(&sender, true)?;
+        reset_on_close(sender.as_fd())?;
+        Ok(Self { sender, receiver })
+    }
+
+    /// Lets Reno control congestion.
+    pub(crate) fn use_reno(&self) -> io::Result<()> {
+        rustix::net::sockopt::set_tcp_congestion(&self.sender, "reno")?;
+        Ok(())
+    }
+
+    /// Sends and drains ever longer batches of pieces until `longest` arrive at once, or a length does
+    /// not in several attempts. In that case the edge is near, and it moves with the kernel's tuning of
+    /// buffers: half of what arrived is kept. Returns the pieces of the longest batch, at least two.
+    pub(crate) fn open_window(&self, size: usize, longest: usize) -> io::Result<u64> {
+        let piece = vec![0; size];
+        let mut pieces = 1;
+        while pieces < longest {
+            let next = (2 * pieces).min(longest);
+            let mut arrives = false;
+            for _ in 0..ATTEMPTS {
+                arrives = arrives || self.arrives_at_once(&piece, next)?;
+            }
+            if !arrives {
+                pieces /= 2;
+                break;
+            }
+            pieces = next;
+        }
+        Ok(pieces.max(2) as u64)
+    }
+
+    fn arrives_at_once(&self, piece: &[u8], pieces: usize) -> io::Result<bool> {
+        let mut sent = 0;
+        for _ in 0..pieces {
+            match rustix::io::write(&self.sender, piece) {
+                Ok(bytes) => sent += bytes as u64,
+                Err(rustix::io::Errno::AGAIN) => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let arrived = rustix::io::ioctl_fionread(&self.receiver)?;
+        self.drain(sent)?;
+        Ok(arrived == sent && sent == (pieces * piece.len()) as u64)
+    }
+
+    /// Sends and drains until a segment holds more than so many bytes: a connection begins with segments
+    /// of half its first window. Returns whether it does.
+    pub(crate) fn open_segment(&self, bytes: usize) -> io::Result<bool> {
+        let piece = vec![0; bytes];
+        for _ in 0..ATTEMPTS {
+            if segment_bytes(self.sender.as_fd())? > bytes {
+                return Ok(true);
+            }
+            self.arrives_at_once(&piece, 1)?;
+        }
+        Ok(segment_bytes(self.sender.as_fd())? > bytes)
+    }
+
+    /// From now on what does not fill a segment is held back.
+    pub(crate) fn cork(&self) -> io::Result<()> {
+        set_option(self.sender.as_fd(), CORK, 1)
+    }
+
+    /// Sends what was held back.
+    #[inline]
+    pub(crate) fn uncork(&self) -> io::Result<()> {
+        set_option(self.sender.as_fd(), CORK, 0)
+    }
+
+    /// `write` of a piece.
+    #[inline]
+    pub(crate) fn write(&self, piece: &[u8]) -> io::Result<()> {
+        // SAFETY: the pointer and the length are those of a slice.
+        let sent = unsafe { libc::write(self.sender.as_raw_fd(), piece.as_ptr().cast(), piece.len()) };
+        expect("write", sent, piece.len())
+    }
+
+    /// `writev` of a piece in two segments: a header and the rest. A piece that is no longer than a header
+    /// is one segment.
+    #[inline]
+    pub(crate) fn write_segments(&self, piece: &[u8]) -> io::Result<()> {
+        let (header, body) = piece.split_at(HEADER_BYTES.min(piece.len()));
+        let segment =
+            |part: &[u8]| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() };
+        let segments = [segment(header), segment(body)];
+        let count = if body.is_empty() { 1 } else { 2 };
+        // SAFETY: the segments describe slices that outlive the call, which only reads them.
+        let sent = unsafe { libc::writev(self.sender.as_raw_fd(), segments.as_ptr(), count) };
+        expect("writev", sent, piece.len())
+    }
+
+    /// `sendfile` of the next part of a file.
+    #[inline]
+    pub(crate) fn send_file(&self, file: &mut CachedFile, size: usize) -> io::Result<()> {
+        let mut at = file.advance(size);
+        // SAFETY: the pointer is to a local that outlives the call.
+        let sent = unsafe { libc::sendfile(self.sender.as_raw_fd(), file.descriptor(), &raw mut at, size) };
+        expect("sendfile", sent, size)
+    }
+
+    /// `read` of a piece that waits.
+    #[inline]
+    pub(crate) fn read(&self, piece: &mut [u8]) -> io::Result<()> {
+        // SAFETY: the pointer and the length are those of a slice that is borrowed mutably.
+        let got = unsafe { libc::read(self.receiver.as_raw_fd(), piece.as_mut_ptr().cast(), piece.len()) };
+        expect("read", got, piece.len())
+    }
+
+    /// That so many bytes wait at the receiver.
+    pub(crate) fn check_arrived(&self, bytes: u64) -> io::Result<()> {
+        let arrived = rustix::io::ioctl_fionread(&self.receiver)?;
+        if arrived == bytes {
+            Ok(())
+        } else {
+            Err(io::Error::other(format!("{bytes} bytes were due at the receiver and {arrived} are there")))
+        }
+    }
+
+    /// Takes so many bytes out of the receiver's queue without copying them.
+    pub(crate) fn drain(&self, bytes: u64) -> io::Result<()> {
+        let mut left = usize::try_from(bytes).map_err(io::Error::other)?;
+        while left > 0 {
+            // SAFETY: for TCP, MSG_TRUNC discards the bytes and writes to no buffer (tcp(7)).
+            let got =
+                unsafe { libc::recv(self.receiver.as_raw_fd(), std::ptr::null_mut(), left, libc::MSG_TRUNC) };
+            match usize::try_from(check("recv", got)?) {
+                Ok(got) if got > 0 => left -= got.min(left),
+                _ => return Err(io::Error::other(format!("the connection ended with {left} bytes due"))),
+            }
+        }
+        Ok(())
+    }
+}
