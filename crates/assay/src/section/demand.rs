@@ -1,10 +1,10 @@
 //! A demand as a table: what one unit of work asks of the operating system, and how much of it is covered.
 
-use assay_quantity::{Coefficient, Mapping, OperationDemand, Size, Unit, Use};
+use assay_quantity::{CallCount, Coefficient, Mapping, OperationDemand, Size, Unit, Use};
 use assay_report::{Block, Cell, Column, Table};
 
-/// Sizes shown of one coefficient, the most used first; the rest are a number.
-const SIZES_SHOWN: usize = 3;
+/// Sizes and calls shown of one coefficient, the most frequent first; the rest are a number.
+const SHOWN: usize = 3;
 
 /// The vector and its coverage.
 pub fn vector(operation: &OperationDemand) -> Vec<Block> {
@@ -61,7 +61,7 @@ fn sizes(uses: &[Use]) -> String {
     let mut sized: Vec<(f64, f64)> =
         uses.iter().filter_map(|entry| Some((entry.size()?, entry.calls))).collect();
     sized.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let shown = sized.iter().take(SIZES_SHOWN).map(|(size, calls)| {
+    let shown = sized.iter().take(SHOWN).map(|(size, calls)| {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -70,20 +70,23 @@ fn sizes(uses: &[Use]) -> String {
         let size = Size(size.round() as u64);
         if sized.len() == 1 { size.to_string() } else { format!("{size} x {calls:.3}") }
     });
-    let mut text = shown.collect::<Vec<_>>().join(", ");
-    if sized.len() > SIZES_SHOWN {
-        text.push_str(&format!(" and {} more", sized.len() - SIZES_SHOWN));
-    }
-    text
+    listed(shown.collect(), sized.len())
 }
 
+/// The calls behind a coefficient, the most frequent first.
 fn calls(coefficient: &Coefficient) -> String {
-    let shown = coefficient.calls.iter().map(|count| {
-        if count.descriptor.is_empty() {
-            count.call.clone()
-        } else {
-            format!("{} {}", count.call, count.descriptor)
-        }
+    let mut counts: Vec<&CallCount> = coefficient.calls.iter().collect();
+    counts.sort_by(|a, b| b.calls.total_cmp(&a.calls));
+    let shown = counts.iter().take(SHOWN).map(|count| match count.descriptor.as_str() {
+        "" => count.call.clone(),
+        descriptor => format!("{} {descriptor}", count.call),
     });
-    shown.collect::<Vec<_>>().join(", ")
+    listed(shown.collect(), counts.len())
+}
+
+/// What is shown of a list, and how many more there are.
+fn listed(shown: Vec<String>, all: usize) -> String {
+    let rest = all - shown.len();
+    let text = shown.join(", ");
+    if rest > 0 { format!("{text} and {rest} more") } else { text }
 }
