@@ -19,6 +19,11 @@ use crate::kernel::{check, expect, failed};
 /// be written anew for every process. A multiple of every transfer size.
 const FILE_BYTES: usize = 8 << 20;
 
+/// A file is written page by page, as programs write theirs. One large write would leave large folios in
+/// the page cache, and overwriting a few bytes of one costs ext4 of Linux 6.18 a dozen times as much (a
+/// 64-byte `pwrite` took 7.4 us instead of 0.6 us), because it visits every block of the folio.
+const PAGE: usize = 4096;
+
 /// What every byte of the file is, so that a read can be checked.
 const PATTERN: u8 = 0x5a;
 
@@ -34,7 +39,10 @@ impl Scratch {
         let path = setting.directory.join(format!("file-{}", std::process::id()));
         let name = CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)?;
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path)?;
-        file.write_all(&vec![PATTERN; bytes])?;
+        let page = [PATTERN; PAGE];
+        for at in (0..bytes).step_by(PAGE) {
+            file.write_all(&page[..PAGE.min(bytes - at)])?;
+        }
         Ok(Self { path, name, file })
     }
 }
