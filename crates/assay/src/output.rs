@@ -11,6 +11,11 @@ use rustix::termios::tcgetwinsize;
 
 use crate::interrupt::Interrupted;
 
+/// Nobody reads stdout any more. A type of its own: a server's broken pipe is another matter.
+#[derive(Debug, thiserror::Error)]
+#[error("nobody reads stdout any more")]
+struct Unread;
+
 /// Columns where nothing tells: wide enough for every table, and what most people's files are.
 const WIDTH: u16 = 110;
 
@@ -23,6 +28,9 @@ pub fn show(report: &Report, format: &Format) -> anyhow::Result<()> {
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    if written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
+        return Err(Unread.into());
+    }
     written.context("cannot print to stdout; give it a place that has space")
 }
 
@@ -34,11 +42,7 @@ pub fn say(line: &str) {
 
 /// Ends the process with one line for an error; a closed pipe is success.
 pub fn complain(error: &anyhow::Error) -> ExitCode {
-    let closed = error
-        .chain()
-        .filter_map(|cause| cause.downcast_ref::<io::Error>())
-        .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe);
-    if closed {
+    if error.is::<Unread>() {
         return ExitCode::SUCCESS;
     }
     say(&format!("assay: {}", line(error)));

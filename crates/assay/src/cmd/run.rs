@@ -1,11 +1,13 @@
 //! `assay run`: the whole way, from a machine and an application to a prediction that is explained.
 
+use std::{env, io};
+
 use anyhow::{Context, bail};
 use assay_model::predict;
 use assay_quantity::Demand;
 use assay_quantity::format::{demand_to_json, machine_to_json};
 use assay_report::Format;
-use assay_workload::{Operation, Program, Server, Workload};
+use assay_workload::{Operation, Program, Server, StartError, Workload};
 
 use crate::cli::RunArgs;
 use crate::interrupt::Interrupt;
@@ -70,7 +72,7 @@ fn phases(
             output::say(&format!("starting {}", workload.name));
             let server = Server::start(workload, args.port);
             interrupt.check()?;
-            let server = server?;
+            let server = server.map_err(without_room)?;
             let mut found = Vec::new();
             for operation in operations {
                 let measured = application::server(&server, operation, interrupt)?;
@@ -94,6 +96,20 @@ fn phases(
     };
     let operations = operations.into_iter().map(predicted).collect();
     Ok(Found { machine, operations })
+}
+
+/// A server whose files find no room is told apart: where they lie is not seen in the command line.
+fn without_room(error: StartError) -> anyhow::Error {
+    let full = matches!(&error, StartError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull);
+    let error = anyhow::Error::new(error);
+    if !full {
+        return error;
+    }
+    let directory = env::temp_dir();
+    error.context(format!(
+        "{} is full; free some space, or set TMPDIR to another directory",
+        directory.display()
+    ))
 }
 
 /// A trace that could not be made is left out and said to be; an interrupt ends everything.

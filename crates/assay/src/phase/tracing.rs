@@ -49,12 +49,15 @@ impl Traces {
     /// The place for the traces of a run.
     pub fn new(kept: Option<&Path>) -> anyhow::Result<Self> {
         match kept {
-            None => Ok(Self::Scratch(
-                tempfile::Builder::new()
-                    .prefix("assay-")
-                    .tempdir()
-                    .context("cannot make a directory for traces")?,
-            )),
+            None => {
+                Ok(Self::Scratch(tempfile::Builder::new().prefix("assay-").tempdir().with_context(|| {
+                    let directory = std::env::temp_dir();
+                    format!(
+                        "cannot make a directory in {}; free some space, or set TMPDIR to another directory",
+                        directory.display()
+                    )
+                })?))
+            }
             Some(path) => {
                 std::fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
                 Ok(Self::Kept(path.to_owned()))
@@ -116,6 +119,9 @@ pub fn run_recorded(
     let held = Held::fork(arguments)?;
     let command = arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect();
     let recorder = attach(held.process(), container, command)?;
+    if interrupt.check().is_err() {
+        return Ok(recorder.stop()?);
+    }
     let mut running = match held.release() {
         Ok(running) => running,
         Err(error) => {

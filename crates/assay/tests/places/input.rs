@@ -1,0 +1,88 @@
+//! What the user gives: names that nothing has, files that are damaged, words that are not UTF-8.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+
+use crate::place::{OLD, Place, RUN, Said, repository};
+
+#[test]
+fn an_unknown_primitive_is_refused_with_the_way_to_the_known_ones() {
+    let place = Place::new();
+    let said = Said::by(&mut place.assay(&["bench", "nonsense", "--store", "store.db"]));
+    said.complains_of(&["'nonsense'", "assay bench --list"]);
+    assert!(!place.path("store.db").exists(), "a run was begun");
+}
+
+#[test]
+fn an_unknown_operation_is_refused_with_the_known_ones() {
+    let place = Place::new();
+    let said = Said::by(&mut place.assay(&[RUN.as_slice(), &["--operation", "x"]].concat()));
+    said.complains_of(&["no operation 'x'", "page", "connect and page"]);
+    assert!(!place.path("store.db").exists(), "a run was begun");
+}
+
+#[test]
+fn a_damaged_machine_file_is_refused_before_anything_is_started() {
+    let place = Place::new();
+    let thesis = repository().join("examples/thesis-1997");
+    let whole = fs::read_to_string(thesis.join("pro-200.machine.json")).unwrap();
+    fs::write(place.path("cut.machine.json"), &whole[..whole.len() / 2]).unwrap();
+    fs::write(place.path("report.html"), OLD).unwrap();
+    let said = Said::by(&mut place.assay(&[RUN.as_slice(), &["--machine", "cut.machine.json"]].concat()));
+    said.complains_of(&["cut.machine.json is not a machine", "line"]);
+    assert!(!said.stderr.contains("starting") && !place.path("store.db").exists(), "{}", said.stderr);
+    assert_eq!(place.read("report.html"), OLD);
+    let demand = thesis.join("apache.demand.json").into_os_string().into_string().unwrap();
+    let said = Said::by(&mut place.assay(&["predict", &demand, "cut.machine.json"]));
+    said.complains_of(&["cut.machine.json is not a machine", "line"]);
+}
+
+#[test]
+fn a_store_that_is_none_is_refused_and_left_as_it_is() {
+    for text in [OLD.to_owned(), OLD.repeat(1000)] {
+        let place = Place::new();
+        fs::write(place.path("store.db"), &text).unwrap();
+        for arguments in [RUN.as_slice(), &["history", "--store", "store.db"]] {
+            let said = Said::by(&mut place.assay(arguments));
+            said.complains_of(&["store store.db", "move it away, or name another file"]);
+            assert!(!said.stderr.contains("starting"), "{}", said.stderr);
+            assert_eq!(place.read("store.db"), text);
+        }
+    }
+}
+
+#[test]
+fn a_damaged_workload_file_is_refused_with_its_line() {
+    let place = Place::new();
+    let workload = place.read("workload.toml").replace("requests = 400", "requests = many");
+    fs::write(place.path("workload.toml"), workload).unwrap();
+    let said = Said::by(&mut place.assay(&RUN));
+    said.complains_of(&["workload.toml:", "docs/workload.md"]);
+    assert!(!place.path("store.db").exists(), "a run was begun");
+}
+
+#[test]
+fn words_that_are_not_utf_8_are_taken_or_refused_but_never_a_panic() {
+    let place = Place::new();
+    let odd = |text: &'static [u8]| OsStr::from_bytes(text);
+    let plain = OsStr::new;
+    // A panic is caught in `Said::by`.
+    let bench = [plain("bench"), plain("call.null"), plain("--budget"), plain("1"), plain("--store")];
+    let said = Said::by(&mut place.assay(&[bench.as_slice(), &[odd(b"\xff.db")]].concat()));
+    assert!(said.status.success(), "{said:?}");
+    let trace = [plain("trace"), plain("-o"), odd(b"\xff.trace"), plain("--"), plain("true"), odd(b"\xff")];
+    let said = Said::by(&mut place.assay(&trace));
+    assert!(said.status.success(), "{said:?}");
+    let said = Said::by(&mut place.assay(&[plain("view"), odd(b"\xff.trace")]));
+    assert!(said.status.success() && said.stdout.contains("execve"), "{said:?}");
+    for refused in [
+        [plain("view"), odd(b"\xfe.trace")],
+        [plain("bench"), odd(b"\xff")],
+        [plain("run"), odd(b"\xff.toml")],
+        [odd(b"\xff"), odd(b"\xff")],
+    ] {
+        let said = Said::by(&mut place.assay(&refused));
+        assert!(!said.status.success() && !said.stderr.is_empty(), "{said:?}");
+    }
+}

@@ -1,0 +1,273 @@
+//! A place for one test: its own files, store, report and temporary directory, and the questions that all tests
+//! ask of them afterwards.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, Permissions};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+
+use std::time::Duration;
+use std::{mem, thread};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use tempfile::TempDir;
+
+/// What stands in a file before a test, and must stand there after a failure.
+pub const OLD: &str = "an older file, whole\n";
+
+/// Arguments of a run whose files all lie in the place. The budget is only reached where a test lets it.
+pub const RUN: [&str; 8] =
+    ["run", "workload.toml", "--report", "report.html", "--store", "store.db", "--budget", "60"];
+
+/// How long something may take that happens at once on an idle machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long processes may live on when `assay` has ended.
+const AFTERLIFE: Duration = Duration::from_secs(5);
+
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// A directory with `workload.toml`, an empty `tmp`, and nothing else.
+pub struct Place {
+    directory: TempDir,
+}
+
+impl Place {
+    /// A place whose nginx is asked for 400 pages in a round: some ten milliseconds.
+    pub fn new() -> Self {
+        Self::with_requests(400)
+    }
+
+    /// A place whose nginx is asked for so many pages in a round.
+    pub fn with_requests(requests: u32) -> Self {
+        let directory = tempfile::Builder::new().prefix("places-").tempdir().unwrap();
+        // Entered by nobody in tests of that.
+        fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
+        let place = Self { directory };
+        fs::create_dir(place.path("tmp")).unwrap();
+        let nginx = fs::read_to_string(repository().join("workloads/nginx.toml")).unwrap();
+        assert!(nginx.contains("requests = 20000"), "workloads/nginx.toml has changed");
+        let nginx = nginx.replace("requests = 20000", &format!("requests = {requests}"));
+        fs::write(place.path("workload.toml"), nginx).unwrap();
+        place
+    }
+
+    pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    /// `assay` with these arguments.
+    pub fn assay<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Command {
+        self.command(&[env!("CARGO_BIN_EXE_assay")], arguments)
+    }
+
+    /// A wrapper and its arguments, in which the place's environment holds.
+    pub fn command<S: AsRef<OsStr>>(&self, wrapper: &[&str], arguments: &[S]) -> Command {
+        let mut command = Command::new(wrapper[0]);
+        command.args(&wrapper[1..]).args(arguments).current_dir(self.directory.path());
+        command.env("TMPDIR", self.path("tmp")).env("HOME", self.directory.path());
+        command.env("XDG_DATA_HOME", self.directory.path()).stdin(Stdio::null());
+        command
+    }
+
+    /// `assay` with these arguments, after a shell has run `prepare` in a mount namespace of its own. When it has
+    /// ended, which it must within 30 s, `prepare`'s file systems are gone, but what is in `full` is in `kept`.
+    pub fn unshared(&self, prepare: &str, arguments: &[&str]) -> Said {
+        fs::create_dir(self.path("full")).unwrap();
+        fs::create_dir(self.path("kept")).unwrap();
+        let script = format!(
+            "set -e\n{prepare}\nset +e\ntimeout -s KILL 30 \"$@\"; code=$?\ncp -a full/. kept/ && exit $code"
+        );
+        let wrapper = ["unshare", "--mount", "sh", "-c", &script, "sh", env!("CARGO_BIN_EXE_assay")];
+        Said::by(&mut self.command(&wrapper, arguments))
+    }
+
+    /// Starts `assay`, to be disturbed.
+    pub fn start(&self, arguments: &[&str]) -> Going {
+        let stdout = File::create(self.path("stdout")).unwrap();
+        let mut command = self.assay(arguments);
+        let mut child = command.stdout(stdout).stderr(Stdio::piped()).process_group(0).spawn().unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let (sender, lines) = channel();
+        thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        Going { child, lines, stdout: self.path("stdout"), stderr: String::new() }
+    }
+
+    /// What `assay history` lists of the place's store.
+    pub fn history(&self) -> String {
+        let said = Said::by(&mut self.assay(&["history", "--store", "store.db", "--format", "csv"]));
+        assert!(said.status.success(), "the store does not open: {}", said.stderr);
+        said.stdout
+    }
+
+    /// That every process which was started here ends, and soon: nginx, watchdogs, `assay sample` and its partners.
+    pub fn assert_nothing_runs(&self, story: &str) {
+        if patiently(AFTERLIFE, || self.processes().is_empty().then_some(())).is_some() {
+            return;
+        }
+        let left = self.processes();
+        for (process, _) in &left {
+            // It may have ended by now.
+            let _ = kill_process(*process, Signal::KILL);
+        }
+        panic!("{story}: left running: {left:#?}");
+    }
+
+    /// That nothing is in the directory of temporary files, and no half-written file beside the others.
+    pub fn assert_no_litter(&self, story: &str) {
+        for directory in ["tmp", ""] {
+            let entries = fs::read_dir(self.path(directory)).unwrap();
+            let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap_or_default());
+            let litter: Vec<String> =
+                names.filter(|name| directory == "tmp" || name.starts_with('.')).collect();
+            assert!(litter.is_empty(), "{story}: left in '{directory}': {litter:?}");
+        }
+    }
+
+    /// Processes whose command line, environment or working directory names this place: servers and samples are
+    /// given a directory in it, their watchdogs its environment.
+    pub fn processes(&self) -> Vec<(Pid, String)> {
+        let place = self.directory.path().to_str().unwrap();
+        let names = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().file_name());
+        let numbers = names.filter_map(|name| name.to_str()?.parse().ok());
+        let ours = numbers.filter_map(|number: i32| {
+            let process = Path::new("/proc").join(number.to_string());
+            let of = |name: &str| fs::read(process.join(name)).unwrap_or_default();
+            let command = String::from_utf8_lossy(&of("cmdline")).replace('\0', " ");
+            let environment = String::from_utf8_lossy(&of("environ")).into_owned();
+            let directory = fs::read_link(process.join("cwd")).unwrap_or_default();
+            let named = command.contains(place)
+                || environment.contains(place)
+                || directory.starts_with(self.directory.path());
+            Pid::from_raw(number).filter(|_| named).map(|process| (process, command))
+        });
+        ours.collect()
+    }
+}
+
+/// What a process that has ended said.
+#[derive(Debug)]
+pub struct Said {
+    pub status: ExitStatus,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Said {
+    /// Runs a command to its end.
+    pub fn by(command: &mut Command) -> Self {
+        let Output { status, stdout, stderr } = command.output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let said = Self { status, stdout: text(stdout), stderr: text(stderr) };
+        said.assert_no_panic();
+        said
+    }
+
+    /// The one line of a failure. Beside it, stderr may hold only names of phases.
+    pub fn complaint(&self) -> &str {
+        assert!(!self.status.success(), "it succeeded: {self:?}");
+        let (complaints, others): (Vec<&str>, Vec<&str>) =
+            self.stderr.lines().partition(|line| line.starts_with("assay: "));
+        assert_eq!(complaints.len(), 1, "not one complaint: {}", self.stderr);
+        let phases = ["starting ", "measuring ", "tracing ", "the report is in "];
+        for other in others {
+            assert!(
+                phases.iter().any(|phase| other.starts_with(phase)),
+                "neither a phase nor told so: {other}"
+            );
+        }
+        assert_eq!(self.stderr.lines().last(), complaints.first().copied(), "not the last word");
+        complaints[0]
+    }
+
+    /// The same; it must hold these words.
+    pub fn complains_of(&self, words: &[&str]) {
+        let complaint = self.complaint();
+        for word in words {
+            assert!(complaint.contains(word), "no '{word}' in: {complaint}");
+        }
+    }
+
+    fn assert_no_panic(&self) {
+        assert!(!self.stderr.contains("panicked") && self.status.code() != Some(101), "{self:?}");
+    }
+}
+
+/// A running `assay`.
+pub struct Going {
+    child: Child,
+    lines: Receiver<String>,
+    stdout: PathBuf,
+    stderr: String,
+}
+
+impl Going {
+    /// Waits until a line on stderr holds these words.
+    pub fn await_line(&mut self, words: &str) {
+        loop {
+            let line = self.lines.recv_timeout(PATIENCE);
+            let line = line.unwrap_or_else(|_| panic!("no '{words}' in: {}", self.stderr));
+            self.stderr.push_str(&line);
+            self.stderr.push('\n');
+            if line.contains(words) {
+                return;
+            }
+        }
+    }
+
+    /// Sends a signal to this process only, as `kill` does.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Sends a signal to its process group, as a terminal does.
+    pub fn signal_group(&self, signal: Signal) {
+        kill_process_group(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Waits for its end, which must come by itself.
+    pub fn end(mut self) -> Said {
+        let status = patiently(PATIENCE, || self.child.try_wait().unwrap());
+        let status = status.unwrap_or_else(|| panic!("it does not end; it said: {}", self.stderr));
+        self.stderr.extend(self.lines.iter().map(|line| line + "\n"));
+        let stdout = fs::read_to_string(&self.stdout).unwrap();
+        let said = Said { status, stdout, stderr: mem::take(&mut self.stderr) };
+        said.assert_no_panic();
+        said
+    }
+}
+
+impl Drop for Going {
+    /// A test that has failed leaves nothing running.
+    fn drop(&mut self) {
+        // After `end` there is nothing to kill.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Asks until there is an answer or the time is over.
+pub fn patiently<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
+    let mut left = limit;
+    loop {
+        let answer = ask();
+        if answer.is_some() || left.is_zero() {
+            return answer;
+        }
+        thread::sleep(PAUSE);
+        left = left.saturating_sub(PAUSE);
+    }
+}
+
+/// The repository's root.
+pub fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}

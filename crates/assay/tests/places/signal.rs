@@ -1,0 +1,154 @@
+//! Ctrl-C and SIGTERM in every phase: at a random moment of it, which a failure prints.
+
+use std::env;
+use std::fs;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use rand::RngExt;
+use rustix::process::Signal;
+
+use crate::place::{Going, OLD, Place, RUN, Said, patiently};
+
+const SIGNALS: [(&str, Signal); 2] = [("SIGINT", Signal::INT), ("SIGTERM", Signal::TERM)];
+
+/// Sleeps a random part of `limit_ms`, or what `PLACES_DELAY_MS` says, and returns the story to be told by a failure.
+fn random_delay(what: &str, limit_ms: u64) -> String {
+    let delay_ms = match env::var("PLACES_DELAY_MS") {
+        Ok(delay_ms) => delay_ms.parse().unwrap(),
+        Err(_) => rand::rng().random_range(0..limit_ms),
+    };
+    thread::sleep(Duration::from_millis(delay_ms));
+    format!("{what} with PLACES_DELAY_MS={delay_ms}")
+}
+
+/// Each signal, a random part of `limit_ms` after a run has announced this phase.
+fn a_run_is_interrupted(requests: u32, phase: &str, limit_ms: u64) {
+    for (name, signal) in SIGNALS {
+        let place = Place::with_requests(requests);
+        fs::write(place.path("report.html"), OLD).unwrap();
+        let mut going = place.start(&RUN);
+        going.await_line(phase);
+        let story = random_delay(&format!("{name} in '{phase}'"), limit_ms);
+        going.signal(signal);
+        assert_interrupted(&going.end(), &story);
+        place.assert_nothing_runs(&story);
+        place.assert_no_litter(&story);
+        assert_eq!(place.read("report.html"), OLD, "{story}");
+        let history = place.history();
+        assert!(history.lines().count() == 2 && history.contains(",interrupted"), "{story}: {history}");
+    }
+}
+
+fn assert_interrupted(said: &Said, story: &str) {
+    assert_eq!(said.status.code(), Some(130), "{story}: {said:?}");
+    assert!(said.complaint().starts_with("assay: interrupted; "), "{story}: {said:?}");
+    assert!(said.stdout.is_empty(), "{story}: {said:?}");
+}
+
+#[test]
+fn a_run_interrupted_while_the_server_starts_stops_it() {
+    a_run_is_interrupted(400, "starting nginx", 60);
+}
+
+#[test]
+fn a_run_interrupted_while_the_application_is_measured_stops_the_server() {
+    a_run_is_interrupted(400_000, "measuring 'page'", 500);
+}
+
+#[test]
+fn a_run_interrupted_while_the_application_is_traced_stops_the_server() {
+    a_run_is_interrupted(1500, "tracing 'page'", 300);
+}
+
+#[test]
+fn a_run_interrupted_while_the_machine_is_measured_ends_its_sample() {
+    a_run_is_interrupted(200, " primitives", 500);
+}
+
+#[test]
+fn an_interrupted_bench_ends_its_sample_and_writes_no_machine() {
+    for (name, signal) in SIGNALS {
+        let place = Place::new();
+        fs::write(place.path("old.machine.json"), OLD).unwrap();
+        let mut going =
+            place.start(&["bench", "--budget", "60", "--store", "store.db", "-o", "old.machine.json"]);
+        going.await_line("measuring ");
+        let story = random_delay(&format!("{name} in bench"), 500);
+        going.signal(signal);
+        assert_interrupted(&going.end(), &story);
+        place.assert_nothing_runs(&story);
+        place.assert_no_litter(&story);
+        assert_eq!(place.read("old.machine.json"), OLD, "{story}");
+        assert!(place.history().contains(",interrupted"), "{story}: {}", place.history());
+    }
+}
+
+#[test]
+fn an_interrupted_trace_of_a_command_ends_the_command_and_is_whole() {
+    for (name, signal) in SIGNALS {
+        a_trace_of_a_command_is_interrupted(name, |going| going.signal(signal));
+    }
+}
+
+#[test]
+fn an_interrupt_from_a_terminal_which_ends_the_traced_command_too_is_an_interrupt_all_the_same() {
+    for _ in 0..2 {
+        a_trace_of_a_command_is_interrupted("Ctrl-C", |going| going.signal_group(Signal::INT));
+    }
+}
+
+fn a_trace_of_a_command_is_interrupted(name: &str, interrupt: impl Fn(&Going)) {
+    let place = Place::new();
+    // From before the probe is in place until long after the command began.
+    let going = place.start(&["trace", "-o", "x.trace", "--", "sleep", "100"]);
+    patiently(Duration::from_secs(10), || place.path("x.trace").exists().then_some(())).unwrap();
+    let story = random_delay(&format!("{name} in trace"), 600);
+    interrupt(&going);
+    let said = going.end();
+    assert_interrupted(&said, &story);
+    assert!(said.complaint().contains("its trace so far is in x.trace"), "{story}: {said:?}");
+    place.assert_nothing_runs(&story);
+    assert_whole(&place, &story);
+}
+
+#[test]
+fn an_interrupt_is_the_usual_end_of_a_trace_of_a_process_which_lives_on() {
+    for (name, signal) in SIGNALS {
+        let place = Place::new();
+        let script = "while :; do sleep 0.01; done";
+        let mut target = Command::new("sh").args(["-c", script]).stdout(Stdio::null()).spawn().unwrap();
+        let mut going = place.start(&["trace", "-o", "x.trace", "-p", &target.id().to_string()]);
+        going.await_line("tracing process");
+        let story = random_delay(&format!("{name} in trace -p"), 300);
+        going.signal(signal);
+        let said = going.end();
+        let lives = target.try_wait().unwrap().is_none();
+        target.kill().unwrap();
+        target.wait().unwrap();
+        assert!(said.status.success() && said.stderr.contains("records in x.trace"), "{story}: {said:?}");
+        assert!(lives, "{story}: the process that was only watched is dead");
+        assert_whole(&place, &story);
+    }
+}
+
+#[test]
+fn an_impatient_second_interrupt_ends_a_run_at_once_with_its_server() {
+    let place = Place::with_requests(400_000);
+    let mut going: Going = place.start(&RUN);
+    going.await_line("measuring 'page'");
+    going.signal(Signal::INT);
+    going.signal(Signal::INT);
+    let said = going.end();
+    assert_eq!(said.status.code(), Some(130), "{said:?}");
+    place.assert_nothing_runs("a second SIGINT");
+    assert_eq!(place.history().lines().count(), 2);
+}
+
+/// That a trace is closed and reads to its end.
+fn assert_whole(place: &Place, story: &str) {
+    let said = Said::by(&mut place.assay(&["view", "x.trace"]));
+    assert!(said.status.success() && said.stderr.is_empty(), "{story}: {said:?}");
+    place.assert_no_litter(story);
+}

@@ -1,0 +1,39 @@
+//! Standard streams that are closed, unread or full.
+
+use std::fs::OpenOptions;
+use std::io;
+
+use crate::place::{Place, Said};
+
+#[test]
+fn a_pipe_that_nobody_reads_is_success() {
+    let place = Place::new();
+    let (reader, writer) = io::pipe().unwrap();
+    drop(reader);
+    let said = Said::by(place.assay(&["bench", "--list"]).stdout(writer));
+    assert!(said.status.success() && said.stderr.is_empty(), "{said:?}");
+}
+
+#[test]
+fn a_closed_stdout_is_no_panic() {
+    let place = Place::new();
+    let closed = ["sh", "-c", "exec \"$@\" >&-", "sh", env!("CARGO_BIN_EXE_assay")];
+    let said = Said::by(&mut place.command(&closed, &["bench", "--list"]));
+    assert!(said.status.success() || said.complaint().contains("stdout"), "{said:?}");
+}
+
+#[test]
+fn a_closed_stderr_does_not_hide_a_failure() {
+    let place = Place::new();
+    let closed = ["sh", "-c", "exec \"$@\" 2>&-", "sh", env!("CARGO_BIN_EXE_assay")];
+    let said = Said::by(&mut place.command(&closed, &["bench", "nonsense"]));
+    assert_eq!(said.status.code(), Some(1), "{said:?}");
+}
+
+#[test]
+fn a_full_stdout_is_a_failure_that_says_so() {
+    let place = Place::new();
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let said = Said::by(place.assay(&["bench", "--list"]).stdout(full));
+    said.complains_of(&["cannot print to stdout", "No space left"]);
+}

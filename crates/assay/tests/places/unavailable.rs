@@ -1,0 +1,86 @@
+//! What the machine withholds: root, the kernel's types, the server's program, its port.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::chown;
+
+use crate::place::{OLD, Place, RUN, Said};
+
+/// Debian's user and group `nobody` and `nogroup`.
+const NOBODY: u32 = 65534;
+
+const AS_NOBODY: [&str; 5] =
+    ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "./assay-of-nobody"];
+
+/// A place that belongs to nobody, with a program that nobody may read.
+fn of_nobody() -> Place {
+    let place = Place::new();
+    fs::copy(env!("CARGO_BIN_EXE_assay"), place.path("assay-of-nobody")).unwrap();
+    for name in ["", "tmp"] {
+        chown(place.path(name), Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    place
+}
+
+#[test]
+fn without_root_a_run_measures_machine_and_application_and_says_what_it_leaves_out() {
+    let place = of_nobody();
+    let run = ["run", "workload.toml", "--report", "report.html", "--store", "store.db", "--budget", "3"];
+    let arguments = [run.as_slice(), &["--save-demand", "nginx.demand.json"]].concat();
+    let said = Said::by(&mut place.command(&AS_NOBODY, &arguments));
+    said.complains_of(&["the report is not whole", "needs root", "sudo"]);
+    assert!(said.stdout.contains("Left out") && said.stdout.contains("needs root"), "{}", said.stdout);
+    let report = place.read("report.html");
+    assert!(report.starts_with("<!DOCTYPE html>") && report.trim_end().ends_with("</html>"), "{report}");
+    for shown in ["nginx", "call.null", "needs root"] {
+        assert!(report.contains(shown), "no {shown} in the report");
+    }
+    let predicted = [&said.stdout, &report].iter().any(|text| text.to_lowercase().contains("predict"));
+    assert!(!predicted && !place.path("nginx.demand.json").exists(), "a prediction without a demand");
+    // Three seconds give many primitives no sample, and the others one or two.
+    let found = Said::by(&mut place.command(&AS_NOBODY, &["history", "1", "--store", "store.db"]));
+    assert!(found.status.success() && found.stdout.contains("samples gave a cost"), "{found:?}");
+    place.assert_nothing_runs("without root");
+    place.assert_no_litter("without root");
+}
+
+#[test]
+fn without_root_a_trace_is_refused_and_leaves_nothing_behind() {
+    let place = of_nobody();
+    let said = Said::by(&mut place.command(&AS_NOBODY, &["trace", "-o", "x.trace", "--", "touch", "ran"]));
+    said.complains_of(&["needs root", "sudo"]);
+    assert!(!place.path("x.trace").exists(), "a container without a trace");
+    assert!(!place.path("ran").exists(), "the command ran untraced");
+    place.assert_nothing_runs("without root");
+}
+
+#[test]
+fn without_the_kernels_types_a_trace_is_refused_and_leaves_nothing_behind() {
+    let place = Place::new();
+    let said = place
+        .unshared("mount -t tmpfs none /sys/kernel/btf", &["trace", "-o", "x.trace", "--", "touch", "ran"]);
+    said.complains_of(&["/sys/kernel/btf/vmlinux", "CONFIG_DEBUG_INFO_BTF"]);
+    assert!(!place.path("x.trace").exists() && !place.path("ran").exists());
+}
+
+#[test]
+fn a_missing_server_is_named_with_its_package_before_anything_is_measured() {
+    let place = Place::new();
+    fs::write(place.path("report.html"), OLD).unwrap();
+    let said = place.unshared("mount --bind /dev/null /usr/sbin/nginx", &RUN);
+    said.complains_of(&["nginx", "Debian package nginx-light", "scripts/setup"]);
+    assert!(!said.stderr.contains("measuring"), "{}", said.stderr);
+    assert_eq!(place.read("report.html"), OLD);
+    assert!(place.history().contains("failed: program 'nginx'"), "{}", place.history());
+}
+
+#[test]
+fn a_port_in_use_is_named_before_anything_is_measured() {
+    let place = Place::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let said = Said::by(&mut place.assay(&[RUN.as_slice(), &["--port", &port]].concat()));
+    said.complains_of(&[&format!("port {port} "), "in use", "pass another"]);
+    assert!(!said.stderr.contains("measuring"), "{}", said.stderr);
+    place.assert_nothing_runs("a port in use");
+}
