@@ -20,7 +20,7 @@ const PAIRS: usize = 10;
 fn main() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads/nginx.toml");
     let workload = Workload::read(&file).unwrap();
-    let server = Server::start(&workload, None).unwrap();
+    let server = Server::start(&workload, None, &AtomicBool::new(false)).unwrap();
     let ours = workload.operation("page, 16 at once").unwrap();
     let wrk = workload.operation("page by wrk").unwrap();
     let load =

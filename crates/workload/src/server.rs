@@ -9,7 +9,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -103,6 +103,12 @@ pub enum StartError {
         /// The last lines of its output.
         last_words: String,
     },
+    /// The caller's stop flag was set before it was ready.
+    #[error("stopped while '{program}' was starting")]
+    Stopped {
+        /// The program.
+        program: String,
+    },
     /// Its CPUs cannot be had.
     #[error(transparent)]
     Placement(#[from] PlacementError),
@@ -130,8 +136,8 @@ pub struct Server {
 
 impl Server {
     /// Starts the server of `workload` on `port`, or on the workload's own port if that is `None`, and waits
-    /// until it is ready.
-    pub fn start(workload: &Workload, port: Option<u16>) -> Result<Server, StartError> {
+    /// until it is ready, or until `stop` is set: then nothing of it is left.
+    pub fn start(workload: &Workload, port: Option<u16>, stop: &AtomicBool) -> Result<Server, StartError> {
         let Program::Server(program) = &workload.program else {
             return Err(StartError::NotAServer { name: workload.name.clone() });
         };
@@ -155,7 +161,7 @@ impl Server {
         group.spawn(&mut command).map_err(failed("starting it"))?;
         drop(pinned);
         let mut server = Server { program: program.clone(), placeholders, group, scratch, output, cpus };
-        server.wait_until_ready()?;
+        server.wait_until_ready(stop)?;
         server.group.remember_members().map_err(failed("listing its processes"))?;
         Ok(server)
     }
@@ -265,7 +271,7 @@ impl Server {
         Expected { status: expect.status, body }
     }
 
-    fn wait_until_ready(&self) -> Result<(), StartError> {
+    fn wait_until_ready(&self, stop: &AtomicBool) -> Result<(), StartError> {
         let program = || self.program.command[0].clone();
         let timeout = self.program.ready.timeout;
         let deadline = now() + timeout;
@@ -285,6 +291,9 @@ impl Server {
                     });
                 }
                 (None, Ok(())) => return Ok(()),
+                (None, Err(_)) if stop.load(Ordering::Relaxed) => {
+                    return Err(StartError::Stopped { program: program() });
+                }
                 (None, Err(problem)) if now() >= deadline => {
                     let last_words = self.last_words();
                     return Err(StartError::NotReady { program: program(), timeout, problem, last_words });

@@ -4,6 +4,7 @@
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use std::{env, fs, thread};
 
@@ -22,7 +23,7 @@ fn main() {
 
 /// The second copy.
 fn hold(name: &str) {
-    let server = Server::start(&workload(name), None).expect("the server starts");
+    let server = Server::start(&workload(name), None, &AtomicBool::new(false)).expect("the server starts");
     let mut pids = server.processes().expect("/proc is readable");
     if name == "leaves its group" {
         while pids.len() < 2 {

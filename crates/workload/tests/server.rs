@@ -45,7 +45,7 @@ fn exists(pid: &i32) -> bool {
 /// but the one of the readiness check.
 fn counts_are_those_of_the_access_log(workload: &str) {
     let workload = shipped(workload);
-    let server = Server::start(&workload, None).unwrap();
+    let server = Server::start(&workload, None, &AtomicBool::new(false)).unwrap();
     let mut expected = lines(&server, "access.log");
     for operation in workload.operations() {
         let Client::Http(_) = operation.client else { continue };
@@ -74,7 +74,7 @@ fn apache_logs_exactly_the_requests_that_the_client_counts() {
 #[test]
 fn a_kept_connection_is_one_connection_and_a_new_one_is_one_per_request() {
     let workload = shipped("nginx");
-    let server = Server::start(&workload, None).unwrap();
+    let server = Server::start(&workload, None, &AtomicBool::new(false)).unwrap();
     let connections = |name: &str| {
         let operation = workload.operation(name).unwrap();
         server.load(operation, requests(50), &GO_ON, &mut |_| {}).unwrap().connections
@@ -88,7 +88,8 @@ fn a_kept_connection_is_one_connection_and_a_new_one_is_one_per_request() {
 fn every_operation_of_every_shipped_workload_is_answered_right() {
     for file in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads")).unwrap() {
         let workload = Workload::read(&file.unwrap().path()).unwrap();
-        let server = Server::start(&workload, None).unwrap_or_else(|error| panic!("{error}"));
+        let server =
+            Server::start(&workload, None, &AtomicBool::new(false)).unwrap_or_else(|error| panic!("{error}"));
         for operation in workload.operations() {
             let load = server.load(operation, requests(200), &GO_ON, &mut |_| {});
             let load = load.unwrap_or_else(|error| panic!("{}: {}: {error}", workload.name, operation.name));
@@ -102,7 +103,7 @@ fn every_operation_of_every_shipped_workload_is_answered_right() {
 #[test]
 fn a_page_with_one_wrong_byte_is_an_error_not_a_rate() {
     let workload = shipped("nginx");
-    let server = Server::start(&workload, None).unwrap();
+    let server = Server::start(&workload, None, &AtomicBool::new(false)).unwrap();
     let page = server.dir().join("www/page.html");
     let mut bytes = fs::read(&page).unwrap();
     bytes[5000] ^= 1;
@@ -115,7 +116,7 @@ fn a_page_with_one_wrong_byte_is_an_error_not_a_rate() {
 #[test]
 fn a_page_that_is_gone_is_an_error_for_wrk_too() {
     let workload = shipped("nginx");
-    let server = Server::start(&workload, None).unwrap();
+    let server = Server::start(&workload, None, &AtomicBool::new(false)).unwrap();
     fs::remove_file(server.dir().join("www/page.html")).unwrap();
     let operation = workload.operation("page by wrk").unwrap();
     let error = server.load(operation, None, &GO_ON, &mut |_| {}).unwrap_err().to_string();
@@ -125,7 +126,7 @@ fn a_page_that_is_gone_is_an_error_for_wrk_too() {
 #[test]
 fn rounds_carry_the_servers_cpu_time_and_the_requests_asked_for() {
     let workload = shipped("nginx");
-    let server = Server::start(&workload, None).unwrap();
+    let server = Server::start(&workload, None, &AtomicBool::new(false)).unwrap();
     let plan = Plan {
         warm_up_requests: requests(10),
         requests: requests(3000),
@@ -150,7 +151,7 @@ fn rounds_carry_the_servers_cpu_time_and_the_requests_asked_for() {
 #[test]
 fn a_server_that_dies_in_a_round_is_the_error_not_its_closed_connection() {
     let workload = shipped("nginx");
-    let server = Server::start(&workload, None).unwrap();
+    let server = Server::start(&workload, None, &AtomicBool::new(false)).unwrap();
     let processes = server.processes().unwrap();
     let plan = Plan { warm_up_requests: None, requests: requests(u64::MAX), rounds: NonZeroU32::MIN };
     let mut killed = false;
@@ -171,7 +172,7 @@ fn a_server_that_dies_in_a_round_is_the_error_not_its_closed_connection() {
 #[test]
 fn a_load_can_be_stopped() {
     let workload = shipped("nginx");
-    let server = Server::start(&workload, None).unwrap();
+    let server = Server::start(&workload, None, &AtomicBool::new(false)).unwrap();
     for name in ["page", "page by wrk"] {
         let stop = AtomicBool::new(true);
         let result = server.load(workload.operation(name).unwrap(), requests(u64::MAX), &stop, &mut |_| {});
@@ -184,7 +185,8 @@ fn a_load_can_be_stopped() {
 fn a_port_in_use_is_named_with_what_to_do() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
-    let error = Server::start(&shipped("nginx"), Some(port)).unwrap_err().to_string();
+    let error =
+        Server::start(&shipped("nginx"), Some(port), &AtomicBool::new(false)).unwrap_err().to_string();
     expect!["port PORT of 127.0.0.1 is in use; change `port` in the workload file (0: any free one) or pass another"]
         .assert_eq(&error.replace(&port.to_string(), "PORT"));
 }
@@ -194,7 +196,7 @@ fn a_port_that_is_passed_is_the_port() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = free.local_addr().unwrap().port();
     drop(free);
-    let server = Server::start(&shipped("nginx"), Some(port)).unwrap();
+    let server = Server::start(&shipped("nginx"), Some(port), &AtomicBool::new(false)).unwrap();
     assert_eq!(server.address().port(), port);
     assert!(TcpStream::connect(server.address()).is_ok());
 }
@@ -203,7 +205,7 @@ fn a_port_that_is_passed_is_the_port() {
 fn a_server_that_dies_at_the_start_is_quoted() {
     let mut workload = shipped("nginx");
     program(&mut workload).files[0].content = Content::Text("daemon off; wrong_word 1;".into());
-    let error = Server::start(&workload, None).unwrap_err();
+    let error = Server::start(&workload, None, &AtomicBool::new(false)).unwrap_err();
     assert!(matches!(error, StartError::Exited { .. }), "{error}");
     let error = error.to_string();
     assert!(error.starts_with("'nginx' ended with status 1 before it was ready"), "{error}");
@@ -212,12 +214,22 @@ fn a_server_that_dies_at_the_start_is_quoted() {
 }
 
 #[test]
+fn a_start_that_is_stopped_does_not_wait_for_its_timeout() {
+    let mut workload = shipped("nginx");
+    let server = program(&mut workload);
+    server.command = ["sleep", "1000"].map(str::to_owned).to_vec();
+    server.ready.timeout = std::time::Duration::from_secs(100_000);
+    let error = Server::start(&workload, None, &AtomicBool::new(true)).unwrap_err();
+    assert!(matches!(error, StartError::Stopped { .. }), "{error}");
+}
+
+#[test]
 fn a_server_that_goes_into_the_background_is_refused_and_leaves_nothing() {
     let mut workload = shipped("nginx");
     let server = program(&mut workload);
     server.command =
         ["sh", "-c", "sleep 1000 & echo $! >{dir}/../assay-background-test"].map(str::to_owned).to_vec();
-    let error = Server::start(&workload, None).unwrap_err().to_string();
+    let error = Server::start(&workload, None, &AtomicBool::new(false)).unwrap_err().to_string();
     expect!["'sh' ended with status 0 before it was ready (a server must stay in the foreground); it said: (nothing)"]
         .assert_eq(&error);
     let note = std::env::temp_dir().join("assay-background-test");
@@ -233,7 +245,7 @@ fn a_server_that_never_answers_is_given_up_and_killed() {
     server.command = ["sh", "-c", "echo waiting for nothing; exec sleep 1000"].map(str::to_owned).to_vec();
     server.ready.timeout = std::time::Duration::from_millis(50);
     expect!["'sh' was not ready within 50ms: GET /page.html: connect: Connection refused (os error 111); it said: waiting for nothing"]
-        .assert_eq(&Server::start(&workload, None).unwrap_err().to_string());
+        .assert_eq(&Server::start(&workload, None, &AtomicBool::new(false)).unwrap_err().to_string());
 }
 
 #[test]
@@ -241,20 +253,20 @@ fn a_missing_program_is_named_with_its_package() {
     let mut workload = shipped("nginx");
     program(&mut workload).command[0] = "nginx-of-tomorrow".into();
     expect!["program 'nginx-of-tomorrow' is neither in PATH nor in /usr/sbin; install the Debian package nginx-light or run scripts/setup"]
-        .assert_eq(&Server::start(&workload, None).unwrap_err().to_string());
+        .assert_eq(&Server::start(&workload, None, &AtomicBool::new(false)).unwrap_err().to_string());
 }
 
 #[test]
 fn a_command_is_no_server() {
     let workload = Workload::command(vec!["true".into()]).unwrap();
     expect!["workload 'true' is a command, not a server; it can only be run"]
-        .assert_eq(&Server::start(&workload, None).unwrap_err().to_string());
+        .assert_eq(&Server::start(&workload, None, &AtomicBool::new(false)).unwrap_err().to_string());
 }
 
 #[test]
 fn stopping_leaves_no_process_no_zombie_and_no_directory() {
     for name in ["nginx", "apache"] {
-        let server = Server::start(&shipped(name), None).unwrap();
+        let server = Server::start(&shipped(name), None, &AtomicBool::new(false)).unwrap();
         let (address, dir) = (server.address(), server.dir().to_owned());
         let (main, processes) = (server.pid(), server.processes().unwrap());
         assert!(processes.contains(&main) && processes.len() >= 2, "{name}: {processes:?}");
@@ -268,7 +280,7 @@ fn stopping_leaves_no_process_no_zombie_and_no_directory() {
 
 #[test]
 fn dropping_a_server_kills_it() {
-    let server = Server::start(&shipped("apache"), None).unwrap();
+    let server = Server::start(&shipped("apache"), None, &AtomicBool::new(false)).unwrap();
     let mut processes = server.processes().unwrap();
     // The first child answers before the last one is there.
     while processes.len() < 17 {

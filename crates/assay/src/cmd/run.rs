@@ -70,7 +70,7 @@ fn phases(
         }
         Program::Server(_) => {
             output::say(&format!("starting {}", workload.name));
-            let server = Server::start(workload, args.port);
+            let server = Server::start(workload, args.port, interrupt.flag());
             interrupt.check()?;
             let server = server.map_err(without_room)?;
             let mut found = Vec::new();
@@ -142,11 +142,11 @@ fn conclude(args: &RunArgs, workload: &Workload, found: &Found) -> anyhow::Resul
         let demand = Demand { name: workload.name.clone(), source, operations: demands };
         output::write_file(path, &demand_to_json(&demand))?;
     }
-    output::show(&report, args.format)?;
+    let shown = output::show(&report, args.format);
     output::say(&format!("the report is in {}", args.report.display()));
     let left_out = found.left_out();
     if !left_out.is_empty() {
         bail!("the report is not whole: {}", left_out.join("; "));
     }
-    Ok(())
+    shown
 }
