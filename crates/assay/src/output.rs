@@ -61,32 +61,43 @@ pub fn line(error: &anyhow::Error) -> String {
     line.replace('\n', " ")
 }
 
-/// Writes a file whole or not at all: beside its place first, then renamed.
+/// Writes a file whole or not at all: beside its place first, then renamed. A link keeps pointing, and a
+/// device or a pipe is written into, for there is nothing to replace.
 pub fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
     let failed = || format!("cannot write {}; is there space, and may you write there?", path.display());
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if is_special(&place) {
+        return fs::write(&place, text).with_context(failed);
+    }
     let mut file = tempfile::Builder::new()
         .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
-        .tempfile_in(folder)
+        .tempfile_in(folder(&place))
         .with_context(failed)?;
     file.write_all(text.as_bytes()).with_context(failed)?;
     file.as_file().sync_all().with_context(failed)?;
-    file.persist(path).map_err(|error| error.error).with_context(failed)?;
+    file.persist(place).map_err(|error| error.error).with_context(failed)?;
     Ok(())
 }
 
 /// Fails early when a file that is wanted at the end of a long run could not be written then.
 pub fn check_writable(path: &Path) -> anyhow::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    tempfile::tempfile_in(folder)
+    anyhow::ensure!(!path.is_dir(), "{} is a directory; give the name of a file", path.display());
+    let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if is_special(&place) {
+        return Ok(());
+    }
+    tempfile::tempfile_in(folder(&place))
         .map(drop)
-        .with_context(|| format!("cannot write to {}; give another place", folder.display()))?;
-    anyhow::ensure!(
-        !fs::metadata(path).is_ok_and(|there| there.is_dir()),
-        "{} is a directory",
-        path.display()
-    );
-    Ok(())
+        .with_context(|| format!("cannot write to {}; give another place", folder(&place).display()))
+}
+
+/// Whether something other than a file is there.
+fn is_special(place: &Path) -> bool {
+    fs::metadata(place).is_ok_and(|there| !there.is_file())
+}
+
+fn folder(place: &Path) -> &Path {
+    place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// How text looks where stdout goes.
@@ -102,4 +113,26 @@ pub fn style() -> Style {
 /// Whether a person is watching stderr: only then are progress bars drawn.
 pub fn watched() -> bool {
     io::stderr().is_terminal()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_keeps_pointing_and_a_device_stays_a_device() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, link) = (directory.path().join("file"), directory.path().join("link"));
+        fs::write(&file, "old").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        write_file(&link, "new").unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+
+        let pipe = directory.path().join("null");
+        std::os::unix::fs::symlink("/dev/null", &pipe).unwrap();
+        check_writable(&pipe).unwrap();
+        write_file(&pipe, "text").unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    }
 }

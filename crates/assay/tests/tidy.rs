@@ -37,7 +37,7 @@ fn root() -> PathBuf {
 /// Every file that git tracks or would track, with its text; files that are not text are left out.
 fn files() -> Vec<(String, String)> {
     let output = Command::new("git")
-        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .args(["-c", "safe.directory=*", "ls-files", "--cached", "--others", "--exclude-standard"])
         .current_dir(root())
         .output()
         .unwrap();

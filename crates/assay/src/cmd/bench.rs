@@ -40,11 +40,12 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     }
     let mut blocks = section::machine::description(&machine.description);
     blocks.push(Block::Table(section::machine::costs(&machine)));
-    output::show(&Report { title: format!("The machine {}", machine.name), blocks }, args.format)?;
+    let title = format!("The machine {}", machine.name);
+    let shown = output::show(&Report { title, blocks }, args.format);
     if let Some(path) = &args.output {
         output::write_file(path, &machine_to_json(&machine))?;
         output::say(&format!("the machine is in {}", path.display()));
     }
     output::say(&format!("the raw samples are run {number} of the store"));
-    Ok(())
+    shown
 }

@@ -44,11 +44,10 @@ fn show(store: &Store, run: &Run, args: &HistoryArgs) -> anyhow::Result<()> {
     let mut blocks = section::machine::description(&machine.description);
     blocks.push(Block::Table(section::machine::costs(&machine)));
     let title = format!("Run {}, {}, {}", run.id, run.start.started_at, outcome(run));
-    output::show(&Report { title, blocks }, args.format)?;
-    match &args.output {
-        Some(path) => output::write_file(path, &machine_to_json(&machine)),
-        None => Ok(()),
+    if let Some(path) = &args.output {
+        output::write_file(path, &machine_to_json(&machine))?;
     }
+    output::show(&Report { title, blocks }, args.format)
 }
 
 fn outcome(run: &Run) -> String {

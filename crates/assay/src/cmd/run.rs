@@ -61,6 +61,8 @@ fn phases(
     interrupt: &Interrupt,
 ) -> anyhow::Result<Found> {
     let traces = Traces::new(args.save_traces.as_deref())?;
+    let names: Vec<&str> = operations.iter().map(|operation| operation.name.as_str()).collect();
+    traces.check(&names)?;
     // The application first: if it cannot run, nobody should have waited for the machine.
     let operations = match &workload.program {
         Program::Command(program) => {

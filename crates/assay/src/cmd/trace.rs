@@ -8,7 +8,7 @@ use assay_trace_probe::Recorded;
 use crate::cli::TraceArgs;
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::output;
-use crate::phase::tracing::{attach, run_recorded};
+use crate::phase::tracing::{attach, gaps, run_recorded};
 
 /// How often an attached recorder looks whether it is to stop.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -25,6 +25,9 @@ pub fn run(args: &TraceArgs) -> anyhow::Result<()> {
             recorded
         }
     };
+    for gap in gaps(&recorded) {
+        output::say(&gap);
+    }
     output::say(&format!(
         "{} records in {}, {} lost; look at them with 'assay view {}'",
         recorded.records,

@@ -23,6 +23,10 @@ pub fn run(args: &ViewArgs) -> anyhow::Result<()> {
     if !reader.is_complete() {
         output::say("the recording was cut off: what came after its last whole block is missing");
     }
+    let untracked = reader.manifest().untracked_threads;
+    if untracked > 0 {
+        output::say(&format!("{untracked} threads could not be followed: what they did is missing"));
+    }
     let blocks = match args.view.as_str() {
         "summary" => section::trace::summary(&look(reader, Summarise::default())?, args.units, UNIT_OF_WORK),
         "sequence" => return sequence(reader),

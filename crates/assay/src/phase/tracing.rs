@@ -34,6 +34,8 @@ pub struct Traced {
     pub elapsed_ns: u64,
     /// How the recording itself went.
     pub recorded: Recorded,
+    /// What is not in the demand, one sentence each; empty if nothing is missing.
+    pub missing: Vec<String>,
 }
 
 /// Where traces go: into a directory that the user named, or away when they have been read.
@@ -63,6 +65,18 @@ impl Traces {
                 Ok(Self::Kept(path.to_owned()))
             }
         }
+    }
+
+    /// Fails early when a trace of one of these operations could not be kept.
+    pub fn check(&self, operations: &[&str]) -> anyhow::Result<()> {
+        let containers: Vec<PathBuf> = operations.iter().map(|name| self.container(name)).collect();
+        for (position, container) in containers.iter().enumerate() {
+            let shown = container.display();
+            ensure!(!container.exists(), "{shown}: exists already; name another directory, or remove it");
+            let twice = containers[..position].contains(container);
+            ensure!(!twice, "two operations would both be kept as {shown}; rename one in the workload");
+        }
+        Ok(())
     }
 
     fn container(&self, operation: &str) -> PathBuf {
@@ -170,6 +184,22 @@ fn announce(operation: &str) {
     output::say(&format!("tracing '{operation}'"));
 }
 
+/// What a recording lacks, one sentence each.
+pub fn gaps(recorded: &Recorded) -> Vec<String> {
+    let mut gaps = Vec::new();
+    if recorded.lost > 0 {
+        gaps.push(format!("{} records were LOST: every count is a lower bound.", recorded.lost));
+    }
+    let untracked = recorded.manifest.untracked_threads;
+    if untracked > 0 {
+        gaps.push(format!("{untracked} threads could not be followed: what they did is missing."));
+    }
+    if !recorded.manifest.drained {
+        gaps.push("The recorder ended before it had everything.".to_owned());
+    }
+    gaps
+}
+
 fn read(
     container: &Path,
     recorded: Recorded,
@@ -178,10 +208,19 @@ fn read(
     units: u64,
     elapsed_ns: u64,
 ) -> anyhow::Result<Traced> {
+    ensure!(recorded.manifest.drained, "the recorder ended before it had everything; trace it again");
     let summary = look(Reader::open(container)?, Summarise::default())?;
     let demanded = look(Reader::open(container)?, Demanding::default())?;
+    let mut missing = gaps(&recorded);
+    if demanded.unfinished > 0 {
+        missing.push(format!("{} calls had not returned when the recording ended.", demanded.unfinished));
+    }
+    if demanded.forgotten_corks > 0 {
+        let forgotten = demanded.forgotten_corks;
+        missing.push(format!("{forgotten} corked connections were too many to be remembered as such."));
+    }
     let named = Named { operation: operation.to_owned(), unit_of_work: unit_of_work.to_owned() };
     #[expect(clippy::cast_precision_loss, reason = "nobody traces 2^52 requests")]
     let demand = demanded.into_operation(named, units as f64);
-    Ok(Traced { summary, demand, units, elapsed_ns, recorded })
+    Ok(Traced { summary, demand, units, elapsed_ns, recorded, missing })
 }

@@ -98,6 +98,17 @@ fn split(summary: &Summary, units: f64, unit_of_work: &str) -> Table {
         .collect();
     let table =
         if failed.is_empty() { table } else { table.with_note(format!("Failed: {}.", failed.join(", "))) };
+    let cut: Vec<String> = summary
+        .rows
+        .iter()
+        .filter(|row| row.unfinished > 0)
+        .map(|row| format!("{} {}", row.unfinished, call(row)))
+        .collect();
+    let table = if cut.is_empty() {
+        table
+    } else {
+        table.with_note(format!("Never returned, and in no other column: {}.", cut.join(", ")))
+    };
     let events = &summary.events;
     table.with_note(format!(
         "Beside calls, in the whole trace: {} page faults in user mode and {} in the kernel, {} processes and {} \

@@ -58,8 +58,13 @@ fn recording(operation: &FoundOperation, traced: &Traced) -> String {
     #[expect(clippy::cast_precision_loss, reason = "times and counts stay below 2^52")]
     let (elapsed_ns, units) = (traced.elapsed_ns as f64, traced.units as f64);
     let slower = elapsed_ns / units * operation.measured.per_second.point / 1e9;
-    format!(
-        "{} {}s were traced: {} records kept, {} lost; they ran at {:.2} of the untraced time.",
+    let mut text = format!(
+        "{} {}s were traced: {} records kept, {} lost; they took {:.2} of the untraced time.",
         traced.units, operation.measured.unit_of_work, traced.recorded.records, traced.recorded.lost, slower
-    )
+    );
+    for gap in &traced.missing {
+        text.push(' ');
+        text.push_str(gap);
+    }
+    text
 }
