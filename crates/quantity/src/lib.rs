@@ -20,7 +20,7 @@ pub mod verdict;
 
 pub use curve::{Basis, CostCurve, Evaluation};
 pub use demand::{CallCount, Coefficient, Demand, Mapping, OperationDemand, Use};
-pub use estimate::{Estimate, Interval, Method};
+pub use estimate::{Estimate, Interval, Method, Statistic};
 pub use machine::{Cost, Description, Fact, Machine, Unmeasured};
 pub use primitive::{Key, PrimitiveId, Value};
 pub use round::{ClientSide, CpuTime, Latency, Round};

@@ -79,7 +79,7 @@ impl Machine {
     /// The cost curve over `size` of a primitive whose other keys are fixed.
     ///
     /// # Errors
-    /// [`NoCost`] if no size of it was measured.
+    /// [`NoCost`] if no size of it was measured, or one that should have been could not be.
     pub fn curve(&self, primitive: &PrimitiveId) -> Result<CostCurve, NoCost> {
         let points: Vec<(Size, Estimate)> = self
             .costs
@@ -89,7 +89,9 @@ impl Machine {
                 (id.without(Key::Size) == *primitive).then_some((size, cost.estimate))
             })
             .collect();
-        if points.is_empty() {
+        // A curve that lacks some of its sizes would price the others by far extrapolation.
+        let lacks = |missing: &Unmeasured| missing.primitive.without(Key::Size) == *primitive;
+        if points.is_empty() || self.unmeasured.iter().any(lacks) {
             return Err(self.unmeasured(primitive));
         }
         CostCurve::through(&points).map_err(|error| NoCost::Curve(primitive.clone(), error))
@@ -110,5 +112,33 @@ impl Machine {
             .find(|missing| missing.primitive.without(Key::Size) == *primitive)
             .map_or(String::new(), |missing| format!(": {}", missing.reason));
         NoCost::Unmeasured(primitive.clone(), reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::{Interval, Method};
+    use crate::unit::Unit;
+
+    #[test]
+    fn a_curve_that_lacks_a_size_is_no_curve() {
+        let interval = Interval { low: 1.0, high: 1.0, confidence: 1.0 };
+        let estimate = Estimate {
+            point: 1.0,
+            interval,
+            unit: Unit::NanosecondsPerByte,
+            method: Method::Printed,
+            values: 0,
+        };
+        let cost = Cost { estimate, minimum: None, rejected: 0, verdict: None };
+        let mut machine = Machine::default();
+        machine.costs.insert("tcp.send{size=64B}".parse().unwrap(), cost);
+        let primitive = "tcp.send".parse().unwrap();
+        assert!(machine.curve(&primitive).is_ok());
+        let missing = "tcp.send{size=64KiB}".parse().unwrap();
+        machine.unmeasured.push(Unmeasured { primitive: missing, reason: "the window is small".to_owned() });
+        let refused = machine.curve(&primitive).unwrap_err().to_string();
+        assert_eq!(refused, "tcp.send was not measured: the window is small");
     }
 }

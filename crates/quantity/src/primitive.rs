@@ -17,8 +17,6 @@ pub enum Key {
     Size,
     /// Where the bytes lie in memory.
     Buffer,
-    /// Bytes of the working set.
-    Set,
     /// Level of the memory hierarchy that holds the working set.
     Level,
     /// Number of processes that take part.
@@ -54,7 +52,7 @@ pub struct KeyRow {
 }
 
 /// Every key. A new parameter is one row here and one variant of [`Key`].
-pub const KEYS: [KeyRow; 7] = [
+pub const KEYS: [KeyRow; 6] = [
     KeyRow { key: Key::Size, name: "size", kind: Kind::Bytes, about: "bytes moved by one operation" },
     KeyRow {
         key: Key::Buffer,
@@ -62,7 +60,6 @@ pub const KEYS: [KeyRow; 7] = [
         kind: Kind::Word(&["reused", "fresh"]),
         about: "reused: the same buffer every time, in cache; fresh: mapped, but in no cache",
     },
-    KeyRow { key: Key::Set, name: "set", kind: Kind::Bytes, about: "bytes of the working set" },
     KeyRow {
         key: Key::Level,
         name: "level",

@@ -49,7 +49,12 @@ pub struct Latency {
     pub max_ns: u64,
 }
 
-/// Processor time of an application as the kernel counts it: exact in total, divided in clock ticks.
+/// Clock ticks below which a total is not divided into user and system time: with 20 of them, the tick that
+/// either count may lack is 5 % of the whole.
+pub const TICKS_MIN: u128 = 20;
+
+/// Processor time of an application as the kernel counts it: to the nanosecond for what still runs, in clock
+/// ticks for processes that have ended; divided in clock ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CpuTime {
     /// All of it, in ns.
@@ -63,15 +68,19 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// Time in user mode, in ns: the total, divided as the ticks are. `None` if there was no tick at all.
+    /// Time in user mode, in ns: the total, divided as the ticks are. `None` if there were fewer than
+    /// [`TICKS_MIN`]: each of the two counts is rounded down to a whole tick.
     #[must_use]
     pub fn user_ns(&self) -> Option<u64> {
         let ticks = u128::from(self.user_ticks) + u128::from(self.system_ticks);
+        if ticks < TICKS_MIN {
+            return None;
+        }
         let product = u128::from(self.total_ns) * u128::from(self.user_ticks);
         u64::try_from(product.checked_div(ticks)?).ok()
     }
 
-    /// Time in the kernel, in ns: the rest of the total. `None` if there was no tick at all.
+    /// Time in the kernel, in ns: the rest of the total. `None` where [`CpuTime::user_ns`] is.
     #[must_use]
     pub fn system_ns(&self) -> Option<u64> {
         self.user_ns().map(|user_ns| self.total_ns - user_ns)
@@ -103,13 +112,13 @@ impl Round {
         self.per_unit(self.cpu.total_ns)
     }
 
-    /// The part of it in user mode; `None` if the round was shorter than a clock tick.
+    /// The part of it in user mode; `None` where the round was too short to tell.
     #[must_use]
     pub fn user_ns_per_unit(&self) -> Option<f64> {
         self.cpu.user_ns().map(|ns| self.per_unit(ns))
     }
 
-    /// The part of it in the kernel; `None` if the round was shorter than a clock tick.
+    /// The part of it in the kernel; `None` where the round was too short to tell.
     #[must_use]
     pub fn system_ns_per_unit(&self) -> Option<f64> {
         self.cpu.system_ns().map(|ns| self.per_unit(ns))
@@ -158,9 +167,11 @@ mod tests {
     }
 
     #[test]
-    fn without_a_tick_the_division_is_unknown_not_zero() {
-        let time = CpuTime { total_ns: 900_000, queued_ns: 0, user_ticks: 0, system_ticks: 0 };
-        assert_eq!((time.user_ns(), time.system_ns()), (None, None));
+    fn with_few_ticks_the_division_is_unknown_not_zero() {
+        for (user_ticks, system_ticks) in [(0, 0), (0, 1), (9, 10)] {
+            let time = CpuTime { total_ns: 900_000, queued_ns: 0, user_ticks, system_ticks };
+            assert_eq!((time.user_ns(), time.system_ns()), (None, None));
+        }
     }
 
     #[test]
@@ -178,7 +189,7 @@ mod tests {
             operation: "page".to_owned(),
             units: 1000,
             elapsed_ns: 2_000_000,
-            cpu: CpuTime { total_ns: 2_000_000, queued_ns: 400_000, user_ticks: 1, system_ticks: 3 },
+            cpu: CpuTime { total_ns: 2_000_000, queued_ns: 400_000, user_ticks: 10, system_ticks: 30 },
             usable_cpus: 2,
             client: None,
         };

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use crate::estimate::Estimate;
-use crate::sample::Sample;
+use crate::sample::{Contamination, Sample};
 
 /// Half-width over point above which an estimate is called noisy: a tenth, the difference that users of
 /// lmbench quote as a result.
@@ -30,9 +30,12 @@ impl Verdict {
     /// it is the cause, the width only its sign.
     #[must_use]
     pub fn judge(estimate: &Estimate, samples: &[Sample]) -> Self {
-        let wall: f64 = samples.iter().map(|sample| sample.contamination.wall_ns).sum();
-        let stolen: f64 = samples.iter().map(|sample| sample.contamination.stolen_ns).sum();
-        let share = if wall > 0.0 { (stolen / wall).clamp(0.0, 1.0) } else { 0.0 };
+        let mut all = Contamination::default();
+        for sample in samples {
+            all.wall_ns += sample.contamination.wall_ns;
+            all.stolen_ns += sample.contamination.stolen_ns;
+        }
+        let share = all.stolen_share();
         if share > CONTAMINATED {
             Verdict::Contaminated(share)
         } else if estimate.relative_half_width() > NOISY {
@@ -57,7 +60,6 @@ impl fmt::Display for Verdict {
 mod tests {
     use super::*;
     use crate::estimate::trimmed_mean;
-    use crate::sample::Contamination;
     use crate::unit::Unit;
 
     fn judge(values: &[f64], stolen_ns: f64) -> String {

@@ -90,7 +90,7 @@ fn prediction() -> Figure {
     let parts = vec![
         part("tcp.transfer{size=4KiB,buffer=reused}", 412_000.0, 9_000.0),
         part("file.read{size=16KiB}", 203_000.0, 4_100.0),
-        part("context_switch.pair{processes=2,set=64KiB}", 96_000.0, 7_700.0),
+        part("process.context_switch{processes=2,cpus=same}", 96_000.0, 7_700.0),
         Part { label: "user time".to_owned(), length: Length::Number(331_000.0) },
     ];
     let bar = |label: &str, length: Estimate, parts: Vec<Part>| Bar {

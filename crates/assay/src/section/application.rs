@@ -39,7 +39,7 @@ pub fn dependence(operations: &[MeasuredOperation]) -> Table {
 }
 
 fn unsplit() -> Cell {
-    Cell::Missing("the rounds were shorter than a tick of the kernel's clock".to_owned())
+    Cell::Missing("the rounds were too short for the kernel's clock ticks".to_owned())
 }
 
 /// What each operation reaches, untraced.

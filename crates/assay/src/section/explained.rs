@@ -30,7 +30,12 @@ fn comparison(prediction: &Prediction, measured: &MeasuredOperation) -> Table {
     let unexplained = measured.system.map_or_else(untold, |kernel| prediction.unexplained(&kernel).into());
     let user = measured.user.map_or_else(untold, Cell::from);
     let mut rows = vec![
-        [Cell::text(format!("kernel time of one {unit}")), prediction.total.into(), kernel, unexplained],
+        [
+            Cell::text(format!("kernel time of one {unit}")),
+            prediction.total.into(),
+            kernel,
+            unexplained.clone(),
+        ],
         [
             Cell::text("user time: not a demand on the operating system, taken as measured"),
             user.clone(),
@@ -39,12 +44,11 @@ fn comparison(prediction: &Prediction, measured: &MeasuredOperation) -> Table {
         ],
     ];
     if let Some(cpu) = predicted_cpu(prediction, measured) {
-        let difference = Estimate::sum(&[measured.cpu, negated(&cpu)]);
         rows.push([
             Cell::text(format!("processor time of one {unit}")),
             cpu.into(),
             measured.cpu.into(),
-            difference.into(),
+            unexplained,
         ]);
         rows.push([
             Cell::text(format!("{unit}s per second: predicted is the most that one processor could serve")),
@@ -73,10 +77,6 @@ fn most_per_second(cpu: &Estimate) -> Estimate {
     rates.point = rate(cpu.point);
     (rates.interval.low, rates.interval.high) = (rate(cpu.interval.high), rate(cpu.interval.low));
     rates
-}
-
-fn negated(estimate: &Estimate) -> Estimate {
-    estimate.scaled(-1.0, estimate.unit)
 }
 
 /// Terms below this share of the total are one part of the picture together: they would be hairlines.
