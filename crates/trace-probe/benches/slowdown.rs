@@ -21,7 +21,10 @@ const PAIRS: usize = 10;
 const BLOCKS: u32 = 1_000_000;
 
 fn main() {
-    println!("{:<28} {:>22} {:>14} {:>10} {:>12}", "loop", "slowdown, median", "records/s", "lost", "recorder CPU");
+    println!(
+        "{:<28} {:>22} {:>14} {:>10} {:>12}",
+        "loop", "slowdown, median", "records/s", "lost", "recorder CPU"
+    );
     for block in [512, 1] {
         let command = [
             "dd".to_owned(),
@@ -67,7 +70,8 @@ fn run(held: Held) -> f64 {
 
 fn traced(command: &[OsString]) -> (f64, Recorded) {
     let directory = tempfile::tempdir().unwrap();
-    let writer = Writer::create(&directory.path().join("slowdown.trace"), opening(Vec::new()).unwrap()).unwrap();
+    let writer =
+        Writer::create(&directory.path().join("slowdown.trace"), opening(Vec::new()).unwrap()).unwrap();
     let held = Held::fork(command).unwrap();
     let recorder = Recorder::attach(held.process(), Options::default(), writer).unwrap();
     let seconds = run(held);

@@ -29,8 +29,8 @@ mod tests {
     #[test]
     fn the_header_and_the_reader_agree_on_every_field() {
         let header = offsets!(
-            begin_ns elapsed_ns blocked_ns waiting_ns irq_ns args result inode process thread lost voluntary
-            involuntary faults number kind descriptor cpu
+            begin_ns elapsed_ns blocked_ns waiting_ns irq_ns softnet_ns args result inode process thread lost
+            voluntary involuntary faults number kind descriptor cpu
         );
         assert_eq!(header, OFFSETS);
         assert_eq!(offset_of!(record, flags), FLAGS_OFFSET);

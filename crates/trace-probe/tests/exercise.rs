@@ -17,6 +17,7 @@ fn main() -> io::Result<()> {
         Some("threads") => threads(),
         Some("compat") => compat(),
         Some("sockets") => return sockets(),
+        Some("send") => return send(),
         other => return Err(io::Error::other(format!("{other:?} is no exercise"))),
     }
     Ok(())
@@ -58,6 +59,18 @@ fn sockets() -> io::Result<()> {
     left.write_all(b"1234567")?;
     right.read_exact(&mut [0; 7])?;
     events(&far)
+}
+
+/// 1000 sends of 1000 bytes to a connection that is read after each.
+fn send() -> io::Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let mut near = TcpStream::connect(listener.local_addr()?)?;
+    let (mut far, _) = listener.accept()?;
+    for _ in 0..1000 {
+        near.write_all(&[b'x'; 1000])?;
+        far.read_exact(&mut [0; 1000])?;
+    }
+    Ok(())
 }
 
 fn events(watched: &TcpStream) -> io::Result<()> {

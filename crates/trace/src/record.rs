@@ -111,8 +111,11 @@ pub struct Call {
     pub blocked_ns: u64,
     /// Of that: runnable but not running.
     pub waiting_ns: u64,
-    /// Interrupts handled on top of it while it was on the CPU.
+    /// Of the time on the CPU: interrupts handled on top of it, network softirqs not among them.
     pub irq_ns: u64,
+    /// Of the time on the CPU: network softirqs on top of it. A send on loopback delivers its own packets there;
+    /// with a network card, packets of others arrive there too.
+    pub softnet_ns: u64,
     /// Context switches because it blocked.
     pub voluntary: u32,
     /// Context switches because it was preempted.
@@ -137,7 +140,8 @@ impl Call {
         self.elapsed_ns.saturating_sub(self.blocked_ns).saturating_sub(self.waiting_ns)
     }
 
-    /// Time that the kernel worked for this call, ns: on the CPU and not in an interrupt.
+    /// Time that the kernel worked for this call, ns: on the CPU and not in an interrupt. Network softirqs are in
+    /// it: a send causes them, and who measures a send measures them with it.
     #[must_use]
     pub fn kernel_ns(&self) -> u64 {
         self.on_cpu_ns().saturating_sub(self.irq_ns)

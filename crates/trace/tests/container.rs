@@ -37,12 +37,12 @@ fn call(cpu: u16, end_ns: u64, thread: u32, lost: u32) -> [u8; RECORD_BYTES] {
     let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
     put(0, &(end_ns - 10).to_le_bytes());
     put(8, &10_u64.to_le_bytes());
-    put(88, &512_i64.to_le_bytes());
-    put(104, &7_u32.to_le_bytes());
-    put(108, &thread.to_le_bytes());
-    put(112, &lost.to_le_bytes());
-    put(130, &[1, 2]);
-    put(132, &cpu.to_le_bytes());
+    put(96, &512_i64.to_le_bytes());
+    put(112, &7_u32.to_le_bytes());
+    put(116, &thread.to_le_bytes());
+    put(120, &lost.to_le_bytes());
+    put(138, &[1, 2]);
+    put(140, &cpu.to_le_bytes());
     bytes
 }
 
@@ -159,6 +159,24 @@ fn a_torn_last_block_is_left_out_and_a_damaged_one_is_an_error() {
 fn what_is_in_the_way_of_a_container_is_not_overwritten() {
     let (container, _writer) = container();
     assert!(matches!(Writer::create(&container.path, opening(1)), Err(WriteError::Exists(_))));
+}
+
+#[test]
+fn a_writer_that_was_given_nothing_takes_its_container_away_and_nothing_else() {
+    let (first, writer) = container();
+    drop(writer);
+    assert!(!first.path.exists());
+    let (second, mut writer) = container();
+    writer.mark(1, 100, 0).unwrap();
+    drop(writer);
+    assert!(second.path.exists(), "it was given something");
+    let (third, writer) = container();
+    fs::write(third.path.join("notes"), "of somebody else").unwrap();
+    drop(writer);
+    assert_eq!(fs::read_dir(&third.path).unwrap().count(), 1);
+    let (fourth, writer) = container();
+    writer.close(closing(&[0, 0])).unwrap();
+    assert!(Reader::open(&fourth.path).unwrap().is_complete(), "a recording may well be empty");
 }
 
 #[test]

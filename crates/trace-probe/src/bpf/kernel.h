@@ -51,6 +51,7 @@ enum {
 	S_IFCHR = 0020000,
 	S_IFIFO = 0010000,
 };
+enum { NET_TX_SOFTIRQ = 2, NET_RX_SOFTIRQ = 3 };
 #define ANON_INODE_FS_MAGIC 0x09041934
 #define PID_FS_MAGIC 0x50494446
 #define TS_COMPAT 2 /* thread_info.status: the call in progress is a 32-bit one */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only
  *
  * The probe: one record per system call of a traced thread, made when the call ends, with the time that it spent
- * on the CPU, blocked, waiting for a CPU and under interrupts; and records for page faults, time off the CPU
- * outside calls, forks, execs and exits. A thread is traced when it has an entry in the task storage `threads`:
+ * on the CPU, blocked, waiting for a CPU, under interrupts and in network softirqs; and records for page faults,
+ * time off the CPU outside calls, forks, execs and exits. A thread is traced when it has an entry in the task storage `threads`:
  * children inherit one, and it dies with its task. Records go into one ring per CPU, since a shared one is a lock
  * that all CPUs would meet at. It follows Brown 1997, chapter 3 (ktrace), with the time split added.
  */
@@ -21,6 +21,9 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
  * whether the result is one, and whether a negative argument means "no descriptor" rather than a bad one. */
 enum { RULE_ARGUMENT = 7, RULE_RESULT = 8, RULE_NEGATIVE_IS_NONE = 16 };
 
+/* Interrupts in a row within one look at the clock: two are hardly ever seen. */
+#define TAKE_ATTEMPTS 3
+
 const volatile u8 rules[CALLS] = {};
 const volatile u32 tracer = 0;    /* thread group that is never traced */
 const volatile u64 wake_bytes = 0; /* fill of a ring above which its consumer is woken */
@@ -37,7 +40,7 @@ enum off_state { ON_CPU = 0, BLOCKED = 1, WAITING = 2 };
 struct thread {
 	u64 begin_ns;
 	u64 args[6];
-	u64 blocked_ns, waiting_ns, irq_ns;
+	u64 blocked_ns, waiting_ns, irq_ns, softnet_ns;
 	u64 off_since_ns;
 	u64 off_begin_ns, off_blocked_ns; /* of the present spell off the CPU */
 	u64 inode;
@@ -61,8 +64,9 @@ struct cpu {
 	u64 made;
 	u64 lost;
 	u64 unreported; /* lost since the last record that was kept */
-	u64 irq_since_ns;
+	u64 layer_since_ns; /* last change of the two below */
 	u32 irq_depth;
+	bool in_softnet;
 };
 
 struct {
@@ -152,6 +156,7 @@ static __always_inline void keep_call(struct task_struct *task, struct thread *t
 	record->blocked_ns = thread->blocked_ns;
 	record->waiting_ns = thread->waiting_ns;
 	record->irq_ns = thread->irq_ns;
+	record->softnet_ns = thread->softnet_ns;
 	__builtin_memcpy(record->args, thread->args, sizeof(record->args));
 	record->result = result;
 	record->inode = thread->inode;
@@ -231,12 +236,26 @@ int BPF_PROG(enter_call, struct pt_regs *regs, long id)
 	thread->blocked_ns = 0;
 	thread->waiting_ns = 0;
 	thread->irq_ns = 0;
+	thread->softnet_ns = 0;
 	thread->voluntary = 0;
 	thread->involuntary = 0;
 	thread->faults = 0;
-	thread->in_call = 1;
-	thread->begin_ns = bpf_ktime_get_ns(); /* last: what stands above is not the call's time */
+	thread->begin_ns = bpf_ktime_get_ns(); /* late: what stands above is not the call's time */
+	thread->in_call = 1; /* last: an interrupt before `begin_ns` is not charged to the call */
 	return 0;
+}
+
+/* Ends the call, to which nothing is charged from here on, and returns when that was: an interrupt that came between
+ * the caller's look at the clock and now was charged, and so it belongs to the elapsed time. */
+static __always_inline u64 end_call(struct thread *thread, u64 now_ns)
+{
+	struct cpu *cpu = this_cpu();
+	u64 charged_ns;
+
+	thread->in_call = 0;
+	barrier(); /* the interrupts meant here are those of this CPU: the order of the program is what they see */
+	charged_ns = cpu ? cpu->layer_since_ns : 0;
+	return charged_ns > now_ns ? charged_ns : now_ns;
 }
 
 /* An exit without an enter is a child's first return, or the call in flight when the probe was attached. */
@@ -251,7 +270,7 @@ int BPF_PROG(leave_call, struct pt_regs *regs, long result)
 		return 0;
 	if (!thread->in_call)
 		return 0;
-	thread->in_call = 0;
+	now_ns = end_call(thread, now_ns);
 	if (result >= 0 && (rule_of(thread) & RULE_RESULT))
 		thread->descriptor = classify(task, result, &thread->inode);
 	keep_call(task, thread, RECORD_CALL, 0, result, now_ns);
@@ -406,7 +425,7 @@ int BPF_PROG(exit_task, struct task_struct *task)
 	if (!thread)
 		return 0;
 	if (thread->in_call) {
-		thread->in_call = 0;
+		now_ns = end_call(thread, now_ns);
 		keep_call(task, thread, RECORD_UNFINISHED, 0, 0, now_ns);
 	}
 	record = make(&ring, task, RECORD_EXIT);
@@ -455,35 +474,81 @@ int BPF_PROG(fault_kernel, unsigned long address, struct pt_regs *regs, unsigned
 	return fault(address, error, 0);
 }
 
-/* Interrupts nest: the outermost entry takes the time and the outermost exit charges it. */
+/* Interrupts nest, and run on top of a network softirq as well; each moment belongs to the layer on top. So every
+ * change of layers first takes the time since the change before it, and charges it to what was on top until now. A
+ * softirq's change may itself be interrupted: then the time has been taken, and the rest is taken once more. */
+static __always_inline u64 take_layer(struct cpu *cpu)
+{
+	int attempt;
+
+	for (attempt = 0; attempt < TAKE_ATTEMPTS; attempt++) {
+		u64 since_ns = *(volatile u64 *)&cpu->layer_since_ns;
+		u64 now_ns = bpf_ktime_get_ns();
+
+		if (__sync_val_compare_and_swap(&cpu->layer_since_ns, since_ns, now_ns) == since_ns)
+			return now_ns - since_ns;
+	}
+	return 0;
+}
+
+static __always_inline void charge_layer(struct cpu *cpu)
+{
+	u64 layer_ns = take_layer(cpu);
+	struct thread *thread;
+
+	if (!cpu->irq_depth && !cpu->in_softnet)
+		return;
+	thread = traced(bpf_get_current_task_btf());
+	if (!thread)
+		return;
+	if (!thread->in_call)
+		return;
+	/* Atomic, since an interrupt may charge the same thread in between. */
+	if (cpu->irq_depth)
+		__sync_fetch_and_add(&thread->irq_ns, layer_ns);
+	else
+		__sync_fetch_and_add(&thread->softnet_ns, layer_ns);
+}
+
 static __always_inline int interrupt_begins(void)
 {
 	struct cpu *cpu = this_cpu();
 
 	if (!cpu)
 		return 0;
-	if (cpu->irq_depth++ == 0)
-		cpu->irq_since_ns = bpf_ktime_get_ns();
+	charge_layer(cpu);
+	cpu->irq_depth++;
 	return 0;
 }
 
 static __always_inline int interrupt_ends(void)
 {
 	struct cpu *cpu = this_cpu();
-	struct thread *thread;
 
 	if (!cpu)
 		return 0;
 	if (cpu->irq_depth == 0)
 		return 0; /* it began before the probe was attached */
-	if (--cpu->irq_depth)
-		return 0;
-	thread = traced(bpf_get_current_task_btf());
-	if (!thread)
-		return 0;
-	if (thread->in_call)
-		thread->irq_ns += bpf_ktime_get_ns() - cpu->irq_since_ns;
+	charge_layer(cpu);
+	cpu->irq_depth--;
 	return 0;
+}
+
+/* Softirqs do not nest in each other. */
+static __always_inline int softnet_changes(bool begins)
+{
+	struct cpu *cpu = this_cpu();
+
+	if (!cpu)
+		return 0;
+	charge_layer(cpu);
+	cpu->in_softnet = begins;
+	return 0;
+}
+
+static __always_inline bool is_softnet(unsigned int vector)
+{
+	return vector == NET_TX_SOFTIRQ || vector == NET_RX_SOFTIRQ;
 }
 
 SEC("tp_btf/irq_handler_entry")
@@ -499,15 +564,15 @@ int BPF_PROG(irq_ends)
 }
 
 SEC("tp_btf/softirq_entry")
-int BPF_PROG(softirq_begins)
+int BPF_PROG(softirq_begins, unsigned int vector)
 {
-	return interrupt_begins();
+	return is_softnet(vector) ? softnet_changes(true) : interrupt_begins();
 }
 
 SEC("tp_btf/softirq_exit")
-int BPF_PROG(softirq_ends)
+int BPF_PROG(softirq_ends, unsigned int vector)
 {
-	return interrupt_ends();
+	return is_softnet(vector) ? softnet_changes(false) : interrupt_ends();
 }
 
 SEC("tp_btf/local_timer_entry")

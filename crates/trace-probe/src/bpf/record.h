@@ -2,7 +2,8 @@
  *
  * The layout of one record: what the probe writes into the ring of its CPU and what the recorder appends to a
  * spool as it is. This header is the only place that says it; crates/trace reads the same bytes by offset, and a
- * test of crates/trace-probe compares the two. Little endian, no padding, 136 bytes.
+ * test of crates/trace-probe compares the two. Little endian, no padding, 144 bytes: a
+ * multiple of 8, which is what the ring rounds to and how its widest fields stay aligned in a spool.
  */
 #ifndef ASSAY_RECORD_H
 #define ASSAY_RECORD_H
@@ -58,7 +59,8 @@ struct record {
 	unsigned long long elapsed_ns; /* until it returned, taken in the kernel */
 	unsigned long long blocked_ns; /* off the CPU and not runnable */
 	unsigned long long waiting_ns; /* off the CPU but runnable */
-	unsigned long long irq_ns;     /* interrupts that ran on top of it: part of its time on the CPU */
+	unsigned long long irq_ns;     /* on the CPU, but in interrupts on top of it; network softirqs are not among them */
+	unsigned long long softnet_ns; /* on the CPU, in network softirqs on top of it: on loopback, the work of a send */
 	unsigned long long args[6];    /* of a call; see record.rs for the other kinds */
 	long long result;
 	unsigned long long inode;      /* behind the descriptor; device number for a device, 0 for none */

@@ -5,6 +5,11 @@ use assay_trace_probe::{Held, Options, Recorder, Unavailable, opening};
 
 use crate::support::record_with;
 
+// Numbers of linux/capability.h.
+const CAP_SYS_ADMIN: usize = 21;
+const CAP_PERFMON: usize = 38;
+const CAP_BPF: usize = 39;
+
 #[test]
 fn with_a_ring_that_is_too_small_kept_and_lost_make_up_what_was_made() {
     let options = Options { ring_bytes: 4096, ..Options::default() };
@@ -25,11 +30,46 @@ fn with_a_ring_that_is_too_small_kept_and_lost_make_up_what_was_made() {
 fn a_ring_that_the_kernel_would_not_take_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     for (name, bytes) in [("odd", 5000), ("small", 2048), ("none", 0)] {
-        let writer = Writer::create(&directory.path().join(name), opening(Vec::new()).unwrap()).unwrap();
+        let path = directory.path().join(name);
+        let writer = Writer::create(&path, opening(Vec::new()).unwrap()).unwrap();
         let options = Options { ring_bytes: bytes, ..Options::default() };
         let error = Recorder::attach(std::process::id(), options, writer).unwrap_err();
         assert!(matches!(error, Unavailable::Ring { .. }));
+        assert!(!path.exists());
     }
+}
+
+/// Takes from the calling thread, and from those that it starts, the right to load a BPF program.
+fn give_up_bpf() {
+    const VERSION_3: u32 = 0x2008_0522;
+    let header = [VERSION_3, 0];
+    let mut sets = [[0_u32; 3]; 2];
+    // SAFETY: a header and two sets of ours in the layout of version 3, which the kernel fills and reads; only the
+    // calling thread's rights change.
+    unsafe {
+        assert_eq!(libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()), 0);
+        for capability in [CAP_SYS_ADMIN, CAP_PERFMON, CAP_BPF] {
+            let bit = !(1 << (capability % 32));
+            sets[capability / 32][0] &= bit;
+            sets[capability / 32][1] &= bit;
+        }
+        assert_eq!(libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()), 0);
+    }
+}
+
+#[test]
+fn a_kernel_that_refuses_the_probe_leaves_no_container() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("refused.trace");
+    let writer = Writer::create(&path, opening(Vec::new()).unwrap()).unwrap();
+    assert!(path.exists());
+    let attempt = move || {
+        give_up_bpf();
+        Recorder::attach(std::process::id(), Options::default(), writer).map(drop).unwrap_err()
+    };
+    let error = std::thread::spawn(attempt).join().unwrap();
+    assert!(matches!(error, Unavailable::Refused { .. }), "{error}");
+    assert!(!path.exists());
 }
 
 #[test]
@@ -37,15 +77,20 @@ fn a_recorder_that_is_dropped_closes_its_container() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("dropped.trace");
     let writer = Writer::create(&path, opening(Vec::new()).unwrap()).unwrap();
-    let held = Held::fork(&["sleep".into(), "5".into()]).unwrap();
+    let held = Held::fork(&["sleep".into(), "60".into()]).unwrap();
     let recorder = Recorder::attach(held.process(), Options::default(), writer).unwrap();
     let sleep = held.release().unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(100));
+    let nanosleep = syscall::number("clock_nanosleep");
+    // What the kernel says of the call that a blocked process is in: its number first.
+    let in_call = format!("/proc/{}/syscall", sleep.process());
+    let asleep = nanosleep.map(|number| format!("{number} ")).unwrap();
+    while !std::fs::read_to_string(&in_call).unwrap().starts_with(&asleep) {
+        std::thread::yield_now();
+    }
     drop(recorder);
     drop(sleep);
     let reader = Reader::open(&path).unwrap();
     assert!(reader.is_complete());
-    let nanosleep = syscall::number("clock_nanosleep");
     let in_flight = reader.map(Result::unwrap).any(|entry| match entry {
         Entry::Record(record) => match record.event {
             assay_trace::Event::Unfinished(call) => Some(call.number) == nanosleep && call.blocked_ns > 0,

@@ -2,9 +2,8 @@
 
 use std::{
     collections::BTreeSet,
+    io::{BufRead, BufReader, Write},
     process::{Command, Stdio},
-    thread,
-    time::Duration,
 };
 
 use assay_trace::{Call, Event, Writer, syscall};
@@ -87,27 +86,38 @@ fn a_killed_sleep_is_cut_short_and_an_exit_is_unfinished() {
     assert_eq!(unfinished, [exit; 2], "the shell and the sleep that ended by itself");
 }
 
-/// A shell with a child that runs for a while, both started before the recorder.
+/// A shell with a child, both started before the recorder; the child starts a program for each line that it is given.
 #[test]
 fn what_ran_before_the_recorder_is_followed_and_still_runs_after_it() {
     let mut shell = Command::new("sh")
-        .args(["-c", "(while :; do /bin/true; sleep 0.02; done) & wait"])
-        .stdout(Stdio::null())
+        .args(["-c", "exec 3<&0; (while read line; do /bin/true; echo done; done) <&3 & wait"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    thread::sleep(Duration::from_millis(200));
+    let mut child_in = shell.stdin.take().unwrap();
+    let mut child_out = BufReader::new(shell.stdout.take().unwrap());
+    let mut start_a_program = || {
+        child_in.write_all(b"go\n").unwrap();
+        let mut answer = String::new();
+        child_out.read_line(&mut answer).unwrap();
+        assert_eq!(answer, "done\n");
+    };
+    start_a_program();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("attached.trace");
     let writer = Writer::create(&path, opening(Vec::new()).unwrap()).unwrap();
     let recorder = Recorder::attach(shell.id(), Options::default(), writer).unwrap();
-    thread::sleep(Duration::from_millis(400));
+    for _ in 0..4 {
+        start_a_program();
+    }
     let recorded = recorder.stop().unwrap();
     assert!(shell.try_wait().unwrap().is_none(), "the recorder left and the program goes on");
     end_group_of(&mut shell);
     let (records, gaps, complete) = read(&path);
     assert_eq!((gaps, complete, recorded.manifest.roots.as_slice()), (0, true, [shell.id()].as_slice()));
     let execs = records.iter().filter(|record| matches!(record.event, Event::Exec { .. })).count();
-    assert!(execs >= 4, "{execs} programs were started by the child of the process that was attached to");
+    assert_eq!(execs, 4, "programs were started by the child of the process that was attached to");
 }
 
 fn end_group_of(shell: &mut std::process::Child) {
@@ -120,9 +130,11 @@ fn end_group_of(shell: &mut std::process::Child) {
 #[test]
 fn a_process_that_does_not_exist_cannot_be_attached_to() {
     let directory = tempfile::tempdir().unwrap();
-    let writer = Writer::create(&directory.path().join("none.trace"), opening(Vec::new()).unwrap()).unwrap();
+    let path = directory.path().join("none.trace");
+    let writer = Writer::create(&path, opening(Vec::new()).unwrap()).unwrap();
     let error = Recorder::attach(u32::MAX, Options::default(), writer).unwrap_err();
     assert!(matches!(error, Unavailable::Process { process: u32::MAX }));
+    assert!(!path.exists(), "an empty container would stand in the way of the next attempt");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The 136 bytes of one record as the probe writes them and a spool keeps them.
+//! The 144 bytes of one record as the probe writes them and a spool keeps them.
 //!
 //! The probe's `record.h` is where the layout is said; this is the reading of it, by offset, little endian. A test
 //! of the probe's crate compares the two. Bytes that mean nothing (an unknown kind) are refused, never guessed at.
@@ -9,32 +9,33 @@ use crate::{
 };
 
 /// Bytes of one record.
-pub const RECORD_BYTES: usize = 136;
+pub const RECORD_BYTES: usize = 144;
 
 /// Offset of a field, for the test that compares them with the header.
-pub const OFFSETS: [(&str, usize); 18] = [
+pub const OFFSETS: [(&str, usize); 19] = [
     ("begin_ns", 0),
     ("elapsed_ns", 8),
     ("blocked_ns", 16),
     ("waiting_ns", 24),
     ("irq_ns", 32),
-    ("args", 40),
-    ("result", 88),
-    ("inode", 96),
-    ("process", 104),
-    ("thread", 108),
-    ("lost", 112),
-    ("voluntary", 116),
-    ("involuntary", 120),
-    ("faults", 124),
-    ("number", 128),
-    ("kind", 130),
-    ("descriptor", 131),
-    ("cpu", 132),
+    ("softnet_ns", 40),
+    ("args", 48),
+    ("result", 96),
+    ("inode", 104),
+    ("process", 112),
+    ("thread", 116),
+    ("lost", 120),
+    ("voluntary", 124),
+    ("involuntary", 128),
+    ("faults", 132),
+    ("number", 136),
+    ("kind", 138),
+    ("descriptor", 139),
+    ("cpu", 140),
 ];
 
 /// Offset of the last field.
-pub const FLAGS_OFFSET: usize = 134;
+pub const FLAGS_OFFSET: usize = 142;
 
 pub(crate) const KIND_CALL: u8 = 1;
 pub(crate) const KIND_UNFINISHED: u8 = 2;
@@ -58,6 +59,7 @@ pub(crate) struct Stored {
     pub blocked_ns: u64,
     pub waiting_ns: u64,
     pub irq_ns: u64,
+    pub softnet_ns: u64,
     pub args: [u64; 6],
     pub result: i64,
     pub inode: u64,
@@ -110,19 +112,20 @@ impl Stored {
             blocked_ns: long(16),
             waiting_ns: long(24),
             irq_ns: long(32),
-            args: [long(40), long(48), long(56), long(64), long(72), long(80)],
-            result: long(88).cast_signed(),
-            inode: long(96),
-            process: word(104),
-            thread: word(108),
-            lost: word(112),
-            voluntary: word(116),
-            involuntary: word(120),
-            faults: word(124),
-            number: short(128),
-            kind: bytes[130],
-            descriptor: bytes[131],
-            cpu: short(132),
+            softnet_ns: long(40),
+            args: [long(48), long(56), long(64), long(72), long(80), long(88)],
+            result: long(96).cast_signed(),
+            inode: long(104),
+            process: word(112),
+            thread: word(116),
+            lost: word(120),
+            voluntary: word(124),
+            involuntary: word(128),
+            faults: word(132),
+            number: short(136),
+            kind: bytes[138],
+            descriptor: bytes[139],
+            cpu: short(140),
             flags: short(FLAGS_OFFSET),
         }
     }
@@ -130,19 +133,20 @@ impl Stored {
     pub fn to_bytes(self) -> [u8; RECORD_BYTES] {
         let mut bytes = [0; RECORD_BYTES];
         let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
-        let longs = [self.begin_ns, self.elapsed_ns, self.blocked_ns, self.waiting_ns, self.irq_ns];
+        let longs =
+            [self.begin_ns, self.elapsed_ns, self.blocked_ns, self.waiting_ns, self.irq_ns, self.softnet_ns];
         for (position, long) in longs.iter().chain(&self.args).enumerate() {
             put(position * 8, &long.to_le_bytes());
         }
-        put(88, &self.result.to_le_bytes());
-        put(96, &self.inode.to_le_bytes());
+        put(96, &self.result.to_le_bytes());
+        put(104, &self.inode.to_le_bytes());
         let words = [self.process, self.thread, self.lost, self.voluntary, self.involuntary, self.faults];
         for (position, word) in words.iter().enumerate() {
-            put(104 + position * 4, &word.to_le_bytes());
+            put(112 + position * 4, &word.to_le_bytes());
         }
-        put(128, &self.number.to_le_bytes());
-        put(130, &[self.kind, self.descriptor]);
-        put(132, &self.cpu.to_le_bytes());
+        put(136, &self.number.to_le_bytes());
+        put(138, &[self.kind, self.descriptor]);
+        put(140, &self.cpu.to_le_bytes());
         put(FLAGS_OFFSET, &self.flags.to_le_bytes());
         bytes
     }
@@ -199,6 +203,7 @@ impl Stored {
             blocked_ns: self.blocked_ns,
             waiting_ns: self.waiting_ns,
             irq_ns: self.irq_ns,
+            softnet_ns: self.softnet_ns,
             voluntary: self.voluntary,
             involuntary: self.involuntary,
             faults: self.faults,

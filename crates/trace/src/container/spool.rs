@@ -17,7 +17,7 @@ use super::{
 
 const MAGIC: [u8; 8] = *b"ASSAYSP1";
 const BLOCK_HEADER_BYTES: usize = 16;
-/// A block is written when it has this many records: 2048 x 136 B = 272 KiB, enough that the system call vanishes
+/// A block is written when it has this many records: 2048 x 144 B = 288 KiB, enough that the system call vanishes
 /// beside the copy, little enough that every CPU may hold one.
 pub(crate) const BLOCK_RECORDS: usize = 2048;
 

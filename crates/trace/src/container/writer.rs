@@ -9,12 +9,12 @@ use std::{
 use super::{
     checksum,
     layout::{Mark, RECORD_BYTES, Stored},
-    manifest::{CpuCounters, Manifest, ManifestError, Segment, State, VERSION},
+    manifest::{CpuCounters, MANIFEST, Manifest, ManifestError, Segment, State, VERSION},
     segment::{SegmentError, SegmentWriter},
     spool::{self, SpoolError, SpoolReader, SpoolWriter},
 };
 
-/// Records after which a CPU starts another spool: 136 MiB, so that no segment is large.
+/// Records after which a CPU starts another spool: 144 MiB, so that no segment is large.
 const PART_RECORDS: u64 = 1 << 20;
 
 /// What is known when a recording begins. Times are given: this crate reads no clock.
@@ -89,11 +89,23 @@ pub enum WriteError {
 /// A container being filled.
 ///
 /// Invariant: the spools of each CPU are numbered without gaps from 0, and only the last one is open.
+///
+/// Dropped before anything was appended to it, a writer takes its container away again.
 #[derive(Debug)]
 pub struct Writer {
     directory: PathBuf,
+    holds: Holds,
     manifest: Manifest,
     spools: Vec<Spool>,
+}
+
+/// Whether a container is worth keeping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Holds {
+    /// Nothing was appended, and nobody closed it.
+    Nothing,
+    /// Records, or a recording that came to its end without any.
+    Recording,
 }
 
 #[derive(Debug)]
@@ -129,9 +141,13 @@ impl Writer {
             segments: Vec::new(),
             cpus: opening.cpus,
         };
-        manifest.write(path)?;
-        let spools = (0..opening.cpus).map(|cpu| Spool::create(path, cpu, 0)).collect::<Result<_, _>>()?;
-        Ok(Self { directory: path.to_owned(), manifest, spools })
+        let mut writer =
+            Self { directory: path.to_owned(), holds: Holds::Nothing, manifest, spools: Vec::new() };
+        writer.manifest.write(path)?;
+        for cpu in 0..opening.cpus {
+            writer.spools.push(Spool::create(path, cpu, 0)?);
+        }
+        Ok(writer)
     }
 
     /// Says from which processes the tree starts, when that was not known at the opening.
@@ -148,6 +164,7 @@ impl Writer {
             path: self.directory.join(spool::file_name(cpu, part)),
             source,
         };
+        self.holds = Holds::Recording;
         spool.open.append(record).map_err(|source| failed(spool.part, source))?;
         if spool.open.written < PART_RECORDS {
             return Ok(());
@@ -175,6 +192,7 @@ impl Writer {
 
     /// Converts the spools and writes the final manifest. After an error the spools that are left still read.
     pub fn close(mut self, closing: Closing) -> Result<Manifest, WriteError> {
+        self.holds = Holds::Recording;
         self.flush()?;
         self.manifest.stop_monotonic_ns = Some(closing.monotonic_ns);
         self.manifest.drained = closing.drained;
@@ -189,7 +207,7 @@ impl Writer {
         }
         self.manifest.state = State::Closed;
         self.manifest.write(&self.directory)?;
-        Ok(self.manifest)
+        Ok(self.manifest.clone())
     }
 
     /// The segment is whole and in the manifest before its spool goes.
@@ -204,6 +222,21 @@ impl Writer {
         self.manifest.segments.push(segment);
         self.manifest.write(&self.directory)?;
         fs::remove_file(&path).map_err(|source| WriteError::Io { path: path.clone(), source })
+    }
+}
+
+impl Drop for Writer {
+    /// A recorder that could not start leaves nothing behind. Only files that this writer made are removed, so a
+    /// directory that holds something else stays; whether it worked is nobody's concern.
+    fn drop(&mut self) {
+        if self.holds == Holds::Recording {
+            return;
+        }
+        for cpu in 0..self.manifest.cpus {
+            let _ = fs::remove_file(self.directory.join(spool::file_name(cpu, 0)));
+        }
+        let _ = fs::remove_file(self.directory.join(MANIFEST));
+        let _ = fs::remove_dir(&self.directory);
     }
 }
 

@@ -1,14 +1,26 @@
 //! The mapping rule: which primitive of the operating system stands for which call (Brown 1997, section 4.1).
 //!
 //! [`RULES`] is the whole of it: rows of call, kind of descriptor, condition and primitive, the first that fits
-//! wins, and what fits none is bounded from below by the null call. One pass makes the coefficients of an
+//! wins, and what fits none is bounded from below by the null call. What a condition must know of earlier calls is
+//! kept beside it (`cork`), as are the buffers of transfers (`buffer`). One pass makes the coefficients of an
 //! application vector ([`assay_quantity::OperationDemand`]), with a histogram over sizes and whether the buffer of
 //! a transfer had just been used. It says nothing about what a primitive costs.
+
+mod buffer;
+mod cork;
+mod rules;
 
 use std::collections::{BTreeMap, HashMap};
 
 use assay_quantity::{CallCount, Coefficient, Mapping, OperationDemand, Use};
 
+pub use rules::{On, RULES, Role, Rule, When};
+
+use self::{
+    buffer::{Buffer, Pages},
+    cork::Corks,
+    rules::{Circumstances, Cork, End, Made},
+};
 use super::View;
 use crate::{
     descriptor::Descriptor,
@@ -17,15 +29,7 @@ use crate::{
     syscall,
 };
 
-/// Pages that a thread's transfers of one kind remember, so that a buffer used within the last 64 distinct pages
-/// counts as reused: 256 KiB, what a second-level cache holds.
-const REMEMBERED_PAGES: usize = 64;
-const PAGE_BITS: u32 = 12;
-/// `/dev/null` as the kernel numbers devices: major 1, minor 3.
-const NULL_DEVICE: u64 = 1 << 20 | 3;
-const AT_EMPTY_PATH: u64 = 0x1000;
 const CLONE_THREAD: u64 = 0x1_0000;
-const ENOENT: u16 = 2;
 
 /// The primitive that bounds every call from below.
 pub const NULL_CALL: &str = "call.null";
@@ -34,135 +38,18 @@ pub const CONTEXT_SWITCH: &str = "process.context_switch{processes=2,cpus=same}"
 /// The primitive of a page fault in user mode.
 pub const PAGE_FAULT: &str = "page_fault.anonymous";
 
-/// One row of the mapping.
-#[derive(Debug, Clone, Copy)]
-pub struct Rule {
-    /// Names of the calls.
-    pub calls: &'static [&'static str],
-    /// Kind of descriptor that they must have worked on.
-    pub on: On,
-    /// What else must hold.
-    pub when: When,
-    /// Primitive that stands for the call, without `size` and `buffer`.
-    pub primitive: &'static str,
-    /// How it stands for it.
-    pub role: Role,
-}
-
-/// Kind of descriptor a rule asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum On {
-    /// Any, or none.
-    Any,
-    /// A regular file.
-    File,
-    /// TCP.
-    Tcp,
-    /// `/dev/null`.
-    Null,
-}
-
-/// Condition on a call's result or arguments.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
-    /// It succeeded.
-    Succeeded,
-    /// It failed with `ENOENT`.
-    Missing,
-    /// It succeeded, and its fourth argument has `AT_EMPTY_PATH`.
-    EmptyPath,
-    /// It made a process, not a thread.
-    MadeProcess,
-    /// It ended its thread.
-    Ended,
-}
-
-/// How a primitive stands for a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// One operation each.
-    Operation,
-    /// One operation each, of the size of the result.
-    Sized,
-    /// One operation each, of the size of the result, from or to a buffer whose reuse is told apart.
-    Buffered,
-    /// Contained in an operation that another call stands for: no operation of its own.
-    Within,
-}
-
-macro_rules! rules {
-    ($($calls:tt $on:ident $when:ident => $primitive:literal $role:ident,)+) => {
-        &[$(Rule {
-            calls: &$calls, on: On::$on, when: When::$when, primitive: $primitive, role: Role::$role,
-        },)+]
-    };
-}
-
-/// The mapping. A transfer that fails (`EAGAIN` above all) moves nothing and fits no row.
-pub const RULES: &[Rule] = rules! {
-    ["read", "recvfrom", "recvmsg", "readv"] Tcp Succeeded => "tcp.receive" Buffered,
-    ["write", "sendto", "sendmsg"] Tcp Succeeded => "tcp.send" Buffered,
-    ["writev"] Tcp Succeeded => "tcp.writev" Sized,
-    ["sendfile"] Tcp Succeeded => "tcp.sendfile" Sized,
-    ["accept", "accept4"] Tcp Succeeded => "tcp.accept" Operation,
-    ["connect"] Tcp Succeeded => "tcp.connect" Operation,
-    ["close"] Tcp Succeeded => "tcp.close" Operation,
-    ["read", "pread64"] File Succeeded => "file.read" Buffered,
-    ["write", "pwrite64"] File Succeeded => "file.write" Buffered,
-    ["write"] Null Succeeded => "null.write" Sized,
-    ["open", "openat", "openat2"] File Succeeded => "file.open_close" Operation,
-    ["close"] File Succeeded => "file.open_close" Within,
-    ["open", "openat", "openat2"] Any Missing => "file.open_missing" Operation,
-    ["newfstatat", "statx"] Any EmptyPath => "file.fstat" Operation,
-    ["fstat"] Any Succeeded => "file.fstat" Operation,
-    ["stat", "lstat", "newfstatat", "statx"] Any Succeeded => "file.stat" Operation,
-    ["epoll_wait", "epoll_pwait", "epoll_pwait2"] Any Succeeded => "epoll.wait_ready" Operation,
-    ["epoll_ctl"] Any Succeeded => "epoll.ctl" Operation,
-    ["setsockopt"] Any Succeeded => "socket.setsockopt" Operation,
-    ["rt_sigaction"] Any Succeeded => "signal.install" Operation,
-    ["clock_gettime"] Any Succeeded => "clock.gettime" Operation,
-    ["getppid"] Any Succeeded => "call.null" Operation,
-    ["fork", "vfork", "clone", "clone3"] Any MadeProcess => "process.fork_exit" Operation,
-    ["exit_group"] Any Ended => "process.fork_exit" Within,
-    // How the program is linked is not in the trace; nearly all are dynamic.
-    ["execve", "execveat"] Any Succeeded => "process.exec{link=dynamic}" Operation,
-};
-
-impl Rule {
-    fn fits(&self, call: &Call, made: Option<Made>, ended: bool) -> bool {
-        let on = match self.on {
-            On::Any => true,
-            On::File => call.descriptor == Descriptor::File,
-            On::Tcp => call.descriptor.is_tcp(),
-            On::Null => call.descriptor == Descriptor::CharacterDevice && call.inode == NULL_DEVICE,
-        };
-        let succeeded = !ended && call.errno().is_none();
-        // statx has its flags in another place than newfstatat.
-        let flags = if call.name() == "statx" { call.args[2] } else { call.args[3] };
-        on && match self.when {
-            When::Succeeded => succeeded,
-            When::Missing => !ended && call.errno() == Some(ENOENT),
-            When::EmptyPath => succeeded && flags & AT_EMPTY_PATH != 0,
-            When::MadeProcess => succeeded && made == Some(Made::Process),
-            When::Ended => ended,
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Made {
-    Process,
-    Thread,
-}
-
 /// Collects what a program asks for.
 #[derive(Debug, Default)]
 pub struct Demanding {
-    terms: BTreeMap<Term, Tally>,
+    terms: Terms,
     threads: HashMap<u32, Thread>,
+    corks: Corks,
     unfinished: u64,
     lost: u64,
 }
+
+#[derive(Debug, Default)]
+struct Terms(BTreeMap<Term, Tally>);
 
 /// What becomes one coefficient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -178,11 +65,20 @@ enum Bound {
     Lower,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Buffer {
-    NoKey,
-    Reused,
-    Fresh,
+/// What one call adds to its term.
+#[derive(Debug, Clone, Copy)]
+struct Contribution {
+    operation: Operation,
+    kernel_ns: u64,
+    call: (Abi, u16, Descriptor),
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Operation {
+    /// None: it is part of another call's.
+    Within,
+    Unsized,
+    OfBytes(u64),
 }
 
 #[derive(Debug, Default)]
@@ -203,15 +99,17 @@ struct Bin {
 #[derive(Debug, Default)]
 struct Thread {
     made: Option<Made>,
-    pages: HashMap<&'static str, Vec<u64>>,
+    pages: HashMap<&'static str, Pages>,
 }
 
 /// What a program asked of the operating system.
 #[derive(Debug)]
 pub struct Demanded {
-    terms: BTreeMap<Term, Tally>,
+    terms: Terms,
     /// Calls that never returned, except those that ended their thread; they are in no coefficient.
     pub unfinished: u64,
+    /// Corked connections that were too many to remember: what was sent on them may count as not corked.
+    pub forgotten_corks: u64,
     /// Records that are missing: with losses a demand is a lower bound.
     pub lost: u64,
 }
@@ -221,16 +119,21 @@ impl View for Demanding {
 
     fn record(&mut self, record: &Record) {
         match &record.event {
-            Event::Call(call) => self.call(record.thread, call, false),
-            Event::Unfinished(call) if is_exit(call) => self.call(record.thread, call, true),
+            Event::Call(call) => self.call(record, call, End::Returned),
+            Event::Unfinished(call) if is_exit(call) => self.call(record, call, End::OfThread),
             Event::Unfinished(_) => self.unfinished += 1,
-            Event::PageFault { user: true, .. } => self.count(PAGE_FAULT, 1),
+            Event::PageFault { user: true, .. } => self.terms.count(PAGE_FAULT, 1),
             Event::Fork { child_process, .. } => {
                 let made = if *child_process == record.process { Made::Thread } else { Made::Process };
                 self.threads.entry(record.thread).or_default().made = Some(made);
             }
-            Event::Exit { .. } => {
-                self.threads.remove(&record.thread);
+            Event::Exit { whole_process, .. } => {
+                if let Some(thread) = self.threads.remove(&record.thread) {
+                    thread.end(&mut self.terms);
+                }
+                if *whole_process {
+                    self.corks.end(record.process);
+                }
             }
             Event::PageFault { user: false, .. } | Event::OffCpu { .. } | Event::Exec { .. } => {}
         }
@@ -240,46 +143,43 @@ impl View for Demanding {
         self.lost = self.lost.saturating_add(lost.records);
     }
 
-    fn finish(self) -> Demanded {
-        Demanded { terms: self.terms, unfinished: self.unfinished, lost: self.lost }
+    fn finish(mut self) -> Demanded {
+        self.threads.into_values().for_each(|thread| thread.end(&mut self.terms));
+        let forgotten_corks = self.corks.forgotten;
+        Demanded { terms: self.terms, unfinished: self.unfinished, forgotten_corks, lost: self.lost }
     }
 }
 
 impl Demanding {
-    fn call(&mut self, thread: u32, call: &Call, ended: bool) {
-        let name = call.name();
-        let made = self.made(thread, call);
-        let rule = RULES
-            .iter()
-            .filter(|_| call.abi == Abi::Native)
-            .find(|rule| rule.calls.contains(&&*name) && rule.fits(call, made, ended));
+    fn call(&mut self, record: &Record, call: &Call, end: End) {
+        let cork = self.corks.of(record.process, call);
+        let circumstances = Circumstances { made: self.made(record.thread, call), end, cork };
+        let rule = Rule::of(call, circumstances);
         let (primitive, bound, role) = match rule {
             Some(rule) => (rule.primitive, Bound::Own, rule.role),
             None => (NULL_CALL, Bound::Lower, Role::Operation),
         };
-        let buffer = if matches!(rule, Some(rule) if has_buffer(rule.primitive)) && role == Role::Buffered {
-            self.buffer(thread, primitive, call)
-        } else {
-            Buffer::NoKey
+        let contribution = Contribution {
+            operation: match (role, cork) {
+                (Role::Within, _) => Operation::Within,
+                (Role::Operation, _) | (Role::HeldBack, Cork::Out) => Operation::Unsized,
+                (Role::HeldBack, Cork::In { held_back }) => Operation::OfBytes(held_back),
+                (Role::Sized | Role::Buffered, _) => {
+                    Operation::OfBytes(u64::try_from(call.result).unwrap_or(0))
+                }
+            },
+            kernel_ns: call.kernel_ns(),
+            call: (call.abi, call.number, call.descriptor),
         };
-        let tally = self.terms.entry(Term { primitive, bound, buffer }).or_default();
-        let bytes = u64::try_from(call.result).unwrap_or(0);
-        match role {
-            Role::Sized | Role::Buffered => tally.bin(Some(bucket(bytes)), 1, bytes),
-            Role::Operation => tally.bin(None, 1, 0),
-            Role::Within => {}
+        if role == Role::Buffered {
+            self.transfer(record.thread, primitive, call, contribution);
+        } else {
+            self.terms.add(Term { primitive, bound, buffer: Buffer::NoKey }, contribution);
         }
-        tally.kernel_ns = tally.kernel_ns.saturating_add(call.kernel_ns());
-        *tally.calls.entry((call.abi, call.number, call.descriptor)).or_default() += 1;
+        self.corks.follow(record.process, call, rule);
         if call.voluntary > 0 {
-            self.count(CONTEXT_SWITCH, u64::from(call.voluntary));
+            self.terms.count(CONTEXT_SWITCH, u64::from(call.voluntary));
         }
-    }
-
-    /// A primitive that is counted and has no kernel time of its own: that stays with the call around it.
-    fn count(&mut self, primitive: &'static str, times: u64) {
-        let term = Term { primitive, bound: Bound::Own, buffer: Buffer::NoKey };
-        self.terms.entry(term).or_default().bin(None, times, 0);
     }
 
     /// What a fork made; the fork event comes before the call returns. A lost event is replaced by the flags,
@@ -299,22 +199,22 @@ impl Demanding {
     }
 
     /// Vectors and message headers hide their buffers; programs that use them keep them, so they count as reused.
-    fn buffer(&mut self, thread: u32, primitive: &'static str, call: &Call) -> Buffer {
-        let Some(argument) = syscall::rule(call.number).buffer else { return Buffer::Reused };
-        let page = call.args[usize::from(argument)] >> PAGE_BITS;
+    fn transfer(&mut self, thread: u32, primitive: &'static str, call: &Call, transfer: Contribution) {
+        let terms = &mut self.terms;
+        let Some(argument) = syscall::rule(call.number).buffer else {
+            return terms.transferred(primitive, Buffer::Reused, transfer);
+        };
         let pages = self.threads.entry(thread).or_default().pages.entry(primitive).or_default();
-        let known = pages.iter().position(|known| *known == page);
-        match known {
-            Some(position) => {
-                pages.remove(position);
-            }
-            None if pages.len() == REMEMBERED_PAGES => {
-                pages.remove(0);
-            }
-            None => {}
+        let address = call.args[usize::from(argument)];
+        pages.transfer(address, transfer, |buffer, transfer| terms.transferred(primitive, buffer, transfer));
+    }
+}
+
+impl Thread {
+    fn end(self, terms: &mut Terms) {
+        for (primitive, pages) in self.pages {
+            pages.end(|buffer, transfer| terms.transferred(primitive, buffer, transfer));
         }
-        pages.push(page);
-        if known.is_some() { Buffer::Reused } else { Buffer::Fresh }
     }
 }
 
@@ -322,8 +222,27 @@ fn is_exit(call: &Call) -> bool {
     call.abi == Abi::Native && matches!(&*call.name(), "exit" | "exit_group")
 }
 
-fn has_buffer(primitive: &str) -> bool {
-    RULES.iter().any(|rule| rule.primitive == primitive && rule.role == Role::Buffered)
+impl Terms {
+    fn add(&mut self, term: Term, contribution: Contribution) {
+        let tally = self.0.entry(term).or_default();
+        match contribution.operation {
+            Operation::Within => {}
+            Operation::Unsized => tally.bin(None, 1, 0),
+            Operation::OfBytes(bytes) => tally.bin(Some(bucket(bytes)), 1, bytes),
+        }
+        tally.kernel_ns = tally.kernel_ns.saturating_add(contribution.kernel_ns);
+        *tally.calls.entry(contribution.call).or_default() += 1;
+    }
+
+    fn transferred(&mut self, primitive: &'static str, buffer: Buffer, transfer: Contribution) {
+        self.add(Term { primitive, bound: Bound::Own, buffer }, transfer);
+    }
+
+    /// A primitive that is counted and has no kernel time of its own: that stays with the call around it.
+    fn count(&mut self, primitive: &'static str, times: u64) {
+        let term = Term { primitive, bound: Bound::Own, buffer: Buffer::NoKey };
+        self.0.entry(term).or_default().bin(None, times, 0);
+    }
 }
 
 impl Tally {
@@ -335,23 +254,12 @@ impl Tally {
 }
 
 impl Demanded {
-    /// Share of the traced kernel time whose calls have a primitive of their own, 0 to 1; `None` when there was
-    /// none.
-    #[must_use]
-    pub fn coverage(&self) -> Option<f64> {
-        let sum = |own: fn(&Term) -> bool| {
-            let terms = self.terms.iter().filter(|(term, _)| own(term));
-            terms.map(|(_, tally)| tally.kernel_ns as f64).sum::<f64>()
-        };
-        let all = sum(|_| true);
-        (all > 0.0).then(|| sum(|term| term.bound == Bound::Own) / all)
-    }
-
     /// The vector of the operation `name`, of which the trace saw `units` units of work. Processor times are not
     /// in a trace; who measured them adds them.
     #[must_use]
     pub fn into_operation(self, name: Named, units: f64) -> OperationDemand {
-        let coefficients = self.terms.iter().map(|(term, tally)| coefficient(*term, tally, units)).collect();
+        let coefficients =
+            self.terms.0.iter().map(|(term, tally)| coefficient(*term, tally, units)).collect();
         OperationDemand {
             name: name.operation,
             unit_of_work: name.unit_of_work,

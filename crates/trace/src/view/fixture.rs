@@ -18,6 +18,7 @@ pub(crate) fn call(name: &str) -> Call {
         blocked_ns: 0,
         waiting_ns: 0,
         irq_ns: 0,
+        softnet_ns: 0,
         voluntary: 0,
         involuntary: 0,
         faults: 0,

@@ -62,8 +62,10 @@ pub struct SummaryRow {
     pub blocked_ns: u64,
     /// Of the total: runnable but not running.
     pub waiting_ns: u64,
-    /// Of the total: interrupts on top of it.
+    /// Of the total: interrupts on top of it, network softirqs not among them.
     pub irq_ns: u64,
+    /// Of the total: network softirqs on top of it.
+    pub softnet_ns: u64,
     /// Bytes moved; `None` for a call that moves none.
     pub bytes: Option<u64>,
 }
@@ -111,6 +113,7 @@ struct Tally {
     blocked_ns: u64,
     waiting_ns: u64,
     irq_ns: u64,
+    softnet_ns: u64,
     bytes: Option<u64>,
     elapsed: Histogram,
 }
@@ -173,6 +176,7 @@ impl Tally {
         self.blocked_ns = self.blocked_ns.saturating_add(call.blocked_ns);
         self.waiting_ns = self.waiting_ns.saturating_add(call.waiting_ns);
         self.irq_ns = self.irq_ns.saturating_add(call.irq_ns);
+        self.softnet_ns = self.softnet_ns.saturating_add(call.softnet_ns);
         if let Some(bytes) = call.bytes() {
             self.bytes = Some(self.bytes.unwrap_or(0).saturating_add(bytes));
         }
@@ -200,6 +204,7 @@ impl Tally {
             blocked_ns: self.blocked_ns,
             waiting_ns: self.waiting_ns,
             irq_ns: self.irq_ns,
+            softnet_ns: self.softnet_ns,
             bytes: self.bytes,
         }
     }
@@ -254,6 +259,14 @@ mod tests {
         let shown = summary(&[record(Event::Unfinished(exit))]);
         assert_eq!((shown.rows[0].unfinished, shown.rows[0].calls, shown.rows[0].total_ns), (1, 0, 0));
         assert_eq!(shown.events.calls, 0);
+    }
+
+    #[test]
+    fn interrupts_and_network_softirqs_are_summed_apart() {
+        let send = Call { elapsed_ns: 100, irq_ns: 7, softnet_ns: 60, ..call("sendto") };
+        let shown = summary(&[record(Event::Call(send)); 2]);
+        assert_eq!((shown.rows[0].irq_ns, shown.rows[0].softnet_ns), (14, 120));
+        assert_eq!((send.on_cpu_ns(), send.kernel_ns()), (100, 93), "a send's softirq is its work");
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Which primitive stands for which call: the table walked, and whole traces.
 
-use assay_quantity::PrimitiveId;
+use assay_quantity::{OperationDemand, PrimitiveId};
 
-use super::{CONTEXT_SWITCH, Demanded, Demanding, NULL_CALL, NULL_DEVICE, Named, PAGE_FAULT, RULES, Role};
+use super::{
+    CONTEXT_SWITCH, Demanded, Demanding, NULL_CALL, Named, PAGE_FAULT, RULES, Role, rules::NULL_DEVICE,
+};
 use crate::{
     descriptor::Descriptor,
     record::{Abi, Call, Event, Record},
@@ -19,10 +21,16 @@ fn demanded(events: &[Event]) -> Demanded {
     view.finish()
 }
 
+fn operation(demanded: Demanded) -> OperationDemand {
+    demanded.into_operation(Named { operation: "page".to_owned(), unit_of_work: "request".to_owned() }, 1.0)
+}
+
 /// Primitive, mapping, operations and bytes of each coefficient, for one unit of work.
 fn terms(events: &[Event]) -> Vec<(String, f64, Option<f64>)> {
-    let named = Named { operation: "page".to_owned(), unit_of_work: "request".to_owned() };
-    let operation = demanded(events).into_operation(named, 1.0);
+    shown(&operation(demanded(events)))
+}
+
+fn shown(operation: &OperationDemand) -> Vec<(String, f64, Option<f64>)> {
     let shown = operation.coefficients.iter().map(|coefficient| {
         (
             format!("{} {:?}", coefficient.primitive, coefficient.mapping),
@@ -43,6 +51,7 @@ fn every_row_names_calls_and_a_primitive_and_sizes_only_calls_that_move_bytes() 
         assert!(rule.primitive.parse::<PrimitiveId>().is_ok(), "{}", rule.primitive);
         for name in rule.calls {
             let number = syscall::number(name).unwrap_or_else(|| panic!("{name} is no call"));
+            // A cork holds back what other calls have moved.
             if matches!(rule.role, Role::Sized | Role::Buffered) {
                 assert!(matches!(syscall::rule(number).result, Outcome::Bytes(_)), "{name} moves no bytes");
             }
@@ -82,8 +91,7 @@ fn the_same_call_is_another_primitive_on_another_descriptor() {
         [
             ("call.null LowerBound".to_owned(), 1.0, None),
             ("file.read{buffer=fresh} Own".to_owned(), 1.0, Some(4096.0)),
-            ("tcp.receive{buffer=reused} Own".to_owned(), 1.0, Some(50.0)),
-            ("tcp.receive{buffer=fresh} Own".to_owned(), 1.0, Some(100.0)),
+            ("tcp.receive{buffer=reused} Own".to_owned(), 2.0, Some(150.0)),
         ]
     );
 }
@@ -161,18 +169,74 @@ fn a_thread_is_no_process() {
     );
 }
 
+fn read(thread: u32, page: u64, bytes: i64) -> Record {
+    let args = [3, page << 12, 4096, 0, 0, 0];
+    let read = Call { descriptor: Descriptor::File, result: bytes, args, ..call("read") };
+    Record { thread, ..record(Event::Call(read)) }
+}
+
+/// Transfers and bytes of `file.read`: from buffers that are reused, and from fresh ones.
+fn reads(records: impl IntoIterator<Item = Record>) -> [(f64, f64); 2] {
+    let mut view = Demanding::default();
+    records.into_iter().for_each(|record| view.record(&record));
+    let shown = shown(&operation(view.finish()));
+    ["reused", "fresh"].map(|buffer| {
+        let name = format!("file.read{{buffer={buffer}}} Own");
+        let row = shown.iter().find(|(primitive, ..)| *primitive == name);
+        row.map_or((0.0, 0.0), |(_, calls, bytes)| (*calls, bytes.unwrap()))
+    })
+}
+
 #[test]
 fn a_buffer_is_reused_while_it_is_among_the_last_64_pages() {
-    let read = |page: u64| {
-        let args = [3, page << 12, 4096, 0, 0, 0];
-        Event::Call(Call { descriptor: Descriptor::File, result: 1, args, ..call("read") })
+    let twice = |distinct: u64| reads((0..distinct).chain([0]).map(|page| read(1, page, 1)));
+    assert_eq!(twice(64), [(2.0, 2.0), (63.0, 63.0)]);
+    assert_eq!(twice(65), [(0.0, 0.0), (66.0, 66.0)]);
+}
+
+#[test]
+fn the_first_use_of_a_buffer_that_is_kept_is_no_fresh_one() {
+    assert_eq!(reads([read(1, 7, 10), read(1, 7, 20), read(1, 7, 40)]), [(3.0, 70.0), (0.0, 0.0)]);
+    assert_eq!(reads([read(1, 7, 10)]), [(0.0, 0.0), (1.0, 10.0)], "it was never used again");
+    assert_eq!(reads([read(1, 7, 10), read(2, 7, 20)]), [(0.0, 0.0), (2.0, 30.0)], "each to its thread");
+}
+
+#[test]
+fn a_page_is_fresh_again_for_the_thread_that_takes_over_an_ended_ones_number() {
+    let exit = Record { thread: 1, ..record(Event::Exit { code: 0, whole_process: false }) };
+    assert_eq!(reads([read(1, 7, 10), exit, read(1, 7, 20)]), [(0.0, 0.0), (2.0, 30.0)]);
+}
+
+/// What the pages remembered are, of every page ever used.
+fn lately_used(uses: &[u64]) -> [(f64, f64); 2] {
+    let reused = |(position, page): (usize, &u64)| {
+        let mut distinct = std::collections::BTreeSet::new();
+        let before = uses[..position].iter().rev().position(|earlier| {
+            distinct.insert(*earlier);
+            earlier == page
+        });
+        before.is_some() && distinct.len() <= 64
     };
-    let reuse = |distinct: u64| {
-        let events: Vec<_> = (0..distinct).chain([0]).map(read).collect();
-        terms(&events).iter().any(|(name, ..)| name == "file.read{buffer=reused} Own")
+    let again: Vec<_> = uses.iter().enumerate().map(reused).collect();
+    let first_of_kept = |position: usize| {
+        let page = uses[position];
+        let among: std::collections::BTreeSet<_> = uses[..position].iter().collect();
+        let next = uses[position + 1..].iter().position(|later| *later == page);
+        among.len() < 64 && !among.contains(&page) && next.is_some_and(|next| again[position + 1 + next])
     };
-    assert!(reuse(64));
-    assert!(!reuse(65));
+    let reused = (0..uses.len()).filter(|&position| again[position] || first_of_kept(position)).count();
+    let count = |calls: usize| (f64::from(u32::try_from(calls).unwrap()), 0.0);
+    [count(reused), count(uses.len() - reused)]
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_order_of_pages_is_judged_as_by_one_that_remembers_everything(
+        uses in proptest::collection::vec(0..90_u64, 0..400)
+    ) {
+        let shown = reads(uses.iter().map(|page| read(1, *page, 0)));
+        proptest::prop_assert_eq!(shown, lately_used(&uses));
+    }
 }
 
 #[test]
@@ -180,21 +244,16 @@ fn coverage_is_the_share_of_kernel_time_with_a_primitive_of_its_own() {
     let timed = |name, elapsed_ns, irq_ns| {
         Event::Call(Call { elapsed_ns, irq_ns, blocked_ns: 500, waiting_ns: 500, ..call(name) })
     };
-    let shown = demanded(&[timed("getppid", 1_400, 100), timed("getpid", 1_100, 0)]);
+    let shown = operation(demanded(&[timed("getppid", 1_400, 100), timed("getpid", 1_100, 0)]));
     assert_eq!(shown.coverage(), Some(0.75));
-    assert_eq!(demanded(&[]).coverage(), None);
 }
 
 #[test]
 fn sizes_fall_into_bins_that_keep_their_bytes() {
     let send = |result| on("sendto", Descriptor::Tcp4, result);
-    let named = Named { operation: String::new(), unit_of_work: String::new() };
-    let demanded = demanded(&[send(100), send(1000), send(1001), send(1002)]);
-    let operation = demanded.into_operation(named, 1.0);
-    let reused = &operation.coefficients[0];
-    let bins: Vec<_> = reused.uses.iter().map(|bin| (bin.calls, bin.bytes)).collect();
-    assert_eq!(bins, [(3.0, Some(3003.0))]);
-    assert_eq!(operation.coefficients[1].uses.len(), 1);
+    let operation = operation(demanded(&[send(100), send(1000), send(1001), send(1002)]));
+    let bins: Vec<_> = operation.coefficients[0].uses.iter().map(|bin| (bin.calls, bin.bytes)).collect();
+    assert_eq!(bins, [(1.0, Some(100.0)), (3.0, Some(3003.0))]);
 }
 
 #[test]
@@ -204,7 +263,118 @@ fn a_compat_call_is_bounded_whatever_its_number() {
     let mut view = Demanding::default();
     view.record(&Record { thread: 5, ..record(Event::Call(foreign)) });
     view.lost(&lost);
-    let shown = view.finish();
-    assert_eq!((shown.coverage(), shown.lost), (None, 7));
-    assert!(shown.terms.keys().all(|term| term.primitive == NULL_CALL && term.bound == super::Bound::Lower));
+    let operation = operation(view.finish());
+    assert_eq!((operation.coverage(), operation.lost_records), (None, 7));
+    assert_eq!(shown(&operation), [("call.null LowerBound".to_owned(), 1.0, None)]);
+}
+
+#[test]
+fn a_close_whose_open_was_not_seen_is_a_coefficient_without_operations_that_keeps_its_call() {
+    let close = Call { elapsed_ns: 300, descriptor: Descriptor::File, ..call("close") };
+    let operation = operation(demanded(&[Event::Call(close)]));
+    let coefficient = &operation.coefficients[0];
+    assert_eq!(coefficient.primitive.to_string(), "file.open_close");
+    assert!(coefficient.uses.is_empty());
+    assert_eq!((coefficient.kernel_ns, coefficient.calls.len()), (300.0, 1));
+    assert_eq!((coefficient.calls[0].call.as_str(), coefficient.calls[0].calls), ("close", 1.0));
+}
+
+fn on_connection(name: &str, connection: u64, result: i64) -> Event {
+    let args = [connection, 6, 3, 0, 4, 0];
+    Event::Call(Call { descriptor: Descriptor::Tcp4, result, args, ..call(name) })
+}
+
+/// `TCP_CORK` set to something: the trace does not tell to what.
+fn toggle(connection: u64) -> Event {
+    on_connection("setsockopt", connection, 0)
+}
+
+fn own(primitive: &str, operations: f64, bytes: Option<f64>) -> (String, f64, Option<f64>) {
+    (format!("{primitive} Own"), operations, bytes)
+}
+
+#[test]
+fn what_a_cork_holds_back_is_sent_by_the_call_that_takes_it_out() {
+    let page = [
+        toggle(5),
+        on_connection("writev", 5, 240),
+        on_connection("sendfile", 5, 8192),
+        toggle(5),
+        on_connection("writev", 5, 100),
+    ];
+    assert_eq!(
+        terms(&page),
+        [
+            own("socket.setsockopt", 1.0, None),
+            own("tcp.sendfile_corked", 1.0, Some(8192.0)),
+            own("tcp.uncork", 1.0, Some(8432.0)),
+            own("tcp.writev", 1.0, Some(100.0)),
+            own("tcp.writev_corked", 1.0, Some(240.0)),
+        ]
+    );
+}
+
+#[test]
+fn another_option_another_connection_and_a_call_that_fails_cork_nothing() {
+    let Event::Call(cork) = toggle(5) else { unreachable!() };
+    let no_delay = Call { args: [5, 6, 1, 0, 4, 0], ..cork };
+    let keepalive = Call { args: [5, 1, 3, 0, 4, 0], ..cork };
+    let refused = Call { result: -22, ..cork };
+    let of_a_file = Call { descriptor: Descriptor::File, ..cork };
+    for other in [no_delay, keepalive, refused, of_a_file] {
+        let shown = terms(&[Event::Call(other), on_connection("writev", 5, 240)]);
+        assert!(shown.contains(&own("tcp.writev", 1.0, Some(240.0))), "{other:?}");
+    }
+    let shown = terms(&[toggle(6), on_connection("writev", 5, 240)]);
+    assert!(shown.contains(&own("tcp.writev", 1.0, Some(240.0))));
+}
+
+#[test]
+fn an_argument_is_an_int_whatever_stands_above_it_in_its_register() {
+    let Event::Call(cork) = toggle(5) else { unreachable!() };
+    let above = 0xdead_beef_0000_0000;
+    let cork = Call { args: cork.args.map(|argument| argument | above), ..cork };
+    let shown = terms(&[Event::Call(cork), on_connection("writev", 5, 240)]);
+    assert!(shown.contains(&own("tcp.writev_corked", 1.0, Some(240.0))));
+}
+
+#[test]
+fn a_connection_that_was_corked_before_the_trace_is_read_wrongly_once() {
+    let request = [toggle(5), on_connection("sendfile", 5, 10), toggle(5)];
+    let events: Vec<_> = [toggle(5)].into_iter().chain(request).chain(request).collect();
+    let shown = terms(&events);
+    assert_eq!(
+        shown,
+        [
+            own("socket.setsockopt", 3.0, None),
+            own("tcp.sendfile_corked", 2.0, Some(20.0)),
+            own("tcp.uncork", 2.0, Some(20.0)),
+        ]
+    );
+}
+
+#[test]
+fn a_connection_that_is_closed_or_whose_process_ends_is_forgotten() {
+    let ends = [on_connection("close", 5, 0), Event::Exit { code: 0, whole_process: true }];
+    for end in ends {
+        let shown = terms(&[toggle(5), end, on_connection("writev", 5, 240)]);
+        assert!(shown.contains(&own("tcp.writev", 1.0, Some(240.0))), "{end:?}");
+    }
+    let thread_ends = Event::Exit { code: 0, whole_process: false };
+    let shown = terms(&[toggle(5), thread_ends, on_connection("writev", 5, 240)]);
+    assert!(shown.contains(&own("tcp.writev_corked", 1.0, Some(240.0))));
+}
+
+#[test]
+fn the_same_descriptor_of_another_process_is_another_connection() {
+    let mut view = Demanding::default();
+    view.record(&record(toggle(5)));
+    view.record(&Record { process: 2, ..record(on_connection("writev", 5, 240)) });
+    assert!(shown(&operation(view.finish())).contains(&own("tcp.writev", 1.0, Some(240.0))));
+}
+
+#[test]
+fn corked_connections_beyond_what_is_remembered_are_forgotten_and_counted() {
+    let corks = |count: u64| demanded(&(0..count).map(toggle).collect::<Vec<_>>()).forgotten_corks;
+    assert_eq!((corks(65_536), corks(65_537)), (0, 65_536));
 }
