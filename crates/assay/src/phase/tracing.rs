@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -12,13 +11,13 @@ use assay_trace::view::demand::{Demanding, Named};
 use assay_trace::view::look;
 use assay_trace::view::summary::{Summarise, Summary};
 use assay_trace::{Reader, Writer};
-use assay_trace_probe::{Held, Options, Recorded, Recorder, opening};
+use assay_trace_probe::{Ended, Held, Options, Recorded, Recorder, Streams, opening};
 use assay_workload::{CommandProgram, Operation, Server};
 
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, Interrupted};
 use crate::output;
 
-/// How often a recorded command is asked whether it has ended: the end of a trace is that much too late at most.
+/// While a recorded command runs, the recorder and the user are asked this often whether they want to go on.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// What a trace of one operation showed.
@@ -114,27 +113,28 @@ pub fn command(program: &CommandProgram, traces: &Traces, interrupt: &Interrupt)
     announce(&name);
     let container = traces.container(&name);
     let arguments: Vec<OsString> = program.command.iter().map(OsString::from).collect();
-    let recorded = run_recorded(&arguments, &container, None, interrupt)?;
+    let (recorded, ended) = run_recorded(&arguments, Streams::Null, &container, None, interrupt)?;
     interrupt.check()?;
-    let manifest = &recorded.manifest;
-    let stop_ns = manifest.stop_monotonic_ns.unwrap_or(manifest.start_monotonic_ns);
-    let elapsed_ns = stop_ns.saturating_sub(manifest.start_monotonic_ns);
-    read(&container, recorded, &name, "run", 1, elapsed_ns)
+    // Only an interrupt cuts a run short that has no duration.
+    let ended = ended.ok_or(Interrupted::Measuring)?;
+    read(&container, recorded, &name, "run", 1, ended.elapsed_ns)
 }
 
 /// Runs a command with a recorder attached from its first instruction to its end, or to the end of
-/// `duration`, or to an interrupt; a command that still runs then is ended.
+/// `duration`, or to an interrupt; a command that still runs then is ended, and so is one whose recorder
+/// broke off.
 pub fn run_recorded(
     arguments: &[OsString],
+    streams: Streams,
     container: &Path,
     duration: Option<Duration>,
     interrupt: &Interrupt,
-) -> anyhow::Result<Recorded> {
-    let held = Held::fork(arguments)?;
+) -> anyhow::Result<(Recorded, Option<Ended>)> {
+    let held = Held::fork(arguments, streams)?;
     let command = arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect();
     let recorder = attach(held.process(), container, command)?;
     if interrupt.check().is_err() {
-        return Ok(recorder.stop()?);
+        return Ok((recorder.stop()?, None));
     }
     let mut running = match held.release() {
         Ok(running) => running,
@@ -145,19 +145,18 @@ pub fn run_recorded(
         }
     };
     let mut left = duration.unwrap_or(Duration::MAX);
-    let mut end = running.try_wait()?;
-    while end.is_none() && !left.is_zero() && interrupt.check().is_ok() {
-        thread::sleep(PAUSE.min(left));
+    let mut end = None;
+    while end.is_none() && !left.is_zero() && recorder.is_recording() && interrupt.check().is_ok() {
+        end = running.wait_for(PAUSE.min(left))?;
         left = left.saturating_sub(PAUSE);
-        end = running.try_wait()?;
     }
     drop(running);
     let recorded = recorder.stop()?;
     // At a terminal Ctrl-C reaches the command too: that it dies of it is then no failure of its own.
-    if let Some(status) = end.filter(|_| interrupt.check().is_ok()) {
+    if let Some(Ended { status, .. }) = end.filter(|_| interrupt.check().is_ok()) {
         ensure!(status.success(), "'{}' ended with {status}; its trace is kept", arguments[0].display());
     }
-    Ok(recorded)
+    Ok((recorded, end))
 }
 
 /// Attaches a recorder to a process. If that fails, no empty container is left behind.
@@ -213,7 +212,7 @@ fn read(
     let demanded = look(Reader::open(container)?, Demanding::default())?;
     let mut missing = gaps(&recorded);
     if demanded.unfinished > 0 {
-        missing.push(format!("{} calls had not returned when the recording ended.", demanded.unfinished));
+        missing.push(format!("Calls that had not returned at its end: {}.", demanded.unfinished));
     }
     if demanded.forgotten_corks > 0 {
         let forgotten = demanded.forgotten_corks;

@@ -43,7 +43,8 @@ pub fn summary(summary: &Summary, units: f64, unit_of_work: &str) -> Vec<Block> 
         Block::Table(Table::of(&title, columns, calls.chain([total])).with_note(
             "Elapsed times, waiting included. Calls and total are per unit of work, the other times per call.",
         )),
-        Block::Table(split(summary, units, unit_of_work).with_note(lost)),
+        Block::Table(split(summary, units, unit_of_work)),
+        Block::Table(spread(summary, units, unit_of_work).with_note(lost)),
     ]
 }
 
@@ -62,57 +63,62 @@ fn row(row: &SummaryRow, units: f64) -> [Cell; 10] {
     ]
 }
 
-/// Where the time of each call went, with bytes and percentiles.
+/// Where the time of each call went.
 fn split(summary: &Summary, units: f64, unit_of_work: &str) -> Table {
     let rows = summary.rows.iter().map(|row| {
         let working = row.total_ns.saturating_sub(row.blocked_ns).saturating_sub(row.waiting_ns);
         [
             Cell::text(call(row)),
             time(real(working.saturating_sub(row.irq_ns)) / units),
+            time(real(row.softnet_ns) / units),
             time(real(row.blocked_ns) / units),
             time(real(row.waiting_ns) / units),
             time(real(row.irq_ns) / units),
-            time(real(row.p50_ns)),
-            time(real(row.p99_ns)),
-            row.bytes.map_or(Cell::text(""), |bytes| bytes_of(real(bytes) / units)),
         ]
     });
     let in_ns = |header: &str| Column::numbers_in(header, Unit::Nanoseconds);
     let columns = [
         Column::words("call"),
         in_ns("working"),
+        in_ns("of it softnet"),
         in_ns("blocked"),
         in_ns("runnable"),
         in_ns("interrupts"),
+    ];
+    let title = format!("Where the time of these calls went, per {unit_of_work}");
+    Table::of(&title, columns, rows).with_note(
+        "Softnet: network softirqs that ran on top of the call, on loopback the delivery itself. Runnable: it \
+         could have run, and another task had the processor.",
+    )
+}
+
+/// How long single calls took, what they moved, and how many failed.
+fn spread(summary: &Summary, units: f64, unit_of_work: &str) -> Table {
+    let rows = summary.rows.iter().map(|row| {
+        let bytes = |bytes: u64| Cell::Number { value: (real(bytes) / units).round(), unit: Unit::Bytes };
+        [
+            Cell::text(call(row)),
+            time(real(row.p50_ns)),
+            time(real(row.p99_ns)),
+            row.bytes.map_or(Cell::text(""), bytes),
+            count(row.errors, units),
+            Cell::Count(row.unfinished),
+        ]
+    });
+    let in_ns = |header: &str| Column::numbers_in(header, Unit::Nanoseconds);
+    let columns = [
+        Column::words("call"),
         in_ns("p50"),
         in_ns("p99"),
         Column::numbers("bytes"),
+        Column::numbers("errors"),
+        Column::numbers("never returned"),
     ];
-    let title = format!("Where the time of these calls went, per {unit_of_work}");
-    let table = Table::of(&title, columns, rows);
-    let failed: Vec<String> = summary
-        .rows
-        .iter()
-        .filter(|row| row.errors > 0)
-        .map(|row| format!("{} of {} {}", row.errors, row.calls, call(row)))
-        .collect();
-    let table =
-        if failed.is_empty() { table } else { table.with_note(format!("Failed: {}.", failed.join(", "))) };
-    let cut: Vec<String> = summary
-        .rows
-        .iter()
-        .filter(|row| row.unfinished > 0)
-        .map(|row| format!("{} {}", row.unfinished, call(row)))
-        .collect();
-    let table = if cut.is_empty() {
-        table
-    } else {
-        table.with_note(format!("Never returned, and in no other column: {}.", cut.join(", ")))
-    };
+    let title = format!("How single calls fared, bytes and errors per {unit_of_work}");
     let events = &summary.events;
-    table.with_note(format!(
+    Table::of(&title, columns, rows).with_note(format!(
         "Beside calls, in the whole trace: {} page faults in user mode and {} in the kernel, {} processes and {} \
-         threads made, {} programs started.",
+         threads made, {} programs started. Calls that never returned are in no other column.",
         events.user_faults, events.kernel_faults, events.processes, events.threads, events.execs
     ))
 }
@@ -123,10 +129,6 @@ fn call(row: &SummaryRow) -> String {
         Descriptor::None => row.name.to_string(),
         descriptor => format!("{} {}", row.name, descriptor.name()),
     }
-}
-
-fn bytes_of(value: f64) -> Cell {
-    Cell::Number { value: value.round(), unit: Unit::Bytes }
 }
 
 fn descriptor(descriptor: Descriptor) -> Cell {
