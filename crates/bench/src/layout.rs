@@ -30,7 +30,17 @@ pub(crate) fn environment(rng: &mut Pcg64Mcg) -> String {
 
 /// Calls `then` with the stack moved down by a random number of frames, up to about a page.
 pub(crate) fn at_random_depth(rng: &mut Pcg64Mcg, then: &mut dyn FnMut()) {
-    deeper(rng.random_range(0..PAGE / LINE), then);
+    deeper(depth(rng), then);
+}
+
+/// A random number of frames.
+pub(crate) fn depth(rng: &mut Pcg64Mcg) -> usize {
+    rng.random_range(0..PAGE / LINE)
+}
+
+/// A random place in a page where a line begins.
+pub(crate) fn offset(rng: &mut Pcg64Mcg) -> usize {
+    rng.random_range(0..PAGE / LINE) * LINE
 }
 
 #[inline(never)]
@@ -57,7 +67,7 @@ pub(crate) struct Buffer {
 impl Buffer {
     /// A buffer of `length` bytes, all zero.
     pub(crate) fn new(length: usize, rng: &mut Pcg64Mcg) -> io::Result<Self> {
-        Self::at(length, rng.random_range(0..PAGE / LINE) * LINE)
+        Self::at(length, offset(rng))
     }
 
     /// A buffer that begins at a page.

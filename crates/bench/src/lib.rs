@@ -19,6 +19,7 @@ pub mod table;
 mod kernel;
 mod partner;
 mod primitive;
+mod seed;
 
 pub use benchmark::{Benchmark, Operation, Prepared, Refusal};
 pub use clock::{Calibration, calibrate};

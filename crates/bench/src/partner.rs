@@ -15,13 +15,16 @@ impl Partner {
     ///
     /// `body` must restrict itself to system calls: it runs in a copy of one thread.
     pub(crate) fn fork(cpu: usize, body: impl FnOnce() -> libc::c_int) -> io::Result<Self> {
+        let parent = rustix::process::getpid();
         // SAFETY: the child makes system calls only and leaves by `_exit`.
         let pid = unsafe { libc::fork() };
         if kernel::check("fork", pid)? > 0 {
             return Ok(Self { pid });
         }
         let ready = kernel::die_with_parent().and_then(|()| kernel::pin(cpu));
-        let status = if ready.is_ok() { body() } else { libc::EXIT_FAILURE };
+        // A parent that ended before the kernel was asked sends no signal any more.
+        let orphaned = rustix::process::getppid() != Some(parent);
+        let status = if ready.is_ok() && !orphaned { body() } else { libc::EXIT_FAILURE };
         // SAFETY: ends this process without running anything of the parent's.
         unsafe { libc::_exit(status) }
     }

@@ -1,6 +1,6 @@
 //! One sample, one process: the unit of replication (Kalibera and Jones, ISMM 2013).
 //!
-//! The parent starts a program of the caller's choice with one more argument, a [`Request`] in JSON; the
+//! The parent starts a program of the caller's choice with one more argument, a `Request` in JSON; the
 //! program calls [`sample_main`] with it, which measures and writes one line of JSON. Whatever else
 //! happens in between (a crash, a hang, a line that is none) is a rejected sample with its reason. The
 //! types on the wire are not the types computed with.
@@ -14,8 +14,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use assay_quantity::{Contamination, Observation, Sample};
-use rand::SeedableRng;
-use rand_pcg::Pcg64Mcg;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +21,7 @@ use crate::benchmark::{Benchmark, Refusal, Setting};
 use crate::clock::{Calibration, Source, monotonic};
 use crate::contamination::Watch;
 use crate::harness::{self, Batches, Schedule};
+use crate::seed::{self, Purpose};
 use crate::{describe, kernel, layout, table};
 
 /// What a process is asked for.
@@ -93,9 +92,9 @@ pub enum SampleError {
 pub fn sample_main(request: &str, out: &mut impl Write) -> Result<(), SampleError> {
     let parsed: Request =
         serde_json::from_str(request).map_err(|error| SampleError::Request(request.to_owned(), error))?;
-    let mut rng = Pcg64Mcg::seed_from_u64(parsed.seed);
     let mut answer = None;
-    layout::at_random_depth(&mut rng.clone(), &mut || answer = Some(measure_here(&parsed, &mut rng)));
+    let mut depth = seed::stream(parsed.seed, Purpose::Depth);
+    layout::at_random_depth(&mut depth, &mut || answer = Some(measure_here(&parsed)));
     let answer = match answer {
         Some(Ok(sample)) => Answer::Sample(sample),
         Some(Err(Refusal::Unavailable(reason))) => Answer::Unavailable(reason),
@@ -109,14 +108,14 @@ pub fn sample_main(request: &str, out: &mut impl Write) -> Result<(), SampleErro
     Ok(())
 }
 
-fn measure_here(request: &Request, rng: &mut Pcg64Mcg) -> Result<WireSample, Refusal> {
+fn measure_here(request: &Request) -> Result<WireSample, Refusal> {
     kernel::die_with_parent()?;
     kernel::pin(request.cpu)?;
     kernel::raise_descriptor_limit();
     let benchmark = table::find(&request.primitive)
         .ok_or_else(|| Refusal::Unavailable("no benchmark has this name".to_owned()))?;
     let mut setting = Setting {
-        rng: rng.clone(),
+        rng: seed::stream(request.seed, Purpose::Setting),
         cpu: request.cpu,
         other_cpu: request.other_cpu,
         caches: describe::caches(),
@@ -203,11 +202,11 @@ impl Spawner {
             },
             resolution_ns: circumstances.clock.resolution_ns,
         };
-        let mut rng = Pcg64Mcg::seed_from_u64(circumstances.seed);
+        let mut environment = seed::stream(circumstances.seed, Purpose::Environment);
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).arg(serde_json::to_string(&request)?);
         command.env_clear().env("PATH", "/usr/bin:/bin");
-        command.env("ASSAY_LAYOUT", layout::environment(&mut rng));
+        command.env("ASSAY_LAYOUT", layout::environment(&mut environment));
         // A group of its own, so that partners end with it, and Ctrl-C reaches only the parent.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         Ok(Running { child: command.spawn()?, output: Vec::new() })

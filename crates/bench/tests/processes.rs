@@ -96,8 +96,9 @@ fn every_primitive_runs() {
     for finding in run(&plan(3), &catalogue(), &spawner(&["sample"])) {
         match finding {
             Finding::Measured(Measured { primitive, samples, rejected, .. }) => {
-                assert_eq!(rejected, Vec::<String>::new(), "{primitive}");
-                let cost = cost_of(&primitive, &samples, 0).unwrap_or_else(|e| panic!("{primitive}: {e}"));
+                // A busy machine may reject a sample, but what is left must give a cost.
+                let cost = cost_of(&primitive, &samples, rejected.len())
+                    .unwrap_or_else(|error| panic!("{primitive}: {error}; rejected: {rejected:?}"));
                 assert!(cost.estimate.point > 0.0, "{primitive}");
                 assert_eq!(primitive.to_string().contains("context_switch"), !samples[0].baseline.is_empty());
             }
@@ -151,14 +152,16 @@ fn the_kernel_sees_the_calls() {
 fn failures_are_rejected() {
     let pid_file = tempfile::NamedTempFile::new().unwrap();
     let pid_file = pid_file.path().to_str().unwrap();
-    let cases: [(&[&str], &str); 4] = [
-        (&["crash"], "killed by signal 6"),
-        (&["babble"], "did not answer with a sample"),
-        (&["hang", pid_file], "did not end within 0.3 s"),
-        (&["sample", "no request"], "exit status: 1"),
+    // Only the one that hangs shall meet its limit, and that not before it has said who it is.
+    let (ample, short) = (Duration::from_secs(60), Duration::from_secs(2));
+    let cases: [(&[&str], Duration, &str); 4] = [
+        (&["crash"], ample, "killed by signal 6"),
+        (&["babble"], ample, "did not answer with a sample"),
+        (&["hang", pid_file], short, "did not end within 2.0 s"),
+        (&["sample", "no request"], ample, "exit status: 1"),
     ];
-    for (arguments, reason) in cases {
-        let plan = Plan { sample_limit: Duration::from_millis(300), ..plan(1) };
+    for (arguments, sample_limit, reason) in cases {
+        let plan = Plan { sample_limit, ..plan(1) };
         let findings = run(&plan, &chosen(&["call.null"]), &spawner(arguments));
         let Finding::Unmeasured(unmeasured) = &findings[0] else { panic!("{findings:?}") };
         assert!(unmeasured.reason.contains(reason), "{}", unmeasured.reason);
@@ -171,6 +174,7 @@ fn failures_are_rejected() {
 
 fn is_gone(pid_file: &str) -> bool {
     let pid = fs::read_to_string(pid_file).unwrap();
+    assert!(!pid.is_empty(), "the process never said who it is");
     !Path::new(&format!("/proc/{pid}")).exists()
 }
 
@@ -236,6 +240,7 @@ fn competitors_are_seen() {
         "tcp.transfer{size=4KiB,buffer=reused}",
         "page_fault.anonymous",
         "process.fork_exit",
+        "pipe.round_trip{size=1B,cpus=different}",
     ];
     let competitors: Vec<Competitor> = allowed().into_iter().map(Competitor::on).collect();
     let findings = run(&plan(8), &chosen(&ids), &spawner(&["sample"]));

@@ -165,16 +165,24 @@ fn cycle(lines: usize, mut below: impl FnMut(u32) -> u32) -> io::Result<Vec<u32>
     Ok(next)
 }
 
-/// Writes into the first word of every line the address of its successor.
+/// Writes into the first word of every line the address of its successor, in the order of the lap that
+/// [`Chase`] makes, beginning where it begins.
+///
+/// What the caches still hold afterwards are then the lines that the lap comes to last. Written in order of
+/// address they would be the last part of the buffer, which is a share of every stretch of a random lap: a
+/// sample makes far less than a lap of a large set, so that share of its loads would hit the last cache.
 fn link(buffer: &mut Buffer, next: &[u32]) {
     let base = buffer.as_mut_ptr();
-    for (line, successor) in next.iter().enumerate() {
+    let mut line = 0;
+    for _ in next {
+        let successor = next[line] as usize;
         // SAFETY: both lines are below the number of lines in the buffer, which begins at a line, so the
         // write is within it and aligned.
         unsafe {
-            let to = base.add(*successor as usize * LINE);
+            let to = base.add(successor * LINE);
             base.add(line * LINE).cast::<usize>().write(to.expose_provenance());
         }
+        line = successor;
     }
 }
 
@@ -200,6 +208,8 @@ impl Operation for Chase {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use rand::SeedableRng;
+    use rand_pcg::Pcg64Mcg;
 
     proptest! {
         #[test]
@@ -214,6 +224,20 @@ mod tests {
                 at = next[at] as usize;
                 prop_assert_eq!(at == 0, step == lines, "back at the start after {} of {}", step, lines);
             }
+        }
+    }
+
+    #[test]
+    fn the_linked_lines_are_visited_once_each_before_the_first_comes_again() {
+        let (lines, mut rng) = (100, Pcg64Mcg::seed_from_u64(5));
+        let mut buffer = Buffer::aligned(lines * LINE).unwrap();
+        let next = cycle(lines, |bound| rng.random_range(0..bound)).unwrap();
+        link(&mut buffer, &next);
+        let first = buffer.as_ptr().cast::<usize>();
+        let mut chase = Chase { _buffer: buffer, at: first };
+        for step in 1..=lines {
+            chase.run(1).unwrap();
+            assert_eq!(chase.at == first, step == lines, "back at the start after {step} of {lines}");
         }
     }
 

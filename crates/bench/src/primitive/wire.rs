@@ -19,6 +19,10 @@ pub(crate) const HEADER_BYTES: usize = 256;
 /// Times that a batch length is tried: the windows of both sides double with each.
 const ATTEMPTS: u32 = 8;
 
+/// Times that [`Wire::check_arrived`] looks for bytes that are due, a millisecond apart: enough for ksoftirqd,
+/// and far from the 200 ms after which the kernel itself sends what is corked.
+const LOOKS: u32 = 20;
+
 /// The option that holds back what does not fill a segment.
 const CORK: (libc::c_int, libc::c_int) = (libc::IPPROTO_TCP, libc::TCP_CORK);
 
@@ -137,9 +141,18 @@ impl Wire {
         expect("read", got, piece.len())
     }
 
-    /// That so many bytes wait at the receiver.
+    /// That so many bytes wait at the receiver. Bytes that are due are waited for: a kernel that is short of
+    /// time leaves their delivery to ksoftirqd. That nothing waits must be so at once.
     pub(crate) fn check_arrived(&self, bytes: u64) -> io::Result<()> {
-        let arrived = rustix::io::ioctl_fionread(&self.receiver)?;
+        let looks = if bytes == 0 { 1 } else { LOOKS };
+        let mut arrived = rustix::io::ioctl_fionread(&self.receiver)?;
+        for _ in 1..looks {
+            if arrived >= bytes {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            arrived = rustix::io::ioctl_fionread(&self.receiver)?;
+        }
         if arrived == bytes {
             Ok(())
         } else {
@@ -160,5 +173,27 @@ impl Wire {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_are_due_are_waited_for_and_too_few_or_too_many_are_an_error() {
+        let wire = Wire::open(1 << 16).unwrap();
+        wire.check_arrived(0).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(std::time::Duration::from_millis(2));
+                wire.write(&[1; 100]).unwrap();
+            });
+            wire.check_arrived(100).unwrap();
+        });
+        for wrong in [0, 99, 101] {
+            let error = wire.check_arrived(wrong).unwrap_err().to_string();
+            assert!(error.contains(&format!("{wrong} bytes were due at the receiver and 100")), "{error}");
+        }
     }
 }

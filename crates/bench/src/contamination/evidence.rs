@@ -1,0 +1,125 @@
+//! What Linux tells of who ran and who waited: `schedstat`, `/proc/stat`, `getrusage` and the processor-time
+//! clocks, each read and put into numbers here. What they mean is for the module above.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// A line of `schedstat`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Delay {
+    pub(super) waited_ns: u64,
+    pub(super) wakeups: u64,
+}
+
+impl Delay {
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self { waited_ns: self.waited_ns + other.waited_ns, wakeups: self.wakeups + other.wakeups }
+    }
+}
+
+/// Ticks of `/proc/stat` that no process is charged with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Ticks {
+    pub(super) interrupts: u64,
+    pub(super) stolen: u64,
+}
+
+/// The run-queue delay of the calling thread.
+pub(super) const OWN_DELAY: &str = "/proc/thread-self/schedstat";
+
+/// Whether the kernel tells how long a thread waited in the run queue. Without `CONFIG_SCHED_INFO` the file
+/// is missing, and where the accounting is off it holds zeroes. Then a process alone is judged by the time
+/// that it did not run, in which a wait for a disk counts too, and nothing is said of two processors.
+#[must_use]
+pub fn delay_is_told() -> bool {
+    std::fs::read(OWN_DELAY).is_ok_and(|line| tells_delay(&line))
+}
+
+fn tells_delay(schedstat: &[u8]) -> bool {
+    // Whoever reads this line has run at least once.
+    parse_delay(schedstat).is_some_and(|delay| delay.wakeups > 0)
+}
+
+pub(super) fn delay(schedstat: &File) -> io::Result<Delay> {
+    let mut line = [0; 96];
+    let length = schedstat.read_at(&mut line, 0)?;
+    parse_delay(&line[..length]).ok_or_else(|| {
+        io::Error::other("schedstat is not 'ran waited times', as it was when the watch began")
+    })
+}
+
+/// Reads `ran_ns waited_ns times` (proc(5)).
+fn parse_delay(line: &[u8]) -> Option<Delay> {
+    let mut numbers = std::str::from_utf8(line).ok()?.split_ascii_whitespace().map(str::parse);
+    let (_, waited, wakeups) = (numbers.next()?, numbers.next()?.ok()?, numbers.next()?.ok()?);
+    Some(Delay { waited_ns: waited, wakeups })
+}
+
+/// Reads the line of one processor: `cpu0 user nice system idle iowait irq softirq steal ...` (proc(5)).
+pub(super) fn parse_ticks(stat: &str, cpu: usize) -> Option<Ticks> {
+    let name = format!("cpu{cpu}");
+    let line = stat.lines().find(|line| line.split(' ').next() == Some(&name))?;
+    let ticks: Vec<u64> = line.split_ascii_whitespace().skip(1).map_while(|n| n.parse().ok()).collect();
+    Some(Ticks { interrupts: ticks.get(5)? + ticks.get(6)?, stolen: *ticks.get(7)? })
+}
+
+/// What `getrusage` says of this process or of the children that it waited for.
+pub(crate) fn usage(who: libc::c_int) -> io::Result<libc::rusage> {
+    // SAFETY: `rusage` is numbers only, so zeroes are a value of it, and the call fills it.
+    let (result, usage) = unsafe {
+        let mut usage = std::mem::zeroed();
+        (libc::getrusage(who, &raw mut usage), usage)
+    };
+    crate::kernel::check("getrusage", result)?;
+    Ok(usage)
+}
+
+pub(super) fn usage_ns(usage: &libc::rusage) -> u64 {
+    let ns = |time: libc::timeval| unsigned(time.tv_sec) * 1_000_000_000 + unsigned(time.tv_usec) * 1000;
+    ns(usage.ru_utime) + ns(usage.ru_stime)
+}
+
+pub(super) fn process_ns(pid: libc::pid_t) -> io::Result<u64> {
+    let mut clock = 0;
+    // SAFETY: the pointer is to a local that outlives the call.
+    let result = unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) };
+    if result != 0 {
+        return Err(io::Error::from_raw_os_error(result));
+    }
+    cpu_time_ns(clock)
+}
+
+pub(super) fn cpu_time_ns(clock: libc::clockid_t) -> io::Result<u64> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a local that outlives the call.
+    crate::kernel::check("clock_gettime", unsafe { libc::clock_gettime(clock, &raw mut time) })?;
+    Ok(unsigned(time.tv_sec) * 1_000_000_000 + unsigned(time.tv_nsec))
+}
+
+/// A count that the C interface keeps in a signed type.
+pub(super) fn unsigned(count: i64) -> u64 {
+    u64::try_from(count).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fields_of_schedstat_and_stat_are_read_where_proc_5_puts_them() {
+        assert_eq!(parse_delay(b"363685 444630 7\n"), Some(Delay { waited_ns: 444_630, wakeups: 7 }));
+        assert_eq!(parse_delay(b"363685 444630"), None);
+        let stat = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu1 1 2 3 4 5 6 7 8 0 0\ncpu10 0 0 0 0 0 1 1 2 0 0\n";
+        assert_eq!(parse_ticks(stat, 1), Some(Ticks { interrupts: 13, stolen: 8 }));
+        assert_eq!(parse_ticks(stat, 10), Some(Ticks { interrupts: 2, stolen: 2 }));
+        assert_eq!(parse_ticks(stat, 0), None);
+    }
+
+    #[test]
+    fn a_schedstat_of_zeroes_tells_nothing() {
+        assert!(tells_delay(b"363685 0 7\n"));
+        assert!(!tells_delay(b"0 0 0\n"));
+        assert!(!tells_delay(b""));
+    }
+}

@@ -1,0 +1,83 @@
+//! The random choices of one sample, each from a stream of its own.
+//!
+//! Everything that is chosen for a sample follows from its seed, so that the seed reproduces it. Were all
+//! choices the first draw of one generator, they would be functions of each other: a short environment
+//! would always come with the same processor and the same offset, and no number of processes could tell
+//! their effects apart.
+
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+/// What a stream is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// The length of the environment.
+    Environment,
+    /// The processor, and that of the partner.
+    Placement,
+    /// Where the stack begins.
+    Depth,
+    /// What the benchmark itself chooses: where its buffers begin, the order of its loads.
+    Setting,
+}
+
+impl Purpose {
+    /// Random bits, so that the seeds of two purposes do not meet.
+    fn constant(self) -> u64 {
+        match self {
+            Purpose::Environment => 0x9d1c_5e7b_30f2_a846,
+            Purpose::Placement => 0x3b84_f6d9_c217_50ea,
+            Purpose::Depth => 0xe46f_0a92_7d5b_831c,
+            Purpose::Setting => 0x58a3_b1c4_e690_2fd7,
+        }
+    }
+}
+
+/// The stream of one purpose. Its first draw is thrown away, because it is the one that still shows how
+/// close two seeds were.
+pub(crate) fn stream(seed: u64, purpose: Purpose) -> Pcg64Mcg {
+    let mut rng = Pcg64Mcg::seed_from_u64(seed ^ purpose.constant());
+    let _ = rng.next_u64();
+    rng
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{layout, plan};
+    use std::collections::BTreeSet;
+
+    /// Environment (in lines), processor, depth and first offset of a sample with this seed.
+    fn choices(seed: u64) -> [usize; 4] {
+        let environment = layout::environment(&mut stream(seed, Purpose::Environment)).len() / layout::LINE;
+        let (cpu, _) = plan::placement(seed, &[0, 1], &[vec![0], vec![1]]);
+        let depth = layout::depth(&mut stream(seed, Purpose::Depth));
+        let offset = layout::offset(&mut stream(seed, Purpose::Setting)) / layout::LINE;
+        [environment, cpu, depth, offset]
+    }
+
+    #[test]
+    fn no_choice_of_a_sample_is_a_function_of_another() {
+        let samples: Vec<[usize; 4]> = (0..4000).map(choices).collect();
+        let kinds = |of: &dyn Fn(&[usize; 4]) -> (usize, usize)| {
+            samples.iter().map(of).collect::<BTreeSet<_>>().len()
+        };
+        for one in 0..4 {
+            let alone = kinds(&|sample| (sample[one], 0));
+            assert!(alone >= if one == 1 { 2 } else { 64 }, "choice {one} took {alone} values");
+            for other in 0..one {
+                let together = kinds(&|sample| (sample[one], sample[other]));
+                // 4000 balls into 4096 or 128 boxes leave 2550 or all of them occupied; a function, 64.
+                let least = if one == 1 || other == 1 { 128 } else { 2400 };
+                assert!(together >= least, "choices {one} and {other} took {together} pairs of values");
+            }
+        }
+    }
+
+    #[test]
+    fn a_seed_reproduces_every_choice_and_the_next_seed_makes_others() {
+        assert_eq!(choices(7), choices(7));
+        let same = (0..1000).filter(|seed| choices(*seed)[2] == choices(seed + 1)[2]).count();
+        assert!(same < 40, "{same} of 1000 neighbours share their depth, 16 by chance");
+    }
+}
