@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use assay_quantity::Statistic;
 use assay_report::{FORMATS, Format};
 use assay_trace::view::VIEWS;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -189,6 +190,9 @@ pub struct HistoryArgs {
     /// The run to show: its number, or `latest`; all runs are listed without it.
     #[arg(value_name = "RUN")]
     pub run: Option<String>,
+    /// How its raw samples are made into costs.
+    #[arg(long, default_value = "trimmed-mean", value_parser = statistics())]
+    pub statistic: Statistic,
     /// Write the run's machine here, estimated anew from its raw samples.
     #[arg(short, long, value_name = "NAME.machine.json", requires = "run")]
     pub output: Option<PathBuf>,
@@ -212,6 +216,14 @@ pub struct SampleArgs {
 fn formats() -> impl TypedValueParser<Value = &'static Format> {
     let names = FORMATS.iter().map(|format| PossibleValue::new(format.name).help(format.about));
     PossibleValuesParser::new(names).map(|name| Format::named(&name).unwrap_or(&FORMATS[0]))
+}
+
+/// The statistics of the quantity crate, by name.
+fn statistics() -> impl TypedValueParser<Value = Statistic> {
+    PossibleValuesParser::new(Statistic::NAMES.map(|(_, name)| name)).map(|name| {
+        let chosen = Statistic::NAMES.iter().find(|(_, known)| *known == name);
+        chosen.map_or(Statistic::default(), |(statistic, _)| *statistic)
+    })
 }
 
 /// The views of the trace crate, by name.

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, bail, ensure};
 use assay_bench::{Finding, Measured};
 use assay_quantity::format::machine_from_json;
-use assay_quantity::{Description, Machine, PrimitiveId, Round, Sample, Unit};
+use assay_quantity::{Description, Machine, PrimitiveId, Round, Sample, Statistic, Unit};
 use assay_store::{Outcome, Run, RunId, RunStart, Store};
 
 use crate::cli::StoreArgs;
@@ -100,7 +100,7 @@ pub fn find(store: &Store, name: &str) -> anyhow::Result<Run> {
 }
 
 /// The machine of a run, estimated anew from its raw samples.
-pub fn machine(store: &Store, run: &Run) -> anyhow::Result<Machine> {
+pub fn machine(store: &Store, run: &Run, statistic: Statistic) -> anyhow::Result<Machine> {
     let rejected = store.rejected(run.id)?;
     let reasons = |primitive: &PrimitiveId| {
         let own = rejected.iter().filter(|rejected| rejected.primitive == *primitive);
@@ -118,7 +118,7 @@ pub fn machine(store: &Store, run: &Run) -> anyhow::Result<Machine> {
     let findings: Vec<Finding> = measured.chain(unavailable).collect();
     let start = &run.start;
     let source = format!("assay {}: {}", start.version, start.command.join(" "));
-    Ok(assay_bench::machine(start.machine.clone(), source, start.description.clone(), &findings))
+    Ok(assay_bench::machine(start.machine.clone(), source, start.description.clone(), &findings, statistic))
 }
 
 /// A machine as users name it: a file, or a run of the store (`latest` or a number).
@@ -127,7 +127,7 @@ pub fn named_machine(name: &Path, args: &StoreArgs) -> anyhow::Result<Machine> {
     if let Some(run) = run.filter(|_| !name.exists()) {
         let store = open(args)?;
         let run = find(&store, run)?;
-        let machine = machine(&store, &run)?;
+        let machine = machine(&store, &run, Statistic::default())?;
         ensure!(!machine.costs.is_empty(), "run {} measured no primitive; name one of 'assay bench'", run.id);
         return Ok(machine);
     }

@@ -5,7 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use assay_quantity::{Cost, Description, Machine, PrimitiveId, Sample, Unmeasured, Verdict, estimate};
+use assay_quantity::{
+    Cost, Description, Machine, PrimitiveId, Sample, Statistic, Unmeasured, Verdict, estimate,
+};
+use rand::SeedableRng;
+use rand_pcg::Pcg64Mcg;
 
 use crate::plan::Finding;
 use crate::table;
@@ -30,12 +34,17 @@ pub enum NoMachineCost {
     },
 }
 
-/// The cost of a primitive from its samples: the trimmed mean over processes, in the unit of the
+/// The cost of a primitive from its samples: the statistic over processes, in the unit of the
 /// catalogue. `rejected` is the number of processes that gave no sample at all.
 ///
 /// # Errors
 /// [`NoMachineCost`] when fewer than two samples determine a cost.
-pub fn cost_of(primitive: &PrimitiveId, samples: &[Sample], rejected: usize) -> Result<Cost, NoMachineCost> {
+pub fn cost_of(
+    primitive: &PrimitiveId,
+    samples: &[Sample],
+    rejected: usize,
+    statistic: Statistic,
+) -> Result<Cost, NoMachineCost> {
     let benchmark =
         table::find(&primitive.to_string()).ok_or_else(|| NoMachineCost::Unknown(primitive.clone()))?;
     let mut values = Vec::with_capacity(samples.len());
@@ -51,7 +60,9 @@ pub fn cost_of(primitive: &PrimitiveId, samples: &[Sample], rejected: usize) -> 
         }
     }
     let (given, unit) = (values.len(), benchmark.unit);
-    let estimate = estimate::trimmed_mean(&values, unit).map_err(|reason| NoMachineCost::NoEstimate {
+    // The bootstrap of the minimum is the same whenever the same samples are asked.
+    let mut rng = Pcg64Mcg::seed_from_u64(samples.first().map_or(0, |sample| sample.seed));
+    let estimate = statistic.of(&values, unit, &mut rng).map_err(|reason| NoMachineCost::NoEstimate {
         given,
         samples: samples.len(),
         last,
@@ -78,7 +89,13 @@ fn per(bytes: Option<u64>) -> f64 {
 
 /// The machine vector of a run.
 #[must_use]
-pub fn machine(name: String, source: String, description: Description, findings: &[Finding]) -> Machine {
+pub fn machine(
+    name: String,
+    source: String,
+    description: Description,
+    findings: &[Finding],
+    statistic: Statistic,
+) -> Machine {
     let mut costs = BTreeMap::new();
     let mut unmeasured = Vec::new();
     for finding in findings {
@@ -86,7 +103,7 @@ pub fn machine(name: String, source: String, description: Description, findings:
             Finding::Unmeasured(missing) => unmeasured.push(missing.clone()),
             Finding::Measured(measured) => {
                 let primitive = measured.primitive.clone();
-                match cost_of(&primitive, &measured.samples, measured.rejected.len()) {
+                match cost_of(&primitive, &measured.samples, measured.rejected.len(), statistic) {
                     Ok(cost) => {
                         costs.insert(primitive, cost);
                     }
@@ -115,12 +132,17 @@ mod tests {
     #[test]
     fn a_transfer_costs_per_byte_and_a_call_per_call() {
         let samples = [sample(4096.0), sample(4096.0), sample(-3.0)];
-        let transfer =
-            cost_of(&"tcp.transfer{size=4KiB,buffer=reused}".parse().unwrap(), &samples, 1).unwrap();
+        let transfer = cost_of(
+            &"tcp.transfer{size=4KiB,buffer=reused}".parse().unwrap(),
+            &samples,
+            1,
+            Statistic::TrimmedMean,
+        )
+        .unwrap();
         assert!((transfer.estimate.point - 1.0).abs() < 1e-9);
         assert_eq!(transfer.estimate.unit, Unit::NanosecondsPerByte);
         assert_eq!(transfer.rejected, 2, "the impossible sample and the process without one");
-        let call = cost_of(&"call.null".parse().unwrap(), &samples, 0).unwrap();
+        let call = cost_of(&"call.null".parse().unwrap(), &samples, 0, Statistic::TrimmedMean).unwrap();
         assert!((call.estimate.point - 4096.0).abs() < 1e-9);
         assert_eq!(call.minimum.map(f64::round), Some(4096.0));
     }
@@ -131,8 +153,9 @@ mod tests {
             contamination: Contamination { wall_ns: 1000.0, stolen_ns, ..Contamination::default() },
             ..sample(cost_ns)
         };
-        let minimum =
-            |samples: &[Sample]| cost_of(&"call.null".parse().unwrap(), samples, 0).unwrap().minimum;
+        let minimum = |samples: &[Sample]| {
+            cost_of(&"call.null".parse().unwrap(), samples, 0, Statistic::TrimmedMean).unwrap().minimum
+        };
         let samples = [stolen(100.0, 0.0), stolen(90.0, 40.0), stolen(3.0, 60.0), stolen(80.0, 500.0)];
         assert_eq!(minimum(&samples).map(f64::round), Some(90.0));
         assert_eq!(minimum(&samples[2..]), None);
@@ -147,7 +170,13 @@ mod tests {
             samples: vec![sample(3.0), sample(-1.0)],
             rejected: vec![],
         };
-        let machine = machine("m".into(), "s".into(), Description::default(), &[Finding::Measured(measured)]);
+        let machine = machine(
+            "m".into(),
+            "s".into(),
+            Description::default(),
+            &[Finding::Measured(measured)],
+            Statistic::TrimmedMean,
+        );
         assert!(machine.costs.is_empty());
         assert_eq!(machine.unmeasured[0].primitive, primitive);
         assert!(machine.unmeasured[0].reason.contains("1 of 2 samples"), "{}", machine.unmeasured[0].reason);

@@ -16,7 +16,7 @@ use std::time::Duration;
 use assay_bench::{
     Benchmark, Finding, Measured, Plan, Spawner, calibrate, catalogue, cost_of, measure, sample_main,
 };
-use assay_quantity::Verdict;
+use assay_quantity::{Statistic, Verdict};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 const TESTS: &[(&str, fn())] = &[
@@ -97,7 +97,7 @@ fn every_primitive_runs() {
         match finding {
             Finding::Measured(Measured { primitive, samples, rejected, .. }) => {
                 // A busy machine may reject a sample, but what is left must give a cost.
-                let cost = cost_of(&primitive, &samples, rejected.len())
+                let cost = cost_of(&primitive, &samples, rejected.len(), Statistic::TrimmedMean)
                     .unwrap_or_else(|error| panic!("{primitive}: {error}; rejected: {rejected:?}"));
                 assert!(cost.estimate.point > 0.0, "{primitive}");
                 assert_eq!(primitive.to_string().contains("context_switch"), !samples[0].baseline.is_empty());
@@ -247,7 +247,9 @@ fn competitors_are_seen() {
     drop(competitors);
     for finding in findings {
         let Finding::Measured(measured) = finding else { panic!("{finding:?}") };
-        let cost = cost_of(&measured.primitive, &measured.samples, measured.rejected.len()).unwrap();
+        let cost =
+            cost_of(&measured.primitive, &measured.samples, measured.rejected.len(), Statistic::TrimmedMean)
+                .unwrap();
         let verdict = cost.verdict.unwrap();
         assert!(matches!(verdict, Verdict::Contaminated(_)), "{}: {verdict}", measured.primitive);
     }

@@ -40,7 +40,7 @@ fn list(store: &Store, args: &HistoryArgs) -> anyhow::Result<()> {
 }
 
 fn show(store: &Store, run: &Run, args: &HistoryArgs) -> anyhow::Result<()> {
-    let machine = journal::machine(store, run)?;
+    let machine = journal::machine(store, run, args.statistic)?;
     let mut blocks = section::machine::description(&machine.description);
     blocks.push(Block::Table(section::machine::costs(&machine)));
     let title = format!("Run {}, {}, {}", run.id, run.start.started_at, outcome(run));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use assay_bench::{Benchmark, Calibration, Outcome, Plan, Spawner, calibrate, catalogue, describe};
-use assay_quantity::{Description, Machine};
+use assay_quantity::{Description, Machine, Statistic};
 
 use crate::cli::PlanArgs;
 use crate::interrupt::Interrupt;
@@ -86,7 +86,7 @@ impl Subject {
         kept?;
         interrupt.check()?;
         let source = format!("assay {}: {}", env!("CARGO_PKG_VERSION"), command_line().join(" "));
-        Ok(assay_bench::machine(host(), source, self.description.clone(), &findings))
+        Ok(assay_bench::machine(host(), source, self.description.clone(), &findings, Statistic::default()))
     }
 }
 

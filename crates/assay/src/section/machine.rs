@@ -39,14 +39,22 @@ pub fn costs(machine: &Machine) -> Table {
         Column::numbers("processes"),
         Column::words("verdict"),
     ];
-    let table = Table::of("What its primitives cost", columns, measured.chain(missing))
-        .with_note("Each cost is the trimmed mean over fresh processes; the minimum is the best of the undisturbed ones.");
+    let table =
+        Table::of("What its primitives cost", columns, measured.chain(missing)).with_note(note(machine));
     let rejected: usize = machine.costs.values().map(|cost| cost.rejected).sum();
     if rejected == 0 {
         return table;
     }
     table
         .with_note(format!("{rejected} process(es) gave no cost and are not counted in; the store says why."))
+}
+
+fn note(machine: &Machine) -> String {
+    let method = machine.costs.values().next().map_or("estimate", |cost| cost.estimate.method.name());
+    let method = method.replace('_', " ");
+    format!(
+        "Each cost is the {method} over fresh processes; the minimum is the best of the undisturbed ones."
+    )
 }
 
 fn row((primitive, cost): (&PrimitiveId, &Cost)) -> [Cell; 5] {
