@@ -8,20 +8,29 @@ use std::{
     ffi::{CString, OsStr, OsString},
     fs::File,
     io::{self, Read, Write},
+    mem,
     os::{
-        fd::{AsRawFd, FromRawFd, OwnedFd},
-        unix::{ffi::OsStrExt, process::ExitStatusExt},
+        fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+        unix::{ffi::OsStrExt, fs::PermissionsExt},
     },
-    path::PathBuf,
-    process::ExitStatus,
+    path::{Path, PathBuf},
     ptr,
 };
+
+use crate::{
+    opening::clock_ns,
+    running::{Child, Running},
+};
+
+/// Where programs are looked for after `PATH`: where Debian keeps servers, which the `PATH` of ordinary users lacks.
+/// A command that is measured is looked for in the same places.
+const SYSTEM_PROGRAMS: [&str; 2] = ["/usr/sbin", "/sbin"];
 
 /// A command that could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
     /// There is no command, or no program of that name.
-    #[error("'{program}': no such program; give a path, or a name that is in PATH")]
+    #[error("'{program}': no such program; give a path, or a name that is in PATH or /usr/sbin")]
     NotFound {
         /// What was asked for.
         program: String,
@@ -50,49 +59,62 @@ pub enum SpawnError {
     },
 }
 
+/// What the standard streams of a command are, and with them its process group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Streams {
+    /// The caller's. It stays in the caller's process group, so that it may read the terminal and Ctrl-C reaches it.
+    Inherit,
+    /// `/dev/null`, all three, as a command has them that is measured. It gets a process group of its own.
+    Null,
+}
+
 /// A child that waits to be released. Dropped, it ends without having run anything.
 #[derive(Debug)]
 pub struct Held {
     program: String,
-    child: Running,
+    child: Child,
     hold: File,
     /// Yields the errno of a failed `execve`, or nothing when it worked: it closes on exec.
     failure: File,
 }
 
-/// A child that runs its program.
-#[derive(Debug)]
-pub struct Running {
-    process: libc::pid_t,
-    reaped: bool,
-}
-
 impl Held {
-    /// Makes the child for `command`: program and arguments. It inherits the standard streams and the environment.
-    pub fn fork(command: &[OsString]) -> Result<Self, SpawnError> {
+    /// Makes the child for `command`: program and arguments. It inherits the environment, and it is killed when the
+    /// thread that calls this ends: then nobody is left to record it.
+    pub fn fork(command: &[OsString], streams: Streams) -> Result<Self, SpawnError> {
         let (arguments, environment) = (strings(command)?, environment()?);
         let name = command.first().ok_or(SpawnError::NotFound { program: String::new() })?;
         let program = name.to_string_lossy().into_owned();
         let path = strings(&[find(name)?.into_os_string()])?;
         let failed = |source| SpawnError::Process { program: program.clone(), source };
+        let null =
+            (streams == Streams::Null).then(|| File::options().read(true).write(true).open("/dev/null"));
+        let null = null.transpose().map_err(failed)?;
         let (held, hold) = pipe().map_err(failed)?;
         let (failure, report) = pipe().map_err(failed)?;
         let (argv, envp) = (pointers(&arguments), pointers(&environment));
+        let start = Start {
+            parent: std::process::id().cast_signed(),
+            null: null.as_ref().map(AsRawFd::as_raw_fd),
+            held: held.as_raw_fd(),
+            report: report.as_raw_fd(),
+            path: path[0].as_ptr(),
+            argv: argv.as_ptr(),
+            envp: envp.as_ptr(),
+        };
         // SAFETY: until it runs the program or exits, the child makes system calls only, on memory prepared
         // above, so that locks held by other threads of this process do not matter.
         match unsafe { libc::fork() } {
             -1 => Err(failed(io::Error::last_os_error())),
             0 => {
                 drop(hold);
-                // SAFETY: this is the child; the pointers are of live, terminated arrays of C strings.
-                unsafe { run_when_released(&held, &report, path[0].as_ptr(), argv.as_ptr(), envp.as_ptr()) }
+                // SAFETY: this is the child; what `start` points at lives until it runs its program.
+                unsafe { start.run_when_released() }
             }
-            process => Ok(Self {
-                program,
-                child: Running { process, reaped: false },
-                hold: hold.into(),
-                failure: failure.into(),
-            }),
+            process => {
+                let child = Child::new(process, streams).map_err(failed)?;
+                Ok(Self { program, child, hold: hold.into(), failure: failure.into() })
+            }
         }
     }
 
@@ -105,92 +127,81 @@ impl Held {
     /// Lets the child run its program; returns when it does.
     pub fn release(mut self) -> Result<Running, SpawnError> {
         let failed = |program: String, source| SpawnError::Run { program, source };
+        let released_ns = clock_ns(libc::CLOCK_MONOTONIC);
         self.hold.write_all(&[1]).map_err(|source| failed(self.program.clone(), source))?;
         let mut errno = Vec::new();
         self.failure.read_to_end(&mut errno).map_err(|source| failed(self.program.clone(), source))?;
         match <[u8; 4]>::try_from(errno) {
             Ok(bytes) => Err(failed(self.program, io::Error::from_raw_os_error(i32::from_ne_bytes(bytes)))),
-            Err(_) => Ok(self.child),
+            Err(_) => Ok(Running::new(self.child, released_ns)),
         }
     }
 }
 
-impl Running {
-    /// Its process number.
-    #[must_use]
-    pub fn process(&self) -> u32 {
-        self.process.cast_unsigned()
-    }
-
-    /// Waits until it ends.
-    pub fn wait(mut self) -> io::Result<ExitStatus> {
-        self.reap()
-    }
-
-    /// How it ended, if it has.
-    pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
-        let mut status = 0;
-        // SAFETY: `status` is an int of ours that the call fills; the process is a child not yet reaped.
-        match unsafe { libc::waitpid(self.process, &raw mut status, libc::WNOHANG) } {
-            -1 => Err(io::Error::last_os_error()),
-            0 => Ok(None),
-            _ => {
-                self.reaped = true;
-                Ok(Some(ExitStatus::from_raw(status)))
-            }
-        }
-    }
-
-    fn reap(&mut self) -> io::Result<ExitStatus> {
-        let mut status = 0;
-        loop {
-            // SAFETY: `status` is an int of ours that the call fills; the process is a child not yet reaped.
-            if unsafe { libc::waitpid(self.process, &raw mut status, 0) } != -1 {
-                self.reaped = true;
-                return Ok(ExitStatus::from_raw(status));
-            }
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
-            }
-        }
-    }
-}
-
-impl Drop for Running {
-    /// A child whose handle goes is ended: nobody would be left to wait for it.
-    fn drop(&mut self) {
-        if !self.reaped {
-            // SAFETY: a child of ours that has not been reaped, so the number cannot have been given to another.
-            unsafe { libc::kill(self.process, libc::SIGKILL) };
-            let _ = self.reap();
-        }
-    }
-}
-
-/// The child's side. Never returns.
-///
-/// # Safety
-/// Only in a child made by `fork`, with pointers to terminated arrays as `execve` wants them.
-unsafe fn run_when_released(
-    held: &OwnedFd,
-    report: &OwnedFd,
+/// What the child needs between `fork` and `execve`: numbers, and pointers to terminated arrays.
+struct Start {
+    parent: libc::pid_t,
+    null: Option<RawFd>,
+    held: RawFd,
+    report: RawFd,
     path: *const libc::c_char,
     argv: *const *const libc::c_char,
     envp: *const *const libc::c_char,
-) -> ! {
-    let mut byte = 0_u8;
-    // SAFETY: one byte of our own; the descriptor is open.
-    let released = unsafe { libc::read(held.as_raw_fd(), (&raw mut byte).cast(), 1) } == 1;
-    if released {
-        // SAFETY: as the caller promises.
-        unsafe { libc::execve(path, argv, envp) };
-        let errno = io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO).to_ne_bytes();
-        // SAFETY: four bytes of our own; the descriptor is open.
-        unsafe { libc::write(report.as_raw_fd(), errno.as_ptr().cast(), errno.len()) };
+}
+
+impl Start {
+    /// The child's side. Never returns. Everything but `execve` comes before the release, when nobody records yet.
+    ///
+    /// # Safety
+    /// Only in a child made by `fork`, with pointers as `execve` wants them.
+    unsafe fn run_when_released(&self) -> ! {
+        let prepared = self.prepare();
+        let mut byte = 0_u8;
+        // SAFETY: one byte of our own; the descriptor is open.
+        let released = unsafe { libc::read(self.held, (&raw mut byte).cast(), 1) } == 1;
+        if released {
+            let error = prepared.err().unwrap_or_else(|| {
+                // SAFETY: as the caller promises.
+                unsafe { libc::execve(self.path, self.argv, self.envp) };
+                io::Error::last_os_error()
+            });
+            let errno = error.raw_os_error().unwrap_or(libc::EIO).to_ne_bytes();
+            // SAFETY: four bytes of our own; the descriptor is open.
+            unsafe { libc::write(self.report, errno.as_ptr().cast(), errno.len()) };
+        }
+        // SAFETY: ends the child without running the parent's exit handlers.
+        unsafe { libc::_exit(127) }
     }
-    // SAFETY: ends the child without running the parent's exit handlers.
-    unsafe { libc::_exit(127) }
+
+    /// Gives the child what a program expects to find, and ties its life to the parent's.
+    fn prepare(&self) -> io::Result<()> {
+        // SAFETY: a set of signals is a plain structure, for which all zeros are a value: the empty set.
+        let no_signals: libc::sigset_t = unsafe { mem::zeroed() };
+        // SAFETY: numbers, and a set of ours that is only read.
+        unsafe {
+            done(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+            if libc::getppid() != self.parent {
+                // It ended before the line above; nobody is left to release this child.
+                libc::_exit(127);
+            }
+            if let Some(null) = self.null {
+                done(libc::setpgid(0, 0))?;
+                for stream in 0..=2 {
+                    done(libc::dup2(null, stream))?;
+                }
+            }
+            // Rust's runtime ignores SIGPIPE, and what is ignored or blocked stays so over `execve`.
+            if libc::signal(libc::SIGPIPE, libc::SIG_DFL) == libc::SIG_ERR {
+                return Err(io::Error::last_os_error());
+            }
+            done(libc::sigprocmask(libc::SIG_SETMASK, &raw const no_signals, ptr::null_mut()))
+        }
+    }
+}
+
+/// The error that a system call tells by -1.
+fn done(result: libc::c_int) -> io::Result<()> {
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -230,8 +241,37 @@ fn find(name: &OsStr) -> Result<PathBuf, SpawnError> {
     }
     let path = env::var_os("PATH").unwrap_or_default();
     let missing = || SpawnError::NotFound { program: name.to_string_lossy().into_owned() };
-    env::split_paths(&path)
+    first_program(name, env::split_paths(&path).chain(SYSTEM_PROGRAMS.map(PathBuf::from))).ok_or_else(missing)
+}
+
+/// The first file of that name that may be executed. A directory relative to the present one is none to start
+/// programs from.
+fn first_program(name: &OsStr, directories: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
+    let executable = |path: &Path| {
+        path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    };
+    directories
+        .filter(|directory| directory.is_absolute())
         .map(|directory| directory.join(name))
-        .find(|path| path.is_file())
-        .ok_or_else(missing)
+        .find(|path| executable(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_may_not_be_executed_hides_no_program_behind_it() {
+        let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let path = [first.path(), second.path()].map(Path::to_owned);
+        for directory in &path {
+            fs::write(directory.join("program"), "").unwrap();
+        }
+        let found = || first_program(OsStr::new("program"), path.clone().into_iter());
+        assert_eq!(found(), None);
+        fs::set_permissions(path[1].join("program"), fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(found(), Some(path[1].join("program")));
+    }
 }

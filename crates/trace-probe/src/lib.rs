@@ -8,10 +8,12 @@
 mod held;
 mod opening;
 mod recorder;
+mod running;
 mod skeleton;
 mod unavailable;
 
-pub use held::{Held, Running, SpawnError};
+pub use held::{Held, SpawnError, Streams};
 pub use opening::{Unreadable, opening};
 pub use recorder::{Collect, DescriptorReads, Options, RecordError, Recorded, Recorder};
+pub use running::{Ended, Running};
 pub use unavailable::Unavailable;

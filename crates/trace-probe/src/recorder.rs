@@ -164,6 +164,12 @@ impl Recorder {
         }
     }
 
+    /// Whether it still records. If not, it broke off, and [`Recorder::stop`] says why.
+    #[must_use]
+    pub fn is_recording(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
     /// Detaches the probe, fetches what is left, closes the container.
     pub fn stop(mut self) -> Result<Recorded, RecordError> {
         self.join().unwrap_or(Err(RecordError::Panicked))
@@ -302,8 +308,12 @@ impl<'obj> Probe<'obj> {
         }
     }
 
-    /// Detaches everything in the reverse order, then writes down the calls that are in flight.
+    /// Ends the recording at one moment, detaches everything in the reverse order, then writes down the calls that
+    /// were in flight at that moment.
     fn detach(&mut self) -> Result<(), RecordError> {
+        if let Some(variables) = self.skeleton.maps.bss_data.as_deref_mut() {
+            variables.stopped_ns = clock_ns(libc::CLOCK_MONOTONIC);
+        }
         self.links.drain(..).rev().for_each(drop);
         let walk = self.skeleton.progs.flush_calls.attach()?;
         run(&walk).map_err(RecordError::Flush)

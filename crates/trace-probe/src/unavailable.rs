@@ -8,6 +8,8 @@ use crate::opening::Unreadable;
 
 /// Oldest kernel whose `sched_switch` says in which state a task leaves the CPU.
 const OLDEST: (u32, u32) = (5, 18);
+/// What the link of the initial pid namespace says; the number is part of the kernel's interface (linux/proc_ns.h).
+const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
 const KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
 
 /// What is missing.
@@ -25,6 +27,11 @@ pub enum Unavailable {
         /// Release of the running kernel.
         release: String,
     },
+    /// The caller counts processes otherwise than the probe.
+    #[error(
+        "the eBPF recorder needs the host's process numbers, this is another pid namespace; run it on the host, or in a container with docker run --pid=host"
+    )]
+    PidNamespace,
     /// The ring size is not one that the kernel takes.
     #[error("a ring of {bytes} bytes is not possible: give a power of two from 4096 to 1 GiB")]
     Ring {
@@ -71,7 +78,15 @@ pub(crate) fn check() -> Result<(), Unavailable> {
     if !Path::new(KERNEL_TYPES).exists() {
         return Err(Unavailable::KernelTypes);
     }
+    // A kernel without pid namespaces has no such link, and no other numbers.
+    if fs::read_link("/proc/self/ns/pid").is_ok_and(|link| !is_initial_pid_namespace(&link)) {
+        return Err(Unavailable::PidNamespace);
+    }
     Ok(())
+}
+
+fn is_initial_pid_namespace(link: &Path) -> bool {
+    link == Path::new(INITIAL_PID_NAMESPACE)
 }
 
 fn version(release: &str) -> Option<(u32, u32)> {
@@ -114,5 +129,12 @@ mod tests {
         assert!(version("5.4.0-150-generic") < Some(OLDEST));
         assert!(version("6.18.44") > Some(OLDEST));
         assert_eq!(version("strange"), None);
+    }
+
+    #[test]
+    fn only_the_initial_pid_namespace_counts_processes_as_the_probe_does() {
+        assert!(is_initial_pid_namespace(Path::new("pid:[4026531836]")));
+        assert!(!is_initial_pid_namespace(Path::new("pid:[4026532281]")));
+        assert!(!is_initial_pid_namespace(Path::new("mnt:[4026531836]")));
     }
 }

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use assay_trace_probe::Recorded;
+use assay_trace_probe::{Recorded, Streams};
 
 use crate::cli::TraceArgs;
 use crate::interrupt::{Interrupt, Interrupted};
@@ -20,7 +20,8 @@ pub fn run(args: &TraceArgs) -> anyhow::Result<()> {
     let recorded = match args.pid {
         Some(process) => attached(args, process, duration, &interrupt)?,
         None => {
-            let recorded = run_recorded(&args.command, &args.output, duration, &interrupt)?;
+            let (recorded, _) =
+                run_recorded(&args.command, Streams::Inherit, &args.output, duration, &interrupt)?;
             interrupt.check().map_err(|_| Interrupted::Recording(args.output.clone()))?;
             recorded
         }
@@ -50,7 +51,7 @@ fn attached(
     output::say(&format!("tracing process {process}; Ctrl-C ends the trace, not the process"));
     let mut left = duration.unwrap_or(Duration::MAX);
     let alive = || std::path::Path::new("/proc").join(process.to_string()).exists();
-    while !left.is_zero() && alive() && interrupt.check().is_ok() {
+    while !left.is_zero() && alive() && recorder.is_recording() && interrupt.check().is_ok() {
         thread::sleep(PAUSE.min(left));
         left = left.saturating_sub(PAUSE);
     }

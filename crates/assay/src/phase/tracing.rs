@@ -150,8 +150,11 @@ pub fn run_recorded(
         end = running.wait_for(PAUSE.min(left))?;
         left = left.saturating_sub(PAUSE);
     }
-    drop(running);
+    // Cut short, it ends before the recording does, and the trace shows how. Otherwise what it left behind ends after
+    // the recording, as after a measured round: that end is none of its calls.
+    let left_behind = end.is_some().then_some(running);
     let recorded = recorder.stop()?;
+    drop(left_behind);
     // At a terminal Ctrl-C reaches the command too: that it dies of it is then no failure of its own.
     if let Some(Ended { status, .. }) = end.filter(|_| interrupt.check().is_ok()) {
         ensure!(status.success(), "'{}' ended with {status}; its trace is kept", arguments[0].display());

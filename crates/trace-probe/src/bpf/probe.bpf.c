@@ -34,6 +34,7 @@ const volatile struct record record_layout = {};
 u32 root = 0;          /* thread group that the tree starts from */
 u64 marked = 0;        /* threads that the last walk over all tasks added */
 u64 untracked = 0;     /* threads that belonged to the tree but could not be given an entry */
+u64 stopped_ns = 0;    /* the end of the recording: once it is set, nothing that happens is looked at */
 
 enum off_state { ON_CPU = 0, BLOCKED = 1, WAITING = 2 };
 
@@ -97,9 +98,17 @@ static __always_inline struct cpu *this_cpu(void)
 	return bpf_map_lookup_elem(&cpus, &zero);
 }
 
-static __always_inline struct thread *traced(struct task_struct *task)
+static __always_inline struct thread *entry(struct task_struct *task)
 {
 	return bpf_task_storage_get(&threads, task, NULL, 0);
+}
+
+/* The programs are detached one after the other, which takes a while: they all stop at one moment by looking here. */
+static __always_inline struct thread *traced(struct task_struct *task)
+{
+	if (*(volatile u64 *)&stopped_ns)
+		return NULL;
+	return entry(task);
 }
 
 /* A record with its identity filled in and the rest zero, or NULL: then the loss has been counted. */
@@ -613,25 +622,32 @@ int mark_tree(struct bpf_iter__task *context)
 	return 0;
 }
 
-/* Writes down the calls that are still in flight when the recorder stops. */
+/* Writes down the calls that were in flight when the recorder stopped, as they stood then. All other programs are
+ * detached by now, so that nothing else counts records on this CPU. One that ran at the very moment of the stop may
+ * have noted a later time: then the call ends there, since no part of a call is longer than the whole. */
 SEC("iter/task")
 int flush_calls(struct bpf_iter__task *context)
 {
 	struct task_struct *task = context->task;
+	u64 end_ns = stopped_ns;
 	struct thread *thread;
-	u64 now_ns;
+	u64 parts_ns;
 
 	if (!task)
 		return 0;
-	thread = traced(task);
+	thread = entry(task);
 	if (!thread)
 		return 0;
 	if (!thread->in_call)
 		return 0;
 	thread->in_call = 0;
-	now_ns = bpf_ktime_get_ns();
-	if (thread->off_state != ON_CPU)
-		charge_off_cpu(thread, now_ns);
-	keep_call(task, thread, RECORD_UNFINISHED, FLAG_STOPPED, 0, now_ns);
+	if (thread->begin_ns > end_ns)
+		return 0;
+	if (thread->off_state != ON_CPU && thread->off_since_ns < end_ns)
+		charge_off_cpu(thread, end_ns);
+	parts_ns = thread->blocked_ns + thread->waiting_ns + thread->irq_ns + thread->softnet_ns;
+	if (parts_ns > end_ns - thread->begin_ns)
+		end_ns = thread->begin_ns + parts_ns;
+	keep_call(task, thread, RECORD_UNFINISHED, FLAG_STOPPED, 0, end_ns);
 	return 0;
 }

@@ -1,9 +1,9 @@
 //! Records are lost on purpose, and every one of them is accounted for.
 
-use assay_trace::{Entry, Reader, Writer, syscall};
-use assay_trace_probe::{Held, Options, Recorder, Unavailable, opening};
+use assay_trace::{Entry, Event, Reader, Record, Writer, syscall};
+use assay_trace_probe::{Held, Options, RecordError, Recorder, Streams, Unavailable, opening};
 
-use crate::support::record_with;
+use crate::support::{children, read, record_with, wait_until, wait_until_in};
 
 // Numbers of linux/capability.h.
 const CAP_SYS_ADMIN: usize = 21;
@@ -16,7 +16,7 @@ fn with_a_ring_that_is_too_small_kept_and_lost_make_up_what_was_made() {
     let recording =
         record_with(&["dd", "if=/dev/zero", "of=/dev/null", "bs=1", "count=100000", "status=none"], options);
     let recorded = &recording.recorded;
-    assert!(recorded.lost > 1000, "{} of {} lost", recorded.lost, recorded.made);
+    assert!(recorded.lost > 0, "{} of {} lost", recorded.lost, recorded.made);
     assert_eq!(recorded.records + recorded.lost, recorded.made);
     assert!(recorded.made >= 200_000);
     assert_eq!(recording.records.len() as u64, recorded.records);
@@ -77,26 +77,64 @@ fn a_recorder_that_is_dropped_closes_its_container() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("dropped.trace");
     let writer = Writer::create(&path, opening(Vec::new()).unwrap()).unwrap();
-    let held = Held::fork(&["sleep".into(), "60".into()]).unwrap();
+    let held = Held::fork(&["sleep".into(), "60".into()], Streams::Inherit).unwrap();
     let recorder = Recorder::attach(held.process(), Options::default(), writer).unwrap();
+    assert!(recorder.is_recording());
     let sleep = held.release().unwrap();
     let nanosleep = syscall::number("clock_nanosleep");
-    // What the kernel says of the call that a blocked process is in: its number first.
-    let in_call = format!("/proc/{}/syscall", sleep.process());
-    let asleep = nanosleep.map(|number| format!("{number} ")).unwrap();
-    while !std::fs::read_to_string(&in_call).unwrap().starts_with(&asleep) {
-        std::thread::yield_now();
-    }
+    wait_until_in("clock_nanosleep", sleep.process());
     drop(recorder);
     drop(sleep);
     let reader = Reader::open(&path).unwrap();
     assert!(reader.is_complete());
     let in_flight = reader.map(Result::unwrap).any(|entry| match entry {
         Entry::Record(record) => match record.event {
-            assay_trace::Event::Unfinished(call) => Some(call.number) == nanosleep && call.blocked_ns > 0,
+            Event::Unfinished(call) => Some(call.number) == nanosleep && call.blocked_ns > 0,
             _ => false,
         },
         Entry::Lost(_) => false,
     });
     assert!(in_flight, "the sleep that the recorder left behind is an unfinished call");
+}
+
+/// Nothing that happens while the recorder takes the probe away is in the trace: no call seems to last until then.
+#[test]
+fn calls_in_flight_all_end_at_the_moment_when_the_recorder_stopped() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("stopped.trace");
+    let writer = Writer::create(&path, opening(Vec::new()).unwrap()).unwrap();
+    let script = "sleep 60 & sleep 60 & exec sleep 60";
+    let held = Held::fork(&["sh", "-c", script].map(Into::into), Streams::Inherit).unwrap();
+    let recorder = Recorder::attach(held.process(), Options::default(), writer).unwrap();
+    let first = held.release().unwrap();
+    wait_until_in("clock_nanosleep", first.process());
+    for sleep in children(first.process()) {
+        wait_until_in("clock_nanosleep", sleep);
+    }
+    recorder.stop().unwrap();
+    let (records, ..) = read(&path);
+    let in_flight = records.iter().filter(|record| matches!(record.event, Event::Unfinished(_)));
+    let ends: Vec<_> = in_flight.map(Record::end_ns).collect();
+    assert_eq!(ends, [ends[0]; 3]);
+    let last = records.last().unwrap().end_ns();
+    assert_eq!(last, ends[0], "nothing comes after the end");
+}
+
+#[test]
+fn a_recorder_that_broke_off_says_so_before_it_is_stopped() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("broken.trace");
+    let writer = Writer::create(&path, opening(Vec::new()).unwrap()).unwrap();
+    let held = Held::fork(
+        &["dd", "if=/dev/zero", "of=/dev/null", "bs=1", "status=none"].map(Into::into),
+        Streams::Null,
+    )
+    .unwrap();
+    let recorder = Recorder::attach(held.process(), Options::default(), writer).unwrap();
+    // Where the next spool is to be, there is no place any more.
+    std::fs::remove_dir_all(&path).unwrap();
+    let endless = held.release().unwrap();
+    wait_until("the recorder breaks off", || !recorder.is_recording());
+    drop(endless);
+    assert!(matches!(recorder.stop(), Err(RecordError::Write(_))));
 }

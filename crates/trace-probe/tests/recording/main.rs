@@ -2,6 +2,7 @@
 //! kernel with BTF.
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
+mod command;
 mod counts;
 mod losses;
 mod support;

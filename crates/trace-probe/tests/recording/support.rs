@@ -1,9 +1,9 @@
 //! Records a command and reads its trace back.
 
-use std::{ffi::OsString, path::Path, process::ExitStatus};
+use std::{ffi::OsString, fs, path::Path, process::ExitStatus, thread, time::Duration};
 
 use assay_trace::{Abi, Call, Entry, Event, Reader, Record, Writer, syscall};
-use assay_trace_probe::{Held, Options, Recorded, Recorder, opening};
+use assay_trace_probe::{Held, Options, Recorded, Recorder, Streams, opening};
 
 /// The program in `tests/exercise.rs`.
 pub const EXERCISE: &str = env!("CARGO_BIN_EXE_assay-trace-exercise");
@@ -37,18 +37,55 @@ pub fn record(command: &[&str]) -> Recording {
 }
 
 pub fn record_with(command: &[&str], options: Options) -> Recording {
+    record_while(command, options, |_| ())
+}
+
+/// Does something to the command, whose process number it is given, while it runs and is recorded.
+pub fn record_while(command: &[&str], options: Options, act: impl FnOnce(u32)) -> Recording {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("test.trace");
     let writer =
         Writer::create(&path, opening(command.iter().map(|&word| word.into()).collect()).unwrap()).unwrap();
     let command: Vec<OsString> = command.iter().map(OsString::from).collect();
-    let held = Held::fork(&command).unwrap();
+    let held = Held::fork(&command, Streams::Inherit).unwrap();
     let process = held.process();
     let recorder = Recorder::attach(process, options, writer).unwrap();
-    let status = held.release().unwrap().wait().unwrap();
+    let running = held.release().unwrap();
+    act(process);
+    let status = running.wait().unwrap().status;
     let recorded = recorder.stop().unwrap();
     let (records, gaps, complete) = read(&path);
     Recording { status, recorded, process, records, gaps, complete, _directory: directory }
+}
+
+/// Polls, for what takes a moment and no more.
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    for _ in 0..10_000 {
+        if condition() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    panic!("waited in vain until {what}");
+}
+
+/// Waits until the kernel says that the process is in this call.
+pub fn wait_until_in(call: &str, process: u32) {
+    let number = format!("{} ", syscall::number(call).unwrap());
+    wait_until(&format!("process {process} is in {call}"), || {
+        fs::read_to_string(format!("/proc/{process}/syscall")).is_ok_and(|text| text.starts_with(&number))
+    });
+}
+
+/// The processes that a single-threaded process forked.
+pub fn children(process: u32) -> Vec<u32> {
+    let text = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap();
+    text.split_whitespace().map(|child| child.parse().unwrap()).collect()
+}
+
+pub fn kill(process: u32, signal: i32) {
+    // SAFETY: two numbers.
+    assert_eq!(unsafe { libc::kill(process.cast_signed(), signal) }, 0);
 }
 
 pub fn read(path: &Path) -> (Vec<Record>, u64, bool) {
