@@ -9,14 +9,13 @@ run:
 	$(CARGO) build --release --package assay
 	target/release/assay run workloads/nginx.toml
 
-# Every test, on real servers and the real kernel.
-test:
-	scripts/setup test
+# Every lint, and every test on real servers and the real kernel.
+test: check
 	$(CARGO) test --workspace
 
 # What a reviewer should not have to say.
 check:
-	scripts/setup run
+	scripts/setup test
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets -- --deny warnings
 
