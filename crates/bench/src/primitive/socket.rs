@@ -162,13 +162,28 @@ fn stream_socket() -> io::Result<OwnedFd> {
     own("socket", unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })
 }
 
-/// Asks for buffers beyond the system's limit. Whoever may not is better off with the kernel's own tuning,
-/// which goes further than the limit of what may be asked for.
+/// A buffer that holds several of the largest transfers, with what the kernel keeps beside them.
+const ENOUGH: i32 = 1 << 20;
+
+/// Asks for buffers beyond the system's limit. Whoever may not asks for what the limit grants, where that
+/// is enough; where it is not, the kernel's own tuning goes further than the limit.
 fn enlarge(socket: BorrowedFd<'_>, bytes: i32) -> io::Result<()> {
-    for option in [libc::SO_RCVBUFFORCE, libc::SO_SNDBUFFORCE] {
-        match set_option(socket, (libc::SOL_SOCKET, option), bytes) {
-            Err(error) if error.kind() != io::ErrorKind::PermissionDenied => return Err(error),
-            _ => {}
+    let both = [
+        (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, "/proc/sys/net/core/rmem_max"),
+        (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, "/proc/sys/net/core/wmem_max"),
+    ];
+    for (force, ask, limit) in both {
+        match set_option(socket, (libc::SOL_SOCKET, force), bytes) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                let limit =
+                    std::fs::read_to_string(limit).ok().and_then(|text| text.trim().parse::<i32>().ok());
+                if let Some(granted) =
+                    limit.map(|limit| limit.min(bytes)).filter(|granted| *granted >= ENOUGH)
+                {
+                    set_option(socket, (libc::SOL_SOCKET, ask), granted)?;
+                }
+            }
+            result => result?,
         }
     }
     Ok(())
