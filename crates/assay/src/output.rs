@@ -21,7 +21,7 @@ const WIDTH: u16 = 110;
 
 /// Prints a report to stdout in the asked format.
 pub fn show(report: &Report, format: &Format) -> anyhow::Result<()> {
-    print(&(format.render)(report, &style())?)
+    print(&(format.render)(report, &style()))
 }
 
 /// Prints text to stdout. A reader that has seen enough is no error; see [`complain`].

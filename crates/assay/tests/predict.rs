@@ -85,6 +85,18 @@ fn bad_input_is_refused_in_one_line_that_says_what_to_do() {
 }
 
 #[test]
+fn a_prediction_can_be_had_in_every_format() {
+    let demand = format!("{EXAMPLE}/apache.demand.json");
+    let machine = format!("{EXAMPLE}/pro-200.machine.json");
+    for format in ["text", "html", "json", "csv"] {
+        let output = assay(&["predict", &demand, &machine, "--format", format]);
+        assert!(output.status.success(), "{format}: {}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("tcp.transfer"), "{format}: {text}");
+    }
+}
+
+#[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let script = format!(

@@ -1,4 +1,4 @@
-//! One table as CSV (RFC 4180, by crate `csv`): for spreadsheets and statistics packages.
+//! Tables as CSV (RFC 4180, by crate `csv`): for spreadsheets and statistics packages.
 //!
 //! A column of the table becomes one column of text, or as many as its cells need: `cost` with the point
 //! or the number, `cost_low`, `cost_high` and `cost_confidence` if any cell is an estimate, `cost_unit` if
@@ -10,29 +10,21 @@ use assay_quantity::Unit;
 use crate::Report;
 use crate::table::{Cell, Table};
 
-/// A report that is not one table.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("report '{title}' has {} tables and CSV holds one; use JSON for all of it", tables.len())]
-pub struct NotOneTable {
-    /// Title of the report.
-    pub title: String,
-    /// Titles of its tables.
-    pub tables: Vec<String>,
-}
-
-/// The only table of a report. Headings, text and figures are not in it.
-///
-/// # Errors
-/// [`NotOneTable`] if there is none or more than one.
-pub fn report(report: &Report) -> Result<String, NotOneTable> {
+/// Every table of a report. One alone stands by itself; of several, each follows a line with its title, and
+/// an empty line parts them. Headings, text and figures are not in it.
+#[must_use]
+pub fn report(report: &Report) -> String {
     let tables: Vec<&Table> = report.tables().collect();
     match tables.as_slice() {
-        [only] => Ok(table(only)),
-        _ => Err(NotOneTable {
-            title: report.title.clone(),
-            tables: tables.iter().map(|table| table.title().to_owned()).collect(),
-        }),
+        [only] => table(only),
+        several => several.iter().map(|table| titled(table)).collect::<Vec<_>>().join("\r\n"),
     }
+}
+
+fn titled(table: &Table) -> String {
+    let mut title = writer();
+    title.write_record([table.title()]).expect("memory takes every record");
+    text(title) + &self::table(table)
 }
 
 /// One table: a line of headers, then one line per row.
@@ -41,7 +33,7 @@ pub fn table(table: &Table) -> String {
     let aspects: Vec<Vec<&Aspect>> = (0..table.columns().len())
         .map(|c| ASPECTS.iter().filter(|aspect| (aspect.is_needed)(table, c)).collect())
         .collect();
-    let mut writer = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(Vec::new());
+    let mut writer = writer();
     let mut write = |record: Vec<String>| {
         writer.write_record(record).expect("memory takes every record, and all are of one length");
     };
@@ -57,6 +49,14 @@ pub fn table(table: &Table) -> String {
         let cells = row.iter().zip(&aspects);
         write(cells.flat_map(|(cell, aspects)| aspects.iter().map(|a| (a.field)(cell))).collect());
     }
+    text(writer)
+}
+
+fn writer() -> csv::Writer<Vec<u8>> {
+    csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(Vec::new())
+}
+
+fn text(writer: csv::Writer<Vec<u8>>) -> String {
     let bytes = writer.into_inner().expect("memory takes every flush");
     String::from_utf8(bytes).expect("every field was text")
 }
@@ -155,13 +155,16 @@ mod tests {
     }
 
     #[test]
-    fn a_report_of_two_tables_is_refused_rather_than_cut() {
+    fn several_tables_follow_one_another_each_after_its_title() {
         let two = sample::report();
-        assert_eq!(two.tables().count(), 2);
-        assert_eq!(
-            report(&two).unwrap_err().to_string(),
-            format!("report '{}' has 2 tables and CSV holds one; use JSON for all of it", two.title)
-        );
+        let written = report(&two);
+        let parts: Vec<&str> = written.split("\r\n\r\n").collect();
+        assert_eq!(parts.len(), 2, "{written}");
+        for (part, shown) in parts.iter().zip(two.tables()) {
+            let body = table(shown);
+            assert_eq!(part.lines().next(), Some(shown.title()));
+            assert!(part.trim_end().ends_with(body.trim_end()), "{part}");
+        }
     }
 
     proptest! {

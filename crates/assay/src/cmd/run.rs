@@ -133,7 +133,7 @@ fn joined(
 fn conclude(args: &RunArgs, workload: &Workload, found: &Found) -> anyhow::Result<()> {
     let report = section::whole::report(workload, found)?;
     let html = Format::named("html").context("the report crate lacks HTML")?;
-    output::write_file(&args.report, &(html.render)(&report, &output::style())?)?;
+    output::write_file(&args.report, &(html.render)(&report, &output::style()))?;
     if let Some(path) = &args.save_machine {
         output::write_file(path, &machine_to_json(&found.machine))?;
     }
