@@ -23,8 +23,9 @@ pub enum Interrupted {
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Listens for SIGINT, SIGTERM and SIGHUP. A second SIGINT ends the process at once: children then
-    /// die with it, because each is bound to its parent.
+    /// Listens for SIGINT, SIGTERM and SIGHUP. A second SIGINT ends the process at once: servers and
+    /// samples then die with it, because each is bound to its parent; of a traced command, only the command
+    /// itself does.
     pub fn listen() -> anyhow::Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register_conditional_shutdown(SIGINT, 130, Arc::clone(&flag))
