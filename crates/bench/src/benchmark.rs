@@ -10,6 +10,7 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::contamination::Sharing;
 use crate::describe::CacheSizes;
+use crate::table::Profile;
 
 /// Something that can be done over and over and timed in batches.
 pub trait Operation {
@@ -29,14 +30,12 @@ pub trait Operation {
     /// The first call that fails: it ends the sample, so that a failing call never gives a fast number.
     fn run(&mut self, operations: u64) -> io::Result<()>;
 
-    /// Checks that the kernel did what was timed, and clears it away, untimed.
+    /// Checks that what was timed was done, and clears it away, untimed. It must refuse a batch whose
+    /// [`run`](Self::run) did nothing: every row of the table is tested for that.
     ///
     /// # Errors
     /// Whatever the kernel refused, or work that was not done.
-    fn disarm(&mut self, operations: u64) -> io::Result<()> {
-        let _ = operations;
-        Ok(())
-    }
+    fn disarm(&mut self, operations: u64) -> io::Result<()>;
 
     /// The longest batch that can be armed.
     fn max_batch(&self) -> u64 {
@@ -49,15 +48,39 @@ pub trait Operation {
     }
 }
 
-/// An operation that needs no preparation: the closure, in a loop compiled for it alone.
-pub(crate) struct Repeat<F>(pub(crate) F);
+/// An operation that needs no preparation and checks itself: the closure, which fails unless the kernel did
+/// what it was asked for, in a loop compiled for it alone.
+pub(crate) struct Repeat<F> {
+    closure: F,
+    done: u64,
+}
+
+impl<F: FnMut() -> io::Result<()>> Repeat<F> {
+    pub(crate) fn new(closure: F) -> Self {
+        Self { closure, done: 0 }
+    }
+}
 
 impl<F: FnMut() -> io::Result<()>> Operation for Repeat<F> {
     fn run(&mut self, operations: u64) -> io::Result<()> {
         for _ in 0..operations {
-            (self.0)()?;
+            (self.closure)()?;
         }
+        self.done = operations;
         Ok(())
+    }
+
+    fn disarm(&mut self, operations: u64) -> io::Result<()> {
+        expect_done(std::mem::take(&mut self.done), operations)
+    }
+}
+
+/// The check that a batch did as many operations as were asked for.
+pub(crate) fn expect_done(done: u64, asked: u64) -> io::Result<()> {
+    if done == asked {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!("{asked} operations were asked for and {done} done")))
     }
 }
 
@@ -85,7 +108,7 @@ impl Prepared {
 
     /// A closure that this process repeats alone.
     pub(crate) fn repeat(closure: impl FnMut() -> io::Result<()> + 'static) -> Self {
-        Self::alone(Repeat(closure))
+        Self::alone(Repeat::new(closure))
     }
 }
 
@@ -107,6 +130,8 @@ pub struct Setting {
     pub rng: Pcg64Mcg,
     /// The processor that this process is bound to.
     pub cpu: usize,
+    /// Every processor that this process may use, in order.
+    pub cpus: Vec<usize>,
     /// A second processor, for a partner; `None` where there is only one.
     pub other_cpu: Option<usize>,
     /// Caches of the machine.
@@ -127,6 +152,10 @@ pub struct Benchmark {
     pub unit: Unit,
     /// Bytes that one operation moves, where the unit is ns/B.
     pub bytes: Option<u64>,
+    /// The smallest profile that measures it.
+    pub profile: Profile,
+    /// System calls that one operation makes, by name, those of partners included.
+    pub calls: &'static [&'static str],
     /// What one operation is.
     pub about: &'static str,
     /// Where the benchmark comes from.

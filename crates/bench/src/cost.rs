@@ -45,8 +45,7 @@ pub fn cost_of(
     rejected: usize,
     statistic: Statistic,
 ) -> Result<Cost, NoMachineCost> {
-    let benchmark =
-        table::find(&primitive.to_string()).ok_or_else(|| NoMachineCost::Unknown(primitive.clone()))?;
+    let benchmark = table::find(primitive).ok_or_else(|| NoMachineCost::Unknown(primitive.clone()))?;
     let mut values = Vec::with_capacity(samples.len());
     let mut origins = Vec::with_capacity(samples.len());
     let mut last = None;

@@ -27,4 +27,4 @@ pub use cost::{NoMachineCost, cost_of, machine};
 pub use describe::describe;
 pub use plan::{Finding, Measured, Outcome, Plan, measure};
 pub use process::{SampleError, Spawner, sample_main};
-pub use table::catalogue;
+pub use table::{Profile, catalogue, find};

@@ -266,7 +266,7 @@ mod tests {
     }
 
     fn benchmarks(ids: &[&str]) -> Vec<Benchmark> {
-        ids.iter().map(|id| crate::table::find(id).unwrap()).collect()
+        ids.iter().map(|id| crate::table::find(&id.parse().unwrap()).unwrap()).collect()
     }
 
     /// Runs the rounds with one second per sample, and returns the findings with the order of samples.

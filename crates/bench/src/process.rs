@@ -110,13 +110,19 @@ pub fn sample_main(request: &str, out: &mut impl Write) -> Result<(), SampleErro
 
 fn measure_here(request: &Request) -> Result<WireSample, Refusal> {
     kernel::die_with_parent()?;
+    let cpus = kernel::allowed_cpus()?;
     kernel::pin(request.cpu)?;
     kernel::raise_descriptor_limit();
-    let benchmark = table::find(&request.primitive)
+    let benchmark = request
+        .primitive
+        .parse()
+        .ok()
+        .and_then(|id| table::find(&id))
         .ok_or_else(|| Refusal::Unavailable("no benchmark has this name".to_owned()))?;
     let mut setting = Setting {
         rng: seed::stream(request.seed, Purpose::Setting),
         cpu: request.cpu,
+        cpus,
         other_cpu: request.other_cpu,
         caches: describe::caches(),
         directory: request.directory.clone(),

@@ -22,7 +22,7 @@ pub use curve::{Basis, CostCurve, Evaluation};
 pub use demand::{CallCount, Coefficient, Demand, Mapping, OperationDemand, Use};
 pub use estimate::{Estimate, Interval, Method, Statistic};
 pub use machine::{Cost, Description, Fact, Machine, Unmeasured};
-pub use primitive::{Key, PrimitiveId, Value};
+pub use primitive::{Key, Kind, PrimitiveId, Value};
 pub use round::{ClientSide, CpuTime, Latency, Round};
 pub use sample::{Contamination, Observation, Sample};
 pub use size::Size;

@@ -15,16 +15,52 @@ use crate::size::Size;
 pub enum Key {
     /// Bytes moved by one operation.
     Size,
-    /// Where the bytes lie in memory.
+    /// Reused: the same buffer every time, in cache; fresh: mapped, but in no cache.
     Buffer,
     /// Level of the memory hierarchy that holds the working set.
     Level,
+    /// Bytes of the working set.
+    Set,
+    /// Bytes between one access and the next; without it the order is random.
+    Stride,
+    /// Page size of the memory that is accessed.
+    Pages,
+    /// Type of the operands.
+    Type,
+    /// Independent chains of operations that are under way together.
+    Chains,
+    /// Stores in one operation.
+    Stores,
+    /// Share of the memory bandwidth that others use, per cent.
+    Load,
+    /// Kind of the descriptors that are waited for.
+    Descriptor,
+    /// Number of descriptors that are waited for.
+    Descriptors,
     /// Number of processes that take part.
     Processes,
-    /// On which processors they run.
+    /// Number of threads that take part.
+    Threads,
+    /// Processor that writes.
+    From,
+    /// Processor that reads.
+    To,
+    /// Whether those who take part share one processor.
     Cpus,
-    /// How a program is linked.
+    /// How the program is linked.
     Link,
+    /// Type of the file system.
+    Filesystem,
+    /// Protocol underneath.
+    Transport,
+    /// Remote: another host, where 'assay bench --serve' answers; without it this host.
+    Peer,
+    /// Cold: every cache was emptied before each operation; without it warm.
+    Cache,
+    /// Copies of the benchmark that run at the same time.
+    Copies,
+    /// Free: the scheduler places the copies; without it each is bound to a processor.
+    Placement,
 }
 
 /// What values a key takes.
@@ -52,7 +88,7 @@ pub struct KeyRow {
 }
 
 /// Every key. A new parameter is one row here and one variant of [`Key`].
-pub const KEYS: [KeyRow; 6] = [
+pub const KEYS: [KeyRow; 24] = [
     KeyRow { key: Key::Size, name: "size", kind: Kind::Bytes, about: "bytes moved by one operation" },
     KeyRow {
         key: Key::Buffer,
@@ -66,6 +102,50 @@ pub const KEYS: [KeyRow; 6] = [
         kind: Kind::Word(&["l1", "l2", "l3", "dram"]),
         about: "level of the memory hierarchy that holds the working set",
     },
+    KeyRow { key: Key::Set, name: "set", kind: Kind::Bytes, about: "bytes of the working set" },
+    KeyRow {
+        key: Key::Stride,
+        name: "stride",
+        kind: Kind::Bytes,
+        about: "bytes between one access and the next; without it the order is random",
+    },
+    KeyRow {
+        key: Key::Pages,
+        name: "pages",
+        kind: Kind::Word(&["base", "huge"]),
+        about: "page size of the memory that is accessed",
+    },
+    KeyRow {
+        key: Key::Type,
+        name: "type",
+        kind: Kind::Word(&["int32", "int64", "float32", "float64"]),
+        about: "type of the operands",
+    },
+    KeyRow {
+        key: Key::Chains,
+        name: "chains",
+        kind: Kind::Count,
+        about: "independent chains of operations that are under way together",
+    },
+    KeyRow { key: Key::Stores, name: "stores", kind: Kind::Count, about: "stores in one operation" },
+    KeyRow {
+        key: Key::Load,
+        name: "load",
+        kind: Kind::Count,
+        about: "share of the memory bandwidth that others use, per cent",
+    },
+    KeyRow {
+        key: Key::Descriptor,
+        name: "descriptor",
+        kind: Kind::Word(&["file", "pipe", "eventfd", "tcp"]),
+        about: "kind of the descriptors that are waited for",
+    },
+    KeyRow {
+        key: Key::Descriptors,
+        name: "descriptors",
+        kind: Kind::Count,
+        about: "number of descriptors that are waited for",
+    },
     KeyRow {
         key: Key::Processes,
         name: "processes",
@@ -73,16 +153,60 @@ pub const KEYS: [KeyRow; 6] = [
         about: "number of processes that take part",
     },
     KeyRow {
+        key: Key::Threads,
+        name: "threads",
+        kind: Kind::Count,
+        about: "number of threads that take part",
+    },
+    KeyRow { key: Key::From, name: "from", kind: Kind::Count, about: "processor that writes" },
+    KeyRow { key: Key::To, name: "to", kind: Kind::Count, about: "processor that reads" },
+    KeyRow {
         key: Key::Cpus,
         name: "cpus",
         kind: Kind::Word(&["same", "different"]),
-        about: "whether the processes share one processor",
+        about: "whether those who take part share one processor",
     },
     KeyRow {
         key: Key::Link,
         name: "link",
         kind: Kind::Word(&["static", "dynamic"]),
         about: "how the program is linked",
+    },
+    KeyRow {
+        key: Key::Filesystem,
+        name: "filesystem",
+        kind: Kind::Word(&["tmpfs", "ext4", "xfs", "btrfs", "overlay", "other"]),
+        about: "type of the file system",
+    },
+    KeyRow {
+        key: Key::Transport,
+        name: "transport",
+        kind: Kind::Word(&["tcp", "udp"]),
+        about: "protocol underneath",
+    },
+    KeyRow {
+        key: Key::Peer,
+        name: "peer",
+        kind: Kind::Word(&["remote"]),
+        about: "remote: another host, where 'assay bench --serve' answers; without it this host",
+    },
+    KeyRow {
+        key: Key::Cache,
+        name: "cache",
+        kind: Kind::Word(&["cold"]),
+        about: "cold: every cache was emptied before each operation; without it warm",
+    },
+    KeyRow {
+        key: Key::Copies,
+        name: "copies",
+        kind: Kind::Count,
+        about: "copies of the benchmark that run at the same time",
+    },
+    KeyRow {
+        key: Key::Placement,
+        name: "placement",
+        kind: Kind::Word(&["free"]),
+        about: "free: the scheduler places the copies; without it each is bound to a processor",
     },
 ];
 
@@ -159,6 +283,42 @@ impl PrimitiveId {
     pub fn with_size(&self, size: Size) -> Self {
         let mut id = self.clone();
         id.keys.insert(Key::Size, Value::Bytes(size));
+        id
+    }
+
+    /// The word that a key holds; the empty one if it holds none.
+    #[must_use]
+    pub fn word(&self, key: Key) -> &'static str {
+        match self.keys.get(&key) {
+            Some(Value::Word(word)) => word,
+            _ => "",
+        }
+    }
+
+    /// The number that a key holds, of bytes or of things.
+    #[must_use]
+    pub fn number(&self, key: Key) -> Option<u64> {
+        match self.keys.get(&key) {
+            Some(Value::Bytes(size)) => Some(size.bytes()),
+            Some(Value::Count(count)) => Some(*count),
+            _ => None,
+        }
+    }
+
+    /// The same id with `key` holding this value.
+    ///
+    /// # Panics
+    /// If the value is not of the key's kind.
+    #[must_use]
+    pub fn with(&self, key: Key, value: Value) -> Self {
+        let fits = match (key.row().kind, value) {
+            (Kind::Bytes, Value::Bytes(_)) | (Kind::Count, Value::Count(_)) => true,
+            (Kind::Word(words), Value::Word(word)) => words.contains(&word),
+            _ => false,
+        };
+        assert!(fits, "{value} is no value of the key {}", key.row().name);
+        let mut id = self.clone();
+        id.keys.insert(key, value);
         id
     }
 

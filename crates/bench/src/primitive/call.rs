@@ -8,9 +8,41 @@ use assay_quantity::PrimitiveId;
 
 use crate::benchmark::{Prepared, Refusal, Setting};
 use crate::kernel::{check, expect};
+use crate::table::{Per, Profile, Row};
+
+/// The rows of this file.
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        ids: &["call.null"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["getppid"],
+        about: "getppid: into the kernel and back",
+        source: "lmbench 1996, section 6.3; thesis, section 4.2 (lower bound of every call)",
+        prepare: null,
+    },
+    Row {
+        ids: &["null.write{size=1B}"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["write"],
+        about: "write of one byte to /dev/null",
+        source: "lmbench 1996, section 6.3",
+        prepare: null_write,
+    },
+    Row {
+        ids: &["clock.gettime"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &[],
+        about: "clock_gettime(CLOCK_MONOTONIC) through the C library and its vDSO",
+        source: "own: servers ask for the time more often than for anything else",
+        prepare: clock_gettime,
+    },
+];
 
 /// `getppid`, which no library may answer from memory.
-pub(crate) fn null(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+fn null(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     Ok(Prepared::repeat(|| {
         // SAFETY: the call takes no arguments.
         check("getppid", unsafe { libc::syscall(libc::SYS_getppid) }).map(drop)
@@ -18,7 +50,7 @@ pub(crate) fn null(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal
 }
 
 /// A write of one byte that the driver throws away: descriptor lookup and VFS, and nothing below.
-pub(crate) fn null_write(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+fn null_write(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     let sink = OpenOptions::new().write(true).open("/dev/null")?;
     Ok(Prepared::repeat(move || {
         let byte = 0_u8;
@@ -28,7 +60,7 @@ pub(crate) fn null_write(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, R
 }
 
 /// `clock_gettime(CLOCK_MONOTONIC)` through the C library, so through the vDSO where there is one.
-pub(crate) fn clock_gettime(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+fn clock_gettime(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     Ok(Prepared::repeat(|| {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: the pointer is to a local that outlives the call.

@@ -13,19 +13,51 @@ use assay_quantity::PrimitiveId;
 use super::socket::{Listener, connections_max, reset};
 use crate::benchmark::{Operation, Prepared, Refusal, Setting};
 use crate::kernel::check;
+use crate::table::{Per, Profile, Row};
+
+/// The rows of this file.
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        ids: &["tcp.connect"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["socket", "connect"],
+        about: "socket and connect over loopback until established",
+        source: "lmbench 1996, section 6.7; thesis, section 4.2",
+        prepare: connect,
+    },
+    Row {
+        ids: &["tcp.accept"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["accept4"],
+        about: "accept4 of a connection that is ready",
+        source: "thesis, section 4.2 (servers)",
+        prepare: accept,
+    },
+    Row {
+        ids: &["tcp.close"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["close"],
+        about: "close of an established connection on which nothing is under way",
+        source: "thesis, section 4.2 (servers)",
+        prepare: close,
+    },
+];
 
 /// `socket` and `connect`, until the connection is established.
-pub(crate) fn connect(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+fn connect(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     Ok(Prepared::alone(Connect(Ends::new()?)))
 }
 
 /// `accept4` of a connection that is ready.
-pub(crate) fn accept(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+fn accept(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     Ok(Prepared::alone(Accept(Ends::new()?)))
 }
 
 /// `close` of an established connection on which nothing is under way.
-pub(crate) fn close(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+fn close(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     Ok(Prepared::alone(Close(Ends::new()?)))
 }
 

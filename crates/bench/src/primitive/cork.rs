@@ -16,9 +16,43 @@ use super::size_of_operation;
 use super::socket::connections_max;
 use super::wire::{HEADER_BYTES, Wire};
 use crate::benchmark::{Operation, Prepared, Refusal, Setting};
+use crate::table::{Per, Profile, Row};
+
+/// The rows of this file.
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        ids: &["tcp.writev_corked{size=256B}", "tcp.writev_corked{size=4KiB}"],
+        profile: Profile::Quick,
+        cost: Per::ByteOfSize,
+        calls: &["writev"],
+        about: "writev of the first piece into a corked TCP socket: buffered, nothing is sent",
+        source: "own: how servers begin a response that ends with a file",
+        prepare: writev,
+    },
+    Row {
+        ids: &["tcp.sendfile_corked{size=4KiB}", "tcp.sendfile_corked{size=32KiB}"],
+        profile: Profile::Quick,
+        cost: Per::ByteOfSize,
+        calls: &["sendfile"],
+        about: "sendfile from a cached file into a corked TCP socket that holds a header: buffered, nothing \
+                is sent",
+        source: "own: how servers add a file to a response",
+        prepare: sendfile,
+    },
+    Row {
+        ids: &["tcp.uncork{size=4KiB}", "tcp.uncork{size=32KiB}"],
+        profile: Profile::Quick,
+        cost: Per::ByteOfSize,
+        calls: &["setsockopt"],
+        about: "TCP_CORK off with size bytes held back: their way over loopback into the peer's queue, where \
+                nobody sleeps",
+        source: "own: how servers end a response that they have held back",
+        prepare: uncork,
+    },
+];
 
 /// `writev` of the first piece into a corked connection: it makes the segment that later ones join.
-pub(crate) fn writev(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+fn writev(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let mut pieces = Pieces::of(id, setting)?;
     let size = pieces.size();
     let responses = Responses::open(Response { before: 0, size, pieces: 1 })?;
@@ -26,7 +60,7 @@ pub(crate) fn writev(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared
 }
 
 /// `sendfile` of the next part of a cached file into a corked connection that holds a header.
-pub(crate) fn sendfile(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+fn sendfile(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let (size, mut file) = (size_of_operation(id), CachedFile::new(setting)?);
     let pieces = (HELD_MAX - HEADER_BYTES) / size;
     let responses = Responses::open(Response { before: HEADER_BYTES, size, pieces })?;
@@ -34,7 +68,7 @@ pub(crate) fn sendfile(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepar
 }
 
 /// `TCP_CORK` off with so many bytes held back.
-pub(crate) fn uncork(id: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+fn uncork(id: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     let responses = Responses::open(Response { before: size_of_operation(id), size: 0, pieces: 1 })?;
     Ok(Prepared::alone(Uncork { responses }))
 }

@@ -8,14 +8,46 @@ use assay_quantity::PrimitiveId;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use super::socket::{Listener, NO_DELAY};
-use crate::benchmark::{Operation, Prepared, Refusal, Setting};
+use crate::benchmark::{Operation, Prepared, Refusal, Setting, expect_done};
 use crate::kernel::{check, expect, set_option};
+use crate::table::{Per, Profile, Row};
+
+/// The rows of this file.
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        ids: &["epoll.wait_ready"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["epoll_wait"],
+        about: "epoll_wait that finds its one descriptor ready",
+        source: "own: event loops",
+        prepare: wait_ready,
+    },
+    Row {
+        ids: &["epoll.ctl"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["epoll_ctl"],
+        about: "epoll_ctl, half of them ADD and half of them DEL of a TCP socket",
+        source: "own: event loops",
+        prepare: control,
+    },
+    Row {
+        ids: &["socket.setsockopt"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["setsockopt"],
+        about: "setsockopt(TCP_NODELAY) on an established connection",
+        source: "own: what servers set on every connection",
+        prepare: set_socket_option,
+    },
+];
 
 /// Events that one wait can return, as servers ask for.
 const EVENTS: usize = 64;
 
 /// `epoll_wait` that finds one of one descriptors ready.
-pub(crate) fn wait_ready(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+fn wait_ready(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
     // A counter that is not zero stays ready, because nobody reads it.
     let ready = eventfd(1, EventfdFlags::CLOEXEC).map_err(io::Error::from)?;
@@ -32,16 +64,17 @@ pub(crate) fn wait_ready(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, R
 
 /// One `epoll_ctl`: half of them add a TCP socket, half of them take it out again, because that is what a
 /// server does once for every connection.
-pub(crate) fn control(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+fn control(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
     let (socket, peer) = Listener::open(1)?.pair()?;
-    Ok(Prepared::alone(Control { poll, socket, _peer: peer }))
+    Ok(Prepared::alone(Control { poll, socket, _peer: peer, done: 0 }))
 }
 
 struct Control {
     poll: OwnedFd,
     socket: OwnedFd,
     _peer: OwnedFd,
+    done: u64,
 }
 
 impl Operation for Control {
@@ -57,7 +90,12 @@ impl Operation for Control {
                 check("epoll_ctl", result)?;
             }
         }
+        self.done = operations;
         Ok(())
+    }
+
+    fn disarm(&mut self, operations: u64) -> io::Result<()> {
+        expect_done(std::mem::take(&mut self.done), operations)
     }
 
     fn granule(&self) -> u64 {
@@ -66,7 +104,7 @@ impl Operation for Control {
 }
 
 /// `setsockopt(TCP_NODELAY)` on an established connection.
-pub(crate) fn set_socket_option(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+fn set_socket_option(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     let (socket, peer) = Listener::open(1)?.pair()?;
     Ok(Prepared::repeat(move || {
         let _open = &peer;

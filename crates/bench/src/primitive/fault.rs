@@ -11,12 +11,24 @@ use crate::benchmark::{Operation, Prepared, Refusal, Setting};
 use crate::contamination::usage;
 use crate::kernel::{check, failed};
 use crate::layout::PAGE;
+use crate::table::{Per, Profile, Row};
+
+/// The rows of this file.
+pub(crate) const ROWS: &[Row] = &[Row {
+    ids: &["page_fault.anonymous"],
+    profile: Profile::Quick,
+    cost: Per::Operation,
+    calls: &[],
+    about: "first write to a page of anonymous memory, without huge pages",
+    source: "lmbench 3, lat_pagefault, with the faults counted",
+    prepare: anonymous,
+}];
 
 /// Pages of the longest batch: 64 MiB of pages of 4 KiB.
 const PAGES_MAX: u64 = 16_384;
 
 /// One first write to a page.
-pub(crate) fn anonymous(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+fn anonymous(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     let page = rustix::param::page_size().max(PAGE);
     Ok(Prepared::alone(Anonymous { page, region: std::ptr::null_mut(), length: 0, faults: 0 }))
 }

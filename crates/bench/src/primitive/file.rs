@@ -14,6 +14,90 @@ use super::pieces::Pieces;
 use super::size_of_operation;
 use crate::benchmark::{Operation, Prepared, Refusal, Setting};
 use crate::kernel::{check, expect, failed};
+use crate::table::{Per, Profile, Row};
+
+/// The rows of this file.
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        ids: &["file.open_close"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["open", "openat", "close"],
+        about: "open of an existing file and close",
+        source: "hbench-OS lat_syscall; thesis, section 4.2",
+        prepare: open_close,
+    },
+    Row {
+        ids: &["file.open_missing"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["open", "openat"],
+        about: "open that fails because there is no such file",
+        source: "own: library and configuration search paths consist of these",
+        prepare: open_missing,
+    },
+    Row {
+        ids: &["file.stat"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["stat", "newfstatat", "statx"],
+        about: "stat of a path",
+        source: "hbench-OS lat_syscall; thesis, section 4.2",
+        prepare: stat,
+    },
+    Row {
+        ids: &["file.fstat"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["fstat", "newfstatat", "statx"],
+        about: "fstat of an open file",
+        source: "hbench-OS lat_syscall",
+        prepare: fstat,
+    },
+    Row {
+        ids: &[
+            "file.read{size=64B,buffer=reused}",
+            "file.read{size=4KiB,buffer=reused}",
+            "file.read{size=32KiB,buffer=reused}",
+            "file.read{size=64KiB,buffer=reused}",
+            "file.read{size=4KiB,buffer=fresh}",
+            "file.read{size=32KiB,buffer=fresh}",
+            "file.read{size=64KiB,buffer=fresh}",
+        ],
+        profile: Profile::Quick,
+        cost: Per::ByteOfSize,
+        calls: &["pread64"],
+        about: "pread of the next part of a cached file of 8 MiB",
+        source: "lmbench 1996, section 5.3; thesis, section 2.2.3",
+        prepare: read,
+    },
+    Row {
+        ids: &[
+            "file.write{size=64B,buffer=reused}",
+            "file.write{size=4KiB,buffer=reused}",
+            "file.write{size=32KiB,buffer=reused}",
+            "file.write{size=64KiB,buffer=reused}",
+            "file.write{size=4KiB,buffer=fresh}",
+            "file.write{size=32KiB,buffer=fresh}",
+            "file.write{size=64KiB,buffer=fresh}",
+        ],
+        profile: Profile::Quick,
+        cost: Per::ByteOfSize,
+        calls: &["pwrite64"],
+        about: "pwrite over the next part of a cached file of 8 MiB",
+        source: "thesis, section 4.2",
+        prepare: write,
+    },
+    Row {
+        ids: &["mmap.reread{size=1MiB}"],
+        profile: Profile::Quick,
+        cost: Per::ByteOfSize,
+        calls: &["mmap", "munmap"],
+        about: "map the next part of a cached file, add up every word, unmap",
+        source: "lmbench 1996, section 5.3; thesis, section 2.2.5",
+        prepare: map_reread,
+    },
+];
 
 /// Bytes of the file that transfers walk through: larger than most second-level caches, small enough to
 /// be written anew for every process. A multiple of every transfer size.
@@ -55,7 +139,7 @@ impl Drop for Scratch {
 }
 
 /// `open` of a file that exists, and `close`.
-pub(crate) fn open_close(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+fn open_close(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let scratch = Scratch::with_bytes(setting, 1)?;
     Ok(Prepared::repeat(move || {
         // SAFETY: the name is a C string that lives as long as the closure.
@@ -66,7 +150,7 @@ pub(crate) fn open_close(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepa
 }
 
 /// `open` of a file that does not exist, in a directory that does.
-pub(crate) fn open_missing(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+fn open_missing(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let path = setting.directory.join("missing");
     let name = CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)?;
     Ok(Prepared::repeat(move || {
@@ -83,7 +167,7 @@ pub(crate) fn open_missing(_: &PrimitiveId, setting: &mut Setting) -> Result<Pre
 }
 
 /// `stat` by path.
-pub(crate) fn stat(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+fn stat(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let scratch = Scratch::with_bytes(setting, 1)?;
     Ok(Prepared::repeat(move || {
         let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
@@ -93,7 +177,7 @@ pub(crate) fn stat(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, R
 }
 
 /// `fstat` of an open file.
-pub(crate) fn fstat(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+fn fstat(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let scratch = Scratch::with_bytes(setting, 1)?;
     Ok(Prepared::repeat(move || {
         let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
@@ -103,13 +187,13 @@ pub(crate) fn fstat(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, 
 }
 
 /// `pread` of the next part of a cached file.
-pub(crate) fn read(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+fn read(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let (file, pieces) = (CachedFile::new(setting)?, Pieces::of(id, setting)?);
     Ok(Prepared::alone(Read { file, pieces }))
 }
 
 /// `pwrite` over the next part of a cached file.
-pub(crate) fn write(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+fn write(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let (mut file, mut pieces) = (CachedFile::new(setting)?, Pieces::of(id, setting)?);
     Ok(Prepared::repeat(move || {
         let piece = pieces.next();
@@ -188,7 +272,7 @@ impl Operation for Read {
 }
 
 /// Map the next part of a cached file, add up every word of it, unmap it.
-pub(crate) fn map_reread(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+fn map_reread(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let file = CachedFile::new(setting)?;
     Ok(Prepared::alone(MapReread { file, size: size_of_operation(id), sum: 0 }))
 }

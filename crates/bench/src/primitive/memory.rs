@@ -8,10 +8,70 @@ use std::io;
 use assay_quantity::{Key, PrimitiveId, Size};
 use rand::RngExt;
 
-use super::word;
-use crate::benchmark::{Operation, Prepared, Refusal, Setting};
+use crate::benchmark::{Operation, Prepared, Refusal, Setting, expect_done};
 use crate::describe;
 use crate::layout::{Buffer, LINE};
+use crate::table::{Per, Profile, Row};
+
+/// The rows of this file.
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        ids: &[
+            "memory.read{level=l1}",
+            "memory.read{level=l2}",
+            "memory.read{level=l3}",
+            "memory.read{level=dram}",
+        ],
+        profile: Profile::Quick,
+        cost: Per::ByteOf(BYTES_PER_OPERATION),
+        calls: &[],
+        about: "load of every word of the working set, in order",
+        source: "thesis, section 2.2.5",
+        prepare: read,
+    },
+    Row {
+        ids: &[
+            "memory.write{level=l1}",
+            "memory.write{level=l2}",
+            "memory.write{level=l3}",
+            "memory.write{level=dram}",
+        ],
+        profile: Profile::Quick,
+        cost: Per::ByteOf(BYTES_PER_OPERATION),
+        calls: &[],
+        about: "store to every word of the working set, in order",
+        source: "thesis, section 2.2.5",
+        prepare: write,
+    },
+    Row {
+        ids: &[
+            "memory.copy{level=l1}",
+            "memory.copy{level=l2}",
+            "memory.copy{level=l3}",
+            "memory.copy{level=dram}",
+        ],
+        profile: Profile::Quick,
+        cost: Per::ByteOf(BYTES_PER_OPERATION),
+        calls: &[],
+        about: "load and store of every word from one half of the working set to the other, in order",
+        source: "thesis, section 2.2.5",
+        prepare: copy,
+    },
+    Row {
+        ids: &[
+            "memory.load{level=l1}",
+            "memory.load{level=l2}",
+            "memory.load{level=l3}",
+            "memory.load{level=dram}",
+        ],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &[],
+        about: "load whose address is the result of the load before it, lines in random order",
+        source: "lmbench 1996, section 6.2, in random order",
+        prepare: load,
+    },
+];
 
 /// Bytes of one operation of `memory.read`, `write` and `copy`: a page's worth of words.
 pub(crate) const BYTES_PER_OPERATION: u64 = 4096;
@@ -23,19 +83,19 @@ const WORDS: usize = CHUNK / size_of::<u64>();
 const DRAM_MAX: Size = Size::mib(512);
 
 /// Read every word of the next page of the working set.
-pub(crate) fn read(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+fn read(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let set = working_set(id, setting)?;
     Ok(Prepared::alone(Walk::over(Buffer::new(set, &mut setting.rng)?, set, read_page)))
 }
 
 /// Write every word of the next page of the working set.
-pub(crate) fn write(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+fn write(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let set = working_set(id, setting)?;
     Ok(Prepared::alone(Walk::over(Buffer::new(set, &mut setting.rng)?, set, write_page)))
 }
 
 /// Copy every word of the next page of one half of the working set to the other half.
-pub(crate) fn copy(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+fn copy(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let set = working_set(id, setting)?;
     let half = (set / 2).next_multiple_of(CHUNK);
     let buffer = Buffer::new(2 * half, &mut setting.rng)?;
@@ -45,7 +105,7 @@ pub(crate) fn copy(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, 
 /// Bytes of the working set for a level: half of a cache, so that the rest of the process fits beside it;
 /// for memory, four times the last cache.
 fn working_set(id: &PrimitiveId, setting: &Setting) -> Result<usize, Refusal> {
-    let level = word(id, Key::Level);
+    let level = id.word(Key::Level);
     let unknown = || Refusal::Unavailable(format!("the machine does not tell the size of its {level}"));
     let caches = &setting.caches;
     let set = match level {
@@ -83,12 +143,13 @@ struct Walk<F> {
     pages: usize,
     next: usize,
     visit: F,
+    done: u64,
 }
 
 impl<F: FnMut(*mut u64, usize)> Walk<F> {
     /// Visits the pages of the first `region` bytes; `visit` gets the page and the length of the region.
     fn over(buffer: Buffer, region: usize, visit: F) -> Self {
-        Self { buffer, pages: (region / CHUNK).max(1), next: 0, visit }
+        Self { buffer, pages: (region / CHUNK).max(1), next: 0, visit, done: 0 }
     }
 }
 
@@ -103,7 +164,12 @@ impl<F: FnMut(*mut u64, usize)> Operation for Walk<F> {
                 self.next = 0;
             }
         }
+        self.done = operations;
         Ok(())
+    }
+
+    fn disarm(&mut self, operations: u64) -> io::Result<()> {
+        expect_done(std::mem::take(&mut self.done), operations)
     }
 }
 
@@ -146,13 +212,13 @@ fn copy_page(page: *mut u64, distance: usize) {
 }
 
 /// One load whose address is the value of the load before it, in random order over the lines of the set.
-pub(crate) fn load(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+fn load(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let set = working_set(id, setting)?;
     let mut buffer = Buffer::new(set, &mut setting.rng)?;
     let order = cycle(set / LINE, |bound| setting.rng.random_range(0..bound));
     link(&mut buffer, &order?);
     let at = buffer.as_ptr().cast::<usize>();
-    Ok(Prepared::alone(Chase { _buffer: buffer, at }))
+    Ok(Prepared::alone(Chase { _buffer: buffer, at, done: 0 }))
 }
 
 /// Sattolo's algorithm (1986): `next[i]` is the successor of `i` in one cycle through all of them.
@@ -189,6 +255,7 @@ fn link(buffer: &mut Buffer, next: &[u32]) {
 struct Chase {
     _buffer: Buffer,
     at: *const usize,
+    done: u64,
 }
 
 impl Operation for Chase {
@@ -200,7 +267,12 @@ impl Operation for Chase {
         }
         // The next batch goes on here, which also makes the whole chain a result that is used.
         self.at = black_box(at);
+        self.done = operations;
         Ok(())
+    }
+
+    fn disarm(&mut self, operations: u64) -> io::Result<()> {
+        expect_done(std::mem::take(&mut self.done), operations)
     }
 }
 
@@ -234,7 +306,7 @@ mod tests {
         let next = cycle(lines, |bound| rng.random_range(0..bound)).unwrap();
         link(&mut buffer, &next);
         let first = buffer.as_ptr().cast::<usize>();
-        let mut chase = Chase { _buffer: buffer, at: first };
+        let mut chase = Chase { _buffer: buffer, at: first, done: 0 };
         for step in 1..=lines {
             chase.run(1).unwrap();
             assert_eq!(chase.at == first, step == lines, "back at the start after {step} of {lines}");

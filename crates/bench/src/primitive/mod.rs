@@ -16,17 +16,9 @@ pub(crate) mod socket;
 pub(crate) mod stream;
 pub(crate) mod wire;
 
-use assay_quantity::{Key, PrimitiveId, Value};
+use assay_quantity::PrimitiveId;
 
 /// Bytes that one operation moves, for an id whose row requires a size.
 fn size_of_operation(id: &PrimitiveId) -> usize {
     id.size().and_then(|size| usize::try_from(size.bytes()).ok()).unwrap_or(1)
-}
-
-/// Value of a key whose values are words.
-fn word(id: &PrimitiveId, key: Key) -> &'static str {
-    match id.keys().get(&key) {
-        Some(Value::Word(word)) => word,
-        _ => "",
-    }
 }

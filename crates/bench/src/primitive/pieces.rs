@@ -4,7 +4,7 @@ use std::io;
 
 use assay_quantity::{Key, PrimitiveId, Size};
 
-use super::{size_of_operation, word};
+use super::size_of_operation;
 use crate::benchmark::Setting;
 use crate::layout::{Buffer, LINE, PAGE};
 
@@ -39,7 +39,7 @@ impl Pieces {
 
     fn in_share(shares: u64, id: &PrimitiveId, setting: &mut Setting) -> io::Result<Self> {
         let size = size_of_operation(id);
-        if word(id, Key::Buffer) != "fresh" {
+        if id.word(Key::Buffer) != "fresh" {
             return Ok(Self::new(Buffer::new(size, &mut setting.rng)?, size, 0));
         }
         let wanted = setting.caches.last().map_or(REGION_MAX, |last| Size(last.bytes() * TIMES_CACHE));

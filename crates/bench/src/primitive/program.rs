@@ -10,20 +10,52 @@ use std::path::PathBuf;
 
 use assay_quantity::{Key, PrimitiveId};
 
-use super::word;
 use crate::benchmark::{Prepared, Refusal, Repeat, Setting};
 use crate::contamination::Sharing;
 use crate::kernel::check;
+use crate::table::{Per, Profile, Row};
+
+/// The rows of this file.
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        ids: &["process.fork_exit"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["fork", "clone", "wait4"],
+        about: "fork, exit of the child, wait",
+        source: "lmbench 1996, section 6.5; thesis, section 2.3",
+        prepare: fork_exit,
+    },
+    Row {
+        ids: &["process.exec{link=static}", "process.exec{link=dynamic}"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["fork", "clone", "execve", "wait4"],
+        about: "fork, exec and run of a program that only ends, wait; static: one page without start-up \
+                code; dynamic: /bin/true",
+        source: "lmbench 1996, section 6.5; thesis, section 2.2.3",
+        prepare: exec,
+    },
+    Row {
+        ids: &["process.shell"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["fork", "clone", "execve", "wait4"],
+        about: "fork, /bin/sh -c /bin/true, wait",
+        source: "lmbench 1996, section 6.5",
+        prepare: shell,
+    },
+];
 
 /// `fork`, `_exit` in the child, `waitpid` in the parent.
-pub(crate) fn fork_exit(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+fn fork_exit(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     // SAFETY: the child leaves at once.
     Ok(children(|| fork_and_wait(|| unsafe { libc::_exit(0) })))
 }
 
 /// `fork`, `execve` in the child, the program's run, `waitpid` in the parent.
-pub(crate) fn exec(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
-    match word(id, Key::Link) {
+fn exec(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    match id.word(Key::Link) {
         "static" => {
             let program = StaticProgram::write(setting)?;
             let command = Command::new(&[&program.path.as_os_str().to_string_lossy()])?;
@@ -37,7 +69,7 @@ pub(crate) fn exec(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, 
 }
 
 /// `fork`, `/bin/sh -c` of another program in the child, `waitpid` in the parent.
-pub(crate) fn shell(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+fn shell(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     existing(&["/bin/sh", "-c", "/bin/true"])
 }
 
@@ -52,7 +84,7 @@ fn existing(words: &[&str]) -> Result<Prepared, Refusal> {
 /// Children inherit the processor that this process is bound to.
 fn children(closure: impl FnMut() -> io::Result<()> + 'static) -> Prepared {
     Prepared {
-        operation: Box::new(Repeat(closure)),
+        operation: Box::new(Repeat::new(closure)),
         baseline: None,
         sharing: Sharing::OneCpu { partner: None },
     }

@@ -13,19 +13,59 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::socket::Listener;
-use super::word;
-use crate::benchmark::{Operation, Prepared, Refusal, Repeat, Setting};
+use crate::benchmark::{Operation, Prepared, Refusal, Repeat, Setting, expect_done};
 use crate::contamination::Sharing;
 use crate::kernel::expect;
 use crate::partner::Partner;
+use crate::table::{Per, Profile, Row};
+
+/// The rows of this file.
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        ids: &["pipe.round_trip{size=1B,cpus=same}", "pipe.round_trip{size=1B,cpus=different}"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["read", "write"],
+        about: "one byte to another process and one back, through two pipes",
+        source: "lmbench 1996, section 6.7",
+        prepare: pipes,
+    },
+    Row {
+        ids: &["process.context_switch{processes=2,cpus=same}"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["read", "write"],
+        about: "one switch between two processes: a token's pass between them less its pass within one",
+        source: "lmbench 1996, section 6.6; thesis, section 2.2.4",
+        prepare: context_switch,
+    },
+    Row {
+        ids: &["unix.round_trip{size=1B,cpus=same}", "unix.round_trip{size=1B,cpus=different}"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["read", "write"],
+        about: "one byte to another process and one back, through Unix stream sockets",
+        source: "lmbench 3, lat_unix",
+        prepare: unix,
+    },
+    Row {
+        ids: &["tcp.round_trip{size=1B,cpus=same}", "tcp.round_trip{size=1B,cpus=different}"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["read", "write"],
+        about: "one byte to another process and one back, through TCP over loopback",
+        source: "lmbench 1996, section 6.7",
+        prepare: tcp,
+    },
+];
 
 /// One byte to the partner and one back, through two pipes.
-pub(crate) fn pipes(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+fn pipes(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     round_trip(id, setting, &pipe_ends)
 }
 
 /// One byte to the partner and one back, through a pair of Unix stream sockets.
-pub(crate) fn unix(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+fn unix(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     round_trip(id, setting, &|| {
         let (here, there) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         Ok((End::of_socket(here)?, End::of_socket(there)?))
@@ -33,7 +73,7 @@ pub(crate) fn unix(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, 
 }
 
 /// One byte to the partner and one back, through a TCP connection over the loopback interface.
-pub(crate) fn tcp(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+fn tcp(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     round_trip(id, setting, &|| {
         let (here, there) = Listener::open(1)?.pair()?;
         Ok((End::of_socket(here)?, End::of_socket(there)?))
@@ -41,7 +81,7 @@ pub(crate) fn tcp(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, R
 }
 
 /// One switch between two processes on one processor.
-pub(crate) fn context_switch(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+fn context_switch(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let (here, there) = pipe_ends()?;
     let partner = Partner::fork(setting.cpu, || echo(&there))?;
     drop(there);
@@ -49,8 +89,8 @@ pub(crate) fn context_switch(_: &PrimitiveId, setting: &mut Setting) -> Result<P
     let (output, input) = one_pipe()?;
     let pass = End { input, output };
     Ok(Prepared {
-        operation: Box::new(Switch { lap: RoundTrip { here, _partner: partner } }),
-        baseline: Some(Box::new(Repeat(move || pass.write().and_then(|()| pass.read())))),
+        operation: Box::new(Switch { lap: RoundTrip { here, _partner: partner, done: 0 } }),
+        baseline: Some(Box::new(Repeat::new(move || pass.write().and_then(|()| pass.read())))),
         sharing,
     })
 }
@@ -100,7 +140,7 @@ fn round_trip(
     ends: &dyn Fn() -> io::Result<(End, End)>,
 ) -> Result<Prepared, Refusal> {
     let (here, there) = ends()?;
-    let cpu = match word(id, Key::Cpus) {
+    let cpu = match id.word(Key::Cpus) {
         "different" => setting.other_cpu.ok_or_else(|| {
             Refusal::Unavailable("this process may use one processor only, and it needs two".to_owned())
         })?,
@@ -114,7 +154,7 @@ fn round_trip(
     } else {
         Sharing::TwoCpus { partner: partner.pid(), cpu }
     };
-    let operation = Box::new(RoundTrip { here, _partner: partner });
+    let operation = Box::new(RoundTrip { here, _partner: partner, done: 0 });
     Ok(Prepared { operation, baseline: None, sharing })
 }
 
@@ -127,6 +167,7 @@ fn echo(end: &End) -> libc::c_int {
 struct RoundTrip {
     here: End,
     _partner: Partner,
+    done: u64,
 }
 
 impl Operation for RoundTrip {
@@ -135,7 +176,12 @@ impl Operation for RoundTrip {
             self.here.write()?;
             self.here.read()?;
         }
+        self.done = operations;
         Ok(())
+    }
+
+    fn disarm(&mut self, operations: u64) -> io::Result<()> {
+        expect_done(std::mem::take(&mut self.done), operations)
     }
 }
 
@@ -147,6 +193,10 @@ struct Switch {
 impl Operation for Switch {
     fn run(&mut self, operations: u64) -> io::Result<()> {
         self.lap.run(operations / 2)
+    }
+
+    fn disarm(&mut self, operations: u64) -> io::Result<()> {
+        self.lap.disarm(operations / 2)
     }
 
     fn granule(&self) -> u64 {

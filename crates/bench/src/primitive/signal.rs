@@ -7,6 +7,29 @@ use assay_quantity::PrimitiveId;
 
 use crate::benchmark::{Operation, Prepared, Refusal, Setting};
 use crate::kernel::check;
+use crate::table::{Per, Profile, Row};
+
+/// The rows of this file.
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        ids: &["signal.install"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["rt_sigaction"],
+        about: "sigaction that installs a handler",
+        source: "lmbench 1996, section 6.4",
+        prepare: install,
+    },
+    Row {
+        ids: &["signal.deliver"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["kill"],
+        about: "kill to this process, the handler, and the return from it",
+        source: "lmbench 1996, section 6.4",
+        prepare: deliver,
+    },
+];
 
 static DELIVERED: AtomicU64 = AtomicU64::new(0);
 
@@ -28,13 +51,13 @@ fn install_action(action: &libc::sigaction) -> io::Result<()> {
 }
 
 /// One `sigaction` that installs a handler.
-pub(crate) fn install(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+fn install(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     let action = action();
     Ok(Prepared::repeat(move || install_action(&action)))
 }
 
 /// `kill` to this process, the handler, and the return from it.
-pub(crate) fn deliver(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+fn deliver(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     install_action(&action())?;
     // SAFETY: the call takes no arguments and cannot fail.
     let own = unsafe { libc::getpid() };

@@ -14,25 +14,100 @@ use super::file::CachedFile;
 use super::pieces::Pieces;
 use super::wire::Wire;
 use crate::benchmark::{Operation, Prepared, Refusal, Setting};
+use crate::table::{Per, Profile, Row};
+
+/// The rows of this file.
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        ids: &[
+            "tcp.send{size=64B,buffer=reused}",
+            "tcp.send{size=4KiB,buffer=reused}",
+            "tcp.send{size=32KiB,buffer=reused}",
+            "tcp.send{size=64KiB,buffer=reused}",
+            "tcp.send{size=64B,buffer=fresh}",
+            "tcp.send{size=4KiB,buffer=fresh}",
+            "tcp.send{size=32KiB,buffer=fresh}",
+            "tcp.send{size=64KiB,buffer=fresh}",
+        ],
+        profile: Profile::Quick,
+        cost: Per::ByteOfSize,
+        calls: &["write"],
+        about: "write to a TCP socket over loopback, with the segments' way into the peer's queue",
+        source: "thesis, sections 2.2.3 and 4.2",
+        prepare: send,
+    },
+    Row {
+        ids: &[
+            "tcp.receive{size=64B,buffer=reused}",
+            "tcp.receive{size=4KiB,buffer=reused}",
+            "tcp.receive{size=32KiB,buffer=reused}",
+            "tcp.receive{size=64KiB,buffer=reused}",
+            "tcp.receive{size=64B,buffer=fresh}",
+            "tcp.receive{size=4KiB,buffer=fresh}",
+            "tcp.receive{size=32KiB,buffer=fresh}",
+            "tcp.receive{size=64KiB,buffer=fresh}",
+        ],
+        profile: Profile::Quick,
+        cost: Per::ByteOfSize,
+        calls: &["read"],
+        about: "read from a TCP socket of bytes that are already in its queue",
+        source: "thesis, sections 2.2.3 and 4.2",
+        prepare: receive,
+    },
+    Row {
+        ids: &[
+            "tcp.transfer{size=4KiB,buffer=reused}",
+            "tcp.transfer{size=32KiB,buffer=reused}",
+            "tcp.transfer{size=64KiB,buffer=reused}",
+            "tcp.transfer{size=4KiB,buffer=fresh}",
+            "tcp.transfer{size=32KiB,buffer=fresh}",
+            "tcp.transfer{size=64KiB,buffer=fresh}",
+        ],
+        profile: Profile::Quick,
+        cost: Per::ByteOfSize,
+        calls: &["write", "read"],
+        about: "write to a TCP socket over loopback and read at the other end, within one process",
+        source: "lmbench 1996, section 5.2; thesis, section 2.2.3",
+        prepare: transfer,
+    },
+    Row {
+        ids: &["tcp.writev{size=4KiB}", "tcp.writev{size=32KiB}", "tcp.writev{size=64KiB}"],
+        profile: Profile::Quick,
+        cost: Per::ByteOfSize,
+        calls: &["writev"],
+        about: "writev to a TCP socket of a 256-byte header and a body, size bytes together",
+        source: "own: how servers send a response",
+        prepare: writev,
+    },
+    Row {
+        ids: &["tcp.sendfile{size=4KiB}", "tcp.sendfile{size=32KiB}", "tcp.sendfile{size=64KiB}"],
+        profile: Profile::Quick,
+        cost: Per::ByteOfSize,
+        calls: &["sendfile"],
+        about: "sendfile from a cached file to a TCP socket",
+        source: "own: how servers send a file",
+        prepare: sendfile,
+    },
+];
 
 /// `write` of one piece.
-pub(crate) fn send(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+fn send(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     sending(id, setting, |wire, pieces| wire.write(pieces.next()))
 }
 
 /// `writev` of one piece in two segments: a header and the rest.
-pub(crate) fn writev(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+fn writev(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     sending(id, setting, |wire, pieces| wire.write_segments(pieces.next()))
 }
 
 /// `sendfile` of the next part of a cached file.
-pub(crate) fn sendfile(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+fn sendfile(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let mut file = CachedFile::new(setting)?;
     sending(id, setting, move |wire, pieces| wire.send_file(&mut file, pieces.size()))
 }
 
 /// `read` of one piece that waits in the socket's queue.
-pub(crate) fn receive(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+fn receive(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let pieces = Pieces::of(id, setting)?;
     let queued = vec![0; pieces.size()];
     let (wire, pieces_max) = streaming(pieces.size())?;
@@ -40,7 +115,7 @@ pub(crate) fn receive(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepare
 }
 
 /// `write` of one piece and `read` of it at the other end.
-pub(crate) fn transfer(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+fn transfer(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let [mut out, mut back] = Pieces::pair(id, setting)?;
     let (wire, _) = streaming(out.size())?;
     Ok(Prepared::repeat(move || {
