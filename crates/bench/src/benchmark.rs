@@ -3,6 +3,7 @@
 //! The harness calls operations; the files under `primitive` define them. Nothing here reads a clock.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use assay_quantity::{PrimitiveId, Unit};
@@ -138,6 +139,8 @@ pub struct Setting {
     pub caches: CacheSizes,
     /// Directory for files, on the file system to be measured.
     pub directory: PathBuf,
+    /// Where another host answers ([`crate::serve`]), for `peer=remote`.
+    pub peer: Option<SocketAddr>,
 }
 
 /// Makes a benchmark ready. The parameters are in the id.

@@ -2,7 +2,7 @@
 //!
 //! The length n of a batch is found by doubling, which warms the caches on the way (thesis, section
 //! 2.2.2). Then batches of n and of 2n alternate, and which comes first alternates too, so that a drift
-//! of the machine favours neither. What every batch costs once (two clock readings, one dynamic call)
+//! of the machine favours neither; a few batches of n/2 let the straight line be checked. What every batch costs once (two clock readings, one dynamic call)
 //! stands in both and drops out of the slope, which `quantity` computes. Time comes from the [`Clock`]
 //! that is passed in; this module makes no system call of its own.
 
@@ -26,6 +26,10 @@ pub struct Schedule {
 /// Pairs per sample: the slope is the median over all pairs of batches of different length, and with six
 /// of each length two wholly disturbed ones cannot reach it.
 const PAIRS: usize = 6;
+
+/// Every so many pairs a batch of n/2 follows: a third length, which shows whether time is a straight line over
+/// operations at all.
+const HALVED: usize = 3;
 
 /// A batch takes at least this many steps of its clock, so that the step is at most 0.1 % of it.
 const RESOLUTIONS: f64 = 1000.0;
@@ -70,8 +74,11 @@ pub fn sample(
         Some(baseline) => Some((batch_length(clock, schedule, baseline)?, baseline)),
         None => None,
     };
+    let half =
+        (length / 2).is_multiple_of(operation.granule()).then_some(length / 2).filter(|half| *half > 0);
     for pair in 0..schedule.pairs {
-        for length in in_turn(pair, length) {
+        let half = half.filter(|_| pair % HALVED == HALVED - 1);
+        for length in in_turn(pair, length).into_iter().chain(half) {
             let observation = timed(clock, witness, operation, length)?;
             batches.observations.push(observation);
         }
@@ -82,6 +89,74 @@ pub fn sample(
         }
     }
     Ok(batches)
+}
+
+/// Times single operations, before each of which the caches are emptied, in turn with no operation at all.
+///
+/// What the two clock readings and the dynamic call cost with empty caches stands in both and drops out; the
+/// emptying itself is outside of the time (1992 paper, section 3.1). A baseline is timed in the same way.
+///
+/// # Errors
+/// The first call that failed, of the operation or of the emptying.
+pub fn cold_sample(
+    clock: &impl Clock,
+    witness: &mut impl Witness,
+    empty_caches: &mut dyn FnMut() -> io::Result<()>,
+    prepared: &mut Prepared,
+) -> io::Result<Batches> {
+    let mut cold = |operation: &mut dyn Operation, operations: u64| {
+        operation.arm(operations)?;
+        // Before the emptying, not after it: asking the kernel would warm its part of the caches.
+        witness.before()?;
+        empty_caches()?;
+        let observation = bare(clock, operation, operations)?;
+        witness.after(observation.elapsed_ns)?;
+        operation.disarm(operations)?;
+        io::Result::Ok(observation)
+    };
+    let mut batches = Batches::default();
+    for _ in 0..PAIRS {
+        let operation = prepared.operation.as_mut();
+        let one = operation.granule();
+        batches.observations.push(cold(&mut Nothing, 0)?);
+        batches.observations.push(cold(operation, one)?);
+        if let Some(baseline) = prepared.baseline.as_deref_mut() {
+            let one = baseline.granule();
+            batches.baseline.push(cold(&mut Nothing, 0)?);
+            batches.baseline.push(cold(baseline, one)?);
+        }
+    }
+    Ok(batches)
+}
+
+/// Does batch after batch until the process is killed: a copy that runs beside the one that is measured.
+///
+/// # Errors
+/// The first call that failed.
+pub(crate) fn go_on(
+    clock: &impl Clock,
+    schedule: Schedule,
+    operation: &mut dyn Operation,
+    at_work: &mut dyn FnMut() -> io::Result<()>,
+) -> io::Result<std::convert::Infallible> {
+    let length = batch_length(clock, schedule, operation)?;
+    at_work()?;
+    loop {
+        batch(clock, operation, length)?;
+    }
+}
+
+/// No operation.
+struct Nothing;
+
+impl Operation for Nothing {
+    fn run(&mut self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn disarm(&mut self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The two lengths of a pair, the shorter one first in even pairs.
@@ -118,28 +193,37 @@ fn timed(
 ) -> io::Result<Observation> {
     operation.arm(operations)?;
     witness.before()?;
+    let observation = bare(clock, operation, operations)?;
+    witness.after(observation.elapsed_ns)?;
+    operation.disarm(operations)?;
+    Ok(observation)
+}
+
+/// The timed part alone.
+fn bare(clock: &impl Clock, operation: &mut dyn Operation, operations: u64) -> io::Result<Observation> {
     let begin = clock.begin();
     let result = operation.run(operations);
     let end = clock.end();
     result?;
-    let elapsed_ns = clock.elapsed_ns(begin, end);
-    witness.after(elapsed_ns)?;
-    operation.disarm(operations)?;
-    Ok(Observation { operations, elapsed_ns })
+    Ok(Observation { operations, elapsed_ns: clock.elapsed_ns(begin, end) })
 }
 
-/// A batch that nobody watches, to find the length.
+/// A batch that nobody watches.
 fn batch(clock: &impl Clock, operation: &mut dyn Operation, operations: u64) -> io::Result<Observation> {
-    struct Nobody;
-    impl Witness for Nobody {
-        fn before(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-        fn after(&mut self, _: f64) -> io::Result<()> {
-            Ok(())
-        }
-    }
     timed(clock, &mut Nobody, operation, operations)
+}
+
+/// Whoever looks away.
+pub(crate) struct Nobody;
+
+impl Witness for Nobody {
+    fn before(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn after(&mut self, _: f64) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -262,11 +346,11 @@ mod tests {
         let operation = known(&clock, 1000);
         let log = operation.log.clone();
         let batches = sample(&clock, &mut Sum::default(), SCHEDULE, &mut prepared(operation, None)).unwrap();
-        assert_eq!(lengths(&batches.observations), [16, 32, 32, 16, 16, 32]);
+        assert_eq!(lengths(&batches.observations), [16, 32, 32, 16, 16, 32, 8]);
         assert_eq!(batches.baseline, []);
         let log = log.borrow();
         assert_eq!(log[..6], ["arm 1", "run 1", "disarm 1", "arm 2", "run 2", "disarm 2"]);
-        assert_eq!(log.len(), 3 * (6 + 6));
+        assert_eq!(log.len(), 3 * (6 + 7));
     }
 
     #[test]

@@ -50,6 +50,14 @@ pub(crate) fn pin(cpu: usize) -> io::Result<()> {
         .map_err(|error| io::Error::other(format!("sched_setaffinity to processor {cpu}: {error}")))
 }
 
+/// Lets the calling thread run on any of these processors.
+pub(crate) fn allow(cpus: &[usize]) -> io::Result<()> {
+    let mut set = rustix::thread::CpuSet::new();
+    cpus.iter().for_each(|cpu| set.set(*cpu));
+    rustix::thread::sched_setaffinity(None, &set)?;
+    Ok(())
+}
+
 /// Processors that this process may run on, in order.
 pub(crate) fn allowed_cpus() -> io::Result<Vec<usize>> {
     let set = rustix::thread::sched_getaffinity(None)?;

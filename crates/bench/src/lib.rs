@@ -7,13 +7,16 @@
 
 pub mod benchmark;
 pub mod clock;
+mod cold;
 pub mod contamination;
+mod copies;
 pub mod cost;
 pub mod describe;
 pub mod harness;
 pub mod layout;
 pub mod plan;
 pub mod process;
+pub mod sabotage;
 pub mod table;
 
 mod kernel;
@@ -26,5 +29,6 @@ pub use clock::{Calibration, calibrate};
 pub use cost::{NoMachineCost, cost_of, machine};
 pub use describe::describe;
 pub use plan::{Finding, Measured, Outcome, Plan, measure};
-pub use process::{SampleError, Spawner, sample_main};
+pub use process::{SampleError, Spawner, gives_a_number_all_the_same, sample_main};
+pub use sabotage::Sabotage;
 pub use table::{Profile, catalogue, find};

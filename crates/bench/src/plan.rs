@@ -7,6 +7,7 @@
 //! caller as soon as it is taken; none is stored here or thrown away.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -40,6 +41,8 @@ pub struct Plan {
     pub sample_limit: Duration,
     /// Directory for files: its file system is the one measured.
     pub directory: PathBuf,
+    /// Where another host answers ([`crate::serve`]); without it what needs one is unavailable.
+    pub peer: Option<SocketAddr>,
     /// How time is read.
     pub clock: Calibration,
 }
@@ -116,6 +119,7 @@ pub fn measure(
             cpu,
             other_cpu,
             directory: directory.path(),
+            peer: plan.peer,
             clock: &plan.clock,
             limit: plan.sample_limit,
         };
@@ -250,6 +254,7 @@ mod tests {
             relative_half_width: 0.01,
             sample_limit: Duration::from_secs(1),
             directory: PathBuf::new(),
+            peer: None,
             clock: Calibration {
                 source: Source::MonotonicRaw,
                 resolution_ns: 1.0,

@@ -14,13 +14,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use assay_bench::{
-    Benchmark, Finding, Measured, Plan, Spawner, calibrate, catalogue, cost_of, measure, sample_main,
+    Benchmark, Finding, Measured, Plan, Sabotage, Spawner, calibrate, catalogue, cost_of, find,
+    gives_a_number_all_the_same, measure, sample_main,
 };
-use assay_quantity::{Statistic, Verdict};
+use assay_quantity::{Statistic, Unmeasured, Verdict};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 const TESTS: &[(&str, fn())] = &[
     ("every_primitive_of_the_catalogue_runs_here_and_takes_time", every_primitive_runs),
+    ("no_benchmark_gives_a_number_when_its_work_is_taken_away", sabotage_is_noticed),
+    ("with_cold_caches_and_beside_copies_the_same_operations_are_measured", modifiers_work),
     ("the_kernel_sees_exactly_the_calls_that_were_counted", the_kernel_sees_the_calls),
     ("a_process_that_fails_is_a_rejected_sample_with_its_reason", failures_are_rejected),
     ("a_process_that_hangs_is_killed_when_told_to_stop", stop_kills_the_running_process),
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(_) => ExitCode::FAILURE,
         },
+        Some("sabotaged") => sabotaged(&arguments[1], &arguments[2]),
         Some("hang") => hang(&arguments[1]),
         Some("crash") => std::process::abort(),
         Some("babble") => {
@@ -55,6 +59,20 @@ fn run_tests(filter: Option<&String>) -> ExitCode {
     }
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
+
+/// Measures a benchmark without its work. Only the exit status tells what came of it: the call that would write
+/// may be one of those that are sabotaged.
+fn sabotaged(how: &str, request: &str) -> ExitCode {
+    let (how, _) = Sabotage::NAMES.into_iter().find(|(_, name)| *name == how).unwrap();
+    match gives_a_number_all_the_same(request, how).unwrap() {
+        None => ExitCode::SUCCESS,
+        Some(true) => ExitCode::from(A_NUMBER),
+        Some(false) => ExitCode::from(NOTICED),
+    }
+}
+
+const A_NUMBER: u8 = 71;
+const NOTICED: u8 = 72;
 
 /// Says who it is, and then nothing more.
 fn hang(pid_file: &str) -> ExitCode {
@@ -78,6 +96,7 @@ fn plan(processes: usize) -> Plan {
         relative_half_width: 0.0,
         sample_limit: Duration::from_secs(60),
         directory: std::env::temp_dir(),
+        peer: None,
         clock: calibrate(),
     }
 }
@@ -112,6 +131,54 @@ fn every_primitive_runs() {
     }
 }
 
+fn sabotage_is_noticed() {
+    let plan = Plan { sample_limit: Duration::from_secs(2), ..plan(1) };
+    let (mut noticed, mut unnoticed) = (0, Vec::new());
+    for (how, name) in Sabotage::NAMES {
+        let makes_calls = |benchmark: &Benchmark| how == Sabotage::Idle || !benchmark.calls.is_empty();
+        let benchmarks: Vec<Benchmark> = catalogue().into_iter().filter(makes_calls).collect();
+        for finding in run(&plan, &benchmarks, &spawner(&["sabotaged", name])) {
+            let Finding::Unmeasured(Unmeasured { primitive, reason }) = finding else {
+                panic!("{finding:?}")
+            };
+            // Whatever else happens to it, no number comes out.
+            if reason.contains(&format!("exit status: {A_NUMBER}")) {
+                unnoticed.push(format!("{primitive} ({name})"));
+            }
+            noticed += usize::from(reason.contains(&format!("exit status: {NOTICED}")));
+        }
+    }
+    assert!(noticed > 2 * catalogue().len(), "only {noticed} were sabotaged at all");
+    assert!(unnoticed.is_empty(), "{unnoticed:#?}");
+}
+
+fn modifiers_work() {
+    let ids = [
+        "call.null{cache=cold}",
+        "file.stat{cache=cold}",
+        "page_fault.anonymous{cache=cold}",
+        "process.context_switch{processes=2,cpus=same,cache=cold}",
+        "call.null{copies=2}",
+        "memory.read{level=l2,copies=3,placement=free}",
+        "tcp.send{size=1KiB,buffer=reused}",
+    ];
+    let wanted: Vec<Benchmark> = ids.iter().map(|id| find(&id.parse().unwrap()).unwrap()).collect();
+    for (id, finding) in ids.iter().zip(run(&plan(3), &wanted, &spawner(&["sample"]))) {
+        let Finding::Measured(Measured { primitive, samples, rejected, .. }) = finding else {
+            panic!("{finding:?}")
+        };
+        assert_eq!(primitive.to_string(), **id);
+        let cost = cost_of(&primitive, &samples, rejected.len(), Statistic::TrimmedMean)
+            .unwrap_or_else(|error| panic!("{primitive}: {error}; rejected: {rejected:?}"));
+        assert!(cost.estimate.point > 0.0, "{primitive}");
+        let none = samples[0].observations.iter().filter(|batch| batch.operations == 0).count();
+        assert_eq!(none * 2 == samples[0].observations.len(), id.contains("cold"), "{primitive}");
+    }
+    let crowd = find(&"call.null{copies=9999}".parse().unwrap()).unwrap();
+    let findings = run(&plan(1), &[crowd], &spawner(&["sample"]));
+    assert!(format!("{findings:?}").contains("copies=9999 is not between 1 and"), "{findings:?}");
+}
+
 /// Lines that `strace` writes for a benchmark, against the operations that its sample says it did.
 fn the_kernel_sees_the_calls() {
     let expected: [(&str, &[&str]); 8] = [
@@ -133,7 +200,7 @@ fn the_kernel_sees_the_calls() {
         let findings = run(&plan(1), &chosen(&[id]), &strace);
         let Finding::Measured(measured) = &findings[0] else { panic!("{findings:?}") };
         let operations: Vec<u64> = measured.samples[0].observations.iter().map(|o| o.operations).collect();
-        let shortest = *operations.iter().min().unwrap();
+        let shortest = operations.iter().max().unwrap() / 2;
         // Doubling up to 2n makes 4n - 1 calls before the batches that were timed.
         let calls = 4 * shortest - 1 + operations.iter().sum::<u64>();
         let text = fs::read_to_string(&trace).unwrap();

@@ -60,6 +60,7 @@ impl Subject {
             relative_half_width: args.goal,
             sample_limit: SAMPLE_LIMIT,
             directory: self.directory.clone(),
+            peer: None,
             clock: self.clock.clone(),
         };
         let program = env::current_exe().context("cannot find this program to start it again")?;

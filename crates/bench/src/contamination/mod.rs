@@ -34,6 +34,9 @@ pub enum Sharing {
         /// Its processor.
         cpu: usize,
     },
+    /// This process and others of the same kind, more than there are processors or placed by the scheduler:
+    /// waiting for each other is what is measured, so only what the hypervisor took was somebody else's.
+    Many,
 }
 
 /// Longest run-queue delay of one wake-up that is believed to be nobody's fault: the way from being made
@@ -211,7 +214,7 @@ enum Rule {
     DelayBeyondWakeups,
     /// What nobody ran of those who are meant to run on the one processor.
     NobodyRan,
-    /// Not at all: two processors may be idle for good reasons, and delay is not told.
+    /// Not at all: whoever takes part waits for good reasons, or delay is not told.
     Unknown,
 }
 
@@ -221,7 +224,7 @@ impl Rule {
             (Sharing::Alone, true) => Rule::Delay,
             (Sharing::TwoCpus { .. }, true) => Rule::DelayBeyondWakeups,
             (Sharing::OneCpu { .. }, _) | (Sharing::Alone, false) => Rule::NobodyRan,
-            (Sharing::TwoCpus { .. }, false) => Rule::Unknown,
+            (Sharing::TwoCpus { .. }, false) | (Sharing::Many, _) => Rule::Unknown,
         }
     }
 

@@ -5,8 +5,12 @@
 //! happens in between (a crash, a hang, a line that is none) is a rejected sample with its reason. The
 //! types on the wire are not the types computed with.
 
+mod child;
+mod wire;
+
 use std::ffi::OsString;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
+use std::net::SocketAddr;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -15,48 +19,14 @@ use std::time::Duration;
 
 use assay_quantity::{Contamination, Observation, Sample};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use serde::{Deserialize, Serialize};
 
-use crate::benchmark::{Benchmark, Refusal, Setting};
+use self::wire::{Answer, Request, WireSample};
+use crate::benchmark::Benchmark;
 use crate::clock::{Calibration, Source, monotonic};
-use crate::contamination::Watch;
-use crate::harness::{self, Batches, Schedule};
+use crate::layout;
 use crate::seed::{self, Purpose};
-use crate::{describe, kernel, layout, table};
 
-/// What a process is asked for.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Request {
-    primitive: String,
-    seed: u64,
-    cpu: usize,
-    other_cpu: Option<usize>,
-    directory: PathBuf,
-    /// Absent: `CLOCK_MONOTONIC_RAW`.
-    ticks_per_ns: Option<f64>,
-    resolution_ns: f64,
-}
-
-/// What it answers.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "snake_case")]
-enum Answer {
-    Sample(WireSample),
-    Unavailable(String),
-    Failed(String),
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WireSample {
-    observations: Vec<(u64, f64)>,
-    baseline: Vec<(u64, f64)>,
-    wall_ns: f64,
-    stolen_ns: f64,
-    involuntary_switches: u64,
-    major_faults: u64,
-}
+pub use self::child::{SampleError, gives_a_number_all_the_same, sample_main};
 
 /// How a sample ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,82 +39,6 @@ pub enum Outcome {
     Unavailable(String),
     /// It was told to stop.
     Stopped,
-}
-
-/// A request that cannot be answered.
-#[derive(Debug, thiserror::Error)]
-pub enum SampleError {
-    /// Not a request of this version's.
-    #[error("'{0}' is no request for a sample ({1}); 'sample' is for assay's own use, run 'assay bench'")]
-    Request(String, serde_json::Error),
-    /// Nobody listens.
-    #[error("cannot write the sample: {0}; run 'assay bench', which reads it")]
-    Write(#[from] io::Error),
-}
-
-/// Measures one sample in this process as a [`Spawner`] asks, and writes the answer to `out`.
-///
-/// It binds the calling thread to one processor and ends with its parent, so it is for a process of its
-/// own, with one thread.
-///
-/// # Errors
-/// [`SampleError`] if there is no request or nobody to answer to. A measurement that fails is an answer.
-pub fn sample_main(request: &str, out: &mut impl Write) -> Result<(), SampleError> {
-    let parsed: Request =
-        serde_json::from_str(request).map_err(|error| SampleError::Request(request.to_owned(), error))?;
-    let mut answer = None;
-    let mut depth = seed::stream(parsed.seed, Purpose::Depth);
-    layout::at_random_depth(&mut depth, &mut || answer = Some(measure_here(&parsed)));
-    let answer = match answer {
-        Some(Ok(sample)) => Answer::Sample(sample),
-        Some(Err(Refusal::Unavailable(reason))) => Answer::Unavailable(reason),
-        Some(Err(Refusal::Failed(error))) => Answer::Failed(error.to_string()),
-        None => Answer::Failed("it was never begun".to_owned()),
-    };
-    let mut line = serde_json::to_vec(&answer).map_err(io::Error::from)?;
-    line.push(b'\n');
-    out.write_all(&line)?;
-    out.flush()?;
-    Ok(())
-}
-
-fn measure_here(request: &Request) -> Result<WireSample, Refusal> {
-    kernel::die_with_parent()?;
-    let cpus = kernel::allowed_cpus()?;
-    kernel::pin(request.cpu)?;
-    kernel::raise_descriptor_limit();
-    let benchmark = request
-        .primitive
-        .parse()
-        .ok()
-        .and_then(|id| table::find(&id))
-        .ok_or_else(|| Refusal::Unavailable("no benchmark has this name".to_owned()))?;
-    let mut setting = Setting {
-        rng: seed::stream(request.seed, Purpose::Setting),
-        cpu: request.cpu,
-        cpus,
-        other_cpu: request.other_cpu,
-        caches: describe::caches(),
-        directory: request.directory.clone(),
-    };
-    let mut prepared = (benchmark.prepare)(&benchmark.primitive, &mut setting)?;
-    let clock = match request.ticks_per_ns {
-        Some(ticks_per_ns) => Source::Counter { ticks_per_ns },
-        None => Source::MonotonicRaw,
-    };
-    let mut watch = Watch::open(prepared.sharing, request.cpu)?;
-    let schedule = Schedule::for_resolution(request.resolution_ns);
-    let Batches { observations, baseline } = harness::sample(&clock, &mut watch, schedule, &mut prepared)?;
-    let contamination = watch.close()?;
-    let pairs = |batches: Vec<Observation>| batches.iter().map(|b| (b.operations, b.elapsed_ns)).collect();
-    Ok(WireSample {
-        observations: pairs(observations),
-        baseline: pairs(baseline),
-        wall_ns: contamination.wall_ns,
-        stolen_ns: contamination.stolen_ns,
-        involuntary_switches: contamination.involuntary_switches,
-        major_faults: contamination.major_faults,
-    })
 }
 
 /// Starts the processes that measure.
@@ -163,6 +57,7 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) cpu: usize,
     pub(crate) other_cpu: Option<usize>,
     pub(crate) directory: &'a Path,
+    pub(crate) peer: Option<SocketAddr>,
     pub(crate) clock: &'a Calibration,
     pub(crate) limit: Duration,
 }
@@ -202,6 +97,7 @@ impl Spawner {
             cpu: circumstances.cpu,
             other_cpu: circumstances.other_cpu,
             directory: circumstances.directory.to_owned(),
+            peer: circumstances.peer,
             ticks_per_ns: match circumstances.clock.source {
                 Source::Counter { ticks_per_ns } => Some(ticks_per_ns),
                 Source::MonotonicRaw => None,

@@ -1,0 +1,154 @@
+//! Emptying the caches before a single operation, so that its worst case is measured and reproducible (Bershad
+//! et al., *Some Issues with Microbenchmarks*, 1992, section 3.1).
+//!
+//! Two things are done, both outside of the timed part: a region larger than the last cache is read, which
+//! evicts what the kernel touches as well, and every line of this process that is present is flushed. Pages that
+//! are not present are left alone, because touching them would take the very faults that some operations are
+//! about.
+
+use std::arch::asm;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{Ordering, fence};
+
+use assay_quantity::Size;
+use rand_pcg::Pcg64Mcg;
+
+use crate::layout::{Buffer, LINE};
+
+/// The region is so many times the last cache, because replacement is not exactly by age.
+const TIMES_CACHE: u64 = 2;
+
+/// Last cache that is assumed where the machine tells none.
+const CACHE_UNKNOWN: Size = Size::mib(64);
+
+/// Largest region: beyond it, emptying takes longer than a sample may.
+const REGION_MAX: Size = Size::mib(512);
+
+/// Of larger mappings than this nothing is flushed line by line: reading the region evicts them.
+const FLUSHED_MAX: usize = 16 << 20;
+
+/// What empties the caches.
+pub(crate) struct Eviction {
+    region: Buffer,
+    page: usize,
+    pagemap: File,
+}
+
+impl Eviction {
+    /// Makes ready for a last cache of this size.
+    pub(crate) fn prepare(last_cache: Option<Size>, rng: &mut Pcg64Mcg) -> io::Result<Self> {
+        let bytes = last_cache.unwrap_or(CACHE_UNKNOWN).bytes().saturating_mul(TIMES_CACHE);
+        let length = usize::try_from(bytes.min(REGION_MAX.bytes())).map_err(io::Error::other)?;
+        let pagemap = File::open("/proc/self/pagemap")?;
+        Ok(Self { region: Buffer::new(length, rng)?, page: rustix::param::page_size(), pagemap })
+    }
+
+    /// Empties them.
+    pub(crate) fn evict(&mut self) -> io::Result<()> {
+        let maps = std::fs::read_to_string("/proc/self/maps")?;
+        let own = self.region.as_ptr() as usize;
+        let mappings: Vec<(usize, usize)> = maps
+            .lines()
+            .filter_map(readable)
+            .filter(|(from, to)| !(*from..*to).contains(&own) && to - from <= FLUSHED_MAX)
+            .collect();
+        let mut present = Vec::new();
+        for (from, to) in mappings {
+            self.present_pages(from, to, &mut present)?;
+        }
+        for line in (0..self.region.len()).step_by(LINE) {
+            // SAFETY: within the region.
+            let _ = unsafe { self.region.as_ptr().add(line).read_volatile() };
+        }
+        for page in present {
+            for line in (page..page + self.page).step_by(LINE) {
+                // SAFETY: the line was mapped, readable and present when the maps were read, and this process
+                // has one thread, which has changed no mapping since.
+                unsafe { flush(line) };
+            }
+        }
+        // The flushes are done before anything that follows.
+        fence(Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Adds the pages between two addresses that are in memory.
+    fn present_pages(&self, from: usize, to: usize, present: &mut Vec<usize>) -> io::Result<()> {
+        let mut entries = vec![0_u8; (to - from) / self.page * size_of::<u64>()];
+        let at = (from / self.page * size_of::<u64>()) as u64;
+        self.pagemap.read_exact_at(&mut entries, at)?;
+        for (number, entry) in entries.as_chunks::<8>().0.iter().enumerate() {
+            // Bit 63 says that the page is in memory (the kernel's pagemap documentation).
+            if u64::from_ne_bytes(*entry) >> 63 == 1 {
+                present.push(from + number * self.page);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes a line back and takes it out of every cache.
+///
+/// # Safety
+/// The address must be mapped.
+unsafe fn flush(address: usize) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: CLFLUSH is part of SSE2, which every x86-64 processor has; the caller vouches for the address.
+    unsafe {
+        asm!("clflush [{}]", in(reg) address, options(nostack, preserves_flags));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: Linux opens this operation to user mode; the caller vouches for the address.
+    unsafe {
+        asm!("dc civac, {}", in(reg) address, options(nostack, preserves_flags));
+    }
+}
+
+/// The bounds of a mapping that can be read, from a line of `/proc/self/maps` (proc(5)).
+fn readable(line: &str) -> Option<(usize, usize)> {
+    let mut words = line.split_ascii_whitespace();
+    let (range, permissions) = (words.next()?, words.next()?);
+    // The kernel's own pages are no memory of this process.
+    if !permissions.starts_with('r') || line.ends_with("[vvar]") || line.ends_with("[vsyscall]") {
+        return None;
+    }
+    let (from, to) = range.split_once('-')?;
+    Some((usize::from_str_radix(from, 16).ok()?, usize::from_str_radix(to, 16).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+
+    #[test]
+    fn mappings_that_can_be_read_are_found_and_the_kernels_own_left_out() {
+        let line = "7f00a000-7f00c000 rw-p 00000000 00:00 0                  [heap]";
+        assert_eq!(readable(line), Some((0x7f00_a000, 0x7f00_c000)));
+        assert_eq!(readable("7f00a000-7f00c000 ---p 00000000 00:00 0"), None);
+        assert_eq!(readable("7ffd8000-7ffdc000 r--p 00000000 00:00 0    [vvar]"), None);
+        assert_eq!(readable("nonsense"), None);
+    }
+
+    #[test]
+    fn what_is_flushed_keeps_its_contents_and_what_is_absent_stays_absent() {
+        let mut eviction = Eviction::prepare(Some(Size::kib(64)), &mut Pcg64Mcg::seed_from_u64(1)).unwrap();
+        let touched = vec![7_u8; 3 * 4096];
+        let page = eviction.page;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new private mapping at an address of the kernel's choice touches nothing of ours.
+        let absent = unsafe { mmap_anonymous(std::ptr::null_mut(), 8 * page, access, MapFlags::PRIVATE) };
+        let absent = absent.unwrap() as usize;
+        eviction.evict().unwrap();
+        assert!(touched.iter().all(|byte| *byte == 7));
+        let mut present = Vec::new();
+        eviction.present_pages(absent, absent + 8 * page, &mut present).unwrap();
+        assert_eq!(present, Vec::<usize>::new());
+        let own = (eviction.region.as_ptr() as usize).next_multiple_of(page);
+        eviction.present_pages(own, own + 8 * page, &mut present).unwrap();
+        assert_eq!(present.len(), 8);
+    }
+}

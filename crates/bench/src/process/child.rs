@@ -1,0 +1,173 @@
+//! The process that measures: one benchmark, prepared from one seed, timed once.
+
+use std::io::{self, Write};
+
+use assay_quantity::{Key, Observation};
+
+use super::wire::{Answer, Request, WireSample};
+use crate::benchmark::{Benchmark, Prepared, Refusal, Setting};
+use crate::clock::Source;
+use crate::cold::Eviction;
+use crate::contamination::{Sharing, Watch};
+use crate::copies::{Copies, Crowd};
+use crate::harness::{self, Batches, Nobody, Schedule};
+use crate::sabotage::{Sabotage, sabotaged};
+use crate::seed::{self, Purpose};
+use crate::{describe, kernel, layout, table};
+
+/// A request that cannot be answered.
+#[derive(Debug, thiserror::Error)]
+pub enum SampleError {
+    /// Not a request of this version's.
+    #[error("'{0}' is no request for a sample ({1}); 'sample' is for assay's own use, run 'assay bench'")]
+    Request(String, serde_json::Error),
+    /// Nobody listens.
+    #[error("cannot write the sample: {0}; run 'assay bench', which reads it")]
+    Write(#[from] io::Error),
+}
+
+/// Measures one sample in this process as a [`Spawner`](super::Spawner) asks, and writes the answer to `out`.
+///
+/// It binds the calling thread to one processor and ends with its parent, so it is for a process of its
+/// own, with one thread.
+///
+/// # Errors
+/// [`SampleError`] if there is no request or nobody to answer to. A measurement that fails is an answer.
+pub fn sample_main(request: &str, out: &mut impl Write) -> Result<(), SampleError> {
+    let answer = match at_depth(request, &mut measure_here)? {
+        Ok(sample) => Answer::Sample(sample),
+        Err(Refusal::Unavailable(reason)) => Answer::Unavailable(reason),
+        Err(Refusal::Failed(error)) => Answer::Failed(error.to_string()),
+    };
+    let mut line = serde_json::to_vec(&answer).map_err(io::Error::from)?;
+    line.push(b'\n');
+    out.write_all(&line)?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Does the same with a benchmark whose work is taken away, and says whether it gave a number all the same.
+/// `None` where the benchmark could not even be prepared.
+///
+/// Nothing is written: the calls that would write may be among those that are sabotaged.
+///
+/// # Errors
+/// [`SampleError`] if there is no request.
+pub fn gives_a_number_all_the_same(request: &str, sabotage: Sabotage) -> Result<Option<bool>, SampleError> {
+    let mut prepared_at_all = true;
+    let outcome = at_depth(request, &mut |request| {
+        let bench = Bench::set_up(request)?;
+        let Ok(prepared) = bench.prepare() else {
+            prepared_at_all = false;
+            return Err(Refusal::Unavailable(String::new()));
+        };
+        let mut prepared = sabotaged(prepared, sabotage, bench.benchmark.calls);
+        harness::sample(&bench.clock, &mut Nobody, bench.schedule, &mut prepared)?;
+        Ok(())
+    })?;
+    Ok(prepared_at_all.then_some(outcome.is_ok()))
+}
+
+/// Runs `then` at the stack's random depth.
+fn at_depth<T>(
+    request: &str,
+    then: &mut dyn FnMut(&Request) -> Result<T, Refusal>,
+) -> Result<Result<T, Refusal>, SampleError> {
+    let parsed: Request =
+        serde_json::from_str(request).map_err(|error| SampleError::Request(request.to_owned(), error))?;
+    let mut outcome = None;
+    let mut depth = seed::stream(parsed.seed, Purpose::Depth);
+    layout::at_random_depth(&mut depth, &mut || outcome = Some(then(&parsed)));
+    let never = || Err(Refusal::Failed(io::Error::other("it was never begun")));
+    Ok(outcome.unwrap_or_else(never))
+}
+
+fn measure_here(request: &Request) -> Result<WireSample, Refusal> {
+    let bench = Bench::set_up(request)?;
+    let copies = bench.start_copies()?;
+    let mut prepared = bench.prepare()?;
+    if copies.crowded {
+        prepared.sharing = Sharing::Many;
+    }
+    let mut watch = Watch::open(prepared.sharing, request.cpu)?;
+    let Batches { observations, baseline } = match bench.benchmark.primitive.word(Key::Cache) {
+        "cold" => {
+            let mut setting = bench.setting();
+            let mut eviction = Eviction::prepare(setting.caches.last(), &mut setting.rng)?;
+            harness::cold_sample(&bench.clock, &mut watch, &mut || eviction.evict(), &mut prepared)?
+        }
+        _ => harness::sample(&bench.clock, &mut watch, bench.schedule, &mut prepared)?,
+    };
+    let contamination = watch.close()?;
+    copies.check_running()?;
+    let pairs = |batches: Vec<Observation>| batches.iter().map(|b| (b.operations, b.elapsed_ns)).collect();
+    Ok(WireSample {
+        observations: pairs(observations),
+        baseline: pairs(baseline),
+        wall_ns: contamination.wall_ns,
+        stolen_ns: contamination.stolen_ns,
+        involuntary_switches: contamination.involuntary_switches,
+        major_faults: contamination.major_faults,
+    })
+}
+
+/// A benchmark in the process that measures it, before it is prepared.
+struct Bench<'a> {
+    request: &'a Request,
+    benchmark: Benchmark,
+    clock: Source,
+    schedule: Schedule,
+    cpus: Vec<usize>,
+}
+
+impl<'a> Bench<'a> {
+    fn set_up(request: &'a Request) -> Result<Self, Refusal> {
+        kernel::die_with_parent()?;
+        let cpus = kernel::allowed_cpus()?;
+        kernel::raise_descriptor_limit();
+        let benchmark = request.primitive.parse().ok().and_then(|id| table::find(&id));
+        let benchmark =
+            benchmark.ok_or_else(|| Refusal::Unavailable("no benchmark has this name".to_owned()))?;
+        if benchmark.primitive.word(Key::Placement) != "free" {
+            kernel::pin(request.cpu)?;
+        }
+        let clock = match request.ticks_per_ns {
+            Some(ticks_per_ns) => Source::Counter { ticks_per_ns },
+            None => Source::MonotonicRaw,
+        };
+        let schedule = Schedule::for_resolution(request.resolution_ns);
+        Ok(Self { request, benchmark, clock, schedule, cpus })
+    }
+
+    fn setting(&self) -> Setting {
+        let request = self.request;
+        Setting {
+            rng: seed::stream(request.seed, Purpose::Setting),
+            cpu: request.cpu,
+            cpus: self.cpus.clone(),
+            other_cpu: request.other_cpu,
+            caches: describe::caches(),
+            directory: request.directory.clone(),
+            peer: request.peer,
+        }
+    }
+
+    fn prepare(&self) -> Result<Prepared, Refusal> {
+        (self.benchmark.prepare)(&self.benchmark.primitive, &mut self.setting())
+    }
+
+    /// The copies that the id asks for, this process being one of them.
+    fn start_copies(&self) -> Result<Copies, Refusal> {
+        let primitive = &self.benchmark.primitive;
+        let crowd = Crowd {
+            copies: primitive.number(Key::Copies).unwrap_or(1),
+            cpus: &self.cpus,
+            own: self.request.cpu,
+            free: primitive.word(Key::Placement) == "free",
+        };
+        Copies::start(crowd, self.clock, self.schedule, &|copy, cpu| {
+            let rng = seed::stream(self.request.seed.wrapping_add(copy), Purpose::Setting);
+            (self.benchmark.prepare)(primitive, &mut Setting { rng, cpu, ..self.setting() })
+        })
+    }
+}

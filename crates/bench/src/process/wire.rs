@@ -1,0 +1,42 @@
+//! What parent and child say to each other: a request as an argument, an answer as a line of JSON. The types
+//! computed with can change without these.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// What a process is asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Request {
+    pub(super) primitive: String,
+    pub(super) seed: u64,
+    pub(super) cpu: usize,
+    pub(super) other_cpu: Option<usize>,
+    pub(super) directory: PathBuf,
+    pub(super) peer: Option<SocketAddr>,
+    /// Absent: `CLOCK_MONOTONIC_RAW`.
+    pub(super) ticks_per_ns: Option<f64>,
+    pub(super) resolution_ns: f64,
+}
+
+/// What it answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
+pub(super) enum Answer {
+    Sample(WireSample),
+    Unavailable(String),
+    Failed(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WireSample {
+    pub(super) observations: Vec<(u64, f64)>,
+    pub(super) baseline: Vec<(u64, f64)>,
+    pub(super) wall_ns: f64,
+    pub(super) stolen_ns: f64,
+    pub(super) involuntary_switches: u64,
+    pub(super) major_faults: u64,
+}

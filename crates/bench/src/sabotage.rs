@@ -1,0 +1,105 @@
+//! The counter-proof: a benchmark whose work is taken away must give no number.
+//!
+//! A benchmark that does nothing is the fastest of all: lmbench's integer add takes 0.00 ns because the compiler
+//! has folded it away. The test-suite therefore walks the table with every operation sabotaged in each of these
+//! ways, and none may yield a sample. Nothing else calls this module.
+
+use std::io;
+
+use crate::benchmark::{Operation, Prepared};
+use crate::kernel;
+
+/// How the work is taken away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sabotage {
+    /// The timed part does nothing at all.
+    Idle,
+    /// The system calls that it makes fail with `EPERM`.
+    Fail,
+    /// The system calls that it makes return 0 and do nothing.
+    Pretend,
+}
+
+impl Sabotage {
+    /// Every way with its name.
+    pub const NAMES: [(Sabotage, &'static str); 3] =
+        [(Sabotage::Idle, "idle"), (Sabotage::Fail, "fail"), (Sabotage::Pretend, "pretend")];
+}
+
+/// The same benchmark without its work.
+pub(crate) fn sabotaged(prepared: Prepared, how: Sabotage, calls: &'static [&'static str]) -> Prepared {
+    let operation = Box::new(Sabotaged { inner: prepared.operation, how, calls, begun: false });
+    Prepared { operation, ..prepared }
+}
+
+struct Sabotaged {
+    inner: Box<dyn Operation>,
+    how: Sabotage,
+    calls: &'static [&'static str],
+    begun: bool,
+}
+
+impl Operation for Sabotaged {
+    fn arm(&mut self, operations: u64) -> io::Result<()> {
+        self.inner.arm(operations)
+    }
+
+    fn run(&mut self, operations: u64) -> io::Result<()> {
+        let errno = match self.how {
+            Sabotage::Idle => return Ok(()),
+            Sabotage::Fail => libc::EPERM,
+            Sabotage::Pretend => 0,
+        };
+        if !self.begun {
+            replace_calls(self.calls, errno)?;
+            self.begun = true;
+        }
+        self.inner.run(operations)
+    }
+
+    fn disarm(&mut self, operations: u64) -> io::Result<()> {
+        self.inner.disarm(operations)
+    }
+
+    fn max_batch(&self) -> u64 {
+        self.inner.max_batch()
+    }
+
+    fn granule(&self) -> u64 {
+        self.inner.granule()
+    }
+}
+
+/// From now on the kernel answers these calls of this thread with this error (0 for success) and does not do
+/// them, whoever makes them.
+fn replace_calls(names: &[&str], errno: libc::c_int) -> io::Result<()> {
+    let numbers = names.iter().filter_map(|name| name.parse::<syscalls::Sysno>().ok());
+    let statement = |code: u32, k: u32| -> io::Result<libc::sock_filter> {
+        Ok(libc::sock_filter { code: code16(code)?, jt: 0, jf: 0, k })
+    };
+    // The first word of `seccomp_data` is the number of the call.
+    let mut program = vec![statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0)?];
+    let answer = libc::SECCOMP_RET_ERRNO | errno.unsigned_abs();
+    for number in numbers {
+        let jump = code16(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K)?;
+        let k = u32::try_from(number.id()).map_err(io::Error::other)?;
+        program.push(libc::sock_filter { code: jump, jt: 0, jf: 1, k });
+        program.push(statement(libc::BPF_RET | libc::BPF_K, answer)?);
+    }
+    program.push(statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW)?);
+    let length = u16::try_from(program.len()).map_err(io::Error::other)?;
+    let filter = libc::sock_fprog { len: length, filter: program.as_mut_ptr() };
+    // SAFETY: the filter describes a live vector; both calls only restrict this thread.
+    unsafe {
+        kernel::check("prctl", libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
+        kernel::check(
+            "prctl",
+            libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter),
+        )?;
+    }
+    Ok(())
+}
+
+fn code16(code: u32) -> io::Result<u16> {
+    u16::try_from(code).map_err(io::Error::other)
+}
