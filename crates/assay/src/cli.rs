@@ -1,7 +1,9 @@
 //! The command line: one definition gives parser, help and the table that tests walk.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use assay_quantity::Statistic;
 use assay_report::{FORMATS, Format};
@@ -46,15 +48,41 @@ pub struct StoreArgs {
     pub store: Option<PathBuf>,
 }
 
-/// How the machine is measured.
+/// How a result is printed.
 #[derive(Debug, Clone, Args)]
-pub struct PlanArgs {
-    /// Seconds to spend on measuring the machine.
-    #[arg(long, value_name = "SECONDS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    pub budget: u64,
-    /// Stop measuring a primitive when its interval is this narrow: half-width over point.
-    #[arg(long, value_name = "SHARE", default_value_t = 0.02, value_parser = share)]
-    pub goal: f64,
+pub struct PrintArgs {
+    /// How the result is printed [default: text].
+    #[arg(long, value_parser = formats())]
+    format: Option<&'static Format>,
+    /// The same as --format json.
+    #[arg(long, conflicts_with_all = ["format", "csv"])]
+    json: bool,
+    /// The same as --format csv.
+    #[arg(long, conflicts_with = "format")]
+    csv: bool,
+}
+
+impl PrintArgs {
+    /// The format asked for.
+    pub fn format(&self) -> &'static Format {
+        let name = match (self.json, self.csv) {
+            (true, _) => "json",
+            (_, true) => "csv",
+            _ => "text",
+        };
+        self.format.or_else(|| Format::named(name)).unwrap_or(&FORMATS[0])
+    }
+}
+
+/// How well the machine is measured.
+#[derive(Debug, Clone, Default, Args)]
+pub struct EffortArgs {
+    /// Time to spend on measuring the machine, such as 60s or 10m [default: 50s; with --full 9m].
+    #[arg(long, value_name = "TIME", value_parser = budget)]
+    pub budget: Option<Duration>,
+    /// Stop measuring a primitive when half of its interval is this share of its cost [default: 1%].
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    pub precision: Option<f64>,
     /// Seed of layouts and of the order of measuring [default: drawn anew, and kept with the run].
     #[arg(long)]
     pub seed: Option<u64>,
@@ -72,9 +100,9 @@ pub struct RunArgs {
     /// Operation of the workload to run, any number of times [default: its first, the main one].
     #[arg(long, value_name = "NAME", conflicts_with = "command")]
     pub operation: Vec<String>,
-    /// How the report is printed, beside the HTML file.
-    #[arg(long, default_value = "text", value_parser = formats())]
-    pub format: &'static Format,
+    /// How it is printed.
+    #[command(flatten)]
+    pub print: PrintArgs,
     /// Where the report is written.
     #[arg(long, value_name = "FILE", default_value = "assay-report.html")]
     pub report: PathBuf,
@@ -95,37 +123,76 @@ pub struct RunArgs {
     pub port: Option<u16>,
     /// How the machine is measured.
     #[command(flatten)]
-    pub plan: PlanArgs,
+    pub effort: EffortArgs,
     /// Where measurements are kept.
     #[command(flatten)]
     pub store: StoreArgs,
 }
 
 /// `assay bench`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct BenchArgs {
     /// Primitives to measure: an id, or the beginning of one such as `tcp` or `file.read`; all by default.
     #[arg(value_name = "PRIMITIVE")]
     pub primitives: Vec<String>,
-    /// Print every primitive with what it measures and where it comes from, and measure nothing.
+    /// Print every primitive with what it measures, its keys and its source, and measure nothing.
     #[arg(long)]
     pub list: bool,
+    /// Measure every family at the sizes that matter most; the default.
+    #[arg(long, conflicts_with = "full")]
+    pub quick: bool,
+    /// Measure the sweeps as well.
+    #[arg(long)]
+    pub full: bool,
+    /// Take what is not said here from this file.
+    #[arg(long, value_name = "FILE.toml")]
+    pub plan: Option<PathBuf>,
+    /// Run up to so many copies at the same time, for the curve over 1, 2, 4, ... copies.
+    #[arg(short = 'P', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub copies: Option<u64>,
+    /// Let the scheduler place the copies instead of binding each to a processor.
+    #[arg(long, requires = "copies")]
+    pub free: bool,
+    /// Empty every cache before each operation.
+    #[arg(long)]
+    pub cold: bool,
+    /// Read the processor's performance counters around every batch.
+    #[arg(long)]
+    pub counters: bool,
+    /// Count instructions, loads and stores of an operation in valgrind instead of measuring time.
+    #[arg(long, conflicts_with_all = ["counters", "copies", "cold"])]
+    pub count: bool,
+    /// End with exit code 3 if a figure is contaminated.
+    #[arg(long)]
+    pub strict: bool,
+    /// Go on with a run that was cut off: its number [default: the latest].
+    #[arg(long, value_name = "RUN", num_args = 0..=1, default_missing_value = "latest", conflicts_with_all = ["primitives", "plan", "list"])]
+    pub resume: Option<String>,
+    /// Answer the benchmarks of another host at this address, and measure nothing.
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = SERVED, conflicts_with_all = ["primitives", "plan", "list", "resume"])]
+    pub serve: Option<SocketAddr>,
+    /// Where another host runs `assay bench --serve`: measures what is between it and this one.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub peer: Option<SocketAddr>,
     /// Write the machine here, for `assay predict`.
     #[arg(short, long, value_name = "NAME.machine.json")]
     pub output: Option<PathBuf>,
     /// Name of the machine in that file [default: the host's name].
     #[arg(long)]
     pub name: Option<String>,
-    /// How the table is printed.
-    #[arg(long, default_value = "text", value_parser = formats())]
-    pub format: &'static Format,
-    /// How the machine is measured.
+    /// How it is printed.
     #[command(flatten)]
-    pub plan: PlanArgs,
+    pub print: PrintArgs,
+    /// How well the machine is measured.
+    #[command(flatten)]
+    pub effort: EffortArgs,
     /// Where measurements are kept.
     #[command(flatten)]
     pub store: StoreArgs,
 }
+
+/// Where `--serve` listens unless told otherwise: every address of the host, a port that nobody else is known for.
+const SERVED: &str = "0.0.0.0:7117";
 
 /// `assay trace`.
 #[derive(Debug, Args)]
@@ -156,9 +223,9 @@ pub struct ViewArgs {
     /// Units of work in the trace: the demand is divided by it.
     #[arg(long, default_value_t = 1.0, value_parser = units)]
     pub units: f64,
-    /// How the view is printed.
-    #[arg(long, default_value = "text", value_parser = formats())]
-    pub format: &'static Format,
+    /// How it is printed.
+    #[command(flatten)]
+    pub print: PrintArgs,
     /// Write the demand here, for `assay predict` (with the view demand).
     #[arg(short, long, value_name = "NAME.demand.json")]
     pub output: Option<PathBuf>,
@@ -176,9 +243,9 @@ pub struct PredictArgs {
     /// Throughput that was really measured: CSV with the columns machine, workload, per_second.
     #[arg(long, value_name = "FILE.csv")]
     pub measured: Option<PathBuf>,
-    /// How the prediction is printed.
-    #[arg(long, default_value = "text", value_parser = formats())]
-    pub format: &'static Format,
+    /// How it is printed.
+    #[command(flatten)]
+    pub print: PrintArgs,
     /// Where measurements are kept.
     #[command(flatten)]
     pub store: StoreArgs,
@@ -196,9 +263,9 @@ pub struct HistoryArgs {
     /// Write the run's machine here, estimated anew from its raw samples.
     #[arg(short, long, value_name = "NAME.machine.json", requires = "run")]
     pub output: Option<PathBuf>,
-    /// How the table is printed.
-    #[arg(long, default_value = "text", value_parser = formats())]
-    pub format: &'static Format,
+    /// How it is printed.
+    #[command(flatten)]
+    pub print: PrintArgs,
     /// Where measurements are kept.
     #[command(flatten)]
     pub store: StoreArgs,
@@ -231,10 +298,27 @@ fn views() -> PossibleValuesParser {
     PossibleValuesParser::new(VIEWS.iter().map(|view| PossibleValue::new(view.name).help(view.about)))
 }
 
-fn share(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
+/// A share: `1%` or `0.01`.
+pub fn share(text: &str) -> Result<f64, String> {
+    let number = match text.strip_suffix('%') {
+        Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
+        None => text.parse(),
+    };
+    match number {
         Ok(share) if share > 0.0 && share < 1.0 => Ok(share),
-        _ => Err("give a number between 0 and 1, such as 0.02".to_owned()),
+        _ => Err("give a share such as 2% or 0.02".to_owned()),
+    }
+}
+
+/// A time: `60s`, `10m`, `1h`, or a number of seconds.
+pub fn budget(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor = [("", 1), ("s", 1), ("m", 60), ("h", 3600)].into_iter().find(|(name, _)| *name == unit);
+    let seconds = number.parse::<u64>().ok().zip(factor).and_then(|(n, (_, factor))| n.checked_mul(factor));
+    match seconds {
+        Some(seconds) if (1..=86_400).contains(&seconds) => Ok(Duration::from_secs(seconds)),
+        _ => Err("give a time between 1s and 24h, such as 60s or 10m".to_owned()),
     }
 }
 

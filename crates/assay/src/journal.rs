@@ -36,6 +36,28 @@ impl Journal {
         Ok(Self { store, run })
     }
 
+    /// Goes on with a run that was not completed, on the machine that it was begun on.
+    pub fn resume(args: &StoreArgs, run: &Run, description: &Description) -> anyhow::Result<Self> {
+        let lasting = |description: &Description| {
+            let facts = description.facts.iter().filter(|fact| !PASSING.contains(&fact.name.as_str()));
+            facts.cloned().collect::<Vec<_>>()
+        };
+        let (then, now) = (lasting(&run.start.description), lasting(description));
+        let changed =
+            then.iter().find(|fact| !now.contains(fact)).or(now.iter().find(|fact| !then.contains(fact)));
+        if let Some(fact) = changed {
+            bail!(
+                "run {} was begun on another machine or another state of it ({}: {}); begin a new run",
+                run.id,
+                fact.name,
+                fact.value
+            );
+        }
+        let mut store = open(args)?;
+        store.resume_run(run.id)?;
+        Ok(Self { store, run: run.id })
+    }
+
     /// Number of the run.
     pub fn run(&self) -> RunId {
         self.run
@@ -78,6 +100,25 @@ impl Journal {
     }
 }
 
+/// Facts that differ from one minute to the next on the same machine.
+const PASSING: [&str; 2] = ["load", "batch clock"];
+
+/// The raw samples of a run.
+pub fn measured(store: &Store, run: RunId) -> anyhow::Result<Vec<Measured>> {
+    let rejected = store.rejected(run)?;
+    let reasons = |primitive: &PrimitiveId| {
+        let own = rejected.iter().filter(|rejected| rejected.primitive == *primitive);
+        own.map(|rejected| rejected.reason.clone()).collect()
+    };
+    let series = store.samples(run)?.into_iter().map(|series| Measured {
+        rejected: reasons(&series.primitive),
+        primitive: series.primitive,
+        unit: series.unit,
+        samples: series.samples,
+    });
+    Ok(series.collect())
+}
+
 /// Opens the store that the user named, or the usual one.
 pub fn open(args: &StoreArgs) -> anyhow::Result<Store> {
     let usual =
@@ -101,19 +142,7 @@ pub fn find(store: &Store, name: &str) -> anyhow::Result<Run> {
 
 /// The machine of a run, estimated anew from its raw samples.
 pub fn machine(store: &Store, run: &Run, statistic: Statistic) -> anyhow::Result<Machine> {
-    let rejected = store.rejected(run.id)?;
-    let reasons = |primitive: &PrimitiveId| {
-        let own = rejected.iter().filter(|rejected| rejected.primitive == *primitive);
-        own.map(|rejected| rejected.reason.clone()).collect()
-    };
-    let measured = store.samples(run.id)?.into_iter().map(|series| {
-        Finding::Measured(Measured {
-            rejected: reasons(&series.primitive),
-            primitive: series.primitive,
-            unit: series.unit,
-            samples: series.samples,
-        })
-    });
+    let measured = measured(store, run.id)?.into_iter().map(Finding::Measured);
     let unavailable = store.unavailable(run.id)?.into_iter().map(Finding::Unmeasured);
     let findings: Vec<Finding> = measured.chain(unavailable).collect();
     let start = &run.start;

@@ -7,6 +7,7 @@ mod interrupt;
 mod journal;
 mod output;
 mod phase;
+mod plan;
 mod progress;
 mod section;
 

@@ -16,6 +16,11 @@ use crate::interrupt::Interrupted;
 #[error("nobody reads stdout any more")]
 struct Unread;
 
+/// A figure cannot be believed, and the user has asked to be told so by exit code 3.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Doubtful(pub String);
+
 /// Columns where nothing tells: wide enough for every table, and what most people's files are.
 const WIDTH: u16 = 110;
 
@@ -46,7 +51,13 @@ pub fn complain(error: &anyhow::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     say(&format!("assay: {}", line(error)));
-    if error.is::<Interrupted>() { ExitCode::from(130) } else { ExitCode::FAILURE }
+    if error.is::<Interrupted>() {
+        ExitCode::from(130)
+    } else if error.is::<Doubtful>() {
+        ExitCode::from(3)
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 /// An error with its causes, in one line. A cause that an error names itself is not told twice.

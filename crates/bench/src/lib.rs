@@ -27,7 +27,7 @@ mod seed;
 pub use benchmark::{Benchmark, Operation, Prepared, Refusal};
 pub use clock::{Calibration, calibrate};
 pub use cost::{NoMachineCost, cost_of, machine};
-pub use describe::describe;
+pub use describe::{describe, usable_cpus};
 pub use plan::{Finding, Measured, Outcome, Plan, measure};
 pub use process::{SampleError, Spawner, gives_a_number_all_the_same, sample_main};
 pub use sabotage::Sabotage;

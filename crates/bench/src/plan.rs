@@ -94,6 +94,8 @@ const FAILURES_MAX: usize = 3;
 /// Measures the benchmarks by the plan: each sample in a process of its own that `spawner` starts, bound
 /// to a processor chosen by the sample's seed, so that a difference between processors is in the interval.
 ///
+/// `begun` holds the samples of an earlier part of the same run, which count as if they had been taken now.
+///
 /// `on_sample` is called after every process, while nothing is being measured. When `stop` becomes true,
 /// the running process is killed and what was measured so far is returned.
 ///
@@ -102,6 +104,7 @@ const FAILURES_MAX: usize = 3;
 pub fn measure(
     plan: &Plan,
     benchmarks: &[Benchmark],
+    begun: &[Measured],
     spawner: &Spawner,
     stop: &AtomicBool,
     on_sample: &mut dyn FnMut(&PrimitiveId, &Outcome),
@@ -125,7 +128,8 @@ pub fn measure(
         };
         spawner.sample(benchmark, circumstances, stop)
     };
-    Ok(rounds(plan, benchmarks, &mut monotonic::now_ns, stop, &mut take, on_sample))
+    let all = benchmarks.iter().map(|benchmark| Series::begun(benchmark, begun)).collect();
+    Ok(rounds(plan, benchmarks, all, &mut monotonic::now_ns, stop, &mut take, on_sample))
 }
 
 /// The processor of a sample and one for its partner: of another core where there is one, because two
@@ -155,13 +159,16 @@ struct Series {
 fn rounds(
     plan: &Plan,
     benchmarks: &[Benchmark],
+    mut all: Vec<Series>,
     now_ns: &mut dyn FnMut() -> u64,
     stop: &AtomicBool,
     take: &mut dyn FnMut(&Benchmark, u64) -> Outcome,
     on_sample: &mut dyn FnMut(&PrimitiveId, &Outcome),
 ) -> Vec<Finding> {
     let mut rng = Pcg64Mcg::seed_from_u64(plan.seed);
-    let mut all: Vec<Series> = benchmarks.iter().map(|_| Series::default()).collect();
+    for (benchmark, series) in benchmarks.iter().zip(&mut all) {
+        series.finished = series.enough(plan, benchmark.unit);
+    }
     let budget_ns = u64::try_from(plan.budget.as_nanos()).unwrap_or(u64::MAX);
     let deadline_ns = now_ns().saturating_add(budget_ns);
     loop {
@@ -192,6 +199,14 @@ fn rounds(
 }
 
 impl Series {
+    /// With the samples that this benchmark has already.
+    fn begun(benchmark: &Benchmark, begun: &[Measured]) -> Self {
+        let own = begun.iter().find(|measured| measured.primitive == benchmark.primitive);
+        let (samples, rejected) =
+            own.map_or_else(Default::default, |own| (own.samples.clone(), own.rejected.clone()));
+        Self { samples, rejected, ..Self::default() }
+    }
+
     fn add(&mut self, outcome: Outcome) {
         match outcome {
             Outcome::Sample(sample) => self.samples.push(sample),
@@ -286,6 +301,7 @@ mod tests {
         let findings = rounds(
             plan,
             &benchmarks(ids),
+            ids.iter().map(|_| Series::default()).collect(),
             &mut || clock.get(),
             &AtomicBool::new(false),
             &mut |benchmark, _| {

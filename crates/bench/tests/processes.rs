@@ -107,7 +107,7 @@ fn chosen(ids: &[&str]) -> Vec<Benchmark> {
 }
 
 fn run(plan: &Plan, benchmarks: &[Benchmark], spawner: &Spawner) -> Vec<Finding> {
-    measure(plan, benchmarks, spawner, &AtomicBool::new(false), &mut |_, _| {}).unwrap()
+    measure(plan, benchmarks, &[], spawner, &AtomicBool::new(false), &mut |_, _| {}).unwrap()
 }
 
 fn every_primitive_runs() {
@@ -262,7 +262,7 @@ fn stop_kills_the_running_process() {
     let hanging = spawner(&["hang", path.to_str().unwrap()]);
     let mut seen = 0;
     let benchmarks = chosen(&["call.null", "file.stat"]);
-    let findings = measure(&plan(9), &benchmarks, &hanging, &stop, &mut |_, _| seen += 1).unwrap();
+    let findings = measure(&plan(9), &benchmarks, &[], &hanging, &stop, &mut |_, _| seen += 1).unwrap();
     setter.join().unwrap();
     assert!(is_gone(path.to_str().unwrap()));
     assert_eq!((findings.len(), seen), (2, 0));

@@ -1,6 +1,6 @@
 //! Writing: a run begins, things are added one transaction each, it ends.
 
-use assay_quantity::{PrimitiveId, Round, Sample, Unit};
+use assay_quantity::{Description, PrimitiveId, Round, Sample, Unit};
 use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
 use serde::Serialize;
 
@@ -136,6 +136,31 @@ impl Store {
                 "UPDATE run SET outcome = ?2, reason = ?3 WHERE id = ?1",
                 params![run.0, name, reason],
             )
+        })
+        .map(drop)
+    }
+
+    /// Opens a run again that was interrupted, that failed, or that was cut off, so that more can be added to it.
+    ///
+    /// # Errors
+    /// [`WriteError`] if it was completed, or if it could not be written.
+    pub fn resume_run(&mut self, run: RunId) -> Result<(), WriteError> {
+        let path = &self.path;
+        let refused = |error| WriteError::sqlite(path, &error);
+        let reopen = "UPDATE run SET outcome = NULL, reason = NULL WHERE id = ?1 AND outcome IS NOT 'completed'";
+        let reopened = self.connection.execute(reopen, [run.0]).map_err(refused)?;
+        if reopened == 0 { Err(WriteError::Ended { path: path.clone(), run }) } else { Ok(()) }
+    }
+
+    /// Replaces what is known of the machine: some of it is seen only when the run is over.
+    ///
+    /// # Errors
+    /// [`WriteError`] if the run has ended already or could not be written.
+    pub fn describe_run(&mut self, run: RunId, description: &Description) -> Result<(), WriteError> {
+        let description = json(&DescriptionRow::from(description));
+        self.in_run(run, |transaction| {
+            transaction
+                .execute("UPDATE run SET description = ?2 WHERE id = ?1", params![run.0, description])
         })
         .map(drop)
     }

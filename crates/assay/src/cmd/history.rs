@@ -36,7 +36,7 @@ fn list(store: &Store, args: &HistoryArgs) -> anyhow::Result<()> {
     ];
     let title = format!("Runs in {}", store.path().display());
     let blocks = vec![Block::Table(Table::of("Runs", columns, rows))];
-    output::show(&Report { title, blocks }, args.format)
+    output::show(&Report { title, blocks }, args.print.format())
 }
 
 fn show(store: &Store, run: &Run, args: &HistoryArgs) -> anyhow::Result<()> {
@@ -47,7 +47,7 @@ fn show(store: &Store, run: &Run, args: &HistoryArgs) -> anyhow::Result<()> {
     if let Some(path) = &args.output {
         output::write_file(path, &machine_to_json(&machine))?;
     }
-    output::show(&Report { title, blocks }, args.format)
+    output::show(&Report { title, blocks }, args.print.format())
 }
 
 fn outcome(run: &Run) -> String {

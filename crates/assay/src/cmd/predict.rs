@@ -34,7 +34,7 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
         blocks.extend(blocks_of(operation, &predictions, &measured)?);
     }
     let title = format!("{} on {} machine(s)", demand.name, machines.len());
-    output::show(&Report { title, blocks }, args.format)
+    output::show(&Report { title, blocks }, args.print.format())
 }
 
 fn blocks_of(

@@ -3,6 +3,7 @@
 use std::{env, io};
 
 use anyhow::{Context, bail};
+use assay_bench::Profile;
 use assay_model::predict;
 use assay_quantity::Demand;
 use assay_quantity::format::{demand_to_json, machine_to_json};
@@ -12,7 +13,8 @@ use assay_workload::{Operation, Program, Server, StartError, Workload};
 use crate::cli::RunArgs;
 use crate::interrupt::Interrupt;
 use crate::journal::{Journal, named_machine};
-use crate::phase::machine::{Subject, select};
+use crate::phase::machine::{Effort, Subject};
+use crate::phase::selection::Selection;
 use crate::phase::tracing::{Traced, Traces};
 use crate::phase::{Found, FoundOperation, application, tracing};
 use crate::{output, section};
@@ -30,7 +32,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<()> {
     files.into_iter().flatten().try_for_each(|path| output::check_writable(path))?;
     let given = args.machine.as_deref().map(|name| named_machine(name, &args.store)).transpose()?;
     let interrupt = Interrupt::listen()?;
-    let subject = Subject::new(&args.plan);
+    let subject = Subject::new(args.effort.seed);
     let mut journal = Journal::begin(&args.store, &subject.description, subject.seed)?;
     let found = phases(args, &workload, &operations, (given, &subject), &mut journal, &interrupt);
     let found = journal.finish(found)?;
@@ -88,7 +90,13 @@ fn phases(
     };
     let machine = match given {
         Some(machine) => machine,
-        None => subject.measure(&args.plan, &select(&[])?, journal, interrupt)?,
+        None => {
+            let benchmarks = Selection::default().benchmarks()?;
+            let effort = Effort::of(&args.effort, Profile::Quick);
+            let machine = subject.measure(effort, &benchmarks, &[], journal, interrupt)?;
+            interrupt.check()?;
+            machine
+        }
     };
     let predicted = |mut operation: FoundOperation| {
         if let Ok(traced) = &operation.traced {
@@ -144,7 +152,7 @@ fn conclude(args: &RunArgs, workload: &Workload, found: &Found) -> anyhow::Resul
         let demand = Demand { name: workload.name.clone(), source, operations: demands };
         output::write_file(path, &demand_to_json(&demand))?;
     }
-    let shown = output::show(&report, args.format);
+    let shown = output::show(&report, args.print.format());
     output::say(&format!("the report is in {}", args.report.display()));
     let left_out = found.left_out();
     if !left_out.is_empty() {

@@ -34,7 +34,7 @@ pub fn run(args: &ViewArgs) -> anyhow::Result<()> {
         other => bail!("the view '{other}' has no page yet"),
     };
     let title = format!("{}, {}", args.trace.display(), args.view);
-    output::show(&Report { title, blocks }, args.format)
+    output::show(&Report { title, blocks }, args.print.format())
 }
 
 /// Rows are printed as they come: a trace may be longer than memory.

@@ -1,14 +1,15 @@
 //! The machine phase: what this machine is, and what its primitives cost.
 
 use std::env;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use assay_bench::{Benchmark, Calibration, Outcome, Plan, Spawner, calibrate, catalogue, describe};
+use assay_bench::{Benchmark, Calibration, Measured, Outcome, Plan, Profile, Spawner, calibrate, describe};
 use assay_quantity::{Description, Machine, Statistic};
 
-use crate::cli::PlanArgs;
+use crate::cli::EffortArgs;
 use crate::interrupt::Interrupt;
 use crate::journal::{Journal, command_line, host};
 use crate::progress::Progress;
@@ -22,6 +23,35 @@ const PROCESSES_MAX: usize = 90;
 /// A process that takes longer hangs: the slowest benchmark takes a tenth of this.
 const SAMPLE_LIMIT: Duration = Duration::from_secs(10);
 
+/// How much is spent on a machine, and with whom.
+#[derive(Debug, Clone, Copy)]
+pub struct Effort {
+    /// Time for everything.
+    pub budget: Duration,
+    /// Half-width over point below which a primitive is known.
+    pub precision: f64,
+    /// Where another host answers.
+    pub peer: Option<SocketAddr>,
+}
+
+/// Time for the quick profile: with start and report, under a minute.
+const QUICK: Duration = Duration::from_secs(50);
+
+/// Time for the full profile: with start and report, under ten minutes.
+const FULL: Duration = Duration::from_secs(540);
+
+/// Half-width over point that is good enough by default.
+const PRECISION: f64 = 0.01;
+
+impl Effort {
+    /// What the command line says, completed for this profile.
+    pub fn of(args: &EffortArgs, profile: Profile) -> Self {
+        let usual = if profile == Profile::Full { FULL } else { QUICK };
+        let precision = args.precision.unwrap_or(PRECISION);
+        Self { budget: args.budget.unwrap_or(usual), precision, peer: None }
+    }
+}
+
 /// This machine, ready to be measured.
 #[derive(Debug)]
 pub struct Subject {
@@ -34,33 +64,37 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Looks at this machine.
-    pub fn new(plan: &PlanArgs) -> Self {
+    /// Looks at this machine. Without a seed, one is drawn.
+    pub fn new(seed: Option<u64>) -> Self {
         let (clock, directory) = (calibrate(), env::temp_dir());
         let description = describe(&clock, &directory);
         // Below 2^53, so that every reader of JSON keeps it exactly.
-        let seed = plan.seed.unwrap_or_else(|| rand::random_range(0..1 << 53));
+        let seed = seed.unwrap_or_else(|| rand::random_range(0..1 << 53));
         Self { description, seed, clock, directory }
     }
 
-    /// Measures the benchmarks, each sample kept as soon as it is taken, and makes the machine vector.
+    /// Measures the benchmarks, each sample kept as soon as it is taken, and makes the machine vector of what was
+    /// measured until the time was up or the user stopped it.
     pub fn measure(
         &self,
-        args: &PlanArgs,
+        effort: Effort,
         benchmarks: &[Benchmark],
+        begun: &[Measured],
         journal: &mut Journal,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Machine> {
-        let budget = Duration::from_secs(args.budget);
+        let Effort { budget, precision, peer } = effort;
+        let taken: usize = begun.iter().map(|measured| measured.samples.len()).sum();
         let plan = Plan {
-            seed: self.seed,
+            // A run that goes on shall not repeat the layouts that it has had.
+            seed: self.seed.wrapping_add(taken as u64),
             processes_min: PROCESSES_MIN,
             processes_max: PROCESSES_MAX,
             budget,
-            relative_half_width: args.goal,
+            relative_half_width: precision,
             sample_limit: SAMPLE_LIMIT,
             directory: self.directory.clone(),
-            peer: None,
+            peer,
             clock: self.clock.clone(),
         };
         let program = env::current_exe().context("cannot find this program to start it again")?;
@@ -71,6 +105,7 @@ impl Subject {
         let findings = assay_bench::measure(
             &plan,
             benchmarks,
+            begun,
             &spawner,
             interrupt.flag(),
             &mut |primitive, outcome| {
@@ -85,7 +120,6 @@ impl Subject {
         )?;
         progress.clear();
         kept?;
-        interrupt.check()?;
         let source = format!("assay {}: {}", env!("CARGO_PKG_VERSION"), command_line().join(" "));
         Ok(assay_bench::machine(host(), source, self.description.clone(), &findings, Statistic::default()))
     }
@@ -106,49 +140,5 @@ fn keep(
         Outcome::Rejected(reason) => journal.rejected(primitive, reason),
         Outcome::Unavailable(reason) => journal.unavailable(primitive, reason),
         Outcome::Stopped => Ok(()),
-    }
-}
-
-/// The benchmarks whose ids are, or begin with, one of the names; all of them for no name.
-pub fn select(names: &[String]) -> anyhow::Result<Vec<Benchmark>> {
-    let all = catalogue();
-    for name in names {
-        anyhow::ensure!(
-            all.iter().any(|benchmark| is_named(benchmark, name)),
-            "no primitive is called '{name}', nor begins so; 'assay bench --list' prints them all"
-        );
-    }
-    let wanted =
-        |benchmark: &Benchmark| names.is_empty() || names.iter().any(|name| is_named(benchmark, name));
-    Ok(all.into_iter().filter(wanted).collect())
-}
-
-/// `tcp` names every `tcp.…`, `file.read` every `file.read{…}`, and a whole id itself.
-fn is_named(benchmark: &Benchmark, name: &str) -> bool {
-    let id = benchmark.primitive.to_string();
-    id.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '{']))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn names(wanted: &[&str]) -> Vec<String> {
-        let wanted: Vec<String> = wanted.iter().map(|name| (*name).to_owned()).collect();
-        select(&wanted).unwrap().iter().map(|benchmark| benchmark.primitive.to_string()).collect()
-    }
-
-    #[test]
-    fn a_family_an_operation_and_a_whole_id_select_what_they_name() {
-        assert!(names(&["signal"]).iter().all(|id| id.starts_with("signal.")));
-        assert_eq!(names(&["call.null"]), ["call.null"]);
-        assert!(names(&["file.read"]).iter().all(|id| id.starts_with("file.read{")));
-        assert_eq!(names(&[]).len(), catalogue().len());
-    }
-
-    #[test]
-    fn a_name_that_selects_nothing_is_refused() {
-        let refused = select(&["tc".to_owned()]).unwrap_err().to_string();
-        assert!(refused.contains("'tc'") && refused.contains("--list"), "{refused}");
     }
 }

@@ -3,6 +3,7 @@
 
 pub mod application;
 pub mod machine;
+pub mod selection;
 pub mod tracing;
 
 use assay_model::{Prediction, Unpredictable};

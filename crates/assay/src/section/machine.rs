@@ -1,6 +1,7 @@
 //! A machine as tables: what it is, what could not be controlled, what its primitives cost.
 
-use assay_quantity::{Cost, Description, Machine, PrimitiveId};
+use assay_quantity::primitive::KEYS;
+use assay_quantity::{Cost, Description, Kind, Machine, PrimitiveId};
 use assay_report::{Block, Cell, Column, Table};
 
 /// What the machine is, and what could not be held still.
@@ -71,4 +72,18 @@ fn row((primitive, cost): (&PrimitiveId, &Cost)) -> [Cell; 5] {
         Cell::Count(processes),
         Cell::text(verdict),
     ]
+}
+
+/// The keys of ids, for whoever wants to write one.
+pub fn keys() -> Table {
+    let rows = KEYS.iter().map(|row| {
+        let values = match row.kind {
+            Kind::Bytes => "a number of bytes".to_owned(),
+            Kind::Count => "a number".to_owned(),
+            Kind::Word(words) => words.join(", "),
+        };
+        [Cell::text(row.name), Cell::text(values), Cell::text(row.about)]
+    });
+    Table::of("Keys", ["key", "values", "meaning"].map(Column::words), rows)
+        .with_note("The numbers in an id are examples: any other can be asked for.".to_owned())
 }

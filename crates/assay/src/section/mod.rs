@@ -6,5 +6,6 @@ pub mod explained;
 pub mod machine;
 pub mod measured;
 pub mod prediction;
+pub mod profile;
 pub mod trace;
 pub mod whole;

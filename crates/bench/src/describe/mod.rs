@@ -112,6 +112,12 @@ pub fn caches() -> CacheSizes {
     sizes
 }
 
+/// Processors that this process may use, in order; none where the kernel does not say.
+#[must_use]
+pub fn usable_cpus() -> Vec<usize> {
+    crate::kernel::allowed_cpus().unwrap_or_default()
+}
+
 /// Processors that share a core with this one, itself included.
 pub(crate) fn siblings(cpu: usize) -> Vec<usize> {
     one_line(&format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"))

@@ -89,7 +89,7 @@ fn measure_here(request: &Request) -> Result<WireSample, Refusal> {
     if copies.crowded {
         prepared.sharing = Sharing::Many;
     }
-    let mut watch = Watch::open(prepared.sharing, request.cpu)?;
+    let mut watch = Watch::open(prepared.sharing.clone(), request.cpu)?;
     let Batches { observations, baseline } = match bench.benchmark.primitive.word(Key::Cache) {
         "cold" => {
             let mut setting = bench.setting();

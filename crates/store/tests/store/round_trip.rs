@@ -3,7 +3,8 @@
 use std::cell::RefCell;
 
 use assay_quantity::{
-    ClientSide, Contamination, CpuTime, Latency, Observation, Round, Sample, Unit, Unmeasured,
+    ClientSide, Contamination, CpuTime, Description, Fact, Latency, Observation, Round, Sample, Unit,
+    Unmeasured,
 };
 use assay_store::{Outcome, Rejected, Run, RunId, RunStart, WriteError};
 use proptest::prelude::*;
@@ -169,4 +170,40 @@ fn nothing_is_added_to_a_run_that_has_ended() {
     }
     assert_eq!(store.run(run).unwrap().outcome, Some(Outcome::Completed));
     assert!(store.samples(run).unwrap().is_empty());
+}
+
+#[test]
+fn a_run_that_was_not_completed_can_be_gone_on_with_and_one_that_was_cannot() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = open(&directory.path().join("assay.db"));
+    let id = primitive("process.getpid");
+    for (outcome, reopens) in [
+        (Some(Outcome::Interrupted), true),
+        (Some(Outcome::Failed("no space".to_owned())), true),
+        (None, true),
+        (Some(Outcome::Completed), false),
+    ] {
+        let run = store.begin_run(&start()).unwrap();
+        store.add_sample(run, &id, Unit::Nanoseconds, &numbered(1)).unwrap();
+        outcome.iter().for_each(|outcome| store.finish_run(run, outcome).unwrap());
+        assert_eq!(store.resume_run(run).is_ok(), reopens, "{outcome:?}");
+        let added = store.add_sample(run, &id, Unit::Nanoseconds, &numbered(2));
+        assert_eq!(added.is_ok(), reopens, "{outcome:?}");
+        assert_eq!(store.samples(run).unwrap()[0].samples.len(), if reopens { 2 } else { 1 });
+        assert_eq!(store.run(run).unwrap().outcome.is_none(), reopens);
+    }
+    assert!(store.resume_run(RunId(99)).is_err());
+}
+
+#[test]
+fn what_is_learnt_of_the_machine_on_the_way_replaces_what_was_known() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = open(&directory.path().join("assay.db"));
+    let run = store.begin_run(&start()).unwrap();
+    let fact = Fact { name: "noise".to_owned(), value: "3 gaps".to_owned() };
+    let description = Description { facts: vec![fact], uncontrolled: vec![] };
+    store.describe_run(run, &description).unwrap();
+    assert_eq!(store.run(run).unwrap().start.description, description);
+    store.finish_run(run, &Outcome::Completed).unwrap();
+    assert!(store.describe_run(run, &description).is_err());
 }

@@ -1,0 +1,172 @@
+//! Which benchmarks are measured: names, a profile, and the changes that apply to all of them.
+
+use assay_bench::{Benchmark, Profile, catalogue, find, usable_cpus};
+use assay_quantity::{Key, PrimitiveId, Value};
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selection {
+    /// Ids, or beginnings of ids; all for none.
+    pub names: Vec<String>,
+    /// How much of what the names select.
+    pub profile: Profile,
+    /// Each with 1, 2, 4, ... up to so many copies.
+    pub copies: u64,
+    /// Whether the scheduler places the copies.
+    pub free: bool,
+    /// Whether caches are emptied before each operation.
+    pub cold: bool,
+}
+
+impl Default for Selection {
+    fn default() -> Self {
+        Self { names: Vec::new(), profile: Profile::Quick, copies: 1, free: false, cold: false }
+    }
+}
+
+impl Selection {
+    /// The benchmarks that it means on this machine.
+    pub fn benchmarks(&self) -> anyhow::Result<Vec<Benchmark>> {
+        let ids: Vec<PrimitiveId> = if self.names.is_empty() {
+            self.of_profile(&here())
+        } else {
+            let mut ids = Vec::new();
+            for name in &self.names {
+                ids.extend(self.named(name)?.into_iter().filter(|id| !ids.contains(id)).collect::<Vec<_>>());
+            }
+            ids
+        };
+        let changed = ids.iter().flat_map(|id| self.changed(id));
+        Ok(changed.filter_map(|id| find(&id)).collect())
+    }
+
+    /// `tcp` names every `tcp.…`, `file.read` every `file.read{…}` of the profile, or all if the profile has none of
+    /// them; a whole id names itself, whatever its numbers are.
+    fn named(&self, name: &str) -> anyhow::Result<Vec<PrimitiveId>> {
+        if let Some(benchmark) = name.parse().ok().and_then(|id| find(&id)) {
+            return Ok(vec![benchmark.primitive]);
+        }
+        let all: Vec<Benchmark> =
+            here().into_iter().filter(|benchmark| is_named(&benchmark.primitive, name)).collect();
+        anyhow::ensure!(
+            !all.is_empty(),
+            "no primitive is called '{name}', nor begins so; 'assay bench --list' prints them all"
+        );
+        let chosen = self.of_profile(&all);
+        Ok(if chosen.is_empty() {
+            all.into_iter().map(|benchmark| benchmark.primitive).collect()
+        } else {
+            chosen
+        })
+    }
+
+    fn of_profile(&self, all: &[Benchmark]) -> Vec<PrimitiveId> {
+        let chosen = all.iter().filter(|benchmark| benchmark.profile <= self.profile);
+        chosen.map(|benchmark| benchmark.primitive.clone()).collect()
+    }
+
+    /// The id with what applies to all of them, once for every number of copies.
+    fn changed(&self, id: &PrimitiveId) -> Vec<PrimitiveId> {
+        let mut id = id.clone();
+        if self.cold {
+            id = id.with(Key::Cache, Value::Word("cold"));
+        }
+        let copied = |copies: u64| {
+            if copies == 1 {
+                return id.clone();
+            }
+            let copied = id.with(Key::Copies, Value::Count(copies));
+            if self.free { copied.with(Key::Placement, Value::Word("free")) } else { copied }
+        };
+        let doubled = std::iter::successors(Some(1), |copies: &u64| copies.checked_mul(2));
+        let below = doubled.take_while(|copies| *copies < self.copies);
+        below.chain([self.copies]).map(copied).collect()
+    }
+}
+
+/// The catalogue of this machine: what takes place between two processors is there once for each pair.
+pub fn here() -> Vec<Benchmark> {
+    let cpus = usable_cpus();
+    let of_pairs = |benchmark: Benchmark| {
+        let pair = [Key::From, Key::To].map(|key| benchmark.primitive.number(key));
+        let [Some(_), Some(_)] = pair else { return vec![benchmark] };
+        if cpus.len() < 2 {
+            return vec![benchmark];
+        }
+        let pairs = cpus.iter().flat_map(|from| cpus.iter().map(move |to| (*from, *to)));
+        let pairs = pairs.filter(|(from, to)| from < to);
+        pairs.filter_map(|(from, to)| find(&between(&benchmark.primitive, from, to))).collect()
+    };
+    let mut all: Vec<Benchmark> = Vec::new();
+    for benchmark in catalogue().into_iter().flat_map(of_pairs) {
+        if !all.iter().any(|known| known.primitive == benchmark.primitive) {
+            all.push(benchmark);
+        }
+    }
+    all
+}
+
+fn between(id: &PrimitiveId, from: usize, to: usize) -> PrimitiveId {
+    id.with(Key::From, Value::Count(from as u64)).with(Key::To, Value::Count(to as u64))
+}
+
+/// Whether a name is the beginning of an id, up to the end of a part of it.
+pub fn is_named(id: &PrimitiveId, name: &str) -> bool {
+    let id = id.to_string();
+    id.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '{']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(selection: &Selection) -> Vec<String> {
+        selection.benchmarks().unwrap().iter().map(|benchmark| benchmark.primitive.to_string()).collect()
+    }
+
+    fn named(names: &[&str]) -> Selection {
+        Selection { names: names.iter().map(|name| (*name).to_owned()).collect(), ..Selection::default() }
+    }
+
+    #[test]
+    fn a_family_an_operation_and_a_whole_id_select_what_they_name() {
+        assert!(names(&named(&["signal"])).iter().all(|id| id.starts_with("signal.")));
+        assert_eq!(names(&named(&["call.null"])), ["call.null"]);
+        assert!(names(&named(&["file.read"])).iter().all(|id| id.starts_with("file.read{")));
+        assert_eq!(
+            names(&named(&["tcp.send{size=12345B,buffer=fresh}"])),
+            ["tcp.send{size=12345B,buffer=fresh}"]
+        );
+    }
+
+    #[test]
+    fn the_quick_profile_is_a_part_of_the_full_one_and_has_every_family() {
+        let quick = names(&Selection::default());
+        let full = names(&Selection { profile: Profile::Full, ..Selection::default() });
+        assert_eq!(full.len(), here().len());
+        assert!(quick.len() < full.len() && quick.iter().all(|id| full.contains(id)));
+        let family = |id: &String| id.split('.').next().unwrap_or_default().to_owned();
+        let families = |ids: &[String]| ids.iter().map(family).collect::<std::collections::BTreeSet<_>>();
+        assert_eq!(families(&quick), families(&full));
+    }
+
+    #[test]
+    fn copies_double_up_to_the_number_asked_for_and_caches_can_be_cold() {
+        let selection = Selection { copies: 6, free: true, cold: true, ..named(&["call.null"]) };
+        assert_eq!(
+            names(&selection),
+            [
+                "call.null{cache=cold}",
+                "call.null{cache=cold,copies=2,placement=free}",
+                "call.null{cache=cold,copies=4,placement=free}",
+                "call.null{cache=cold,copies=6,placement=free}",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_name_that_selects_nothing_is_refused() {
+        let refused = named(&["tc"]).benchmarks().unwrap_err().to_string();
+        assert!(refused.contains("'tc'") && refused.contains("--list"), "{refused}");
+    }
+}
