@@ -159,8 +159,8 @@ pub struct BenchArgs {
     /// Read the processor's performance counters around every batch.
     #[arg(long)]
     pub counters: bool,
-    /// Count instructions, loads and stores of an operation in valgrind instead of measuring time.
-    #[arg(long, conflicts_with_all = ["counters", "copies", "cold"])]
+    /// Count the instructions, loads and stores of user-mode operations as well, with valgrind.
+    #[arg(long)]
     pub count: bool,
     /// End with exit code 3 if a figure is contaminated.
     #[arg(long)]
@@ -191,8 +191,8 @@ pub struct BenchArgs {
     pub store: StoreArgs,
 }
 
-/// Where `--serve` listens unless told otherwise: every address of the host, a port that nobody else is known for.
-const SERVED: &str = "0.0.0.0:7117";
+/// Where `--serve` listens unless told otherwise: every address of the host.
+const SERVED: &str = "0.0.0.0:7325";
 
 /// `assay trace`.
 #[derive(Debug, Args)]
@@ -337,6 +337,12 @@ mod tests {
     #[test]
     fn the_definition_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_usual_address_to_serve_at_has_the_port_that_askers_expect() {
+        let address: SocketAddr = SERVED.parse().unwrap();
+        assert_eq!(address.port(), assay_bench::serve::PORT);
     }
 
     #[test]

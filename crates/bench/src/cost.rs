@@ -5,8 +5,10 @@
 
 use std::collections::BTreeMap;
 
+use assay_quantity::outlier::outliers;
+use assay_quantity::sample::linearity;
 use assay_quantity::{
-    Cost, Description, Machine, PrimitiveId, Sample, Statistic, Unmeasured, Verdict, estimate,
+    Cost, Description, Machine, PrimitiveId, Sample, Statistic, Unmeasured, Verdict, estimate, modes, sift,
 };
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
@@ -34,8 +36,8 @@ pub enum NoMachineCost {
     },
 }
 
-/// The cost of a primitive from its samples: the statistic over processes, in the unit of the
-/// catalogue. `rejected` is the number of processes that gave no sample at all.
+/// The cost of a primitive from its samples: the statistic over the processes that nobody disturbed, in the
+/// unit of the catalogue. `rejected` is the number of processes that gave no sample at all.
 ///
 /// # Errors
 /// [`NoMachineCost`] when fewer than two samples determine a cost.
@@ -46,38 +48,25 @@ pub fn cost_of(
     statistic: Statistic,
 ) -> Result<Cost, NoMachineCost> {
     let benchmark = table::find(primitive).ok_or_else(|| NoMachineCost::Unknown(primitive.clone()))?;
-    let mut values = Vec::with_capacity(samples.len());
-    let mut origins = Vec::with_capacity(samples.len());
-    let mut last = None;
-    for sample in samples {
-        match sample.cost_ns() {
-            Ok(cost_ns) => {
-                values.push(cost_ns / per(benchmark.bytes));
-                origins.push(sample);
-            }
-            Err(reason) => last = Some(reason.to_string()),
-        }
-    }
-    let (given, unit) = (values.len(), benchmark.unit);
+    let reasons: Vec<String> =
+        samples.iter().filter_map(|sample| Some(sample.cost_ns().err()?.to_string())).collect();
+    let given = samples.len() - reasons.len();
+    let sifted = sift(samples, |sample| Some(sample.cost_ns().ok()? / per(benchmark.bytes)));
     // The bootstrap of the minimum is the same whenever the same samples are asked.
     let mut rng = Pcg64Mcg::seed_from_u64(samples.first().map_or(0, |sample| sample.seed));
-    let estimate = statistic.of(&values, unit, &mut rng).map_err(|reason| NoMachineCost::NoEstimate {
-        given,
-        samples: samples.len(),
-        last,
-        reason,
+    let estimate = statistic.of(&sifted.kept, benchmark.unit, &mut rng).map_err(|reason| {
+        NoMachineCost::NoEstimate { given, samples: samples.len(), last: reasons.last().cloned(), reason }
     })?;
-    // Disturbance that fell on the shorter batches, or on the baseline that is subtracted, makes a cost too
-    // low: such a value is no floor of the machine.
-    let undisturbed = |sample: &Sample| {
-        !matches!(Verdict::judge(&estimate, std::slice::from_ref(sample)), Verdict::Contaminated(_))
-    };
-    let floor = values.iter().zip(origins).filter(|(_, sample)| undisturbed(sample)).map(|(value, _)| *value);
+    let modes = modes::several(&sifted.kept, benchmark.unit).unwrap_or_default();
     Ok(Cost {
         estimate,
-        minimum: floor.reduce(f64::min),
-        rejected: rejected + samples.len() - given,
-        verdict: Some(Verdict::judge(&estimate, samples)),
+        minimum: sifted.minimum,
+        rejected: rejected + reasons.len(),
+        contaminated: sifted.contaminated,
+        outliers: outliers(&sifted.kept),
+        verdict: Some(Verdict::judge(&estimate, &modes, &sifted)),
+        modes,
+        linearity: linearity(samples),
     })
 }
 
@@ -118,7 +107,7 @@ pub fn machine(
 mod tests {
     use super::*;
     use crate::plan::Measured;
-    use assay_quantity::{Contamination, Observation, Unit};
+    use assay_quantity::{Contamination, Extent, Observation, Unit};
 
     fn sample(cost_ns: f64) -> Sample {
         let observations = vec![
@@ -158,6 +147,41 @@ mod tests {
         let samples = [stolen(100.0, 0.0), stolen(90.0, 40.0), stolen(3.0, 60.0), stolen(80.0, 500.0)];
         assert_eq!(minimum(&samples).map(f64::round), Some(90.0));
         assert_eq!(minimum(&samples[2..]), None);
+    }
+
+    #[test]
+    fn disturbed_samples_are_rejected_and_counted_and_more_than_a_fifth_of_them_contaminate() {
+        let taken = |disturbed: u32, quiet: u32| {
+            let contamination =
+                |stolen_ns| Contamination { wall_ns: 1000.0, stolen_ns, ..Contamination::default() };
+            let quiet = (0..quiet)
+                .map(|i| Sample { contamination: contamination(0.0), ..sample(100.0 + f64::from(i)) });
+            let slow = Sample { contamination: contamination(100.0), ..sample(900.0) };
+            let samples: Vec<Sample> = quiet.chain(vec![slow; disturbed as usize]).collect();
+            cost_of(&"call.null".parse().unwrap(), &samples, 0, Statistic::TrimmedMean).unwrap()
+        };
+        let few = taken(2, 9);
+        assert_eq!((few.estimate.values, few.contaminated, few.rejected), (9, 2, 0));
+        assert!((few.estimate.point - 104.0).abs() < 1e-9 && few.verdict == Some(Verdict::Clean), "{few:?}");
+        let many = taken(3, 9);
+        assert_eq!((many.estimate.values, many.contaminated), (9, 3));
+        assert_eq!(many.verdict, Some(Verdict::Contaminated(Extent::Samples(0.25))));
+    }
+
+    #[test]
+    fn two_ways_of_a_machine_are_two_modes_and_one_odd_value_is_an_outlier() {
+        let cost = |costs: &[f64]| {
+            let samples: Vec<Sample> = costs.iter().map(|cost_ns| sample(*cost_ns)).collect();
+            cost_of(&"call.null".parse().unwrap(), &samples, 0, Statistic::TrimmedMean).unwrap()
+        };
+        let low: Vec<f64> = (0..14).map(|i| 100.0 + f64::from(i) / 8.0).collect();
+        let high: Vec<f64> = (0..6).map(|i| 150.0 + f64::from(i) / 8.0).collect();
+        let two = cost(&[low.clone(), high].concat());
+        assert_eq!(two.verdict, Some(Verdict::Modes(2)));
+        let weights: Vec<f64> = two.modes.iter().map(|mode| mode.weight).collect();
+        assert_eq!((weights, two.modes[1].estimate.values), (vec![0.7, 0.3], 6));
+        let odd = cost(&[low, vec![150.0]].concat());
+        assert_eq!((odd.outliers, odd.modes.len(), odd.verdict), (1, 0, Some(Verdict::Clean)));
     }
 
     #[test]

@@ -146,6 +146,24 @@ pub(crate) fn go_on(
     }
 }
 
+/// Operations of a batch that is counted: enough that what a process does besides is small beside them, and few
+/// enough for a program that runs fifty times slower.
+const COUNTED: u64 = 1000;
+
+/// One batch, of so many times a fixed length.
+///
+/// # Errors
+/// The first call that failed.
+pub(crate) fn one_batch(
+    clock: &impl Clock,
+    operation: &mut dyn Operation,
+    lengths: u64,
+) -> io::Result<Observation> {
+    let granule = operation.granule();
+    let length = COUNTED.min(operation.max_batch() / lengths.max(2)) / granule * granule;
+    batch(clock, operation, length.max(granule) * lengths)
+}
+
 /// No operation.
 struct Nothing;
 

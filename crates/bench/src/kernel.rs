@@ -32,9 +32,13 @@ fn short(call: &'static str, result: usize, wanted: usize) -> io::Error {
     io::Error::other(format!("{call} returned {result} where {wanted} was due"))
 }
 
-/// Takes possession of a descriptor that a call has just returned.
+/// Takes possession of a descriptor that a call has just returned. The standard ones were open before any call
+/// of ours, so a call that returns one has made none, and it is not ours to close.
 pub(crate) fn own(call: &'static str, fd: libc::c_int) -> io::Result<OwnedFd> {
     check(call, fd)?;
+    if fd <= libc::STDERR_FILENO {
+        return Err(io::Error::other(format!("{call} returned descriptor {fd}, which was open before")));
+    }
     // SAFETY: the kernel has just returned this descriptor, so nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

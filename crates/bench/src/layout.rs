@@ -7,12 +7,14 @@
 
 use std::hint::black_box;
 use std::io;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+use crate::benchmark::Refusal;
 
 /// Bytes of a cache line on every processor that this runs on; a larger one only makes offsets finer.
 pub(crate) const LINE: usize = 64;
@@ -55,7 +57,7 @@ fn deeper(frames: usize, then: &mut dyn FnMut()) {
     black_box(&frame);
 }
 
-/// Anonymous memory, faulted in, in pages of the smallest size, beginning at a random line of a page.
+/// Anonymous memory that begins at a random line of a page.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     mapping: NonNull<u8>,
@@ -65,38 +67,149 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// A buffer of `length` bytes, all zero.
+    /// A buffer of `length` bytes, all zero, faulted in, in pages of the smallest size.
     pub(crate) fn new(length: usize, rng: &mut Pcg64Mcg) -> io::Result<Self> {
         Self::at(length, offset(rng))
     }
 
-    /// A buffer that begins at a page.
-    #[cfg(test)]
+    /// The same, beginning at a page.
     pub(crate) fn aligned(length: usize) -> io::Result<Self> {
         Self::at(length, 0)
     }
 
-    fn at(length: usize, offset: usize) -> io::Result<Self> {
-        let mapped = (length + offset).next_multiple_of(PAGE);
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new private mapping at an address of the kernel's choice touches nothing of ours.
-        let mapping = unsafe { mmap_anonymous(std::ptr::null_mut(), mapped, protection, MapFlags::PRIVATE) }?;
-        let mapping = NonNull::new(mapping.cast::<u8>()).ok_or_else(|| io::Error::other("mmap gave null"))?;
+    /// A buffer of `length` bytes, all zero, faulted in, in huge pages: every page of it was seen to be one.
+    pub(crate) fn huge(length: usize, rng: &mut Pcg64Mcg) -> Result<Self, Refusal> {
+        let page = huge_page()?;
+        let offset = rng.random_range(0..page / LINE) * LINE;
+        let mapped = (length + offset).next_multiple_of(page);
+        // The kernel chooses an address that is a multiple of the small page only: one huge page more is mapped,
+        // and what lies before and after the aligned part is given back.
+        let whole = Self::map(mapped + page, 0, MapFlags::PRIVATE)?;
+        let before = whole.mapping.as_ptr().align_offset(page);
+        let (mapping, whole_length) = (whole.mapping, whole.mapped);
+        std::mem::forget(whole);
+        // SAFETY: the parts given back are within the mapping, multiples of the page and used by nobody.
+        let mapping = unsafe {
+            munmap_part(mapping.as_ptr(), before)?;
+            munmap_part(mapping.as_ptr().add(before + mapped), whole_length - before - mapped)?;
+            mapping.add(before)
+        };
         let buffer = Self { mapping, mapped, offset, length };
-        // SAFETY: the range is exactly the mapping just made; both pieces of advice keep its contents.
-        unsafe {
-            // A kernel without huge pages refuses the advice, and then needs none.
-            let _ = madvise(mapping.as_ptr().cast(), mapped, Advice::LinuxNoHugepage);
-            if madvise(mapping.as_ptr().cast(), mapped, Advice::LinuxPopulateWrite).is_err() {
-                // Kernels before 5.14.
-                for page in (0..mapped).step_by(PAGE) {
-                    mapping.as_ptr().add(page).write_volatile(0);
-                }
-            }
+        // SAFETY: the range is exactly the mapping; the advice keeps its contents.
+        if unsafe { madvise(mapping.as_ptr().cast(), mapped, Advice::LinuxHugepage) }.is_err() {
+            return Err(Refusal::Unavailable(format!("the kernel refuses huge pages; {HUGE_PAGES_ADVICE}")));
+        }
+        buffer.populate()?;
+        let smaps = std::fs::read_to_string("/proc/self/smaps")?;
+        let begin = mapping.as_ptr() as usize;
+        let huge = huge_bytes(&smaps, begin..begin + mapped);
+        if huge < mapped {
+            return Err(Refusal::Unavailable(format!(
+                "of {} KiB only {} KiB came in huge pages: memory is fragmented or they are turned off; \
+                 {HUGE_PAGES_ADVICE}",
+                mapped >> 10,
+                huge >> 10
+            )));
         }
         Ok(buffer)
     }
+
+    /// A buffer of `length` bytes, all zero, that partners forked later see as well. None of its pages is there
+    /// before somebody touches it.
+    pub(crate) fn shared(length: usize, rng: &mut Pcg64Mcg) -> io::Result<Self> {
+        Self::map(length, offset(rng), MapFlags::SHARED)
+    }
+
+    /// Its first byte, for memory that somebody else writes to as well, of which there may be no references.
+    pub(crate) fn base(&self) -> *mut u8 {
+        // SAFETY: the offset is within the mapping.
+        unsafe { self.mapping.as_ptr().add(self.offset) }
+    }
+
+    fn at(length: usize, offset: usize) -> io::Result<Self> {
+        let buffer = Self::map(length, offset, MapFlags::PRIVATE)?;
+        // A kernel without huge pages refuses the advice, and then needs none.
+        // SAFETY: the range is exactly the mapping just made; the advice keeps its contents.
+        let _ = unsafe { madvise(buffer.mapping.as_ptr().cast(), buffer.mapped, Advice::LinuxNoHugepage) };
+        buffer.populate()?;
+        Ok(buffer)
+    }
+
+    fn map(length: usize, offset: usize, flags: MapFlags) -> io::Result<Self> {
+        let mapped = (length + offset).next_multiple_of(PAGE);
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
+        let mapping = unsafe { mmap_anonymous(std::ptr::null_mut(), mapped, protection, flags) }?;
+        let mapping = NonNull::new(mapping.cast::<u8>()).ok_or_else(|| io::Error::other("mmap gave null"))?;
+        Ok(Self { mapping, mapped, offset, length })
+    }
+
+    /// Faults every page in.
+    fn populate(&self) -> io::Result<()> {
+        let mapping = self.mapping.as_ptr();
+        // SAFETY: the range is exactly the mapping; the advice keeps its contents.
+        match unsafe { madvise(mapping.cast(), self.mapped, Advice::LinuxPopulateWrite) } {
+            Ok(()) => {}
+            // Kernels before 5.14 have not got it.
+            Err(rustix::io::Errno::INVAL) => {
+                for page in (0..self.mapped).step_by(PAGE) {
+                    // SAFETY: within the mapping, which nobody else uses yet.
+                    unsafe { mapping.add(page).write_volatile(0) };
+                }
+            }
+            Err(error) => return Err(io::Error::other(format!("memory of {} B: {error}", self.mapped))),
+        }
+        Ok(())
+    }
 }
+
+/// What to do for huge pages.
+const HUGE_PAGES_ADVICE: &str =
+    "write madvise to /sys/kernel/mm/transparent_hugepage/enabled and 1 to /proc/sys/vm/compact_memory";
+
+/// Bytes of a huge page.
+fn huge_page() -> Result<usize, Refusal> {
+    const PATH: &str = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
+    let size = std::fs::read_to_string(PATH).ok().and_then(|text| text.trim().parse().ok());
+    size.filter(|size: &usize| size.is_power_of_two() && *size > PAGE).ok_or_else(|| {
+        Refusal::Unavailable(format!(
+            "the kernel has no transparent huge pages ({PATH} does not tell a size)"
+        ))
+    })
+}
+
+/// Bytes in anonymous huge pages of the mappings that overlap a range, from `/proc/self/smaps` (proc(5)).
+fn huge_bytes(smaps: &str, range: Range<usize>) -> usize {
+    let (mut within, mut kib) = (false, 0);
+    for line in smaps.lines() {
+        if let Some(mapping) = mapping_range(line) {
+            within = mapping.start < range.end && range.start < mapping.end;
+        } else if let Some(size) = line.strip_prefix("AnonHugePages:").filter(|_| within) {
+            kib += size.trim().trim_end_matches(" kB").parse().unwrap_or(0);
+        }
+    }
+    kib << 10
+}
+
+/// The bounds in the first line of a mapping's entry.
+fn mapping_range(line: &str) -> Option<Range<usize>> {
+    let (range, _) = line.split_once(' ')?;
+    let (start, end) = range.split_once('-')?;
+    Some(usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?)
+}
+
+/// # Safety
+/// The range must be ours, a multiple of the page and used by nobody.
+unsafe fn munmap_part(begin: *mut u8, length: usize) -> io::Result<()> {
+    if length > 0 {
+        // SAFETY: the caller vouches for the range.
+        unsafe { munmap(begin.cast(), length) }?;
+    }
+    Ok(())
+}
+
+// SAFETY: it alone owns its mapping, as a vector owns its memory.
+unsafe impl Send for Buffer {}
 
 impl Deref for Buffer {
     type Target = [u8];
@@ -137,6 +250,61 @@ mod tests {
             assert_eq!(buffer.len(), 3 * PAGE + 1);
             assert!(buffer.iter().all(|byte| *byte == 7));
             assert!((buffer.as_ptr() as usize).is_multiple_of(LINE));
+        }
+    }
+
+    #[test]
+    fn a_buffer_in_huge_pages_has_no_others_or_is_refused_with_what_to_do() {
+        let mut rng = Pcg64Mcg::seed_from_u64(1);
+        match Buffer::huge(3 << 20, &mut rng) {
+            Ok(mut buffer) => {
+                buffer.fill(7);
+                assert_eq!(buffer.len(), 3 << 20);
+                let begin = buffer.base() as usize;
+                let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+                assert!(huge_bytes(&smaps, begin..begin + buffer.len()) >= 3 << 20);
+            }
+            Err(Refusal::Unavailable(reason)) => assert!(reason.contains("huge pages"), "{reason}"),
+            Err(Refusal::Failed(error)) => panic!("{error}"),
+        }
+        let small = Buffer::new(3 << 20, &mut rng).unwrap();
+        let begin = small.base() as usize;
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        assert_eq!(huge_bytes(&smaps, begin..begin + small.len()), 0);
+    }
+
+    #[test]
+    fn huge_pages_are_counted_in_the_mappings_of_the_range_only() {
+        let smaps = "\
+7f0000000000-7f0000400000 rw-p 00000000 00:00 0 
+Rss:                4096 kB
+AnonHugePages:      4096 kB
+7f0000400000-7f0000600000 rw-p 00000000 00:00 0 
+AnonHugePages:      2048 kB
+7f0000800000-7f0000a00000 rw-p 00000000 00:00 0 
+AnonHugePages:         0 kB
+";
+        let bytes = |range| huge_bytes(smaps, range);
+        assert_eq!(bytes(0x7f00_0000_0000..0x7f00_0040_0000), 4 << 20);
+        assert_eq!(bytes(0x7f00_0000_0000..0x7f00_0050_0000), 6 << 20);
+        assert_eq!(bytes(0x7f00_0070_0000..0x7f00_00b0_0000), 0);
+        assert_eq!(huge_bytes("nonsense", 0..usize::MAX), 0);
+    }
+
+    #[test]
+    fn what_a_partner_writes_into_a_shared_buffer_is_seen_here() {
+        let buffer = Buffer::shared(PAGE, &mut Pcg64Mcg::seed_from_u64(2)).unwrap();
+        let place = buffer.base() as usize;
+        let cpu = crate::kernel::allowed_cpus().unwrap()[0];
+        let _partner = crate::partner::Partner::fork(cpu, || {
+            // SAFETY: the buffer is mapped at the same address in the partner.
+            unsafe { std::ptr::with_exposed_provenance_mut::<u8>(place).write_volatile(9) };
+            0
+        })
+        .unwrap();
+        // SAFETY: the first byte of a live buffer, to which the partner writes, hence no reference.
+        while unsafe { buffer.base().read_volatile() } != 9 {
+            std::thread::yield_now();
         }
     }
 

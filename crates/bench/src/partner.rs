@@ -1,10 +1,16 @@
-//! The other process of a benchmark that needs two.
+//! The others of a benchmark that takes more than one: processes and threads, each bound to a processor.
+//!
+//! The benchmarks call it. It decides nothing about what a partner does, and nobody outlives the process that
+//! measures: a forked partner is killed when it is dropped or when its parent ends, however that ends, and a
+//! thread ends with its process.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc;
 
 use crate::kernel;
 
-/// A forked process that ends with this value (and with its parent, should that be killed).
+/// A forked process.
 #[derive(Debug)]
 pub(crate) struct Partner {
     pid: libc::pid_t,
@@ -13,18 +19,17 @@ pub(crate) struct Partner {
 impl Partner {
     /// Forks a process, binds it to `cpu`, and runs `body` in it until that returns an exit status.
     ///
-    /// `body` must restrict itself to system calls: it runs in a copy of one thread.
+    /// `body` runs in a copy of one thread: it must take no lock that another thread may have held.
     pub(crate) fn fork(cpu: usize, body: impl FnOnce() -> libc::c_int) -> io::Result<Self> {
         let parent = rustix::process::getpid();
-        // SAFETY: the child makes system calls only and leaves by `_exit`.
+        // SAFETY: the child runs `body`, which keeps to what is said above, and leaves by `_exit`.
         let pid = unsafe { libc::fork() };
         if kernel::check("fork", pid)? > 0 {
             return Ok(Self { pid });
         }
-        let ready = kernel::die_with_parent().and_then(|()| kernel::pin(cpu));
-        // A parent that ended before the kernel was asked sends no signal any more.
-        let orphaned = rustix::process::getppid() != Some(parent);
-        let status = if ready.is_ok() && !orphaned { body() } else { libc::EXIT_FAILURE };
+        // A panic must end here: what it would unwind into is the parent's.
+        let life = AssertUnwindSafe(|| live(parent, cpu, body));
+        let status = catch_unwind(life).unwrap_or(libc::EXIT_FAILURE);
         // SAFETY: ends this process without running anything of the parent's.
         unsafe { libc::_exit(status) }
     }
@@ -35,6 +40,18 @@ impl Partner {
     }
 }
 
+/// The life of a forked partner: `body`, if it can be bound and has not been orphaned before that.
+fn live(parent: rustix::process::Pid, cpu: usize, body: impl FnOnce() -> libc::c_int) -> libc::c_int {
+    if kernel::die_with_parent().and_then(|()| kernel::pin(cpu)).is_err() {
+        return libc::EXIT_FAILURE;
+    }
+    // Asked after the kernel was told to kill us with our parent: one that ended before sends no signal.
+    if rustix::process::getppid() != Some(parent) {
+        return libc::EXIT_FAILURE;
+    }
+    body()
+}
+
 impl Drop for Partner {
     fn drop(&mut self) {
         // SAFETY: the pid is that of our own child, not yet waited for, so it names no other process.
@@ -42,5 +59,127 @@ impl Drop for Partner {
             libc::kill(self.pid, libc::SIGKILL);
             libc::waitpid(self.pid, std::ptr::null_mut(), 0);
         }
+    }
+}
+
+/// A thread of this process. It is never joined: it serves until its process ends, which is when the sample
+/// has been taken.
+#[derive(Debug)]
+pub(crate) struct PartnerThread {
+    tid: libc::pid_t,
+}
+
+impl PartnerThread {
+    /// Starts a thread, binds it to `cpu`, and runs `body` in it.
+    pub(crate) fn spawn(cpu: usize, body: impl FnOnce() + Send + 'static) -> io::Result<Self> {
+        let (tell, told) = mpsc::channel();
+        std::thread::Builder::new().spawn(move || {
+            let bound = kernel::pin(cpu).map(|()| rustix::thread::gettid().as_raw_nonzero().get());
+            let begins = bound.is_ok();
+            // Whoever waits for this has not gone: it is the very caller.
+            let _ = tell.send(bound);
+            if begins {
+                body();
+            }
+        })?;
+        let tid = told.recv().map_err(io::Error::other)??;
+        Ok(Self { tid })
+    }
+
+    /// Its thread id.
+    pub(crate) fn tid(&self) -> libc::pid_t {
+        self.tid
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::pipe::pipe;
+
+    fn a_cpu() -> usize {
+        kernel::allowed_cpus().unwrap()[0]
+    }
+
+    /// Whether a process runs, by its entry in `/proc`: one that has ended but was not waited for does not.
+    fn runs(pid: libc::pid_t) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // The state follows the name, which stands in parentheses (proc(5)).
+        stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
+    }
+
+    #[test]
+    fn a_partner_runs_where_it_is_told_and_is_gone_when_it_is_dropped() {
+        let (input, output) = pipe().unwrap();
+        let cpu = a_cpu();
+        let partner = Partner::fork(cpu, || {
+            let bound = kernel::allowed_cpus().is_ok_and(|cpus| cpus == [cpu]);
+            let _ = rustix::io::write(&output, &[u8::from(bound)]);
+            loop {
+                std::thread::park();
+            }
+        })
+        .unwrap();
+        let mut answer = [0];
+        assert_eq!(rustix::io::read(&input, &mut answer).unwrap(), 1);
+        assert_eq!(answer, [1]);
+        assert!(runs(partner.pid()));
+        let pid = partner.pid();
+        drop(partner);
+        assert!(!runs(pid));
+    }
+
+    #[test]
+    fn a_partner_that_panics_does_not_go_on_as_its_parent() {
+        // Without the hook, which would print, under a lock that another test may hold.
+        let partner = Partner::fork(a_cpu(), || std::panic::resume_unwind(Box::new(()))).unwrap();
+        let mut status = 0;
+        // SAFETY: waits for our own child; the pointer is to a local.
+        let waited = unsafe { libc::waitpid(partner.pid(), &raw mut status, 0) };
+        assert_eq!((waited, libc::WEXITSTATUS(status)), (partner.pid(), libc::EXIT_FAILURE));
+        // It is waited for: there is nobody left to kill.
+        std::mem::forget(partner);
+    }
+
+    #[test]
+    fn a_partner_ends_with_a_parent_that_is_killed() {
+        let (input, output) = pipe().unwrap();
+        let cpu = a_cpu();
+        let parent = Partner::fork(cpu, || {
+            let partner = Partner::fork(cpu, || {
+                loop {
+                    std::thread::park();
+                }
+            });
+            let pid = partner.as_ref().map_or(0, Partner::pid);
+            let _ = rustix::io::write(&output, &pid.to_ne_bytes());
+            loop {
+                std::thread::park();
+            }
+        })
+        .unwrap();
+        let mut pid = [0; 4];
+        assert_eq!(rustix::io::read(&input, &mut pid).unwrap(), 4);
+        let pid = libc::pid_t::from_ne_bytes(pid);
+        assert!(pid > 0);
+        // `drop` kills it and waits; the kernel signals its children before it can be waited for.
+        drop(parent);
+        let looks = (0..1000).find(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            !runs(pid)
+        });
+        assert!(looks.is_some(), "{pid} runs though its parent was killed");
+    }
+
+    #[test]
+    fn a_thread_runs_where_it_is_told() {
+        let (tell, told) = mpsc::channel();
+        let cpu = a_cpu();
+        let thread = PartnerThread::spawn(cpu, move || {
+            tell.send((kernel::allowed_cpus().unwrap(), rustix::thread::gettid())).unwrap();
+        })
+        .unwrap();
+        let (cpus, tid) = told.recv().unwrap();
+        assert_eq!((cpus, tid.as_raw_nonzero().get()), (vec![cpu], thread.tid()));
     }
 }

@@ -125,6 +125,7 @@ pub fn measure(
             peer: plan.peer,
             clock: &plan.clock,
             limit: plan.sample_limit,
+            counted: None,
         };
         spawner.sample(benchmark, circumstances, stop)
     };

@@ -1,12 +1,14 @@
-//! The counter-proof: a benchmark whose work is taken away must give no number.
+//! The counter-proof: a benchmark whose work is taken away must give no number, and one that is made slower must be
+//! seen to be slower.
 //!
 //! A benchmark that does nothing is the fastest of all: lmbench's integer add takes 0.00 ns because the compiler
 //! has folded it away. The test-suite therefore walks the table with every operation sabotaged in each of these
-//! ways, and none may yield a sample. Nothing else calls this module.
+//! ways, and none may yield a sample; and `cargo bench` looks for planted slowdowns. Nothing else calls this module.
 
 use std::io;
 
 use crate::benchmark::{Operation, Prepared};
+use crate::clock::{Clock, Source};
 use crate::kernel;
 
 /// How the work is taken away.
@@ -30,6 +32,46 @@ impl Sabotage {
 pub(crate) fn sabotaged(prepared: Prepared, how: Sabotage, calls: &'static [&'static str]) -> Prepared {
     let operation = Box::new(Sabotaged { inner: prepared.operation, how, calls, begun: false });
     Prepared { operation, ..prepared }
+}
+
+/// The same benchmark with every operation so many nanoseconds longer.
+pub(crate) fn delayed(prepared: Prepared, delay_ns: f64, clock: Source) -> Prepared {
+    let operation = Box::new(Delayed { inner: prepared.operation, delay_ns, clock });
+    Prepared { operation, ..prepared }
+}
+
+struct Delayed {
+    inner: Box<dyn Operation>,
+    delay_ns: f64,
+    clock: Source,
+}
+
+impl Operation for Delayed {
+    fn arm(&mut self, operations: u64) -> io::Result<()> {
+        self.inner.arm(operations)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "batches hold far fewer than 2^52 operations")]
+    fn run(&mut self, operations: u64) -> io::Result<()> {
+        self.inner.run(operations)?;
+        let (begin, wanted_ns) = (self.clock.begin(), self.delay_ns * operations as f64);
+        while self.clock.elapsed_ns(begin, self.clock.end()) < wanted_ns {
+            std::hint::spin_loop();
+        }
+        Ok(())
+    }
+
+    fn disarm(&mut self, operations: u64) -> io::Result<()> {
+        self.inner.disarm(operations)
+    }
+
+    fn max_batch(&self) -> u64 {
+        self.inner.max_batch()
+    }
+
+    fn granule(&self) -> u64 {
+        self.inner.granule()
+    }
 }
 
 struct Sabotaged {

@@ -164,8 +164,7 @@ mod tests {
     }
 
     fn machine(costs: &[(&str, f64, Unit)]) -> Machine {
-        let cost =
-            |point, unit| Cost { estimate: estimate(point, unit), minimum: None, rejected: 0, verdict: None };
+        let cost = |point, unit| Cost::from(estimate(point, unit));
         Machine {
             name: "m".to_owned(),
             costs: costs.iter().map(|(id, point, unit)| (id.parse().unwrap(), cost(*point, *unit))).collect(),

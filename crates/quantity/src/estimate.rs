@@ -98,6 +98,18 @@ impl Estimate {
         Self { point: self.point * factor, interval, unit, ..*self }
     }
 
+    /// The bandwidth that a cost per byte amounts to: 1 ns/B is 1 GB/s. The ends of the interval change places.
+    #[must_use]
+    pub fn bandwidth(&self) -> Self {
+        let rate = |cost: f64| 1e9 / cost;
+        let interval = Interval {
+            low: rate(self.interval.high),
+            high: rate(self.interval.low.max(0.0)),
+            ..self.interval
+        };
+        Self { point: rate(self.point), interval, unit: Unit::BytesPerSecond, ..*self }
+    }
+
     /// Sum of independent quantities in nanoseconds: half-widths add in quadrature, each side for itself.
     #[must_use]
     pub fn sum(terms: &[Estimate]) -> Self {
@@ -169,19 +181,40 @@ pub enum NoEstimate {
 /// # Errors
 /// [`NoEstimate`] for fewer than two values or one that is not finite.
 pub fn trimmed_mean(values: &[f64], unit: Unit) -> Result<Estimate, NoEstimate> {
-    let sorted = sorted(values)?;
-    let n = sorted.len();
-    let cut = trim_count(n);
-    let kept = &sorted[cut..n - cut];
-    let point = mean(kept);
-    let winsorised: Vec<f64> = sorted.iter().map(|v| v.clamp(kept[0], kept[kept.len() - 1])).collect();
-    let centre = mean(&winsorised);
-    let squares: f64 = winsorised.iter().map(|v| (v - centre).powi(2)).sum();
-    let left = real(kept.len());
-    let standard_error = (squares / (left * (left - 1.0))).sqrt();
-    let half = students_t(left - 1.0) * standard_error;
+    let trimmed = Trimmed::of(values)?;
+    let (point, half) = (trimmed.point, students_t(trimmed.freedom, CONFIDENCE) * trimmed.standard_error);
     let interval = Interval { low: point - half, high: point + half, confidence: CONFIDENCE };
-    Ok(Estimate { point, interval, unit, method: Method::TrimmedMean, values: n })
+    Ok(Estimate { point, interval, unit, method: Method::TrimmedMean, values: values.len() })
+}
+
+/// A trimmed mean and what an interval or a comparison is made of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Trimmed {
+    /// Mean of the values that are left.
+    pub point: f64,
+    /// From the Winsorised variance (Yuen).
+    pub standard_error: f64,
+    /// Degrees of freedom of Student's t.
+    pub freedom: f64,
+}
+
+impl Trimmed {
+    pub fn of(values: &[f64]) -> Result<Self, NoEstimate> {
+        let sorted = sorted(values)?;
+        let n = sorted.len();
+        let cut = trim_count(n);
+        let kept = &sorted[cut..n - cut];
+        let winsorised: Vec<f64> = sorted.iter().map(|v| v.clamp(kept[0], kept[kept.len() - 1])).collect();
+        let centre = mean(&winsorised);
+        let squares: f64 = winsorised.iter().map(|v| (v - centre).powi(2)).sum();
+        let (left, freedom) = (real(kept.len()), Self::freedom(n));
+        Ok(Self { point: mean(kept), standard_error: (squares / (left * freedom)).sqrt(), freedom })
+    }
+
+    /// Degrees of freedom of so many values: one less than are left.
+    pub fn freedom(values: usize) -> f64 {
+        real(values - 2 * trim_count(values)) - 1.0
+    }
 }
 
 /// Median with the interval of two order statistics. Below six values no pair of them reaches
@@ -270,7 +303,7 @@ fn mean(values: &[f64]) -> f64 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "numbers of processes are far below 2^52")]
-fn real(count: usize) -> f64 {
+pub(crate) fn real(count: usize) -> f64 {
     count as f64
 }
 
@@ -284,8 +317,8 @@ fn trim_count(n: usize) -> usize {
 }
 
 /// Two-sided quantile of Student's t.
-fn students_t(freedom: f64) -> f64 {
-    StudentsT::new(0.0, 1.0, freedom).map_or(f64::INFINITY, |t| t.inverse_cdf(f64::midpoint(1.0, CONFIDENCE)))
+pub(crate) fn students_t(freedom: f64, confidence: f64) -> f64 {
+    StudentsT::new(0.0, 1.0, freedom).map_or(f64::INFINITY, |t| t.inverse_cdf(f64::midpoint(1.0, confidence)))
 }
 
 /// Probability that at most `k` of `n` values lie below the true median.

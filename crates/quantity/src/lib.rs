@@ -6,14 +6,19 @@
 //! prediction ([`Machine`] and [`Demand`]; thesis, section 4.1) with their versioned file formats.
 #![forbid(unsafe_code)]
 
+pub mod comparison;
 pub mod curve;
 pub mod demand;
+pub mod dip;
 pub mod estimate;
 pub mod format;
 pub mod machine;
+pub mod modes;
+pub mod outlier;
 pub mod primitive;
 pub mod round;
 pub mod sample;
+pub mod sift;
 pub mod size;
 pub mod unit;
 pub mod verdict;
@@ -22,9 +27,11 @@ pub use curve::{Basis, CostCurve, Evaluation};
 pub use demand::{CallCount, Coefficient, Demand, Mapping, OperationDemand, Use};
 pub use estimate::{Estimate, Interval, Method, Statistic};
 pub use machine::{Cost, Description, Fact, Machine, Unmeasured};
+pub use modes::Mode;
 pub use primitive::{Key, Kind, PrimitiveId, Value};
 pub use round::{ClientSide, CpuTime, Latency, Round};
 pub use sample::{Contamination, Observation, Sample};
+pub use sift::{Sifted, sift};
 pub use size::Size;
 pub use unit::Unit;
-pub use verdict::Verdict;
+pub use verdict::{Extent, Verdict};

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::curve::{CostCurve, NoCurve};
 use crate::estimate::Estimate;
+use crate::modes::Mode;
 use crate::primitive::{Key, PrimitiveId};
 use crate::size::Size;
 use crate::verdict::Verdict;
@@ -27,7 +28,7 @@ pub struct Description {
 }
 
 /// The cost of one primitive on one machine.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Cost {
     /// Time per operation (ns) or per byte (ns/B).
     pub estimate: Estimate,
@@ -36,8 +37,48 @@ pub struct Cost {
     pub minimum: Option<f64>,
     /// Samples that gave no cost, and are not in the estimate.
     pub rejected: usize,
+    /// Samples that gave a cost and were disturbed. They are not in the estimate either, unless it would stand
+    /// on fewer than four without them.
+    pub contaminated: usize,
+    /// Values in the estimate that lie outside Tukey's fences ([`crate::outlier`]).
+    pub outliers: usize,
+    /// The modes of the values in the estimate, the lowest first; empty if there are not several.
+    pub modes: Vec<Mode>,
+    /// Cost in longer batches over cost in shorter ones ([`crate::Sample::linearity`]). `None` where batches
+    /// of two lengths cannot tell.
+    pub linearity: Option<Estimate>,
     /// Whether it can be believed. `None` where nothing is known of how it was measured.
     pub verdict: Option<Verdict>,
+}
+
+/// Distance from 1 beyond which a cost is not linear: half of what makes an estimate noisy.
+const LINEAR: f64 = 0.05;
+
+impl Cost {
+    /// Whether the cost of one operation certainly depends on how many of them a batch holds: the whole
+    /// interval of its linearity is more than 5 % from 1. Such an operation is no primitive.
+    #[must_use]
+    pub fn depends_on_batch(&self) -> bool {
+        self.linearity.is_some_and(|linearity| {
+            linearity.interval.low > 1.0 + LINEAR || linearity.interval.high < 1.0 - LINEAR
+        })
+    }
+}
+
+impl From<Estimate> for Cost {
+    /// A cost of which nothing but the estimate is known.
+    fn from(estimate: Estimate) -> Self {
+        Self {
+            estimate,
+            minimum: None,
+            rejected: 0,
+            contaminated: 0,
+            outliers: 0,
+            modes: Vec::new(),
+            linearity: None,
+            verdict: None,
+        }
+    }
 }
 
 /// A primitive that exists but has no cost here, and why.
@@ -122,6 +163,23 @@ mod tests {
     use crate::unit::Unit;
 
     #[test]
+    fn only_a_linearity_that_is_certainly_off_makes_a_cost_depend_on_the_batch() {
+        let depends = |low: f64, high: f64| {
+            let interval = Interval { low, high, confidence: 0.95 };
+            let linearity = Estimate {
+                point: f64::midpoint(low, high),
+                interval,
+                unit: Unit::Ratio,
+                method: Method::TrimmedMean,
+                values: 12,
+            };
+            Cost { linearity: Some(linearity), ..Cost::from(linearity) }.depends_on_batch()
+        };
+        assert_eq!([depends(1.06, 1.2), depends(0.6, 0.94)], [true, true]);
+        assert_eq!([depends(1.04, 1.2), depends(0.6, 0.96), depends(0.99, 1.01)], [false; 3]);
+    }
+
+    #[test]
     fn a_curve_that_lacks_a_size_is_no_curve() {
         let interval = Interval { low: 1.0, high: 1.0, confidence: 1.0 };
         let estimate = Estimate {
@@ -131,9 +189,8 @@ mod tests {
             method: Method::Printed,
             values: 0,
         };
-        let cost = Cost { estimate, minimum: None, rejected: 0, verdict: None };
         let mut machine = Machine::default();
-        machine.costs.insert("tcp.send{size=64B}".parse().unwrap(), cost);
+        machine.costs.insert("tcp.send{size=64B}".parse().unwrap(), Cost::from(estimate));
         let primitive = "tcp.send".parse().unwrap();
         assert!(machine.curve(&primitive).is_ok());
         let missing = "tcp.send{size=64KiB}".parse().unwrap();

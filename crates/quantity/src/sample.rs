@@ -4,6 +4,9 @@
 //! [`Sample::cost_ns`], the estimates of [`crate::estimate`]) is computed again from them whenever it is
 //! asked for. Change the statistic, and the history is re-read.
 
+use crate::estimate::{Estimate, trimmed_mean};
+use crate::unit::Unit;
+
 /// One timed batch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Observation {
@@ -74,6 +77,38 @@ impl Sample {
         }
         if cost > 0.0 { Ok(cost) } else { Err(NoCost::NotPositive(cost)) }
     }
+
+    /// Cost of one operation in the longer batches over that in the shorter ones: 1 if time grows with the
+    /// number of operations as a straight line does, 2 if it grows with the square. Where it is not 1 the
+    /// cost depends on how long the batches happened to be, and is none. Both costs are Theil and Sen's
+    /// slopes, of the batches up to the middle length and of those from the middle length on.
+    ///
+    /// Any two points lie on a line: `None` for fewer than three lengths. The harness should take batches of n,
+    /// 2n and 4n, whose two slopes are of n and of 2n operations. `None` as well if either slope is not
+    /// positive.
+    #[must_use]
+    pub fn linearity(&self) -> Option<f64> {
+        let mut lengths: Vec<u64> = self.observations.iter().map(|batch| batch.operations).collect();
+        lengths.sort_unstable();
+        lengths.dedup();
+        if lengths.len() < 3 {
+            return None;
+        }
+        let middle = lengths[lengths.len() / 2];
+        let (mut shorter, mut longer) = (self.observations.clone(), self.observations.clone());
+        shorter.retain(|batch| batch.operations <= middle);
+        longer.retain(|batch| batch.operations >= middle);
+        let (short, long) = (slope(&shorter)?, slope(&longer)?);
+        (short > 0.0 && long > 0.0).then(|| long / short)
+    }
+}
+
+/// The linearity of a primitive over its processes: the trimmed mean of [`Sample::linearity`]. `None` if fewer
+/// than two samples tell.
+#[must_use]
+pub fn linearity(samples: &[Sample]) -> Option<Estimate> {
+    let values: Vec<f64> = samples.iter().filter_map(Sample::linearity).collect();
+    trimmed_mean(&values, Unit::Ratio).ok()
 }
 
 /// Theil-Sen slope in ns per operation.
@@ -132,6 +167,38 @@ mod tests {
         assert!((sample.cost_ns().unwrap() - 5.0).abs() < 1e-9);
         sample.baseline = batches(10.0, 50.0);
         assert!(matches!(sample.cost_ns(), Err(NoCost::NotPositive(_))));
+    }
+
+    /// Six batches each of 100, 200 and 400 operations whose time is this function of their number.
+    fn three_lengths(time_ns: impl Fn(f64) -> f64) -> Sample {
+        let length = |turn: u32| [100_u32, 200, 400][turn as usize % 3];
+        let batch = |turn| Observation {
+            operations: u64::from(length(turn)),
+            elapsed_ns: time_ns(f64::from(length(turn))),
+        };
+        Sample { observations: (0..18).map(batch).collect(), ..Sample::default() }
+    }
+
+    #[test]
+    fn a_line_is_linear_whatever_its_overhead_and_one_disturbed_batch() {
+        let mut sample = three_lengths(|n| 3000.0 + 7.5 * n);
+        sample.observations[4].elapsed_ns += 1e7;
+        assert!((sample.linearity().unwrap() - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_cost_that_grows_with_the_batch_shows_by_how_much() {
+        assert!((three_lengths(|n| n * n).linearity().unwrap() - 2.0).abs() < 1e-9);
+        assert!(three_lengths(f64::sqrt).linearity().unwrap() < 0.75);
+        let all = [three_lengths(|n| n * n), three_lengths(|n| n * n), three_lengths(|n| n * n)];
+        assert!((linearity(&all).unwrap().point - 2.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn two_lengths_or_a_falling_time_tell_nothing_about_linearity() {
+        let two = Sample { observations: batches(7.5, 20.0), ..Sample::default() };
+        assert_eq!((two.linearity(), linearity(&[two.clone(), two])), (None, None));
+        assert_eq!(three_lengths(|n| 1000.0 - n).linearity(), None);
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub enum Unit {
     NanosecondsPerByte,
     /// Completed operations per second.
     PerSecond,
+    /// Bytes moved per second: the bandwidth that a cost per byte amounts to.
+    BytesPerSecond,
     /// A share of a whole, 1 being all of it.
     Ratio,
     /// A number of things.
@@ -23,10 +25,11 @@ pub enum Unit {
 }
 
 /// Every unit with the symbol that files use for it.
-const SYMBOLS: [(Unit, &str); 6] = [
+const SYMBOLS: [(Unit, &str); 7] = [
     (Unit::Nanoseconds, "ns"),
     (Unit::NanosecondsPerByte, "ns/B"),
     (Unit::PerSecond, "1/s"),
+    (Unit::BytesPerSecond, "B/s"),
     (Unit::Ratio, "ratio"),
     (Unit::Count, "count"),
     (Unit::Bytes, "B"),
@@ -48,7 +51,7 @@ impl fmt::Display for Unit {
 
 /// A symbol that no unit has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unit '{0}' is unknown; use one of ns, ns/B, 1/s, ratio, count, B")]
+#[error("unit '{0}' is unknown; use one of ns, ns/B, 1/s, B/s, ratio, count, B")]
 pub struct UnknownUnit(String);
 
 impl FromStr for Unit {

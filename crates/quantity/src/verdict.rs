@@ -4,15 +4,17 @@
 use std::fmt;
 
 use crate::estimate::Estimate;
-use crate::sample::{Contamination, Sample};
+use crate::modes::Mode;
+use crate::sift::{STOLEN_MAX, Sifted};
 
 /// Half-width over point above which an estimate is called noisy: a tenth, the difference that users of
 /// lmbench quote as a result.
 const NOISY: f64 = 0.1;
 
-/// Stolen share above which a measurement is called contaminated. Timer interrupts and short-lived
-/// daemons of an otherwise idle machine take less than this; one competing process takes half.
-const CONTAMINATED: f64 = 0.05;
+/// Share of contaminated samples above which the whole is. Up to here the estimate stands on at least four
+/// fifths of the samples, which nobody disturbed; a machine that disturbs more of them was not idle, and what
+/// the evidence did not catch is then likely to be much as well.
+const CONTAMINATED_SAMPLES_MAX: f64 = 0.2;
 
 /// The judgement on one primitive.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -21,23 +23,32 @@ pub enum Verdict {
     Clean,
     /// The processes disagree: half-width over point.
     Noisy(f64),
-    /// Somebody else had the processor for this share of the timed part.
-    Contaminated(f64),
+    /// The processes gather around so many figures: one number does not describe them.
+    Modes(usize),
+    /// Somebody else had the processor.
+    Contaminated(Extent),
+}
+
+/// How much of a measurement was disturbed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Extent {
+    /// This share of the timed part of all samples was stolen.
+    Time(f64),
+    /// This share of the samples was contaminated.
+    Samples(f64),
 }
 
 impl Verdict {
-    /// Judges an estimate by its width and by the evidence in its samples. Contamination is named first:
-    /// it is the cause, the width only its sign.
+    /// Judges an estimate by the evidence in its samples, by its modes (none or one: empty) and by its
+    /// width, in this order: the cause is named, not its sign. Disturbance makes modes and widens, modes widen.
     #[must_use]
-    pub fn judge(estimate: &Estimate, samples: &[Sample]) -> Self {
-        let mut all = Contamination::default();
-        for sample in samples {
-            all.wall_ns += sample.contamination.wall_ns;
-            all.stolen_ns += sample.contamination.stolen_ns;
-        }
-        let share = all.stolen_share();
-        if share > CONTAMINATED {
-            Verdict::Contaminated(share)
+    pub fn judge(estimate: &Estimate, modes: &[Mode], sifted: &Sifted) -> Self {
+        if sifted.stolen_share > STOLEN_MAX {
+            Verdict::Contaminated(Extent::Time(sifted.stolen_share))
+        } else if sifted.contaminated_share > CONTAMINATED_SAMPLES_MAX {
+            Verdict::Contaminated(Extent::Samples(sifted.contaminated_share))
+        } else if modes.len() > 1 {
+            Verdict::Modes(modes.len())
         } else if estimate.relative_half_width() > NOISY {
             Verdict::Noisy(estimate.relative_half_width())
         } else {
@@ -51,7 +62,13 @@ impl fmt::Display for Verdict {
         match self {
             Verdict::Clean => f.write_str("clean"),
             Verdict::Noisy(width) => write!(f, "noisy: ± {:.0} %", width * 100.0),
-            Verdict::Contaminated(share) => write!(f, "contaminated: {:.0} % stolen", share * 100.0),
+            Verdict::Modes(number) => write!(f, "{number} modes"),
+            Verdict::Contaminated(Extent::Time(share)) => {
+                write!(f, "contaminated: {:.0} % stolen", share * 100.0)
+            }
+            Verdict::Contaminated(Extent::Samples(share)) => {
+                write!(f, "contaminated: {:.0} % of the samples", share * 100.0)
+            }
         }
     }
 }
@@ -62,16 +79,20 @@ mod tests {
     use crate::estimate::trimmed_mean;
     use crate::unit::Unit;
 
-    fn judge(values: &[f64], stolen_ns: f64) -> String {
-        let contamination = Contamination { wall_ns: 100.0, stolen_ns, ..Contamination::default() };
-        let samples = vec![Sample { contamination, ..Sample::default() }; values.len()];
-        Verdict::judge(&trimmed_mean(values, Unit::Nanoseconds).unwrap(), &samples).to_string()
+    /// The verdict on wide or narrow values with so many modes, so much stolen time and contaminated samples.
+    fn judge(values: &[f64], modes: usize, stolen_share: f64, contaminated_share: f64) -> String {
+        let estimate = trimmed_mean(values, Unit::Nanoseconds).unwrap();
+        let sifted = Sifted { stolen_share, contaminated_share, ..Sifted::default() };
+        Verdict::judge(&estimate, &vec![Mode { weight: 0.5, estimate }; modes], &sifted).to_string()
     }
 
     #[test]
     fn a_verdict_names_the_cause_before_the_sign() {
-        assert_eq!(judge(&[100.0, 101.0, 100.0, 99.0], 0.0), "clean");
-        assert_eq!(judge(&[100.0, 200.0, 150.0, 99.0], 0.0), "noisy: ± 56 %");
-        assert_eq!(judge(&[100.0, 200.0, 150.0, 99.0], 31.0), "contaminated: 31 % stolen");
+        let (narrow, wide) = ([100.0, 101.0, 100.0, 99.0], [100.0, 200.0, 150.0, 99.0]);
+        assert_eq!(judge(&narrow, 0, 0.05, 0.2), "clean");
+        assert_eq!(judge(&wide, 0, 0.05, 0.2), "noisy: ± 56 %");
+        assert_eq!(judge(&wide, 2, 0.05, 0.2), "2 modes");
+        assert_eq!(judge(&wide, 2, 0.05, 0.25), "contaminated: 25 % of the samples");
+        assert_eq!(judge(&wide, 2, 0.31, 0.25), "contaminated: 31 % stolen");
     }
 }

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use assay_quantity::format::{demand_from_json, demand_to_json, machine_from_json, machine_to_json};
 use assay_quantity::{
-    CallCount, Coefficient, Cost, Demand, Description, Estimate, Fact, Interval, Machine, Mapping, Method,
-    OperationDemand, Unit, Unmeasured, Use, Verdict,
+    CallCount, Coefficient, Cost, Demand, Description, Estimate, Extent, Fact, Interval, Machine, Mapping,
+    Method, Mode, OperationDemand, Unit, Unmeasured, Use, Verdict,
 };
 use expect_test::{expect, expect_file};
 use proptest::prelude::*;
@@ -19,11 +19,20 @@ fn estimate(point: f64, half: f64, unit: Unit) -> Estimate {
 
 fn machine() -> Machine {
     let cost = |point, unit, verdict| Cost {
-        estimate: estimate(point, point / 64.0, unit),
         minimum: Some(point * 0.875),
         rejected: 1,
         verdict: Some(verdict),
+        ..Cost::from(estimate(point, point / 64.0, unit))
     };
+    let mode = |weight, point| Mode { weight, estimate: estimate(point, 1.0, Unit::Nanoseconds) };
+    let several = Cost {
+        contaminated: 2,
+        outliers: 1,
+        modes: vec![mode(0.75, 100.0), mode(0.25, 150.0)],
+        linearity: Some(estimate(1.0, 0.0625, Unit::Ratio)),
+        ..cost(112.5, Unit::Nanoseconds, Verdict::Modes(2))
+    };
+    let disturbed = Verdict::Contaminated(Extent::Samples(0.25));
     Machine {
         name: "bench-1".to_owned(),
         source: "assay 0.1.0: assay bench".to_owned(),
@@ -35,8 +44,10 @@ fn machine() -> Machine {
             ("call.null".parse().unwrap(), cost(112.5, Unit::Nanoseconds, Verdict::Clean)),
             (
                 "tcp.send{size=4KiB,buffer=reused}".parse().unwrap(),
-                cost(0.5, Unit::NanosecondsPerByte, Verdict::Contaminated(0.3125)),
+                cost(0.5, Unit::NanosecondsPerByte, Verdict::Contaminated(Extent::Time(0.3125))),
             ),
+            ("file.stat".parse().unwrap(), several),
+            ("file.open".parse().unwrap(), cost(900.0, Unit::Nanoseconds, disturbed)),
         ]),
         unmeasured: vec![Unmeasured {
             primitive: "memory.load{level=l3}".parse().unwrap(),
@@ -79,6 +90,19 @@ fn a_machine_is_written_as_documented_and_reads_back_the_same() {
 }
 
 #[test]
+fn a_machine_file_of_before_modes_and_contamination_were_counted_still_reads() {
+    let old = r#"{"format": "assay.machine/1", "name": "m", "source": "s", "facts": [], "uncontrolled": [],
+        "costs": [{"primitive": "call.null", "minimum": 8.0, "rejected": 1, "verdict": {"contaminated": 0.25},
+            "estimate": {"point": 9.0, "low": 8.5, "high": 9.5, "confidence": 0.95, "unit": "ns",
+                "method": "trimmed_mean", "values": 12}}],
+        "unmeasured": []}"#;
+    let machine = machine_from_json(old).unwrap();
+    let cost = &machine.costs[&"call.null".parse().unwrap()];
+    assert_eq!((cost.contaminated, cost.outliers, cost.modes.len(), cost.linearity), (0, 0, 0, None));
+    assert_eq!(cost.verdict, Some(Verdict::Contaminated(Extent::Time(0.25))));
+}
+
+#[test]
 fn a_demand_is_written_as_documented_and_reads_back_the_same() {
     let text = demand_to_json(&demand());
     expect_file!["golden/demand.json"].assert_eq(&text);
@@ -104,19 +128,25 @@ fn a_damaged_machine_file_says_where_and_what() {
         complaint("call.null", "tcp.send{size=4KiB,buffer=reused}"),
         complaint("size=4KiB", "size=0"),
         complaint("\"facts\"", "\"fax\""),
+        complaint("\"weight\": 0.75", "\"weight\": 0.5"),
+        complaint("\"weight\": 0.75", "\"weight\": -0.75"),
+        complaint("\"unit\": \"ratio\"", "\"unit\": \"ns\""),
     ];
     expect![[r#"
         its format is 'assay.machine/9', but 'assay.machine/1' is needed; if the file is newer, update assay
         primitive 'call.null': point -1 is not a finite number of at least 0
         primitive 'call.null': interval 110.7421875..114.2578125 does not hold 900
-        primitive 'call.null': unit 'ms' is unknown; use one of ns, ns/B, 1/s, ratio, count, B
+        primitive 'call.null': unit 'ms' is unknown; use one of ns, ns/B, 1/s, B/s, ratio, count, B
         primitive 'call.null': a cost is in ns or ns/B, not in 1/s
         primitive 'call.null': confidence 0 is not in (0, 1]
         primitive 'call.null': method 'guess' is unknown
         costs: primitive name 'null' is not family.operation{key=value,...}; see 'assay bench --list'
         primitive 'tcp.send{size=4KiB,buffer=reused}': it stands twice
         primitive 'tcp.send{size=0,buffer=reused}': a size of 0 bytes has no cost
-        unknown field `fax`, expected one of `format`, `name`, `source`, `facts`, `uncontrolled`, `costs`, `unmeasured` at line 5 column 7"#]]
+        unknown field `fax`, expected one of `format`, `name`, `source`, `facts`, `uncontrolled`, `costs`, `unmeasured` at line 5 column 7
+        primitive 'file.stat': the weights of its modes are not shares of a whole: they add up to 0.75
+        primitive 'file.stat': the weights of its modes are not shares of a whole: they add up to -0.5
+        primitive 'file.stat': a linearity is a ratio, not in ns"#]]
     .assert_eq(&all.join("\n"));
 }
 

@@ -85,6 +85,8 @@ const NANOSECONDS: &[Scale] = &[scale(1.0, "ns"), scale(1e3, "us"), scale(1e6, "
 const NANOSECONDS_PER_BYTE: &[Scale] =
     &[scale(1.0, "ns/B"), scale(1e3, "us/B"), scale(1e6, "ms/B"), scale(1e9, "s/B")];
 const PER_SECOND: &[Scale] = &[scale(1.0, "/s"), scale(1e3, "k/s"), scale(1e6, "M/s"), scale(1e9, "G/s")];
+const BYTES_PER_SECOND: &[Scale] =
+    &[scale(1.0, "B/s"), scale(1e3, "kB/s"), scale(1e6, "MB/s"), scale(1e9, "GB/s"), scale(1e12, "TB/s")];
 const RATIO: &[Scale] = &[scale(0.01, "%")];
 const COUNT: &[Scale] = &[scale(1.0, ""), scale(1e3, "k"), scale(1e6, "M"), scale(1e9, "G")];
 const BYTES: &[Scale] = &[
@@ -105,6 +107,7 @@ fn scales(unit: Unit) -> &'static [Scale] {
         Unit::Nanoseconds => NANOSECONDS,
         Unit::NanosecondsPerByte => NANOSECONDS_PER_BYTE,
         Unit::PerSecond => PER_SECOND,
+        Unit::BytesPerSecond => BYTES_PER_SECOND,
         Unit::Ratio => RATIO,
         Unit::Count => COUNT,
         Unit::Bytes => BYTES,

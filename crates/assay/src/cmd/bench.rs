@@ -1,11 +1,13 @@
 //! `assay bench`: what the primitives of this machine cost.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 
-use anyhow::{bail, ensure};
-use assay_bench::{Benchmark, Measured, Profile};
+use anyhow::{Context, bail, ensure};
+use assay_bench::serve::{Served, Server};
+use assay_bench::{Benchmark, Counts, Measured, NotCounted, Profile};
 use assay_quantity::format::machine_to_json;
-use assay_quantity::{Machine, Verdict};
+use assay_quantity::{Machine, PrimitiveId, Verdict};
 use assay_report::{Block, Cell, Column, Report, Table};
 use assay_store::Run;
 use clap::Parser;
@@ -14,7 +16,7 @@ use crate::cli::{BenchArgs, Cli, Command};
 use crate::interrupt::Interrupt;
 use crate::journal::{self, Journal};
 use crate::output::{self, Doubtful};
-use crate::phase::machine::{Effort, Subject};
+use crate::phase::machine::{Effort, Subject, spawner};
 use crate::phase::selection::{Selection, here};
 use crate::plan::PlanFile;
 use crate::section;
@@ -23,6 +25,9 @@ use crate::section;
 pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     if args.list {
         return list(args);
+    }
+    if let Some(address) = args.serve {
+        return serve(address);
     }
     let begun = args.resume.as_deref().map(|name| Begun::find(name, args)).transpose()?;
     let whole = match (&begun, &args.plan) {
@@ -57,6 +62,18 @@ fn list(args: &BenchArgs) -> anyhow::Result<()> {
     output::show(&Report { title, blocks }, args.print.format())
 }
 
+/// Answers the benchmarks of other hosts until the user has had enough of it.
+fn serve(address: SocketAddr) -> anyhow::Result<()> {
+    let interrupt = Interrupt::listen()?;
+    let server = Server::bind(address)?;
+    output::say(&format!("answering at {}; Ctrl-C ends it", server.address()));
+    let Served { connections, granted, refused, broken } = server.serve(interrupt.flag())?;
+    output::say(&format!(
+        "{connections} connections: {granted} granted, {refused} refused, {broken} ended out of turn"
+    ));
+    Ok(())
+}
+
 fn measure(args: &BenchArgs, begun: Option<Begun>) -> anyhow::Result<()> {
     let profile = if args.full { Profile::Full } else { Profile::Quick };
     let selection = Selection {
@@ -88,7 +105,8 @@ fn measure(args: &BenchArgs, begun: Option<Begun>) -> anyhow::Result<()> {
         }
         (measured, _) => journal.finish(measured)?,
     };
-    let shown = show(args, machine, &benchmarks, stopped.is_ok())?;
+    let counted = if args.count { count(&benchmarks, &interrupt)? } else { Vec::new() };
+    let shown = show(args, machine, &counted, stopped.is_ok())?;
     if stopped.is_err() {
         output::say(&format!("go on with 'assay bench --resume {number}'"));
     } else {
@@ -99,26 +117,38 @@ fn measure(args: &BenchArgs, begun: Option<Begun>) -> anyhow::Result<()> {
 }
 
 /// Prints the machine, and keeps it where the user wants it if it is whole.
-fn show(
-    args: &BenchArgs,
-    mut machine: Machine,
-    benchmarks: &[Benchmark],
-    whole: bool,
-) -> anyhow::Result<Machine> {
+fn show(args: &BenchArgs, mut machine: Machine, counted: &[Counted], whole: bool) -> anyhow::Result<Machine> {
     if let Some(name) = &args.name {
         machine.name.clone_from(name);
     }
     let title = format!("The machine {}", machine.name);
-    let shown = output::show(
-        &Report { title, blocks: section::profile::blocks(&machine, benchmarks) },
-        args.print.format(),
-    );
+    let mut blocks = section::profile::blocks(&machine);
+    if !counted.is_empty() {
+        blocks.push(Block::Table(section::counts::table(counted)));
+    }
+    let shown = output::show(&Report { title, blocks }, args.print.format());
     if let Some(path) = args.output.as_ref().filter(|_| whole) {
         output::write_file(path, &machine_to_json(&machine))?;
         output::say(&format!("the machine is in {}", path.display()));
     }
     shown?;
     Ok(machine)
+}
+
+/// What was counted of one primitive, or why nothing was.
+type Counted = (PrimitiveId, Result<Counts, NotCounted>);
+
+/// Counts what the operations execute.
+fn count(benchmarks: &[Benchmark], interrupt: &Interrupt) -> anyhow::Result<Vec<Counted>> {
+    let spawner = spawner()?;
+    let directory =
+        tempfile::tempdir().context("cannot make a directory for valgrind's counts; set TMPDIR")?;
+    output::say("counting with valgrind");
+    let counted = benchmarks.iter().map(|benchmark| {
+        let counts = assay_bench::count(benchmark, &spawner, directory.path(), interrupt.flag());
+        (benchmark.primitive.clone(), counts)
+    });
+    Ok(counted.collect())
 }
 
 /// An error if a figure is contaminated.

@@ -97,8 +97,7 @@ impl Subject {
             peer,
             clock: self.clock.clone(),
         };
-        let program = env::current_exe().context("cannot find this program to start it again")?;
-        let spawner = Spawner { program, arguments: vec!["sample".into()] };
+        let spawner = spawner()?;
         let what = format!("measuring {} primitives", benchmarks.len());
         let progress = Progress::seconds(&what, budget);
         let mut kept = Ok(());
@@ -123,6 +122,12 @@ impl Subject {
         let source = format!("assay {}: {}", env!("CARGO_PKG_VERSION"), command_line().join(" "));
         Ok(assay_bench::machine(host(), source, self.description.clone(), &findings, Statistic::default()))
     }
+}
+
+/// Starts this very program for a sample.
+pub fn spawner() -> anyhow::Result<Spawner> {
+    let program = env::current_exe().context("cannot find this program to start it again")?;
+    Ok(Spawner { program, arguments: vec!["sample".into()] })
 }
 
 fn keep(

@@ -23,16 +23,6 @@ pub fn description(description: &Description) -> Vec<Block> {
 /// The cost of every primitive, with what speaks for and against it.
 pub fn costs(machine: &Machine) -> Table {
     let measured = machine.costs.iter().map(row);
-    let missing = machine.unmeasured.iter().map(|missing| {
-        let reason = || Cell::Missing(missing.reason.clone());
-        [
-            Cell::text(missing.primitive.to_string()),
-            reason(),
-            reason(),
-            Cell::Count(0),
-            Cell::text("not measured"),
-        ]
-    });
     let columns = [
         Column::words("primitive"),
         Column::numbers("cost"),
@@ -40,14 +30,30 @@ pub fn costs(machine: &Machine) -> Table {
         Column::numbers("processes"),
         Column::words("verdict"),
     ];
-    let table =
-        Table::of("What its primitives cost", columns, measured.chain(missing)).with_note(note(machine));
+    let table = Table::of("What its primitives cost", columns, measured).with_note(note(machine));
     let rejected: usize = machine.costs.values().map(|cost| cost.rejected).sum();
     if rejected == 0 {
         return table;
     }
     table
         .with_note(format!("{rejected} process(es) gave no cost and are not counted in; the store says why."))
+}
+
+/// What could not be measured, reason by reason; `None` if everything was.
+pub fn unmeasured(machine: &Machine) -> Option<Table> {
+    let mut by_reason: Vec<(&str, Vec<String>)> = Vec::new();
+    for missing in &machine.unmeasured {
+        let id = missing.primitive.to_string();
+        match by_reason.iter_mut().find(|(reason, _)| *reason == missing.reason) {
+            Some((_, ids)) => ids.push(id),
+            None => by_reason.push((&missing.reason, vec![id])),
+        }
+    }
+    if by_reason.is_empty() {
+        return None;
+    }
+    let rows = by_reason.iter().map(|(reason, ids)| [Cell::text(ids.join(" ")), Cell::text(*reason)]);
+    Some(Table::of("What was not measured", ["primitives", "reason"].map(Column::words), rows))
 }
 
 fn note(machine: &Machine) -> String {

@@ -1,11 +1,14 @@
 //! Values of the parts as blocks of a report: one file for each kind of value.
 
 pub mod application;
+pub mod counts;
 pub mod demand;
 pub mod explained;
 pub mod machine;
 pub mod measured;
 pub mod prediction;
 pub mod profile;
+pub mod scaling;
+pub mod summary;
 pub mod trace;
 pub mod whole;

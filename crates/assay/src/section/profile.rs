@@ -1,14 +1,16 @@
-//! A machine's profile as `assay bench` shows it: what it is, what its primitives cost, and what follows from that.
+//! A machine's profile as `assay bench` shows it: what it is, what people know it by, and what its primitives cost.
 
-use assay_bench::Benchmark;
 use assay_quantity::Machine;
 use assay_report::Block;
 
-use super::machine;
+use super::{machine, scaling, summary};
 
 /// Everything that is known of a machine.
-pub fn blocks(measured: &Machine, _benchmarks: &[Benchmark]) -> Vec<Block> {
+pub fn blocks(measured: &Machine) -> Vec<Block> {
     let mut blocks = machine::description(&measured.description);
     blocks.push(Block::Table(machine::costs(measured)));
+    blocks.extend(scaling::table(measured).map(Block::Table));
+    blocks.extend(machine::unmeasured(measured).map(Block::Table));
+    blocks.extend(summary::tables(&[measured]).into_iter().map(Block::Table));
     blocks
 }

@@ -16,24 +16,30 @@ pub(crate) use evidence::usage;
 use evidence::{Delay, OWN_DELAY, Ticks, cpu_time_ns, delay, parse_ticks, process_ns, unsigned, usage_ns};
 
 /// Who is meant to run during the timed part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sharing {
     /// This process alone: whatever it waited in the run queue was somebody else's.
     Alone,
-    /// This process, the children that it waits for, and the partner if there is one, all on one
-    /// processor that is never idle: whatever none of them ran was somebody else's.
+    /// This process, which sleeps on purpose: what it waited in its run queue beyond what a wake-up of this
+    /// sample takes at least was somebody else's.
+    Asleep,
+    /// This process with its threads, the children that it waits for, and its partners, all on one processor
+    /// that is never idle: whatever none of them ran was somebody else's.
     OneCpu {
-        /// Process id of the partner.
-        partner: Option<libc::pid_t>,
+        /// Process ids of the partners.
+        partners: Vec<libc::pid_t>,
     },
     /// This process and a partner on another processor: whatever either waited in its run queue beyond what
     /// a wake-up of this sample takes at least (and at most [`WAKEUP_NS`]) was somebody else's.
     TwoCpus {
-        /// Process id of the partner.
+        /// Process or thread id of the partner.
         partner: libc::pid_t,
         /// Its processor.
         cpu: usize,
     },
+    /// This process and a partner on another host, whose processors nobody here can see: whatever this one
+    /// waited in its run queue beyond what a wake-up takes was somebody else's.
+    OtherHost,
     /// This process and others of the same kind, more than there are processors or placed by the scheduler:
     /// waiting for each other is what is measured, so only what the hypervisor took was somebody else's.
     Many,
@@ -101,7 +107,7 @@ impl Watch {
     /// [`delay_is_told`].
     pub fn open(sharing: Sharing, cpu: usize) -> io::Result<Self> {
         let own_delay = delay_is_told().then(|| File::open(OWN_DELAY)).transpose()?;
-        let partner_delay = match sharing {
+        let partner_delay = match &sharing {
             Sharing::TwoCpus { partner, .. } if own_delay.is_some() => {
                 Some(File::open(format!("/proc/{partner}/schedstat"))?)
             }
@@ -124,7 +130,7 @@ impl Watch {
 
     /// How stolen time is found here.
     fn rule(&self) -> Rule {
-        Rule::of(self.sharing, self.own_delay.is_some())
+        Rule::of(&self.sharing, self.own_delay.is_some())
     }
 
     /// The evidence of all batches together.
@@ -168,14 +174,16 @@ impl Watch {
         })
     }
 
-    /// Processor time of this process, its children and its partner.
+    /// Processor time of this process, its children and its partners.
     fn ran_ns(&self) -> io::Result<u64> {
-        let children = usage_ns(&usage(libc::RUSAGE_CHILDREN)?);
-        let partner = match self.sharing {
-            Sharing::OneCpu { partner: Some(partner) } => process_ns(partner)?,
-            _ => 0,
-        };
-        Ok(cpu_time_ns(libc::CLOCK_THREAD_CPUTIME_ID)? + children + partner)
+        let mut ran_ns = cpu_time_ns(libc::CLOCK_PROCESS_CPUTIME_ID)?;
+        ran_ns += usage_ns(&usage(libc::RUSAGE_CHILDREN)?);
+        if let Sharing::OneCpu { partners } = &self.sharing {
+            for partner in partners {
+                ran_ns += process_ns(*partner)?;
+            }
+        }
+        Ok(ran_ns)
     }
 
     fn ticks(&self) -> io::Result<Ticks> {
@@ -219,12 +227,16 @@ enum Rule {
 }
 
 impl Rule {
-    fn of(sharing: Sharing, delay_is_told: bool) -> Self {
+    fn of(sharing: &Sharing, delay_is_told: bool) -> Self {
         match (sharing, delay_is_told) {
             (Sharing::Alone, true) => Rule::Delay,
-            (Sharing::TwoCpus { .. }, true) => Rule::DelayBeyondWakeups,
             (Sharing::OneCpu { .. }, _) | (Sharing::Alone, false) => Rule::NobodyRan,
-            (Sharing::TwoCpus { .. }, false) | (Sharing::Many, _) => Rule::Unknown,
+            (Sharing::Asleep | Sharing::TwoCpus { .. } | Sharing::OtherHost, true) => {
+                Rule::DelayBeyondWakeups
+            }
+            (Sharing::Asleep | Sharing::TwoCpus { .. } | Sharing::OtherHost, false) | (Sharing::Many, _) => {
+                Rule::Unknown
+            }
         }
     }
 
@@ -272,14 +284,15 @@ mod tests {
 
     #[test]
     fn without_run_queue_delay_a_process_alone_has_lost_what_it_did_not_run() {
-        let (alone, one) = (Sharing::Alone, Sharing::OneCpu { partner: None });
-        let two = Sharing::TwoCpus { partner: 1, cpu: 1 };
+        let (alone, one) = (&Sharing::Alone, &Sharing::OneCpu { partners: vec![] });
+        let two = &Sharing::TwoCpus { partner: 1, cpu: 1 };
         let (before, after) = (reading(1_000, 50_000, 3), reading(61_000, 150_000, 5));
         let batch = Batch::between(&before, &after, 200_000.0);
         let stolen = |sharing, told| format!("{:.0}", Rule::of(sharing, told).stolen_ns(&[batch]));
         assert_eq!([stolen(alone, true), stolen(alone, false)], ["100000", "140000"]);
         assert_eq!([stolen(one, true), stolen(one, false)], ["140000", "140000"]);
         assert_eq!([stolen(two, true), stolen(two, false)], ["60000", "0"]);
+        assert_eq!([stolen(&Sharing::Asleep, true), stolen(&Sharing::Asleep, false)], ["60000", "0"]);
     }
 
     #[test]
@@ -309,7 +322,7 @@ mod tests {
 
     #[test]
     fn time_that_a_process_alone_spends_running_is_not_stolen() {
-        let mut watch = Watch::open(Sharing::OneCpu { partner: None }, 0).unwrap();
+        let mut watch = Watch::open(Sharing::OneCpu { partners: vec![] }, 0).unwrap();
         watch.before().unwrap();
         let ran = cpu_time_ns(libc::CLOCK_THREAD_CPUTIME_ID).unwrap();
         while cpu_time_ns(libc::CLOCK_THREAD_CPUTIME_ID).unwrap() < ran + 2_000_000 {}

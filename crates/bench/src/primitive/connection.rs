@@ -1,16 +1,18 @@
-//! The life of a TCP connection over the loopback interface: connect, accept, close (thesis, section 4.2;
-//! lmbench, 1996, section 6.7).
+//! The life of a connection within this host: connect, accept, close, over TCP and Unix sockets (thesis, section
+//! 4.2; lmbench, 1996, section 6.7; lmbench 3, `lat_unix_connect`).
 //!
 //! lmbench's own connect figure is mostly the timer that sends lost SYN segments again, because it makes
 //! connections faster than they are accepted until the queue overflows. Here a batch never exceeds the
-//! queue, and every connection that was made is counted in it.
+//! queue, every connection that was made is counted in it, and one of which the kernel sent a segment twice is an
+//! error.
 
 use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
 
 use assay_quantity::PrimitiveId;
 
-use super::socket::{Listener, connections_max, reset};
+use super::socket::{Listener, check_sent_once, connections_max, reset};
+use super::unix_socket::UnixListener;
 use crate::benchmark::{Operation, Prepared, Refusal, Setting};
 use crate::kernel::check;
 use crate::table::{Per, Profile, Row};
@@ -44,37 +46,130 @@ pub(crate) const ROWS: &[Row] = &[
         source: "thesis, section 4.2 (servers)",
         prepare: close,
     },
+    Row {
+        ids: &["unix.connect"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["socket", "connect"],
+        about: "socket and connect of a Unix stream socket, by its name in the file system",
+        source: "lmbench 3, lat_unix_connect",
+        prepare: connect,
+    },
+    Row {
+        ids: &["unix.accept"],
+        profile: Profile::Full,
+        cost: Per::Operation,
+        calls: &["accept4"],
+        about: "accept4 of a Unix connection that is ready",
+        source: "own: local servers",
+        prepare: accept,
+    },
+    Row {
+        ids: &["unix.close"],
+        profile: Profile::Full,
+        cost: Per::Operation,
+        calls: &["close"],
+        about: "close of a Unix connection on which nothing is under way",
+        source: "own: local servers",
+        prepare: close,
+    },
 ];
 
 /// `socket` and `connect`, until the connection is established.
-fn connect(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
-    Ok(Prepared::alone(Connect(Ends::new()?)))
+fn connect(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    Ok(match id.family() {
+        "unix" => Prepared::alone(Connect(unix(setting)?)),
+        _ => Prepared::alone(Connect(tcp()?)),
+    })
 }
 
 /// `accept4` of a connection that is ready.
-fn accept(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
-    Ok(Prepared::alone(Accept(Ends::new()?)))
+fn accept(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    Ok(match id.family() {
+        "unix" => Prepared::alone(Accept(unix(setting)?)),
+        _ => Prepared::alone(Accept(tcp()?)),
+    })
 }
 
 /// `close` of an established connection on which nothing is under way.
-fn close(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
-    Ok(Prepared::alone(Close(Ends::new()?)))
+fn close(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    Ok(match id.family() {
+        "unix" => Prepared::alone(Close(unix(setting)?)),
+        _ => Prepared::alone(Close(tcp()?)),
+    })
+}
+
+fn tcp() -> Result<Ends<Listener>, Refusal> {
+    Ends::of(|backlog| Ok(Listener::open(backlog)?))
+}
+
+fn unix(setting: &Setting) -> Result<Ends<UnixListener>, Refusal> {
+    Ends::of(|backlog| UnixListener::open(&setting.directory, backlog))
+}
+
+/// What can be connected to, and counts who was.
+pub(crate) trait Endpoint {
+    /// Connects a new socket.
+    fn connect(&self) -> io::Result<OwnedFd>;
+
+    /// Accepts a connection that waits; there being none is an error, not a wait.
+    fn accept(&self) -> io::Result<OwnedFd>;
+
+    /// Waits until so many connections wait to be accepted, where the kernel tells how many do.
+    fn until_waiting(&self, connections: u64) -> io::Result<()>;
+
+    /// That no connection waits.
+    fn check_none_waits(&self) -> io::Result<()>;
+
+    /// That a connection was made at the first attempt.
+    fn check_made(client: &OwnedFd) -> io::Result<()>;
+
+    /// Closes a connection for good.
+    fn end(client: OwnedFd) -> io::Result<()>;
+}
+
+impl Endpoint for Listener {
+    #[inline]
+    fn connect(&self) -> io::Result<OwnedFd> {
+        Listener::connect(self)
+    }
+
+    #[inline]
+    fn accept(&self) -> io::Result<OwnedFd> {
+        Listener::accept(self)
+    }
+
+    fn until_waiting(&self, connections: u64) -> io::Result<()> {
+        Listener::until_waiting(self, connections)
+    }
+
+    fn check_none_waits(&self) -> io::Result<()> {
+        Listener::until_waiting(self, 0)
+    }
+
+    fn check_made(client: &OwnedFd) -> io::Result<()> {
+        check_sent_once(client.as_fd())
+    }
+
+    fn end(client: OwnedFd) -> io::Result<()> {
+        reset(client)
+    }
 }
 
 /// A listener with the ends of the connections made to it.
-struct Ends {
-    listener: Listener,
+struct Ends<L> {
+    listener: L,
     clients: Vec<OwnedFd>,
     servers: Vec<OwnedFd>,
     max: u64,
 }
 
-impl Ends {
-    fn new() -> io::Result<Self> {
+impl<L: Endpoint> Ends<L> {
+    fn of(listen: impl FnOnce(i32) -> Result<L, Refusal>) -> Result<Self, Refusal> {
         let max = connections_max();
         let capacity = usize::try_from(max).map_err(io::Error::other)?;
         // One place more than is ever used.
-        let listener = Listener::open(i32::try_from(max).map_err(io::Error::other)?.saturating_add(1))?;
+        let listener = listen(i32::try_from(max).map_err(io::Error::other)?.saturating_add(1))?;
         // Allocated here, so that no batch allocates.
         Ok(Self {
             listener,
@@ -99,15 +194,15 @@ impl Ends {
     }
 
     fn clear(&mut self) -> io::Result<()> {
-        self.clients.drain(..).try_for_each(reset)?;
+        self.clients.drain(..).try_for_each(L::end)?;
         self.servers.clear();
         Ok(())
     }
 }
 
-struct Connect(Ends);
+struct Connect<L>(Ends<L>);
 
-impl Operation for Connect {
+impl<L: Endpoint> Operation for Connect<L> {
     fn run(&mut self, operations: u64) -> io::Result<()> {
         self.0.connect(operations)
     }
@@ -115,6 +210,8 @@ impl Operation for Connect {
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
         self.0.listener.until_waiting(operations)?;
         self.0.accept(operations)?;
+        self.0.listener.check_none_waits()?;
+        self.0.clients.iter().try_for_each(L::check_made)?;
         self.0.clear()
     }
 
@@ -123,9 +220,9 @@ impl Operation for Connect {
     }
 }
 
-struct Accept(Ends);
+struct Accept<L>(Ends<L>);
 
-impl Operation for Accept {
+impl<L: Endpoint> Operation for Accept<L> {
     fn arm(&mut self, operations: u64) -> io::Result<()> {
         self.0.connect(operations)?;
         self.0.listener.until_waiting(operations)
@@ -136,7 +233,7 @@ impl Operation for Accept {
     }
 
     fn disarm(&mut self, _: u64) -> io::Result<()> {
-        self.0.listener.until_waiting(0)?;
+        self.0.listener.check_none_waits()?;
         self.0.clear()
     }
 
@@ -145,9 +242,9 @@ impl Operation for Accept {
     }
 }
 
-struct Close(Ends);
+struct Close<L>(Ends<L>);
 
-impl Operation for Close {
+impl<L: Endpoint> Operation for Close<L> {
     fn arm(&mut self, operations: u64) -> io::Result<()> {
         self.0.connect(operations)?;
         self.0.listener.until_waiting(operations)?;
@@ -180,5 +277,48 @@ impl Operation for Close {
 
     fn max_batch(&self) -> u64 {
         self.0.max
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_connection_whose_first_segment_was_dropped_is_an_error_not_a_slow_connect() {
+        let mut connect = Connect(Ends::of(|_| Ok(Listener::open(0)?)).unwrap());
+        // A queue of length 0 takes one connection; the segments of a second one are dropped and sent again
+        // after a second.
+        let listener = &connect.0.listener;
+        let second = std::thread::scope(|scope| {
+            let second = scope.spawn(|| {
+                let _first = listener.connect()?;
+                listener.connect()
+            });
+            std::thread::sleep(Duration::from_millis(300));
+            listener.accept().unwrap();
+            second.join().unwrap().unwrap()
+        });
+        connect.0.clients.push(second);
+        let error = connect.disarm(1).unwrap_err().to_string();
+        assert!(error.contains("its timer was measured"), "{error}");
+    }
+
+    #[test]
+    fn unix_connections_that_were_not_made_are_missed() {
+        let directory = tempfile::tempdir().unwrap();
+        let ends = || Ends::of(|backlog| UnixListener::open(directory.path(), backlog)).unwrap();
+        let mut connect = Connect(ends());
+        connect.run(3).unwrap();
+        assert!(connect.disarm(4).is_err());
+        let mut accept = Accept(ends());
+        accept.arm(3).unwrap();
+        accept.run(2).unwrap();
+        assert!(accept.disarm(3).is_err());
+        let mut close = Close(ends());
+        close.arm(3).unwrap();
+        close.run(2).unwrap();
+        assert!(close.disarm(3).is_err());
     }
 }

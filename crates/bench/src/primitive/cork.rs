@@ -8,14 +8,15 @@
 
 use std::io;
 
-use assay_quantity::PrimitiveId;
+use assay_quantity::{PrimitiveId, Size};
 
 use super::file::CachedFile;
+use super::limit;
 use super::pieces::Pieces;
-use super::size_of_operation;
 use super::socket::connections_max;
 use super::wire::{HEADER_BYTES, Wire};
 use crate::benchmark::{Operation, Prepared, Refusal, Setting};
+use crate::layout::PAGE;
 use crate::table::{Per, Profile, Row};
 
 /// The rows of this file.
@@ -53,29 +54,36 @@ pub(crate) const ROWS: &[Row] = &[
 
 /// `writev` of the first piece into a corked connection: it makes the segment that later ones join.
 fn writev(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let size = limit::size(id, Size(1)..=Size(HELD_MAX as u64))?;
     let mut pieces = Pieces::of(id, setting)?;
-    let size = pieces.size();
     let responses = Responses::open(Response { before: 0, size, pieces: 1 })?;
     Ok(Prepared::alone(Fill { responses, put: move |wire: &Wire| wire.write_segments(pieces.next()) }))
 }
 
 /// `sendfile` of the next part of a cached file into a corked connection that holds a header.
 fn sendfile(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
-    let (size, mut file) = (size_of_operation(id), CachedFile::new(setting)?);
-    let pieces = (HELD_MAX - HEADER_BYTES) / size;
+    let size = limit::size(id, Size(1)..=Size((FILE_PAGES_MAX * PAGE) as u64))?;
+    // Pieces that do not end with a page begin and end within one, and once more where the file begins anew.
+    let pages = if size.is_multiple_of(PAGE) { FILE_PAGES_MAX } else { FILE_PAGES_MAX - 2 };
+    let pieces = (pages * PAGE / size).max(1);
+    let mut file = CachedFile::new(setting)?;
     let responses = Responses::open(Response { before: HEADER_BYTES, size, pieces })?;
     Ok(Prepared::alone(Fill { responses, put: move |wire: &Wire| wire.send_file(&mut file, size) }))
 }
 
 /// `TCP_CORK` off with so many bytes held back.
 fn uncork(id: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
-    let responses = Responses::open(Response { before: size_of_operation(id), size: 0, pieces: 1 })?;
+    let before = limit::size(id, Size(1)..=Size(HELD_MAX as u64))?;
+    let responses = Responses::open(Response { before, size: 0, pieces: 1 })?;
     Ok(Prepared::alone(Uncork { responses }))
 }
 
 /// Bytes that a connection holds back at most: fewer than the 65483 of a loopback segment, in no more
 /// pages than the fragments of a socket buffer can name (17), because a second one would let the first go.
 const HELD_MAX: usize = 62 << 10;
+
+/// Pages of a file that it holds back at most beside a header, of the same fragments.
+const FILE_PAGES_MAX: usize = 15;
 
 /// Buffer asked for on each side: several times the segment, so that the window lets it grow to full size.
 const BUFFER_BYTES: i32 = 1 << 20;

@@ -1,14 +1,16 @@
 //! What an event loop asks of the kernel besides moving bytes: waiting, registering, setting options.
 
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use assay_quantity::PrimitiveId;
+use rand::RngExt;
 use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::net::sockopt::{set_tcp_nodelay, tcp_nodelay};
 
 use super::socket::{Listener, NO_DELAY};
-use crate::benchmark::{Operation, Prepared, Refusal, Setting, expect_done};
+use super::step::{Step, Steps};
+use crate::benchmark::{Prepared, Refusal, Setting};
 use crate::kernel::{check, expect, set_option};
 use crate::table::{Per, Profile, Row};
 
@@ -18,7 +20,7 @@ pub(crate) const ROWS: &[Row] = &[
         ids: &["epoll.wait_ready"],
         profile: Profile::Quick,
         cost: Per::Operation,
-        calls: &["epoll_wait"],
+        calls: &["epoll_wait", "epoll_pwait"],
         about: "epoll_wait that finds its one descriptor ready",
         source: "own: event loops",
         prepare: wait_ready,
@@ -44,58 +46,87 @@ pub(crate) const ROWS: &[Row] = &[
 ];
 
 /// Events that one wait can return, as servers ask for.
-const EVENTS: usize = 64;
+pub(super) const EVENTS: usize = 64;
+
+pub(super) const NO_EVENT: libc::epoll_event = libc::epoll_event { events: 0, u64: 0 };
 
 /// `epoll_wait` that finds one of one descriptors ready.
-fn wait_ready(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+fn wait_ready(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
     // A counter that is not zero stays ready, because nobody reads it.
     let ready = eventfd(1, EventfdFlags::CLOEXEC).map_err(io::Error::from)?;
-    epoll::add(&poll, &ready, epoll::EventData::new_u64(1), epoll::EventFlags::IN)
+    let token: u64 = setting.rng.random();
+    epoll::add(&poll, &ready, epoll::EventData::new_u64(token), epoll::EventFlags::IN)
         .map_err(io::Error::from)?;
-    let mut events = [MaybeUninit::<libc::epoll_event>::uninit(); EVENTS];
+    let mut events = [NO_EVENT; EVENTS];
     Ok(Prepared::repeat(move || {
         let _open = &ready;
-        // SAFETY: the kernel writes at most 64 events into an array of 64.
-        let found = unsafe { libc::epoll_wait(poll.as_raw_fd(), events.as_mut_ptr().cast(), 64, 0) };
-        expect("epoll_wait", found as isize, 1)
+        events[0].u64 = !token;
+        wait(&poll, &mut events, 1)?;
+        if events[0].u64 == token {
+            Ok(())
+        } else {
+            Err(io::Error::other("epoll_wait returned another event"))
+        }
     }))
+}
+
+/// `epoll_wait` that must find so many events at once.
+#[inline]
+pub(super) fn wait(poll: &OwnedFd, events: &mut [libc::epoll_event; EVENTS], due: usize) -> io::Result<()> {
+    // SAFETY: the kernel writes at most 64 events into an array of 64.
+    let found = unsafe { libc::epoll_wait(poll.as_raw_fd(), events.as_mut_ptr(), 64, 0) };
+    expect("epoll_wait", found as isize, due)
 }
 
 /// One `epoll_ctl`: half of them add a TCP socket, half of them take it out again, because that is what a
 /// server does once for every connection.
-fn control(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+fn control(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
     let (socket, peer) = Listener::open(1)?.pair()?;
-    Ok(Prepared::alone(Control { poll, socket, _peer: peer, done: 0 }))
+    let interest = libc::EPOLLIN.cast_unsigned() | libc::EPOLLRDHUP.cast_unsigned();
+    let event = libc::epoll_event { events: interest, u64: setting.rng.random() };
+    Ok(Prepared::alone(Steps::of(Control { poll, socket, peer, event, next: libc::EPOLL_CTL_ADD })))
 }
 
 struct Control {
     poll: OwnedFd,
     socket: OwnedFd,
-    _peer: OwnedFd,
-    done: u64,
+    peer: OwnedFd,
+    event: libc::epoll_event,
+    next: libc::c_int,
 }
 
-impl Operation for Control {
-    fn run(&mut self, operations: u64) -> io::Result<()> {
-        let interest = libc::EPOLLIN.cast_unsigned() | libc::EPOLLRDHUP.cast_unsigned();
-        let mut event = libc::epoll_event { events: interest, u64: 1 };
-        for _ in 0..operations / 2 {
-            for change in [libc::EPOLL_CTL_ADD, libc::EPOLL_CTL_DEL] {
-                // SAFETY: the pointer is to a local that outlives the call.
-                let result = unsafe {
-                    libc::epoll_ctl(self.poll.as_raw_fd(), change, self.socket.as_raw_fd(), &raw mut event)
-                };
-                check("epoll_ctl", result)?;
-            }
-        }
-        self.done = operations;
+impl Control {
+    #[inline]
+    fn control(&mut self, change: libc::c_int) -> io::Result<()> {
+        let (poll, socket) = (self.poll.as_raw_fd(), self.socket.as_raw_fd());
+        // SAFETY: the pointer is to a field that outlives the call.
+        check("epoll_ctl", unsafe { libc::epoll_ctl(poll, change, socket, &raw mut self.event) }).map(drop)
+    }
+}
+
+impl Step for Control {
+    #[inline]
+    fn step(&mut self) -> io::Result<()> {
+        self.control(self.next)?;
+        self.next = if self.next == libc::EPOLL_CTL_ADD { libc::EPOLL_CTL_DEL } else { libc::EPOLL_CTL_ADD };
         Ok(())
     }
 
-    fn disarm(&mut self, operations: u64) -> io::Result<()> {
-        expect_done(std::mem::take(&mut self.done), operations)
+    /// Whether the kernel still does as it is told: the socket, now readable, is not found before it is added,
+    /// is found while it is there, and not after it is taken out.
+    fn disarm(&mut self, _: u64) -> io::Result<()> {
+        let mut events = [NO_EVENT; EVENTS];
+        rustix::io::write(&self.peer, &[1])?;
+        wait(&self.poll, &mut events, 0)?;
+        self.control(libc::EPOLL_CTL_ADD)?;
+        wait(&self.poll, &mut events, 1)?;
+        self.control(libc::EPOLL_CTL_DEL)?;
+        wait(&self.poll, &mut events, 0)?;
+        rustix::io::read(&self.socket, &mut [0])?;
+        let (found, token) = (events[0].u64, self.event.u64);
+        if found == token { Ok(()) } else { Err(io::Error::other("epoll_wait returned another event")) }
     }
 
     fn granule(&self) -> u64 {
@@ -106,8 +137,29 @@ impl Operation for Control {
 /// `setsockopt(TCP_NODELAY)` on an established connection.
 fn set_socket_option(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     let (socket, peer) = Listener::open(1)?.pair()?;
-    Ok(Prepared::repeat(move || {
-        let _open = &peer;
-        set_option(socket.as_fd(), NO_DELAY, 1)
-    }))
+    Ok(Prepared::alone(Steps::of(SetOption { socket, _peer: peer })))
+}
+
+struct SetOption {
+    socket: OwnedFd,
+    _peer: OwnedFd,
+}
+
+impl Step for SetOption {
+    fn arm(&mut self, _: u64) -> io::Result<()> {
+        Ok(set_tcp_nodelay(&self.socket, false)?)
+    }
+
+    #[inline]
+    fn step(&mut self) -> io::Result<()> {
+        set_option(self.socket.as_fd(), NO_DELAY, 1)
+    }
+
+    fn disarm(&mut self, _: u64) -> io::Result<()> {
+        if tcp_nodelay(&self.socket)? {
+            Ok(())
+        } else {
+            Err(io::Error::other("setsockopt left TCP_NODELAY as it was"))
+        }
+    }
 }

@@ -1,94 +1,151 @@
-//! The page fault that a first touch of anonymous memory takes: a zeroed page and its mapping.
+//! Page faults of anonymous memory: the first write to a page, the first read, a huge page, and the copy that a
+//! write to memory takes which a forked process still shares.
 //!
-//! lmbench's own page-fault figure divides by pages, of which one fault maps many; here huge pages are
-//! turned off and the kernel's own count of faults is checked.
+//! lmbench's own page-fault figure divides by pages, of which one fault maps many. Here an operation is one touch
+//! that must be one fault: the kernel's count of minor faults is compared with the touches after each batch.
 
+use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 
 use assay_quantity::PrimitiveId;
+use rustix::pipe::{PipeFlags, pipe_with};
 
-use crate::benchmark::{Operation, Prepared, Refusal, Setting};
+use super::region::Region;
+use super::step::{Step, Steps};
+use crate::benchmark::{Prepared, Refusal, Setting};
 use crate::contamination::usage;
-use crate::kernel::{check, failed};
+use crate::kernel::check;
 use crate::layout::PAGE;
+use crate::partner::Partner;
 use crate::table::{Per, Profile, Row};
 
 /// The rows of this file.
-pub(crate) const ROWS: &[Row] = &[Row {
-    ids: &["page_fault.anonymous"],
-    profile: Profile::Quick,
-    cost: Per::Operation,
-    calls: &[],
-    about: "first write to a page of anonymous memory, without huge pages",
-    source: "lmbench 3, lat_pagefault, with the faults counted",
-    prepare: anonymous,
-}];
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        ids: &["page_fault.anonymous"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &[],
+        about: "first write to a page of anonymous memory, without huge pages",
+        source: "lmbench 3, lat_pagefault, with the faults counted",
+        prepare: anonymous,
+    },
+    Row {
+        ids: &["page_fault.anonymous{pages=huge}"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &[],
+        about: "first write to a huge page of anonymous memory",
+        source: "own: what large heaps pay where huge pages are on",
+        prepare: huge,
+    },
+    Row {
+        ids: &["page_fault.zero"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &[],
+        about: "first read of a page of anonymous memory, which maps the page of zeroes",
+        source: "own: sparse arrays",
+        prepare: zero,
+    },
+    Row {
+        ids: &["page_fault.copy_on_write"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &[],
+        about: "first write after a fork to a page that the child still shares: a copy of the page",
+        source: "own: what servers that save their memory by a fork pay",
+        prepare: copy_on_write,
+    },
+];
+
+/// Memory that can be read and written.
+const ACCESS: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
 
 /// Pages of the longest batch: 64 MiB of pages of 4 KiB.
 const PAGES_MAX: u64 = 16_384;
 
-/// One first write to a page.
-fn anonymous(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
-    let page = rustix::param::page_size().max(PAGE);
-    Ok(Prepared::alone(Anonymous { page, region: std::ptr::null_mut(), length: 0, faults: 0 }))
+/// Minor faults of this process so far.
+pub(super) fn minor_faults() -> io::Result<i64> {
+    Ok(usage(libc::RUSAGE_SELF)?.ru_minflt)
 }
 
+/// That every touch since then has been a fault. The reading of the count may take one or two of its own.
+pub(super) fn check_faults(before: i64, touches: u64) -> io::Result<()> {
+    let faults = minor_faults()? - before;
+    match u64::try_from(faults) {
+        Ok(faults) if faults >= touches => Ok(()),
+        _ => Err(io::Error::other(format!("{touches} pages were touched and {faults} faults counted"))),
+    }
+}
+
+fn page_bytes() -> usize {
+    rustix::param::page_size().max(PAGE)
+}
+
+/// How a page is touched for the first time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Touch {
+    Read,
+    Write,
+}
+
+/// One first write to a page.
+fn anonymous(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+    Ok(Prepared::alone(Steps::of(Anonymous::by(Touch::Write))))
+}
+
+/// One first read of a page.
+fn zero(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+    Ok(Prepared::alone(Steps::of(Anonymous::by(Touch::Read))))
+}
+
+/// Pages of memory that was not there before, touched one after another.
 struct Anonymous {
+    touch: Touch,
     page: usize,
-    region: *mut libc::c_void,
-    length: usize,
+    /// The memory of the batch.
+    region: Option<Region>,
+    next: *mut u8,
     faults: i64,
 }
 
 impl Anonymous {
-    fn unmap(&mut self) -> io::Result<()> {
-        if self.length == 0 {
-            return Ok(());
-        }
-        // SAFETY: unmaps exactly what `arm` mapped; nothing points into it.
-        check("munmap", unsafe { libc::munmap(self.region, self.length) })?;
-        self.length = 0;
-        Ok(())
+    fn by(touch: Touch) -> Self {
+        Self { touch, page: page_bytes(), region: None, next: std::ptr::null_mut(), faults: 0 }
     }
 }
 
-impl Operation for Anonymous {
+impl Step for Anonymous {
     fn arm(&mut self, operations: u64) -> io::Result<()> {
-        let length = usize::try_from(operations).map_err(io::Error::other)? * self.page;
-        let (protection, flags) =
-            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new anonymous mapping at an address of the kernel's choice.
-        self.region = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, -1, 0) };
-        if self.region == libc::MAP_FAILED {
-            return Err(failed("mmap"));
-        }
-        self.length = length;
-        // SAFETY: advice about exactly the mapping just made. A kernel without huge pages refuses it.
-        unsafe { libc::madvise(self.region, length, libc::MADV_NOHUGEPAGE) };
-        self.faults = usage(libc::RUSAGE_SELF)?.ru_minflt;
+        let pages = usize::try_from(operations).map_err(io::Error::other)?;
+        let region = Region::new(pages * self.page, ACCESS)?;
+        self.next = region.start;
+        self.region = Some(region);
+        self.faults = minor_faults()?;
         Ok(())
     }
 
-    fn run(&mut self, operations: u64) -> io::Result<()> {
-        let mut at = self.region.cast::<u8>();
-        for _ in 0..operations {
-            // SAFETY: `arm` has mapped so many pages, writable, for this very batch.
-            unsafe {
-                at.write_volatile(1);
-                at = at.add(self.page);
+    #[inline]
+    fn step(&mut self) -> io::Result<()> {
+        // SAFETY: `arm` has mapped so many pages, writable, for this very batch.
+        unsafe {
+            match self.touch {
+                Touch::Write => self.next.write_volatile(1),
+                Touch::Read => {
+                    self.next.read_volatile();
+                }
             }
+            self.next = self.next.add(self.page);
         }
         Ok(())
     }
 
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
-        let faults = usage(libc::RUSAGE_SELF)?.ru_minflt - self.faults;
-        self.unmap()?;
-        if u64::try_from(faults).is_ok_and(|faults| faults >= operations) {
-            Ok(())
-        } else {
-            Err(io::Error::other(format!("{operations} pages were touched and {faults} faults counted")))
-        }
+        let checked = check_faults(self.faults, operations);
+        self.region = None;
+        checked
     }
 
     fn max_batch(&self) -> u64 {
@@ -96,9 +153,226 @@ impl Operation for Anonymous {
     }
 }
 
-impl Drop for Anonymous {
-    fn drop(&mut self) {
-        // Only a failed batch leaves a mapping, and the process ends with it.
-        let _ = self.unmap();
+/// One first write to a huge page.
+fn huge(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+    let told = |file: &str| fs::read_to_string(format!("/sys/kernel/mm/transparent_hugepage/{file}"));
+    let bytes = told("hpage_pmd_size").ok().and_then(|size| size.trim().parse::<usize>().ok());
+    let mode = told("enabled").unwrap_or_default();
+    let (Some(page), false) = (bytes, mode.contains("[never]")) else {
+        return Err(Refusal::Unavailable(
+            "transparent huge pages are off; write 'madvise' to /sys/kernel/mm/transparent_hugepage/enabled"
+                .to_owned(),
+        ));
+    };
+    let mut huge = Huge { page, region: None, next: std::ptr::null_mut(), huge_bytes: 0, faults: 0 };
+    huge.arm(1)?;
+    huge.step()?;
+    huge.disarm(1).map_err(|_| {
+        Refusal::Unavailable("the kernel had no huge page to give; free memory or compact it".to_owned())
+    })?;
+    Ok(Prepared::alone(Steps::of(huge)))
+}
+
+/// Memory that the longest batch of huge pages takes.
+const HUGE_BYTES_MAX: usize = 256 << 20;
+
+/// Huge pages touched one after another.
+struct Huge {
+    page: usize,
+    /// The memory of the batch.
+    region: Option<Region>,
+    next: *mut u8,
+    /// Memory of this process in huge pages before the batch.
+    huge_bytes: u64,
+    faults: i64,
+}
+
+impl Step for Huge {
+    fn arm(&mut self, operations: u64) -> io::Result<()> {
+        let pages = usize::try_from(operations).map_err(io::Error::other)?;
+        // One more, because huge pages begin at multiples of their size.
+        let bytes = (pages + 1) * self.page;
+        let region = Region::new(bytes, ACCESS)?;
+        // SAFETY: advice about exactly the mapping just made.
+        let advised = unsafe { libc::madvise(region.start.cast(), bytes, libc::MADV_HUGEPAGE) };
+        check("madvise", advised)?;
+        self.next = region.start.wrapping_add(region.start.align_offset(self.page));
+        self.region = Some(region);
+        self.huge_bytes = in_huge_pages()?;
+        self.faults = minor_faults()?;
+        Ok(())
+    }
+
+    #[inline]
+    fn step(&mut self) -> io::Result<()> {
+        // SAFETY: `arm` has mapped so many huge pages, writable, for this very batch.
+        unsafe { self.next.write_volatile(1) };
+        self.next = self.next.wrapping_add(self.page);
+        Ok(())
+    }
+
+    fn disarm(&mut self, operations: u64) -> io::Result<()> {
+        check_faults(self.faults, operations)?;
+        let (due, now) = (operations * self.page as u64, in_huge_pages()?);
+        self.region = None;
+        if now.saturating_sub(self.huge_bytes) >= due {
+            Ok(())
+        } else {
+            Err(io::Error::other(format!("{operations} huge pages were touched and fewer are there")))
+        }
+    }
+
+    fn max_batch(&self) -> u64 {
+        (HUGE_BYTES_MAX / self.page).max(2) as u64
+    }
+}
+
+/// Bytes of this process's anonymous memory that are in huge pages.
+fn in_huge_pages() -> io::Result<u64> {
+    let rollup = fs::read_to_string("/proc/self/smaps_rollup")?;
+    huge_kib(&rollup)
+        .map(|kib| kib * 1024)
+        .ok_or_else(|| io::Error::other("/proc/self/smaps_rollup does not tell AnonHugePages"))
+}
+
+fn huge_kib(rollup: &str) -> Option<u64> {
+    let line = rollup.lines().find_map(|line| line.strip_prefix("AnonHugePages:"))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// Pages of the longest batch of copies: 16 MiB, whose page tables a fork copies in a fraction of a millisecond.
+const COPIES_MAX: u64 = 4096;
+
+/// One first write to a page that a child shares.
+fn copy_on_write(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let (page, next) = (page_bytes(), std::ptr::null_mut());
+    Ok(Prepared::alone(Steps::of(CopyOnWrite { cpu: setting.cpu, page, next, shared: None, faults: 0 })))
+}
+
+struct CopyOnWrite {
+    cpu: usize,
+    page: usize,
+    next: *mut u8,
+    /// The memory of the batch, and who shares it.
+    shared: Option<(Region, Child)>,
+    faults: i64,
+}
+
+/// What is in the pages that parent and child share, and what the parent writes.
+const SHARED: u8 = 1;
+const WRITTEN: u8 = 2;
+
+/// A forked process that sleeps, and at last tells whether its pages are still as they were.
+struct Child {
+    _partner: Partner,
+    /// When it is closed, the child looks.
+    ask: Option<OwnedFd>,
+    answer: OwnedFd,
+}
+
+impl Child {
+    fn fork(cpu: usize, region: &Region, page: usize) -> io::Result<Self> {
+        let (wait, ask) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (answer, tell) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (start, bytes) = (region.start, region.bytes);
+        let closed_in_child = std::cell::Cell::new(Some(ask));
+        let partner = Partner::fork(cpu, || {
+            // The child's copy of the writing end would keep the pipe open.
+            drop(closed_in_child.take());
+            let asked = rustix::io::write(&tell, &[0]).is_ok() && rustix::io::read(&wait, &mut [0]) == Ok(0);
+            // SAFETY: the child has a copy of the whole mapping.
+            let same = (0..bytes).step_by(page).all(|at| unsafe { start.add(at).read_volatile() } == SHARED);
+            i32::from(!(asked && same && rustix::io::write(&tell, &[SHARED]).is_ok()))
+        })?;
+        let child = Self { _partner: partner, ask: closed_in_child.take(), answer };
+        // It has said that it sleeps from now on.
+        child.told(0)?;
+        Ok(child)
+    }
+
+    fn told(&self, due: u8) -> io::Result<()> {
+        let mut byte = [u8::MAX];
+        let got = rustix::io::read(&self.answer, &mut byte)?;
+        if got == 1 && byte[0] == due {
+            Ok(())
+        } else {
+            Err(io::Error::other("a page of the child has changed"))
+        }
+    }
+}
+
+impl Step for CopyOnWrite {
+    fn arm(&mut self, operations: u64) -> io::Result<()> {
+        let pages = usize::try_from(operations).map_err(io::Error::other)?;
+        let region = Region::new(pages * self.page, ACCESS)?;
+        region.touch();
+        let child = Child::fork(self.cpu, &region, self.page)?;
+        self.next = region.start;
+        self.shared = Some((region, child));
+        self.faults = minor_faults()?;
+        Ok(())
+    }
+
+    #[inline]
+    fn step(&mut self) -> io::Result<()> {
+        // SAFETY: `arm` has mapped so many pages, writable, for this very batch.
+        unsafe { self.next.write_volatile(WRITTEN) };
+        self.next = self.next.wrapping_add(self.page);
+        Ok(())
+    }
+
+    fn disarm(&mut self, operations: u64) -> io::Result<()> {
+        check_faults(self.faults, operations)?;
+        let Some((_region, mut child)) = self.shared.take() else { return Ok(()) };
+        drop(child.ask.take());
+        child.told(SHARED)
+    }
+
+    fn max_batch(&self) -> u64 {
+        COPIES_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn touched<S: Step>(mut step: S, armed: u64, touched: u64) -> io::Result<()> {
+        step.arm(armed)?;
+        (0..touched).try_for_each(|_| step.step())?;
+        step.disarm(armed)
+    }
+
+    #[test]
+    fn a_touch_is_a_fault_and_pages_that_are_not_touched_are_missed() {
+        for touch in [Touch::Read, Touch::Write] {
+            touched(Anonymous::by(touch), 500, 500).unwrap();
+            let error = touched(Anonymous::by(touch), 500, 300).unwrap_err().to_string();
+            assert!(error.starts_with("500 pages were touched and 3"), "{error}");
+        }
+    }
+
+    #[test]
+    fn huge_memory_is_read_by_name() {
+        let rollup = "Rss:  7 kB\nAnonHugePages:      2048 kB\nShmemPmdMapped:     0 kB\n";
+        assert_eq!(huge_kib(rollup), Some(2048));
+        assert_eq!(huge_kib("Rss: 7 kB\n"), None);
+    }
+
+    #[test]
+    fn the_child_keeps_what_the_parent_writes_over_and_notices_what_is_shared() {
+        let (page, cpu) = (page_bytes(), crate::kernel::allowed_cpus().unwrap()[0]);
+        let ask = |region: &Region, change: &dyn Fn()| {
+            let mut child = Child::fork(cpu, region, page).unwrap();
+            change();
+            drop(child.ask.take());
+            child.told(SHARED)
+        };
+        let private = Region::new(8 * page, ACCESS).unwrap();
+        private.touch();
+        // SAFETY: the first byte of a mapping that this test owns.
+        ask(&private, &|| unsafe { private.start.write_volatile(WRITTEN) }).unwrap();
+        // Now the child finds at its birth what is not the shared value.
+        assert!(ask(&private, &|| ()).is_err());
     }
 }

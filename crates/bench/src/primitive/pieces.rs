@@ -3,6 +3,7 @@
 use std::io;
 
 use assay_quantity::{Key, PrimitiveId, Size};
+use rand_pcg::Pcg64Mcg;
 
 use super::size_of_operation;
 use crate::benchmark::Setting;
@@ -34,13 +35,23 @@ impl Pieces {
 
     /// Two series that are used in turn, so that half a region each is enough.
     pub(crate) fn pair(id: &PrimitiveId, setting: &mut Setting) -> io::Result<[Self; 2]> {
-        Ok([Self::in_share(2, id, setting)?, Self::in_share(2, id, setting)?])
+        Ok([Self::half(id, setting)?, Self::half(id, setting)?])
+    }
+
+    /// One of two such series.
+    pub(crate) fn half(id: &PrimitiveId, setting: &mut Setting) -> io::Result<Self> {
+        Self::in_share(2, id, setting)
+    }
+
+    /// Always the same piece.
+    pub(crate) fn reused(size: usize, rng: &mut Pcg64Mcg) -> io::Result<Self> {
+        Ok(Self::new(Buffer::new(size, rng)?, size, 0))
     }
 
     fn in_share(shares: u64, id: &PrimitiveId, setting: &mut Setting) -> io::Result<Self> {
         let size = size_of_operation(id);
         if id.word(Key::Buffer) != "fresh" {
-            return Ok(Self::new(Buffer::new(size, &mut setting.rng)?, size, 0));
+            return Self::reused(size, &mut setting.rng);
         }
         let wanted = setting.caches.last().map_or(REGION_MAX, |last| Size(last.bytes() * TIMES_CACHE));
         let region = usize::try_from(wanted.min(REGION_MAX).bytes() / shares).map_err(io::Error::other)?;

@@ -1,7 +1,7 @@
-//! Processes: fork, exec of a static and of a dynamic program, and the shell (lmbench, 1996, section 6.5;
-//! thesis, section 2.2.3, which adds the statically linked one).
+//! Children that execute a program: a static and a dynamic one, by `fork`, `vfork` and `posix_spawn`, and the
+//! shell (lmbench, 1996, section 6.5; thesis, section 2.2.3, which adds the statically linked one).
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -9,23 +9,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use assay_quantity::{Key, PrimitiveId};
+use rand::RngExt;
 
-use crate::benchmark::{Prepared, Refusal, Repeat, Setting};
-use crate::contamination::Sharing;
-use crate::kernel::check;
+use super::child::{borrowed, family, fork, reap};
+use super::step::Step;
+use crate::benchmark::{Prepared, Refusal, Setting};
 use crate::table::{Per, Profile, Row};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
-    Row {
-        ids: &["process.fork_exit"],
-        profile: Profile::Quick,
-        cost: Per::Operation,
-        calls: &["fork", "clone", "wait4"],
-        about: "fork, exit of the child, wait",
-        source: "lmbench 1996, section 6.5; thesis, section 2.3",
-        prepare: fork_exit,
-    },
     Row {
         ids: &["process.exec{link=static}", "process.exec{link=dynamic}"],
         profile: Profile::Quick,
@@ -34,7 +26,25 @@ pub(crate) const ROWS: &[Row] = &[
         about: "fork, exec and run of a program that only ends, wait; static: one page without start-up \
                 code; dynamic: /bin/true",
         source: "lmbench 1996, section 6.5; thesis, section 2.2.3",
-        prepare: exec,
+        prepare: fork_exec,
+    },
+    Row {
+        ids: &["process.vfork_exec{link=static}", "process.vfork_exec{link=dynamic}"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["vfork", "clone", "execve", "wait4"],
+        about: "vfork, exec and run of a program that only ends, wait",
+        source: "own: beside fork",
+        prepare: vfork_exec,
+    },
+    Row {
+        ids: &["process.posix_spawn{link=static}", "process.posix_spawn{link=dynamic}"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["vfork", "clone", "clone3", "execve", "wait4", "mmap", "munmap", "rt_sigprocmask"],
+        about: "posix_spawn and run of a program that only ends, wait",
+        source: "own: beside fork",
+        prepare: posix_spawn,
     },
     Row {
         ids: &["process.shell"],
@@ -47,110 +57,147 @@ pub(crate) const ROWS: &[Row] = &[
     },
 ];
 
-/// `fork`, `_exit` in the child, `waitpid` in the parent.
-fn fork_exit(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
-    // SAFETY: the child leaves at once.
-    Ok(children(|| fork_and_wait(|| unsafe { libc::_exit(0) })))
+/// `fork`, `execve` in the child, the program's run, `waitpid` in the parent.
+fn fork_exec(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    Ok(running(Program::of(id, setting)?, Program::fork))
 }
 
-/// `fork`, `execve` in the child, the program's run, `waitpid` in the parent.
-fn exec(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
-    match id.word(Key::Link) {
-        "static" => {
-            let program = StaticProgram::write(setting)?;
-            let command = Command::new(&[&program.path.as_os_str().to_string_lossy()])?;
-            Ok(children(move || {
-                let _written = &program;
-                command.run()
-            }))
-        }
-        _ => existing(&["/bin/true"]),
-    }
+/// The same with `vfork`.
+fn vfork_exec(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let vfork = borrowed::vfork()?;
+    Ok(running(Program::of(id, setting)?, move |program| program.vfork(vfork)))
+}
+
+/// The same with the C library's `posix_spawn`, without attributes and without actions on files.
+fn posix_spawn(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    Ok(running(Program::of(id, setting)?, Program::spawn))
 }
 
 /// `fork`, `/bin/sh -c` of another program in the child, `waitpid` in the parent.
 fn shell(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
-    existing(&["/bin/sh", "-c", "/bin/true"])
+    let program = Program::existing(&[c"/bin/sh", c"-c", c"/bin/true"])?;
+    Ok(running(program, Program::fork))
 }
 
-fn existing(words: &[&str]) -> Result<Prepared, Refusal> {
-    if !fs::exists(words[0])? {
-        return Err(Refusal::Unavailable(format!("there is no {}", words[0])));
-    }
-    let command = Command::new(words)?;
-    Ok(children(move || command.run()))
+fn running(program: Program, start: impl FnMut(&Program) -> io::Result<libc::pid_t> + 'static) -> Prepared {
+    family(Running { program, start })
 }
 
-/// Children inherit the processor that this process is bound to.
-fn children(closure: impl FnMut() -> io::Result<()> + 'static) -> Prepared {
-    Prepared {
-        operation: Box::new(Repeat::new(closure)),
-        baseline: None,
-        sharing: Sharing::OneCpu { partner: None },
-    }
+/// Runs of a program, one after another.
+struct Running<S> {
+    program: Program,
+    start: S,
 }
 
-#[inline]
-fn fork_and_wait(child: impl FnOnce()) -> io::Result<()> {
-    // SAFETY: `child` makes system calls only, and never returns.
-    let pid = check("fork", unsafe { libc::fork() })?;
-    if pid == 0 {
-        child();
-        // SAFETY: reached only when an exec has failed; ends the copy.
-        unsafe { libc::_exit(EXEC_FAILED) };
-    }
-    let mut status = 0;
-    // SAFETY: waits for our own child; the pointer is to a local.
-    check("waitpid", unsafe { libc::waitpid(pid, &raw mut status, 0) })?;
-    if status == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::other(format!("the child ended with wait status {status:#x} instead of success")))
-    }
-}
-
-/// What shells return for a command that cannot be executed.
-const EXEC_FAILED: libc::c_int = 126;
-
-/// A program with its arguments in the form that `execve` takes. The environment is empty.
-struct Command {
-    words: Vec<CString>,
-}
-
-impl Command {
-    fn new(words: &[&str]) -> io::Result<Self> {
-        let words = words.iter().map(|word| CString::new(*word)).collect::<Result<_, _>>();
-        Ok(Self { words: words.map_err(io::Error::other)? })
-    }
-
+impl<S: FnMut(&Program) -> io::Result<libc::pid_t>> Step for Running<S> {
     #[inline]
-    fn run(&self) -> io::Result<()> {
-        let mut arguments = [std::ptr::null(); 4];
+    fn step(&mut self) -> io::Result<()> {
+        let child = (self.start)(&self.program)?;
+        reap(child, self.program.exit_status)
+    }
+
+    /// Every run has ended with the program's status, or `step` would have failed.
+    fn disarm(&mut self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A program with its arguments. Its environment is empty.
+struct Program {
+    words: Vec<CString>,
+    exit_status: libc::c_int,
+    _file: Option<StaticProgram>,
+}
+
+/// A list of arguments or of the environment as `execve` takes it. There are at most three words.
+type List = [*const libc::c_char; 4];
+
+const EMPTY: List = [std::ptr::null(); 4];
+
+impl Program {
+    fn of(id: &PrimitiveId, setting: &mut Setting) -> Result<Self, Refusal> {
+        match id.word(Key::Link) {
+            "static" => {
+                let file = StaticProgram::write(setting)?;
+                let name = CString::new(file.path.as_os_str().as_bytes()).map_err(io::Error::other)?;
+                Ok(Self { words: vec![name], exit_status: file.exit_status.into(), _file: Some(file) })
+            }
+            _ => Self::existing(&[c"/bin/true"]),
+        }
+    }
+
+    /// A program of the system's, which ends with success.
+    fn existing(words: &[&CStr]) -> Result<Self, Refusal> {
+        let name = words[0].to_string_lossy();
+        if !fs::exists(name.as_ref())? {
+            return Err(Refusal::Unavailable(format!("there is no {name}; install it")));
+        }
+        let words = words.iter().map(|word| (*word).to_owned()).collect();
+        Ok(Self { words, exit_status: libc::EXIT_SUCCESS, _file: None })
+    }
+
+    fn arguments(&self) -> List {
+        let mut arguments = EMPTY;
         for (argument, word) in arguments.iter_mut().zip(&self.words) {
             *argument = word.as_ptr();
         }
-        let environment = [std::ptr::null()];
-        fork_and_wait(|| {
-            // SAFETY: both lists end with a null pointer (there are at most three words), and the strings
-            // outlive the call, which returns only when it fails.
-            unsafe { libc::execve(arguments[0], arguments.as_ptr(), environment.as_ptr()) };
+        arguments
+    }
+
+    #[inline]
+    fn fork(&self) -> io::Result<libc::pid_t> {
+        let arguments = self.arguments();
+        fork(|| {
+            // SAFETY: both lists end with a null pointer, and the strings outlive the call, which returns only
+            // when it fails.
+            unsafe { libc::execve(arguments[0], arguments.as_ptr(), EMPTY.as_ptr()) };
         })
+    }
+
+    #[inline]
+    fn vfork(&self, vfork: borrowed::Call) -> io::Result<libc::pid_t> {
+        let arguments = self.arguments();
+        borrowed::make(vfork, borrowed::execve(&self.words[0], &arguments, &EMPTY))
+    }
+
+    #[inline]
+    fn spawn(&self) -> io::Result<libc::pid_t> {
+        let arguments = self.arguments();
+        let mut child = 0;
+        // SAFETY: both lists end with a null pointer, and the strings outlive the call, which changes neither;
+        // the pointer is to a local.
+        let error = unsafe {
+            libc::posix_spawn(
+                &raw mut child,
+                arguments[0],
+                std::ptr::null(),
+                std::ptr::null(),
+                arguments.as_ptr().cast::<*mut libc::c_char>(),
+                EMPTY.as_ptr().cast::<*mut libc::c_char>(),
+            )
+        };
+        if error == 0 { Ok(child) } else { Err(io::Error::from_raw_os_error(error)) }
     }
 }
 
 /// A program of one page that only ends: no loader, no library, no start-up code.
 struct StaticProgram {
     path: PathBuf,
+    exit_status: u8,
 }
 
 impl StaticProgram {
-    fn write(setting: &Setting) -> Result<Self, Refusal> {
-        let code = EXIT.ok_or_else(|| {
-            Refusal::Unavailable("no static program has been written for this architecture".to_owned())
+    fn write(setting: &mut Setting) -> Result<Self, Refusal> {
+        // Not success, so that a run that never was is not taken for one; below what shells give a meaning to.
+        let exit_status = setting.rng.random_range(1..100);
+        let (machine, code) = exit(exit_status).ok_or_else(|| {
+            Refusal::Unavailable(
+                "no static program has been written for this architecture; see link=dynamic".to_owned(),
+            )
         })?;
         let path = setting.directory.join(format!("static-{}", std::process::id()));
-        fs::write(&path, elf(code))?;
-        let program = Self { path };
+        fs::write(&path, elf(machine, &code))?;
+        let program = Self { path, exit_status };
         fs::set_permissions(&program.path, fs::Permissions::from_mode(0o700))?;
         let name = CString::new(program.path.as_os_str().as_bytes()).map_err(io::Error::other)?;
         // SAFETY: the name is a C string.
@@ -171,23 +218,27 @@ impl Drop for StaticProgram {
     }
 }
 
-/// Machine code of `exit_group(0)`, with the ELF number of the machine.
-const EXIT: Option<(u16, &[u8])> = if cfg!(target_arch = "x86_64") {
-    // xor edi, edi; mov eax, 231; syscall
-    Some((62, &[0x31, 0xff, 0xb8, 0xe7, 0x00, 0x00, 0x00, 0x0f, 0x05]))
-} else if cfg!(target_arch = "aarch64") {
-    // mov x0, #0; mov x8, #94; svc #0
-    Some((183, &[0x00, 0x00, 0x80, 0xd2, 0xc8, 0x0b, 0x80, 0xd2, 0x01, 0x00, 0x00, 0xd4]))
-} else {
-    None
-};
+/// Machine code of `exit_group(status)`, with the ELF number of the machine.
+fn exit(status: u8) -> Option<(u16, Vec<u8>)> {
+    if cfg!(target_arch = "x86_64") {
+        // mov edi, status; mov eax, 231; syscall
+        let code = [0xbf, status, 0x00, 0x00, 0x00, 0xb8, 0xe7, 0x00, 0x00, 0x00, 0x0f, 0x05];
+        Some((62, code.to_vec()))
+    } else if cfg!(target_arch = "aarch64") {
+        // mov x0, #status; mov x8, #94; svc #0
+        let words = [0xd280_0000 | u32::from(status) << 5, 0xd280_0bc8, 0xd400_0001_u32];
+        Some((183, words.iter().flat_map(|word| word.to_le_bytes()).collect()))
+    } else {
+        None
+    }
+}
 
 /// Where the file is loaded, and where its code lies in it: behind the two headers.
 const LOADED_AT: u64 = 0x40_0000;
 const CODE_AT: u64 = 64 + 56;
 
 /// An ELF file of one loadable segment (System V ABI, chapters 4 and 5).
-fn elf((machine, code): (u16, &[u8])) -> Vec<u8> {
+fn elf(machine: u16, code: &[u8]) -> Vec<u8> {
     let mut file = vec![0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let half = |file: &mut Vec<u8>, value: u16| file.extend(value.to_le_bytes());
     let word = |file: &mut Vec<u8>, value: u32| file.extend(value.to_le_bytes());
@@ -210,4 +261,45 @@ fn elf((machine, code): (u16, &[u8])) -> Vec<u8> {
     }
     file.extend(code);
     file
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A static program in a directory of its own.
+    fn a_static_program(exit_status: u8) -> (tempfile::TempDir, Program) {
+        let directory = tempfile::tempdir().unwrap();
+        let (code_file, path) = (directory.path().join("code"), directory.path().join("program"));
+        let (machine, code) = exit(exit_status).unwrap();
+        fs::write(&code_file, elf(machine, &code)).unwrap();
+        fs::set_permissions(&code_file, fs::Permissions::from_mode(0o700)).unwrap();
+        // A file that is open for writing cannot be executed, and a process that another test forks right now
+        // has copies of all that is open here. What another program copies is never open here.
+        let copied = std::process::Command::new("cp").arg(&code_file).arg(&path).status().unwrap();
+        assert!(copied.success());
+        let name = CString::new(path.as_os_str().as_bytes()).unwrap();
+        (directory, Program { words: vec![name], exit_status: exit_status.into(), _file: None })
+    }
+
+    #[test]
+    fn the_static_program_ends_with_the_status_that_was_written_into_it_however_it_is_started() {
+        let vfork = borrowed::vfork().unwrap();
+        for exit_status in [1, 42, 99] {
+            let (_directory, program) = a_static_program(exit_status);
+            let starts: [&dyn Fn() -> io::Result<libc::pid_t>; 3] =
+                [&|| program.fork(), &|| program.vfork(vfork), &|| program.spawn()];
+            for start in starts {
+                reap(start().unwrap(), exit_status.into()).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_says_so() {
+        let Err(Refusal::Unavailable(reason)) = Program::existing(&[c"/no/such/program"]) else {
+            panic!("found a program that is not there")
+        };
+        assert_eq!(reason, "there is no /no/such/program; install it");
+    }
 }

@@ -1,12 +1,16 @@
-//! Installing a signal handler, and a signal's way to it (lmbench, 1996, section 6.4).
+//! Installing a signal handler, and a signal's way to it: one that a process sends itself, and one that a store
+//! to a read-only page brings about (lmbench, 1996, section 6.4; lmbench 3, `lat_sig prot`).
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use assay_quantity::PrimitiveId;
+use rand_pcg::Pcg64Mcg;
+use rustix::mm::{MprotectFlags, mprotect};
 
 use crate::benchmark::{Operation, Prepared, Refusal, Setting};
 use crate::kernel::check;
+use crate::layout::Buffer;
 use crate::table::{Per, Profile, Row};
 
 /// The rows of this file.
@@ -24,10 +28,19 @@ pub(crate) const ROWS: &[Row] = &[
         ids: &["signal.deliver"],
         profile: Profile::Quick,
         cost: Per::Operation,
-        calls: &["kill"],
+        calls: &["kill", "rt_sigreturn"],
         about: "kill to this process, the handler, and the return from it",
         source: "lmbench 1996, section 6.4",
         prepare: deliver,
+    },
+    Row {
+        ids: &["signal.protection_fault"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["rt_sigreturn"],
+        about: "store to a read-only page, the handler, which steps over the store, and the return from it",
+        source: "lmbench 3, lat_sig prot",
+        prepare: protection_fault,
     },
 ];
 
@@ -45,20 +58,20 @@ fn action() -> libc::sigaction {
     action
 }
 
-fn install_action(action: &libc::sigaction) -> io::Result<()> {
-    // SAFETY: the handler only adds to an atomic, which is allowed in a signal handler.
-    check("sigaction", unsafe { libc::sigaction(libc::SIGUSR1, action, std::ptr::null_mut()) }).map(drop)
+fn install_action(signal: libc::c_int, action: &libc::sigaction) -> io::Result<()> {
+    // SAFETY: the handlers of this file keep to what is allowed in one.
+    check("sigaction", unsafe { libc::sigaction(signal, action, std::ptr::null_mut()) }).map(drop)
 }
 
 /// One `sigaction` that installs a handler.
 fn install(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     let action = action();
-    Ok(Prepared::repeat(move || install_action(&action)))
+    Ok(Prepared::repeat(move || install_action(libc::SIGUSR1, &action)))
 }
 
 /// `kill` to this process, the handler, and the return from it.
 fn deliver(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
-    install_action(&action())?;
+    install_action(libc::SIGUSR1, &action())?;
     // SAFETY: the call takes no arguments and cannot fail.
     let own = unsafe { libc::getpid() };
     Ok(Prepared::alone(Deliver { own, before: 0 }))
@@ -90,5 +103,148 @@ impl Operation for Deliver {
         } else {
             Err(io::Error::other(format!("{operations} signals were sent and {delivered} handled")))
         }
+    }
+}
+
+/// One store that is forbidden, and its signal.
+///
+/// The handler of lmbench returns to the store, which faults again, so that its loop is in the kernel's hands. Ours
+/// sets the program counter behind the store, as a garbage collector's or an emulator's does, and so every store
+/// is counted, by the program as by the handler.
+fn protection_fault(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    Ok(Prepared::alone(Forbidden::new(&mut setting.rng)?))
+}
+
+/// The address that may not be stored to.
+static FORBIDDEN: AtomicUsize = AtomicUsize::new(0);
+static FAULTS: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn step_over(_: libc::c_int, fault: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: with SA_SIGINFO the kernel passes pointers to both, and the signal is one that has an address.
+    let (address, context) = unsafe { ((*fault).si_addr(), &mut *context.cast::<libc::ucontext_t>()) };
+    if address as usize == FORBIDDEN.load(Ordering::Relaxed) {
+        FAULTS.fetch_add(1, Ordering::Relaxed);
+        skip_store(context);
+    } else {
+        // A fault of another origin: it comes again, and ends the process as it should.
+        // SAFETY: the call is allowed in a signal handler.
+        unsafe { libc::signal(libc::SIGSEGV, libc::SIG_DFL) };
+    }
+}
+
+/// Stores to the address, or rather does not.
+///
+/// # Safety
+/// A fault at the address must be handled by [`step_over`].
+#[cfg(target_arch = "x86_64")]
+#[inline]
+unsafe fn store(address: *mut u8) {
+    // SAFETY: the store has no effect, and the handler goes on at the label, whose address it finds in `r8`.
+    unsafe {
+        std::arch::asm!(
+            "lea r8, [rip + 2f]",
+            "mov byte ptr [{address}], 1",
+            "2:",
+            address = in(reg) address,
+            out("r8") _,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn skip_store(context: &mut libc::ucontext_t) {
+    let registers = &mut context.uc_mcontext.gregs;
+    registers[libc::REG_RIP as usize] = registers[libc::REG_R8 as usize];
+}
+
+/// Stores to the address, or rather does not.
+///
+/// # Safety
+/// A fault at the address must be handled by [`step_over`].
+#[cfg(target_arch = "aarch64")]
+#[inline]
+unsafe fn store(address: *mut u8) {
+    // SAFETY: the store has no effect, and the handler goes on behind it.
+    unsafe {
+        std::arch::asm!("strb wzr, [{address}]", address = in(reg) address, options(nostack, preserves_flags));
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+fn skip_store(context: &mut libc::ucontext_t) {
+    // Every instruction is four bytes long.
+    context.uc_mcontext.pc += 4;
+}
+
+struct Forbidden {
+    _buffer: Buffer,
+    read_only: *mut u8,
+    before: u64,
+}
+
+impl Forbidden {
+    fn new(rng: &mut Pcg64Mcg) -> io::Result<Self> {
+        let page = rustix::param::page_size();
+        let mut buffer = Buffer::new(2 * page, rng)?;
+        let skipped = buffer.as_ptr().align_offset(page);
+        let read_only = &raw mut buffer[skipped];
+        // SAFETY: a whole page of our own buffer, to which no reference is made from now on.
+        unsafe { mprotect(read_only.cast(), page, MprotectFlags::READ) }?;
+        FORBIDDEN.store(read_only as usize, Ordering::Relaxed);
+        let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = step_over;
+        let mut action = action();
+        action.sa_sigaction = handler as libc::sighandler_t;
+        action.sa_flags = libc::SA_SIGINFO;
+        install_action(libc::SIGSEGV, &action)?;
+        Ok(Self { _buffer: buffer, read_only, before: 0 })
+    }
+}
+
+impl Operation for Forbidden {
+    fn arm(&mut self, _: u64) -> io::Result<()> {
+        self.before = FAULTS.load(Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn run(&mut self, operations: u64) -> io::Result<()> {
+        for _ in 0..operations {
+            // SAFETY: `protection_fault` has installed the handler for this address.
+            unsafe { store(self.read_only) };
+        }
+        Ok(())
+    }
+
+    fn disarm(&mut self, operations: u64) -> io::Result<()> {
+        let faults = FAULTS.load(Ordering::Relaxed) - self.before;
+        // SAFETY: the page can be read, and lives in `_buffer`.
+        let stored = unsafe { self.read_only.read_volatile() } != 0;
+        if faults == operations && !stored {
+            return Ok(());
+        }
+        Err(io::Error::other(format!("{operations} stores were tried and {faults} faults handled")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+
+    #[test]
+    fn every_forbidden_store_is_one_fault_and_a_page_that_takes_stores_is_refused() {
+        let mut forbidden = Forbidden::new(&mut Pcg64Mcg::seed_from_u64(1)).unwrap();
+        for operations in [1, 20] {
+            forbidden.arm(operations).unwrap();
+            forbidden.run(operations).unwrap();
+            forbidden.disarm(operations).unwrap();
+        }
+        let (page, writable) = (rustix::param::page_size(), MprotectFlags::READ | MprotectFlags::WRITE);
+        // SAFETY: the same page, which nobody refers to.
+        unsafe { mprotect(forbidden.read_only.cast(), page, writable) }.unwrap();
+        forbidden.arm(5).unwrap();
+        forbidden.run(5).unwrap();
+        let error = forbidden.disarm(5).unwrap_err().to_string();
+        assert!(error.contains("5 stores were tried and 0 faults handled"), "{error}");
     }
 }

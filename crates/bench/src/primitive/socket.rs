@@ -1,10 +1,11 @@
-//! TCP over the loopback interface: a listener, connections to it, and their ends.
+//! TCP over the loopback interface: a listener, connections to it, and their ends; and the reading and writing
+//! of any socket.
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use crate::kernel::{self, check, own, set_option, size_of_u32};
+use crate::kernel::{self, check, expect, failed, own, set_option, size_of_u32};
 
 /// A listening socket on the loopback address with a port of the kernel's choice.
 #[derive(Debug)]
@@ -109,46 +110,95 @@ impl Listener {
             }
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
-        Err(io::Error::other(format!("{connections} connections were made and {waiting} wait for accept")))
+        Err(io::Error::other(format!("{connections} connections should wait for accept and {waiting} do")))
     }
 
     /// Connections that wait to be accepted: for a listening socket, the kernel keeps that number in the
     /// field of unacknowledged segments.
     fn waiting(&self) -> io::Result<u64> {
-        tcp_info(self.socket.as_fd(), TCP_INFO_UNACKED).map(u64::from)
+        Ok(tcp_info(self.socket.as_fd())?.tcpi_unacked.into())
     }
+}
+
+/// `write` of all the bytes at once.
+#[inline]
+pub(crate) fn write(socket: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
+    // SAFETY: the pointer and the length are those of a slice.
+    let sent = unsafe { libc::write(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) };
+    expect("write", sent, bytes.len())
+}
+
+/// `read` of what is there, once something is; the end of the connection is an error.
+#[inline]
+pub(crate) fn read(socket: &OwnedFd, into: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: the pointer and the length are those of a slice that is borrowed mutably.
+    let got = unsafe { libc::read(socket.as_raw_fd(), into.as_mut_ptr().cast(), into.len()) };
+    match usize::try_from(got) {
+        Ok(0) => Err(ended()),
+        Ok(got) => Ok(got),
+        Err(_) => Err(failed("read")),
+    }
+}
+
+/// `read` until the bytes are there, all of them.
+#[inline]
+pub(crate) fn read_all(socket: &OwnedFd, into: &mut [u8]) -> io::Result<()> {
+    let mut got = 0;
+    while got < into.len() {
+        got += read(socket, &mut into[got..])?;
+    }
+    Ok(())
+}
+
+#[cold]
+fn ended() -> io::Error {
+    io::Error::other("read: the other side has ended the connection")
 }
 
 /// Bytes of the longest segment that a connection sends.
 pub(crate) fn segment_bytes(socket: BorrowedFd<'_>) -> io::Result<usize> {
-    usize::try_from(tcp_info(socket, TCP_INFO_SND_MSS)?).map_err(io::Error::other)
+    usize::try_from(tcp_info(socket)?.tcpi_snd_mss).map_err(io::Error::other)
 }
 
-/// A word of `struct tcp_info`.
-fn tcp_info(socket: BorrowedFd<'_>, position: usize) -> io::Result<u32> {
-    let mut words = [0_u32; TCP_INFO_UNACKED + 1];
-    let mut length = size_of_u32::<[u32; TCP_INFO_UNACKED + 1]>();
-    // SAFETY: the kernel writes at most `length` bytes of `tcp_info` into the local.
+/// That a connection is established and no segment of it was sent twice: else what was timed is the kernel's
+/// timer for lost segments, which lmbench's connect figure consists of.
+pub(crate) fn check_sent_once(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let info = tcp_info(socket)?;
+    if info.tcpi_state != ESTABLISHED {
+        let state = info.tcpi_state;
+        return Err(io::Error::other(format!("a connection is not established, but in TCP state {state}")));
+    }
+    match info.tcpi_total_retrans {
+        0 => Ok(()),
+        times => Err(io::Error::other(format!(
+            "the kernel sent segments of a connection again ({times} of them), so its timer was measured"
+        ))),
+    }
+}
+
+/// `TCP_ESTABLISHED` of the kernel's `net/tcp_states.h`.
+const ESTABLISHED: u8 = 1;
+
+fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<libc::tcp_info> {
+    // SAFETY: zeroes are a value of `tcp_info`, which is numbers only.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut length = size_of_u32::<libc::tcp_info>();
+    // SAFETY: the kernel writes at most `length` bytes into the local, and an older one fewer.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
             libc::IPPROTO_TCP,
             libc::TCP_INFO,
-            words.as_mut_ptr().cast(),
+            (&raw mut info).cast(),
             &raw mut length,
         )
     };
     check("getsockopt TCP_INFO", result)?;
-    Ok(words[position])
+    Ok(info)
 }
 
 /// Times that [`Listener::until_waiting`] looks, a millisecond apart.
 const ATTEMPTS: u32 = 200;
-
-/// Positions of `tcpi_snd_mss` and `tcpi_unacked` in `struct tcp_info`, in words: eight bytes of flags, then
-/// `rto`, `ato`, `snd_mss`, `rcv_mss`, `unacked`.
-const TCP_INFO_SND_MSS: usize = 4;
-const TCP_INFO_UNACKED: usize = 6;
 
 #[expect(clippy::cast_possible_truncation, reason = "AF_INET is 2")]
 const ADDRESS_FAMILY: libc::sa_family_t = libc::AF_INET as libc::sa_family_t;

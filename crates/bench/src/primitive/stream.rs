@@ -8,9 +8,10 @@
 
 use std::io;
 
-use assay_quantity::PrimitiveId;
+use assay_quantity::{PrimitiveId, Size};
 
 use super::file::CachedFile;
+use super::limit;
 use super::pieces::Pieces;
 use super::wire::Wire;
 use crate::benchmark::{Operation, Prepared, Refusal, Setting};
@@ -102,22 +103,22 @@ fn writev(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> 
 
 /// `sendfile` of the next part of a cached file.
 fn sendfile(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
-    let mut file = CachedFile::new(setting)?;
+    let mut file = CachedFile::holding(limit::size(id, SIZES)?, setting)?;
     sending(id, setting, move |wire, pieces| wire.send_file(&mut file, pieces.size()))
 }
 
 /// `read` of one piece that waits in the socket's queue.
 fn receive(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let (wire, pieces_max) = streaming(id)?;
     let pieces = Pieces::of(id, setting)?;
     let queued = vec![0; pieces.size()];
-    let (wire, pieces_max) = streaming(pieces.size())?;
     Ok(Prepared::alone(Receive { wire, pieces, queued, pieces_max }))
 }
 
 /// `write` of one piece and `read` of it at the other end.
 fn transfer(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let (wire, _) = streaming(id)?;
     let [mut out, mut back] = Pieces::pair(id, setting)?;
-    let (wire, _) = streaming(out.size())?;
     Ok(Prepared::repeat(move || {
         wire.write(out.next())?;
         wire.read(back.next())
@@ -129,8 +130,8 @@ fn sending(
     setting: &mut Setting,
     send: impl FnMut(&Wire, &mut Pieces) -> io::Result<()> + 'static,
 ) -> Result<Prepared, Refusal> {
+    let (wire, pieces_max) = streaming(id)?;
     let pieces = Pieces::of(id, setting)?;
-    let (wire, pieces_max) = streaming(pieces.size())?;
     Ok(Prepared::alone(Send { wire, pieces, send, pieces_max }))
 }
 
@@ -145,17 +146,27 @@ const BATCH_BYTES_MAX: usize = 4 << 20;
 /// the untimed half of the work than they tell.
 const PIECES_MAX: usize = 1024;
 
-/// A connection whose windows have been opened for pieces of `size` bytes, and how many of them can be
-/// sent in a row and arrive at once.
-fn streaming(size: usize) -> io::Result<(Wire, u64)> {
+/// Sizes of a piece: two of the largest fit into the buffer.
+const SIZES: std::ops::RangeInclusive<Size> = Size(1)..=Size::mib(4);
+
+/// A connection whose windows have been opened for pieces of the size that an id says, and how many of them can
+/// be sent in a row and arrive at once.
+fn streaming(id: &PrimitiveId) -> Result<(Wire, u64), Refusal> {
+    let size = limit::size(id, SIZES)?;
     let wire = Wire::open(BUFFER_BYTES)?;
     // Reno, which every kernel has, keeps doubling its window until something is lost. The usual
     // algorithms stop at some twenty segments on a loopback connection, whose acknowledgements they
     // take for a crowded network; then a batch would wait for a reader that comes after it.
     wire.use_reno()?;
     let longest = (BATCH_BYTES_MAX / size).clamp(2, PIECES_MAX);
-    let pieces_max = wire.open_window(size, longest)?;
-    Ok((wire, pieces_max))
+    match wire.open_window(size, longest)? {
+        Some(pieces_max) => Ok((wire, pieces_max)),
+        None => Err(Refusal::Unavailable(format!(
+            "two pieces of {} do not fit into the socket buffers that this user may have; choose a smaller size, \
+             or run as root",
+            Size(size as u64)
+        ))),
+    }
 }
 
 struct Send<F> {

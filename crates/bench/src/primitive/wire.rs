@@ -45,8 +45,9 @@ impl Wire {
 
     /// Sends and drains ever longer batches of pieces until `longest` arrive at once, or a length does
     /// not in several attempts. In that case the edge is near, and it moves with the kernel's tuning of
-    /// buffers: half of what arrived is kept. Returns the pieces of the longest batch, at least two.
-    pub(crate) fn open_window(&self, size: usize, longest: usize) -> io::Result<u64> {
+    /// buffers: half of what arrived is kept. Returns the pieces of the longest batch, at least two, or nothing
+    /// where two never arrive.
+    pub(crate) fn open_window(&self, size: usize, longest: usize) -> io::Result<Option<u64>> {
         let piece = vec![0; size];
         let mut pieces = 1;
         while pieces < longest {
@@ -56,12 +57,11 @@ impl Wire {
                 arrives = arrives || self.arrives_at_once(&piece, next)?;
             }
             if !arrives {
-                pieces /= 2;
-                break;
+                return Ok((pieces > 1).then_some((pieces / 2).max(2) as u64));
             }
             pieces = next;
         }
-        Ok(pieces.max(2) as u64)
+        Ok(Some(pieces.max(2) as u64))
     }
 
     fn arrives_at_once(&self, piece: &[u8], pieces: usize) -> io::Result<bool> {

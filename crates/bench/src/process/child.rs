@@ -11,7 +11,7 @@ use crate::cold::Eviction;
 use crate::contamination::{Sharing, Watch};
 use crate::copies::{Copies, Crowd};
 use crate::harness::{self, Batches, Nobody, Schedule};
-use crate::sabotage::{Sabotage, sabotaged};
+use crate::sabotage::{Sabotage, delayed, sabotaged};
 use crate::seed::{self, Purpose};
 use crate::{describe, kernel, layout, table};
 
@@ -34,7 +34,25 @@ pub enum SampleError {
 /// # Errors
 /// [`SampleError`] if there is no request or nobody to answer to. A measurement that fails is an answer.
 pub fn sample_main(request: &str, out: &mut impl Write) -> Result<(), SampleError> {
-    let answer = match at_depth(request, &mut measure_here)? {
+    answer_with(request, out, &mut |_, prepared| prepared)
+}
+
+/// Does the same with every operation made so many nanoseconds longer: a slowdown of known size, to see whether a
+/// comparison finds it.
+///
+/// # Errors
+/// As [`sample_main`].
+pub fn delayed_sample_main(request: &str, delay_ns: f64, out: &mut impl Write) -> Result<(), SampleError> {
+    answer_with(request, out, &mut |clock, prepared| delayed(prepared, delay_ns, clock))
+}
+
+/// Measures a benchmark that `alter` may change after it was prepared, and writes the answer.
+fn answer_with(
+    request: &str,
+    out: &mut impl Write,
+    alter: &mut dyn FnMut(Source, Prepared) -> Prepared,
+) -> Result<(), SampleError> {
+    let answer = match at_depth(request, &mut |request| measure_here(request, alter))? {
         Ok(sample) => Answer::Sample(sample),
         Err(Refusal::Unavailable(reason)) => Answer::Unavailable(reason),
         Err(Refusal::Failed(error)) => Answer::Failed(error.to_string()),
@@ -82,12 +100,22 @@ fn at_depth<T>(
     Ok(outcome.unwrap_or_else(never))
 }
 
-fn measure_here(request: &Request) -> Result<WireSample, Refusal> {
+fn measure_here(
+    request: &Request,
+    alter: &mut dyn FnMut(Source, Prepared) -> Prepared,
+) -> Result<WireSample, Refusal> {
     let bench = Bench::set_up(request)?;
     let copies = bench.start_copies()?;
-    let mut prepared = bench.prepare()?;
+    let mut prepared = alter(bench.clock, bench.prepare()?);
     if copies.crowded {
         prepared.sharing = Sharing::Many;
+    }
+    if let Some(lengths) = request.counted {
+        let batch = harness::one_batch(&bench.clock, prepared.operation.as_mut(), lengths)?;
+        return Ok(WireSample {
+            observations: vec![(batch.operations, batch.elapsed_ns)],
+            ..WireSample::default()
+        });
     }
     let mut watch = Watch::open(prepared.sharing.clone(), request.cpu)?;
     let Batches { observations, baseline } = match bench.benchmark.primitive.word(Key::Cache) {

@@ -26,7 +26,7 @@ use crate::clock::{Calibration, Source, monotonic};
 use crate::layout;
 use crate::seed::{self, Purpose};
 
-pub use self::child::{SampleError, gives_a_number_all_the_same, sample_main};
+pub use self::child::{SampleError, delayed_sample_main, gives_a_number_all_the_same, sample_main};
 
 /// How a sample ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,6 +60,8 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) clock: &'a Calibration,
     pub(crate) limit: Duration,
+    /// Lengths of the one batch that is counted instead of timed.
+    pub(crate) counted: Option<u64>,
 }
 
 /// How often the parent looks whether it shall stop. Each look costs a few microseconds on whatever
@@ -98,6 +100,7 @@ impl Spawner {
             other_cpu: circumstances.other_cpu,
             directory: circumstances.directory.to_owned(),
             peer: circumstances.peer,
+            counted: circumstances.counted,
             ticks_per_ns: match circumstances.clock.source {
                 Source::Counter { ticks_per_ns } => Some(ticks_per_ns),
                 Source::MonotonicRaw => None,

@@ -16,6 +16,8 @@ pub(super) struct Request {
     pub(super) other_cpu: Option<usize>,
     pub(super) directory: PathBuf,
     pub(super) peer: Option<SocketAddr>,
+    /// One batch only, of so many times the usual length, for a program that counts what it executes.
+    pub(super) counted: Option<u64>,
     /// Absent: `CLOCK_MONOTONIC_RAW`.
     pub(super) ticks_per_ns: Option<f64>,
     pub(super) resolution_ns: f64,
@@ -30,7 +32,7 @@ pub(super) enum Answer {
     Failed(String),
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WireSample {
     pub(super) observations: Vec<(u64, f64)>,

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{EstimateOnDisk, FormatError, parse, render};
+use crate::estimate::Estimate;
 use crate::machine::{Cost, Description, Fact, Machine, Unmeasured};
+use crate::modes::Mode;
 use crate::primitive::PrimitiveId;
 use crate::unit::Unit;
-use crate::verdict::Verdict;
+use crate::verdict::{Extent, Verdict};
 
 const FORMAT: &str = "assay.machine/1";
 
@@ -40,8 +42,23 @@ struct CostOnDisk {
     minimum: Option<f64>,
     #[serde(default)]
     rejected: usize,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    contaminated: usize,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    outliers: usize,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    modes: Vec<ModeOnDisk>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    linearity: Option<EstimateOnDisk>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     verdict: Option<VerdictOnDisk>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ModeOnDisk {
+    weight: f64,
+    estimate: EstimateOnDisk,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -49,7 +66,15 @@ struct CostOnDisk {
 enum VerdictOnDisk {
     Clean,
     Noisy(f64),
+    Modes(usize),
     Contaminated(f64),
+    ContaminatedSamples(f64),
+}
+
+/// Whether a count may be left out, so that a file without it is the same for older readers.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape that serde asks for")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 #[derive(Serialize, Deserialize)]
@@ -115,10 +140,20 @@ fn write_cost((primitive, cost): (&PrimitiveId, &Cost)) -> CostOnDisk {
         estimate: EstimateOnDisk::from(&cost.estimate),
         minimum: cost.minimum,
         rejected: cost.rejected,
+        contaminated: cost.contaminated,
+        outliers: cost.outliers,
+        modes: cost
+            .modes
+            .iter()
+            .map(|mode| ModeOnDisk { weight: mode.weight, estimate: EstimateOnDisk::from(&mode.estimate) })
+            .collect(),
+        linearity: cost.linearity.as_ref().map(EstimateOnDisk::from),
         verdict: cost.verdict.map(|verdict| match verdict {
             Verdict::Clean => VerdictOnDisk::Clean,
             Verdict::Noisy(width) => VerdictOnDisk::Noisy(width),
-            Verdict::Contaminated(share) => VerdictOnDisk::Contaminated(share),
+            Verdict::Modes(number) => VerdictOnDisk::Modes(number),
+            Verdict::Contaminated(Extent::Time(share)) => VerdictOnDisk::Contaminated(share),
+            Verdict::Contaminated(Extent::Samples(share)) => VerdictOnDisk::ContaminatedSamples(share),
         }),
     }
 }
@@ -134,10 +169,47 @@ fn read_cost(disk: CostOnDisk) -> Result<(PrimitiveId, Cost), FormatError> {
     if primitive.size().is_some_and(|size| size.bytes() == 0) {
         return Err(FormatError::value(place, "a size of 0 bytes has no cost"));
     }
-    let verdict = disk.verdict.map(|verdict| match verdict {
-        VerdictOnDisk::Clean => Verdict::Clean,
-        VerdictOnDisk::Noisy(width) => Verdict::Noisy(width),
-        VerdictOnDisk::Contaminated(share) => Verdict::Contaminated(share),
-    });
-    Ok((primitive, Cost { estimate, minimum: disk.minimum, rejected: disk.rejected, verdict }))
+    let cost = Cost {
+        estimate,
+        minimum: disk.minimum,
+        rejected: disk.rejected,
+        contaminated: disk.contaminated,
+        outliers: disk.outliers,
+        modes: read_modes(disk.modes, estimate.unit, &place)?,
+        linearity: disk.linearity.map(|linearity| read_linearity(linearity, &place)).transpose()?,
+        verdict: disk.verdict.map(|verdict| match verdict {
+            VerdictOnDisk::Clean => Verdict::Clean,
+            VerdictOnDisk::Noisy(width) => Verdict::Noisy(width),
+            VerdictOnDisk::Modes(number) => Verdict::Modes(number),
+            VerdictOnDisk::Contaminated(share) => Verdict::Contaminated(Extent::Time(share)),
+            VerdictOnDisk::ContaminatedSamples(share) => Verdict::Contaminated(Extent::Samples(share)),
+        }),
+    };
+    Ok((primitive, cost))
+}
+
+fn read_linearity(disk: EstimateOnDisk, place: &str) -> Result<Estimate, FormatError> {
+    let linearity = disk.read(place)?;
+    if linearity.unit == Unit::Ratio {
+        return Ok(linearity);
+    }
+    Err(FormatError::value(place, format!("a linearity is a ratio, not in {}", linearity.unit)))
+}
+
+fn read_modes(disk: Vec<ModeOnDisk>, unit: Unit, place: &str) -> Result<Vec<Mode>, FormatError> {
+    let mut modes = Vec::with_capacity(disk.len());
+    for mode in disk {
+        let estimate = mode.estimate.read(place)?;
+        if estimate.unit != unit {
+            let problem = format!("a mode is in {}, its cost in {unit}", estimate.unit);
+            return Err(FormatError::value(place, problem));
+        }
+        modes.push(Mode { weight: mode.weight, estimate });
+    }
+    let sum: f64 = modes.iter().map(|mode| mode.weight).sum();
+    if !modes.is_empty() && ((sum - 1.0).abs() > 1e-6 || modes.iter().any(|mode| mode.weight <= 0.0)) {
+        let problem = format!("the weights of its modes are not shares of a whole: they add up to {sum}");
+        return Err(FormatError::value(place, problem));
+    }
+    Ok(modes)
 }

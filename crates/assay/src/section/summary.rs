@@ -1,0 +1,115 @@
+//! The figures that people know from lmbench, in its groups: a row per machine, so that machines stand under each
+//! other.
+
+use assay_quantity::{Machine, PrimitiveId, Unit};
+use assay_report::{Cell, Column, Table};
+
+/// One table of the summary.
+struct Group {
+    title: &'static str,
+    /// Header and primitive of each column.
+    columns: &'static [(&'static str, &'static str)],
+}
+
+/// After lmbench's own summary; memory latencies and bandwidths by level instead of by size.
+const GROUPS: &[Group] = &[
+    Group {
+        title: "Calls and processes",
+        columns: &[
+            ("null call", "call.null"),
+            ("null write", "null.write{size=1B}"),
+            ("stat", "file.stat"),
+            ("open/close", "file.open_close"),
+            ("install signal", "signal.install"),
+            ("handle signal", "signal.deliver"),
+            ("fork", "process.fork_exit"),
+            ("exec", "process.exec{link=dynamic}"),
+            ("sh", "process.shell"),
+        ],
+    },
+    Group {
+        title: "Context switches (processes and working set of each)",
+        columns: &[("2p/0K", "process.context_switch{processes=2,cpus=same}")],
+    },
+    Group {
+        title: "Local communication, round trips",
+        columns: &[
+            ("pipe", "pipe.round_trip{size=1B,cpus=same}"),
+            ("unix", "unix.round_trip{size=1B,cpus=same}"),
+            ("tcp", "tcp.round_trip{size=1B,cpus=same}"),
+            ("tcp, 2 cpus", "tcp.round_trip{size=1B,cpus=different}"),
+            ("tcp connect", "tcp.connect"),
+        ],
+    },
+    Group { title: "Files and virtual memory", columns: &[("page fault", "page_fault.anonymous")] },
+    Group {
+        title: "Bandwidths",
+        columns: &[
+            ("tcp 64K", "tcp.transfer{size=64KiB,buffer=reused}"),
+            ("file reread", "file.read{size=64KiB,buffer=reused}"),
+            ("mmap reread", "mmap.reread{size=1MiB}"),
+            ("memory read", "memory.read{level=dram}"),
+            ("memory write", "memory.write{level=dram}"),
+            ("memory copy", "memory.copy{level=dram}"),
+        ],
+    },
+    Group {
+        title: "Load latencies",
+        columns: &[
+            ("L1", "memory.load{level=l1}"),
+            ("L2", "memory.load{level=l2}"),
+            ("L3", "memory.load{level=l3}"),
+            ("memory", "memory.load{level=dram}"),
+        ],
+    },
+];
+
+/// The groups of which at least one figure is known of one of the machines.
+pub fn tables(machines: &[&Machine]) -> Vec<Table> {
+    GROUPS.iter().filter_map(|group| table(group, machines)).collect()
+}
+
+fn table(group: &Group, machines: &[&Machine]) -> Option<Table> {
+    let known: Vec<(&str, PrimitiveId)> =
+        group.columns.iter().filter_map(|(name, id)| Some((*name, id.parse().ok()?))).collect();
+    let is_known =
+        |(_, id): &&(&str, PrimitiveId)| machines.iter().any(|machine| machine.costs.contains_key(id));
+    let known: Vec<&(&str, PrimitiveId)> = known.iter().filter(is_known).collect();
+    if known.is_empty() {
+        return None;
+    }
+    let header = |(name, _): &&(&str, PrimitiveId)| Column::numbers(name);
+    let columns = [Column::words("machine")].into_iter().chain(known.iter().map(header)).collect();
+    let row = |machine: &&Machine| {
+        let figures = known.iter().map(|(_, id)| figure(machine, id));
+        [Cell::text(&machine.name)].into_iter().chain(figures).collect()
+    };
+    // Each row is made from the columns, so it has as many cells.
+    Table::new(group.title, columns, machines.iter().map(row).collect()).ok()
+}
+
+/// A cost, or the bandwidth that it amounts to where it is per byte: that is what people know.
+fn figure(machine: &Machine, id: &PrimitiveId) -> Cell {
+    match machine.costs.get(id) {
+        None => Cell::Missing("not measured".to_owned()),
+        Some(cost) if cost.estimate.unit == Unit::NanosecondsPerByte => {
+            let rate = cost.estimate.bandwidth();
+            Cell::Number { value: rate.point, unit: rate.unit }
+        }
+        Some(cost) => Cell::Number { value: cost.estimate.point, unit: cost.estimate.unit },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_figure_of_the_summary_can_be_measured_and_stands_once() {
+        let ids: Vec<&str> = GROUPS.iter().flat_map(|group| group.columns).map(|(_, id)| *id).collect();
+        for id in &ids {
+            assert!(assay_bench::find(&id.parse().unwrap()).is_some(), "{id}");
+            assert_eq!(ids.iter().filter(|other| *other == id).count(), 1, "{id}");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Whether our figures deserve to be believed, seen on the machine itself.
+//!
+//!     cargo bench --package assay-bench --bench trust -- truth
+//!     cargo bench --package assay-bench --bench trust -- coverage [REPEATS]
+//!     cargo bench --package assay-bench --bench trust -- comparison [PAIRS]
+//!
+//! `truth` measures bodies of known length; `coverage` repeats whole measurements and counts how often an interval
+//! holds the mean of all of them; `comparison` compares a machine with itself, and with itself slowed down by 2 %.
+//! Its own executable is the program that the harness starts for every sample.
+
+#![expect(clippy::unwrap_used, reason = "an experiment that cannot be carried out ends with what failed")]
+#![expect(clippy::print_stdout, reason = "it prints tables")]
+
+use std::arch::asm;
+use std::io;
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use assay_bench::clock::Source;
+use assay_bench::contamination::{Sharing, Watch};
+use assay_bench::harness::{self, Schedule};
+use assay_bench::{
+    Benchmark, Calibration, Finding, Operation, Plan, Prepared, Spawner, calibrate, cost_of, delayed_sample_main,
+    find, measure, sample_main,
+};
+use assay_quantity::comparison::{self, Comparison};
+use assay_quantity::{Estimate, Sample, Statistic, Unit, estimate};
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let number = |text: Option<&&str>, usual| text.map_or(usual, |text| text.parse().unwrap());
+    match words.as_slice() {
+        ["sample", request] => return end(sample_main(request, &mut io::stdout()).is_ok()),
+        ["delayed", delay_ns, request] => {
+            let delay_ns = delay_ns.parse().unwrap();
+            return end(delayed_sample_main(request, delay_ns, &mut io::stdout()).is_ok());
+        }
+        ["truth"] => truth(),
+        ["coverage", rest @ ..] => coverage(number(rest.first(), 50)),
+        ["comparison", rest @ ..] => comparison(number(rest.first(), 40)),
+        _ => {
+            truth();
+            coverage(10);
+            comparison(10);
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn end(well: bool) -> ExitCode {
+    if well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Twelve primitives from the cheapest to the dearest, of every kind of sharing.
+const CHOSEN: [&str; 12] = [
+    "call.null",
+    "null.write{size=1B}",
+    "file.stat",
+    "file.open_close",
+    "signal.deliver",
+    "pipe.round_trip{size=1B,cpus=same}",
+    "process.context_switch{processes=2,cpus=same}",
+    "tcp.round_trip{size=1B,cpus=same}",
+    "tcp.send{size=4KiB,buffer=reused}",
+    "memory.read{level=l2}",
+    "memory.load{level=l2}",
+    "page_fault.anonymous",
+];
+
+fn chosen() -> Vec<Benchmark> {
+    CHOSEN.iter().map(|id| find(&id.parse().unwrap()).unwrap()).collect()
+}
+
+fn spawner(arguments: &[&str]) -> Spawner {
+    let arguments = arguments.iter().map(Into::into).collect();
+    Spawner { program: std::env::current_exe().unwrap(), arguments }
+}
+
+fn plan(seed: u64, processes: usize, clock: &Calibration) -> Plan {
+    Plan {
+        seed,
+        processes_min: processes,
+        processes_max: processes,
+        budget: Duration::from_secs(3600),
+        relative_half_width: 0.0,
+        sample_limit: Duration::from_secs(10),
+        directory: std::env::temp_dir(),
+        peer: None,
+        clock: clock.clone(),
+    }
+}
+
+fn samples(plan: &Plan, benchmarks: &[Benchmark], spawner: &Spawner) -> Vec<Vec<Sample>> {
+    let stop = AtomicBool::new(false);
+    let findings = measure(plan, benchmarks, &[], spawner, &stop, &mut |_, _| {}).unwrap();
+    let of = |finding: Finding| match finding {
+        Finding::Measured(measured) => measured.samples,
+        Finding::Unmeasured(missing) => panic!("{}: {}", missing.primitive, missing.reason),
+    };
+    findings.into_iter().map(of).collect()
+}
+
+/// A chain of so many additions, each of which waits for the one before: one takes one cycle on every processor.
+/// The loop around it runs beside the chain and adds nothing once the chain is longer.
+struct Chain<const ADDITIONS: usize>;
+
+impl<const ADDITIONS: usize> Operation for Chain<ADDITIONS> {
+    fn run(&mut self, operations: u64) -> io::Result<()> {
+        let mut value = 0_u64;
+        for _ in 0..operations {
+            // SAFETY: adds to one register.
+            #[cfg(target_arch = "x86_64")]
+            unsafe {
+                asm!(".rept {n}", "add {v}, 1", ".endr", n = const ADDITIONS, v = inout(reg) value);
+            }
+            // SAFETY: adds to one register.
+            #[cfg(target_arch = "aarch64")]
+            unsafe {
+                asm!(".rept {n}", "add {v}, {v}, #1", ".endr", n = const ADDITIONS, v = inout(reg) value);
+            }
+        }
+        if value == operations * ADDITIONS as u64 { Ok(()) } else { Err(io::Error::other("additions are missing")) }
+    }
+
+    fn disarm(&mut self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Bodies of known length, measured by the harness in this very process.
+fn truth() {
+    let clock = calibrate();
+    let cost = |operation: fn() -> Box<dyn Operation>| {
+        let costs: Vec<f64> = (0..15).map(|_| slope(&clock, operation())).collect();
+        estimate::trimmed_mean(&costs, Unit::Nanoseconds).unwrap()
+    };
+    let nothing = cost(|| Box::new(Chain::<0>));
+    let bodies: [(u32, fn() -> Box<dyn Operation>); 7] = [
+        (8, || Box::new(Chain::<8>)),
+        (16, || Box::new(Chain::<16>)),
+        (32, || Box::new(Chain::<32>)),
+        (64, || Box::new(Chain::<64>)),
+        (128, || Box::new(Chain::<128>)),
+        (256, || Box::new(Chain::<256>)),
+        (512, || Box::new(Chain::<512>)),
+    ];
+    let measured: Vec<(u32, Estimate)> = bodies.iter().map(|(length, body)| (*length, cost(*body))).collect();
+    let (longest, last) = measured[measured.len() - 1];
+    let cycle_ns = last.point / f64::from(longest);
+    println!("bodies of known length; one cycle is {cycle_ns:.4} ns");
+    println!("{:>9} {:>12} {:>10} {:>18} {:>10}", "additions", "ns", "+-", "cycles recovered", "error");
+    println!("{:>9} {:>12.4} {:>10.4}   (a loop around nothing)", 0, nothing.point, nothing.interval.half_width());
+    for (length, estimate) in measured {
+        let cycles = estimate.point / cycle_ns;
+        let error = 100.0 * (cycles / f64::from(length) - 1.0);
+        let half = estimate.interval.half_width();
+        println!("{length:>9} {:>12.4} {half:>10.4} {cycles:>18.3} {error:>9.2}%", estimate.point);
+    }
+}
+
+/// The cost that the harness finds for an operation.
+fn slope(calibration: &Calibration, operation: Box<dyn Operation>) -> f64 {
+    let clock: Source = calibration.source;
+    let mut prepared = Prepared { operation, baseline: None, sharing: Sharing::Alone };
+    let mut watch = Watch::open(Sharing::Alone, 0).unwrap();
+    let schedule = Schedule::for_resolution(calibration.resolution_ns);
+    let batches = harness::sample(&clock, &mut watch, schedule, &mut prepared).unwrap();
+    // A cost of nothing may come out below zero, which `Sample` refuses to call a cost.
+    Sample { observations: batches.observations, ..Sample::default() }.slope_ns().unwrap()
+}
+
+/// Repeats whole measurements, and counts how often an interval holds the mean of all of them.
+fn coverage(repeats: usize) {
+    let (clock, benchmarks, spawner) = (calibrate(), chosen(), spawner(&["sample"]));
+    let estimates: Vec<Vec<Estimate>> = (0..repeats)
+        .map(|repeat| {
+            // As users measure: until it is precise enough.
+            let plan = Plan {
+                processes_min: 8,
+                processes_max: 40,
+                relative_half_width: 0.01,
+                budget: Duration::from_secs(10),
+                ..plan(repeat as u64, 0, &clock)
+            };
+            samples(&plan, &benchmarks, &spawner)
+                .iter()
+                .zip(&benchmarks)
+                .map(|(samples, benchmark)| {
+                    cost_of(&benchmark.primitive, samples, 0, Statistic::TrimmedMean).unwrap().estimate
+                })
+                .collect()
+        })
+        .collect();
+    println!("coverage of {repeats} repeats");
+    println!("{:<50} {:>12} {:>8} {:>8} {:>9}", "primitive", "mean", "cv", "+-", "covered");
+    let mut all = 0;
+    for (number, benchmark) in benchmarks.iter().enumerate() {
+        let own: Vec<Estimate> = estimates.iter().map(|repeat| repeat[number]).collect();
+        let points: Vec<f64> = own.iter().map(|estimate| estimate.point).collect();
+        let (mean, cv) = spread(&points);
+        let covered = own.iter().filter(|one| one.interval.low <= mean && mean <= one.interval.high).count();
+        let width = own.iter().map(Estimate::relative_half_width).sum::<f64>() / real(repeats);
+        let (id, share) = (benchmark.primitive.to_string(), 100.0 * real(covered) / real(repeats));
+        println!("{id:<50} {mean:>12.4} {:>7.2}% {:>7.2}% {share:>8.1}%", 100.0 * cv, 100.0 * width);
+        all += covered;
+    }
+    println!("all: {:.1} % covered", 100.0 * real(all) / real(repeats * benchmarks.len()));
+}
+
+fn spread(values: &[f64]) -> (f64, f64) {
+    let mean = values.iter().sum::<f64>() / real(values.len());
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (mean, (squares / (real(values.len()) - 1.0)).sqrt() / mean)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "repeats are few")]
+fn real(count: usize) -> f64 {
+    count as f64
+}

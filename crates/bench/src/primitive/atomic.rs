@@ -1,0 +1,308 @@
+//! Atomic operations, on a line that only this processor uses and on one that others change at the same time (own;
+//! what every lock, counter and queue between processors is made of).
+//!
+//! A figure under contention is what one operation takes the one who does it, while the others do the same without
+//! a pause: it is the moving of the line between the processors, and how evenly the hardware deals it out.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+
+use assay_quantity::{Key, PrimitiveId};
+
+use super::limit;
+use super::shared::Shared;
+use super::step::{Step, Steps};
+use crate::benchmark::{Operation, Prepared, Refusal, Setting, expect_done};
+use crate::clock::monotonic;
+use crate::contamination::Sharing;
+use crate::partner::Partner;
+use crate::table::{Per, Profile, Row};
+
+/// The rows of this file.
+pub(crate) const ROWS: &[Row] = &[
+    row(&["atomic.add"], "fetch-and-add to a line in this processor's cache", add),
+    row(&["atomic.exchange"], "exchange with a line in this processor's cache", exchange),
+    row(
+        &["atomic.compare_exchange"],
+        "compare-and-exchange that succeeds, in this processor's cache",
+        compare,
+    ),
+    row(&["atomic.fence"], "store, and a fence that waits until everybody can see it", store_and_fence),
+    row(
+        &["atomic.add{threads=2,cpus=different}"],
+        "fetch-and-add to a line that other processors add to without a pause",
+        add_contended,
+    ),
+    row(
+        &["atomic.compare_exchange{threads=2,cpus=different}"],
+        "the same by compare-and-exchange, repeated until it succeeds",
+        compare_contended,
+    ),
+];
+
+const fn row(ids: &'static [&'static str], about: &'static str, prepare: crate::benchmark::Prepare) -> Row {
+    let source = "own: what locks, counters and queues between processors are made of";
+    Row { ids, profile: Profile::Quick, cost: Per::Operation, calls: &[], about, source, prepare }
+}
+
+/// Bytes that processors fetch together at most: two lines.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Apart<T>(T);
+
+/// One fetch-and-add.
+fn add(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+    Ok(alone(|counter, _| counter.fetch_add(1, Ordering::SeqCst)))
+}
+
+/// One exchange.
+fn exchange(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+    Ok(alone(|counter, count| counter.swap(count + 1, Ordering::SeqCst)))
+}
+
+/// One compare-and-exchange that succeeds.
+fn compare(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+    Ok(alone(|counter, count| {
+        // What is found instead of the count gives the failure away.
+        match counter.compare_exchange(count, count + 1, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(found) | Err(found) => found,
+        }
+    }))
+}
+
+/// One store, followed by a fence.
+fn store_and_fence(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+    Ok(alone(|counter, count| {
+        counter.store(count + 1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        count
+    }))
+}
+
+/// Counts from 0 by an operation that gets the counter and the count, and returns the count that it found.
+fn alone(operation: impl Fn(&AtomicU64, u64) -> u64 + 'static) -> Prepared {
+    Prepared::alone(Steps::of(Alone { counter: Box::default(), count: 0, found: 0, operation }))
+}
+
+struct Alone<F> {
+    counter: Box<Apart<AtomicU64>>,
+    count: u64,
+    /// Sum of the counts that were found.
+    found: u64,
+    operation: F,
+}
+
+impl<F: Fn(&AtomicU64, u64) -> u64> Step for Alone<F> {
+    fn arm(&mut self, _: u64) -> io::Result<()> {
+        (self.count, self.found) = (0, 0);
+        self.counter.0.store(0, Ordering::SeqCst);
+        Ok(())
+    }
+
+    #[inline]
+    fn step(&mut self) -> io::Result<()> {
+        self.found = self.found.wrapping_add((self.operation)(&self.counter.0, self.count));
+        self.count += 1;
+        Ok(())
+    }
+
+    fn disarm(&mut self, operations: u64) -> io::Result<()> {
+        let counted = self.counter.0.load(Ordering::SeqCst);
+        let due = u64::try_from(u128::from(operations) * u128::from(operations.saturating_sub(1)) / 2);
+        if counted == operations && Ok(self.found) == due {
+            return Ok(());
+        }
+        Err(io::Error::other(format!("{operations} operations left the counter at {counted}")))
+    }
+}
+
+/// One fetch-and-add, while others add.
+fn add_contended(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    contended(id, setting, |counter| {
+        counter.fetch_add(1, Ordering::SeqCst);
+    })
+}
+
+/// One addition by compare-and-exchange, while others add.
+fn compare_contended(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    contended(id, setting, |counter| {
+        let mut count = counter.load(Ordering::Relaxed);
+        while let Err(found) = counter.compare_exchange(count, count + 1, Ordering::SeqCst, Ordering::SeqCst)
+        {
+            count = found;
+        }
+    })
+}
+
+/// Adds one to a counter that partners on other processors add to in the same way.
+fn contended(
+    id: &PrimitiveId,
+    setting: &Setting,
+    operation: impl Fn(&AtomicU64) + Copy + 'static,
+) -> Result<Prepared, Refusal> {
+    let threads = limit::count(id, Key::Threads, 2..=setting.cpus.len().max(2) as u64)?;
+    // The first partner is on the processor that the sample has been given for one.
+    let mut cpus: Vec<usize> = setting.other_cpu.into_iter().collect();
+    cpus.extend(setting.cpus.iter().filter(|cpu| **cpu != setting.cpu && Some(**cpu) != setting.other_cpu));
+    let Some(cpu) = cpus.first().copied() else {
+        return Err(Refusal::Unavailable(
+            "this process may use one processor only, and it needs two".to_owned(),
+        ));
+    };
+    let contended = Contended::begin(&cpus[..threads - 1], operation)?;
+    let sharing = Sharing::TwoCpus { partner: contended.partners[0].pid(), cpu };
+    Ok(Prepared { operation: Box::new(contended), baseline: None, sharing })
+}
+
+/// What the contenders share.
+#[derive(Debug, Default)]
+struct Arena {
+    counter: Apart<AtomicU64>,
+    /// Whether the partners shall add.
+    go: Apart<AtomicBool>,
+    /// Partners that are adding.
+    adding: Apart<AtomicU64>,
+    /// What the partners have added in all.
+    added: Apart<AtomicU64>,
+}
+
+struct Contended<F> {
+    arena: Shared<Arena>,
+    operation: F,
+    partners: Vec<Partner>,
+    done: u64,
+}
+
+/// Additions of a partner between two looks at whether to go on: few enough to stop at once, and enough for the
+/// look, which stays in its cache, to cost nothing.
+const BETWEEN_LOOKS: u64 = 16;
+
+/// How long a partner may take to begin or to end: it only has to be scheduled.
+const PATIENCE_NS: u64 = 2_000_000_000;
+
+impl<F: Fn(&AtomicU64) + Copy> Contended<F> {
+    fn begin(cpus: &[usize], operation: F) -> io::Result<Self> {
+        let arena = Shared::new(Arena::default())?;
+        let partners = cpus.iter().map(|cpu| Partner::fork(*cpu, || contend(&arena, operation)));
+        let partners = partners.collect::<io::Result<_>>()?;
+        Ok(Self { arena, operation, partners, done: 0 })
+    }
+
+    /// Lets the partners add or not, and waits until all of them do or none does.
+    fn let_add(&self, go: bool) -> io::Result<()> {
+        self.arena.go.0.store(go, Ordering::SeqCst);
+        let wanted = if go { self.partners.len() as u64 } else { 0 };
+        let until = monotonic::now_ns() + PATIENCE_NS;
+        while self.arena.adding.0.load(Ordering::SeqCst) != wanted {
+            if monotonic::now_ns() > until {
+                return Err(io::Error::other("a partner neither began nor ended within 2 s"));
+            }
+            std::hint::spin_loop();
+        }
+        Ok(())
+    }
+}
+
+/// The life of a partner: adds while it shall, and tells how much.
+fn contend(arena: &Arena, operation: impl Fn(&AtomicU64)) -> libc::c_int {
+    loop {
+        while !arena.go.0.load(Ordering::SeqCst) {
+            std::hint::spin_loop();
+        }
+        arena.adding.0.fetch_add(1, Ordering::SeqCst);
+        let mut added = 0;
+        while arena.go.0.load(Ordering::Relaxed) {
+            (0..BETWEEN_LOOKS).for_each(|_| operation(&arena.counter.0));
+            added += BETWEEN_LOOKS;
+        }
+        arena.added.0.fetch_add(added, Ordering::SeqCst);
+        arena.adding.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl<F: Fn(&AtomicU64) + Copy> Operation for Contended<F> {
+    fn arm(&mut self, _: u64) -> io::Result<()> {
+        self.arena.counter.0.store(0, Ordering::SeqCst);
+        self.arena.added.0.store(0, Ordering::SeqCst);
+        self.let_add(true)
+    }
+
+    fn run(&mut self, operations: u64) -> io::Result<()> {
+        for _ in 0..operations {
+            (self.operation)(&self.arena.counter.0);
+        }
+        self.done = operations;
+        Ok(())
+    }
+
+    fn disarm(&mut self, operations: u64) -> io::Result<()> {
+        self.let_add(false)?;
+        expect_done(std::mem::take(&mut self.done), operations)?;
+        let [counted, others] =
+            [&self.arena.counter, &self.arena.added].map(|count| count.0.load(Ordering::SeqCst));
+        if counted == operations + others && others > 0 {
+            return Ok(());
+        }
+        Err(io::Error::other(format!(
+            "the counter is at {counted} after {operations} additions here and {others} by the others"
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(operation: impl Fn(&AtomicU64, u64) -> u64 + 'static, operations: u64) -> io::Result<()> {
+        let mut prepared = alone(operation);
+        prepared.operation.arm(operations)?;
+        prepared.operation.run(operations)?;
+        prepared.operation.disarm(operations)
+    }
+
+    #[test]
+    fn an_operation_that_does_not_count_is_refused() {
+        counted(|counter, _| counter.fetch_add(1, Ordering::SeqCst), 1000).unwrap();
+        counted(|counter, _| counter.fetch_add(0, Ordering::SeqCst), 1000).unwrap_err();
+        counted(|_, count| count, 1000).unwrap_err();
+        // The right count in the end, though nothing was done to it on the way.
+        let only_the_last = |counter: &AtomicU64, count| {
+            if count == 999 { counter.swap(1000, Ordering::SeqCst) } else { 0 }
+        };
+        counted(only_the_last, 1000).unwrap_err();
+    }
+
+    fn two() -> Option<Contended<impl Fn(&AtomicU64) + Copy>> {
+        let cpus = crate::kernel::allowed_cpus().unwrap();
+        let add = |counter: &AtomicU64| {
+            counter.fetch_add(1, Ordering::SeqCst);
+        };
+        cpus.get(1).map(|cpu| Contended::begin(&[*cpu], add).unwrap())
+    }
+
+    #[test]
+    fn the_counter_is_the_sum_of_what_all_have_added_and_a_lost_addition_is_noticed() {
+        let mut contended = two().expect("this test needs two processors");
+        for operations in [1000, 2000] {
+            contended.arm(operations).unwrap();
+            contended.run(operations).unwrap();
+            contended.disarm(operations).unwrap();
+        }
+        contended.arm(1000).unwrap();
+        contended.run(1000).unwrap();
+        contended.arena.counter.0.fetch_sub(1, Ordering::SeqCst);
+        let error = contended.disarm(1000).unwrap_err().to_string();
+        assert!(error.contains("after 1000 additions here"), "{error}");
+    }
+
+    #[test]
+    fn a_batch_in_which_nobody_contends_is_refused() {
+        let mut contended = two().expect("this test needs two processors");
+        contended.arm(10).unwrap();
+        contended.let_add(false).unwrap();
+        contended.arena.counter.0.store(0, Ordering::SeqCst);
+        contended.arena.added.0.store(0, Ordering::SeqCst);
+        contended.run(10).unwrap();
+        assert!(contended.disarm(10).unwrap_err().to_string().contains("0 by the others"));
+    }
+}

@@ -1,0 +1,354 @@
+//! Bytes through a pipe or a pair of Unix stream sockets, by size of the pieces (lmbench, 1996, section 5.2;
+//! thesis, section 2.2.3).
+//!
+//! Without `cpus`, one process writes a piece and reads it again: what both ends pay together, as for
+//! `tcp.transfer`. With `cpus`, as in lmbench, another process reads: the writer's clock runs until the reader has
+//! told that it has everything, so that of two processors the slower end is what counts. In both a byte counts
+//! once, each end has buffers of its own, and each piece carries another mark than the one before it, which is
+//! compared at the other end.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use assay_quantity::{Key, PrimitiveId, Size};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+use super::limit;
+use super::pieces::Pieces;
+use super::placement::{partner_cpu, sharing};
+use super::round_trip::{End, one_pipe};
+use super::shared::Shared;
+use super::step::{Step, Steps};
+use crate::benchmark::{Operation, Prepared, Refusal, Setting, expect_done};
+use crate::kernel::{check, set_option};
+use crate::partner::Partner;
+use crate::table::{Per, Profile, Row};
+
+/// The rows of this file.
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        ids: &[
+            "pipe.transfer{size=4KiB,buffer=reused}",
+            "pipe.transfer{size=64KiB,buffer=reused}",
+            "pipe.transfer{size=64KiB,buffer=fresh}",
+        ],
+        ..PIPE
+    },
+    Row {
+        ids: &[
+            "pipe.transfer{size=64B,buffer=reused}",
+            "pipe.transfer{size=1KiB,buffer=reused}",
+            "pipe.transfer{size=16KiB,buffer=reused}",
+            "pipe.transfer{size=32KiB,buffer=reused}",
+            "pipe.transfer{size=4KiB,buffer=fresh}",
+            "pipe.transfer{size=32KiB,buffer=fresh}",
+        ],
+        profile: Profile::Full,
+        ..PIPE
+    },
+    Row {
+        ids: &[
+            "pipe.transfer{size=64KiB,buffer=reused,cpus=different}",
+            "pipe.transfer{size=64KiB,buffer=fresh,cpus=different}",
+        ],
+        about: "write of size bytes to a pipe that another process reads, until it has read them",
+        ..PIPE
+    },
+    Row {
+        ids: &[
+            "pipe.transfer{size=4KiB,buffer=reused,cpus=different}",
+            "pipe.transfer{size=4KiB,buffer=fresh,cpus=different}",
+            "pipe.transfer{size=4KiB,buffer=reused,cpus=same}",
+            "pipe.transfer{size=64KiB,buffer=reused,cpus=same}",
+            "pipe.transfer{size=64KiB,buffer=fresh,cpus=same}",
+        ],
+        profile: Profile::Full,
+        about: "write of size bytes to a pipe that another process reads, until it has read them",
+        ..PIPE
+    },
+    Row {
+        ids: &[
+            "unix.transfer{size=4KiB,buffer=reused}",
+            "unix.transfer{size=64KiB,buffer=reused}",
+            "unix.transfer{size=64KiB,buffer=fresh}",
+        ],
+        ..UNIX
+    },
+    Row {
+        ids: &[
+            "unix.transfer{size=64B,buffer=reused}",
+            "unix.transfer{size=1KiB,buffer=reused}",
+            "unix.transfer{size=16KiB,buffer=reused}",
+            "unix.transfer{size=32KiB,buffer=reused}",
+            "unix.transfer{size=4KiB,buffer=fresh}",
+            "unix.transfer{size=32KiB,buffer=fresh}",
+        ],
+        profile: Profile::Full,
+        ..UNIX
+    },
+    Row {
+        ids: &[
+            "unix.transfer{size=64KiB,buffer=reused,cpus=different}",
+            "unix.transfer{size=64KiB,buffer=fresh,cpus=different}",
+        ],
+        about: "write of size bytes to a Unix stream socket that another process reads, until it has read them",
+        ..UNIX
+    },
+    Row {
+        ids: &[
+            "unix.transfer{size=4KiB,buffer=reused,cpus=different}",
+            "unix.transfer{size=4KiB,buffer=fresh,cpus=different}",
+            "unix.transfer{size=4KiB,buffer=reused,cpus=same}",
+            "unix.transfer{size=64KiB,buffer=reused,cpus=same}",
+            "unix.transfer{size=64KiB,buffer=fresh,cpus=same}",
+        ],
+        profile: Profile::Full,
+        about: "write of size bytes to a Unix stream socket that another process reads, until it has read them",
+        ..UNIX
+    },
+];
+
+const PIPE: Row = Row {
+    ids: &[],
+    profile: Profile::Quick,
+    cost: Per::ByteOfSize,
+    calls: &["write", "read"],
+    about: "write of size bytes to a pipe and read of them, within one process",
+    source: "lmbench 1996, section 5.2; thesis, section 2.2.3",
+    prepare: pipe,
+};
+
+const UNIX: Row = Row {
+    about: "write of size bytes to a Unix stream socket and read of them, within one process",
+    source: "lmbench 3, bw_unix",
+    prepare: unix,
+    ..PIPE
+};
+
+/// Largest piece: beyond it, it is the memory that is measured.
+const PIECE_MAX: Size = Size::mib(16);
+
+fn pipe(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let (input, output) = one_pipe()?;
+    transfer(id, setting, Channel { input, output, enlarge: enlarge_pipe })
+}
+
+fn unix(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let (output, input) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+        .map_err(io::Error::from)?;
+    transfer(id, setting, Channel { input, output, enlarge: enlarge_socket })
+}
+
+fn transfer(id: &PrimitiveId, setting: &mut Setting, channel: Channel) -> Result<Prepared, Refusal> {
+    limit::size(id, Size(1)..=PIECE_MAX)?;
+    let [out, back] = Pieces::pair(id, setting)?;
+    if id.word(Key::Cpus).is_empty() {
+        channel.make_room(id, out.size())?;
+        let ends = End::new(channel.input, channel.output);
+        return Ok(Prepared::alone(Steps::of(Within { ends, out, back, mark: Mark::default() })));
+    }
+    between(id, setting, channel, out, back)
+}
+
+/// A channel in one direction.
+struct Channel {
+    input: OwnedFd,
+    output: OwnedFd,
+    /// How more room is asked for.
+    enlarge: fn(&OwnedFd, usize) -> io::Result<()>,
+}
+
+impl Channel {
+    /// Sees to it that a piece fits into the kernel's buffer. From then on a write that does not fit is an error
+    /// instead of a wait: the reader is ourselves.
+    fn make_room(&self, id: &PrimitiveId, size: usize) -> Result<(), Refusal> {
+        rustix::io::ioctl_fionbio(&self.output, true).map_err(io::Error::from)?;
+        let mut piece = vec![0; size];
+        if self.takes(&mut piece)? {
+            return Ok(());
+        }
+        // Whoever may not have more is told below what that leads to.
+        let _ = (self.enlarge)(&self.output, size);
+        if self.takes(&mut piece)? {
+            return Ok(());
+        }
+        Err(Refusal::Unavailable(format!(
+            "a piece of {id} does not fit into the kernel's buffer; ask for a smaller size, or for cpus=same"
+        )))
+    }
+
+    /// Whether a piece fits; none of it is left behind.
+    fn takes(&self, piece: &mut [u8]) -> io::Result<bool> {
+        let taken = match rustix::io::write(&self.output, piece) {
+            Ok(taken) => taken,
+            Err(rustix::io::Errno::AGAIN) => 0,
+            Err(error) => return Err(error.into()),
+        };
+        let mut left = taken;
+        while left > 0 {
+            left -= rustix::io::read(&self.input, &mut piece[..left])?;
+        }
+        Ok(taken == piece.len())
+    }
+}
+
+fn enlarge_pipe(output: &OwnedFd, size: usize) -> io::Result<()> {
+    let size = libc::c_int::try_from(size).map_err(io::Error::other)?;
+    // SAFETY: the call takes numbers only.
+    check("fcntl", unsafe { libc::fcntl(output.as_raw_fd(), libc::F_SETPIPE_SZ, size) }).map(drop)
+}
+
+fn enlarge_socket(output: &OwnedFd, size: usize) -> io::Result<()> {
+    /// The kernel counts its own structures beside the bytes.
+    const ROOM: usize = 2;
+    let size = libc::c_int::try_from(ROOM * size).map_err(io::Error::other)?;
+    // Beyond the system's limit for whoever may, up to it for others.
+    set_option(output.as_fd(), (libc::SOL_SOCKET, libc::SO_SNDBUFFORCE), size)
+        .or_else(|_| set_option(output.as_fd(), (libc::SOL_SOCKET, libc::SO_SNDBUF), size))
+}
+
+/// The mark of a piece: another one than the last, and never zero.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Mark(u8);
+
+impl Mark {
+    #[inline]
+    fn next(&mut self) -> u8 {
+        self.0 = self.0 % 251 + 1;
+        self.0
+    }
+}
+
+#[cold]
+fn wrong_mark(due: u8, came: u8) -> io::Error {
+    io::Error::other(format!("a piece with mark {came} came where {due} was due"))
+}
+
+/// A piece in at one end and out at the other, within one process.
+struct Within {
+    ends: End,
+    out: Pieces,
+    back: Pieces,
+    mark: Mark,
+}
+
+impl Step for Within {
+    #[inline]
+    fn step(&mut self) -> io::Result<()> {
+        let mark = self.mark.next();
+        let piece = self.out.next();
+        piece[0] = mark;
+        self.ends.write(piece)?;
+        let piece = self.back.next();
+        piece[0] = 0;
+        self.ends.read(piece)?;
+        if piece[0] == mark { Ok(()) } else { Err(wrong_mark(mark, piece[0])) }
+    }
+
+    /// Every piece has come out, or `step` would have failed.
+    fn disarm(&mut self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A piece in at one end and out at the other, where another process reads.
+fn between(
+    id: &PrimitiveId,
+    setting: &Setting,
+    channel: Channel,
+    out: Pieces,
+    back: Pieces,
+) -> Result<Prepared, Refusal> {
+    let cpu = partner_cpu(id, setting)?;
+    let due = Shared::new(AtomicU64::new(0))?;
+    let (answer, partners_answer) = one_pipe()?;
+    let there = End::new(channel.input, partners_answer);
+    let partner = Partner::fork(cpu, || read_all(&there, back, &due))?;
+    drop(there);
+    let sharing = sharing(setting, cpu, &partner);
+    let here = End::new(answer, channel.output);
+    let between = Between { here, out, mark: Mark::default(), due, arrived: 0, _partner: partner };
+    Ok(Prepared { operation: Box::new(between), baseline: None, sharing })
+}
+
+/// The reader's whole life: it answers with the number of pieces so far whenever all that are due have come, and
+/// ends at the first that is not the one that was sent.
+fn read_all(there: &End, mut pieces: Pieces, due: &AtomicU64) -> libc::c_int {
+    let mut mark = Mark::default();
+    for arrived in 1_u64.. {
+        let piece = pieces.next();
+        if there.read(piece).is_err() || piece[0] != mark.next() {
+            break;
+        }
+        if arrived == due.load(Ordering::Acquire) && there.write(&arrived.to_ne_bytes()).is_err() {
+            break;
+        }
+    }
+    libc::EXIT_FAILURE
+}
+
+struct Between {
+    here: End,
+    out: Pieces,
+    mark: Mark,
+    /// Pieces of all batches up to this one.
+    due: Shared<AtomicU64>,
+    /// Pieces that the reader has told of.
+    arrived: u64,
+    _partner: Partner,
+}
+
+impl Operation for Between {
+    fn arm(&mut self, operations: u64) -> io::Result<()> {
+        self.due.fetch_add(operations, Ordering::Release);
+        Ok(())
+    }
+
+    fn run(&mut self, operations: u64) -> io::Result<()> {
+        for _ in 0..operations {
+            let mark = self.mark.next();
+            let piece = self.out.next();
+            piece[0] = mark;
+            self.here.write(piece)?;
+        }
+        let mut arrived = [0; size_of::<u64>()];
+        self.here.read(&mut arrived)?;
+        self.arrived = u64::from_ne_bytes(arrived);
+        Ok(())
+    }
+
+    fn disarm(&mut self, _: u64) -> io::Result<()> {
+        expect_done(self.arrived, self.due.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn a_channel() -> Channel {
+        let (input, output) = one_pipe().unwrap();
+        Channel { input, output, enlarge: enlarge_pipe }
+    }
+
+    #[test]
+    fn room_is_made_for_pieces_that_do_not_fit_and_nothing_is_left_in_the_channel() {
+        let id: PrimitiveId = "pipe.transfer{size=300KiB,buffer=reused}".parse().unwrap();
+        let channel = a_channel();
+        channel.make_room(&id, 300 << 10).unwrap();
+        assert_eq!(rustix::io::ioctl_fionread(&channel.input).unwrap(), 0);
+        let narrow = Channel { enlarge: |_, _| Ok(()), ..a_channel() };
+        let refusal = narrow.make_room(&id, 300 << 10).unwrap_err().to_string();
+        assert!(refusal.contains("does not fit") && refusal.contains("cpus=same"), "{refusal}");
+        assert_eq!(rustix::io::ioctl_fionread(&narrow.input).unwrap(), 0);
+    }
+
+    #[test]
+    fn marks_are_never_zero_and_never_the_same_twice_in_a_row() {
+        let mut mark = Mark::default();
+        let marks: Vec<u8> = (0..1000).map(|_| mark.next()).collect();
+        assert!(marks.iter().all(|mark| *mark != 0));
+        assert!(marks.windows(2).all(|pair| pair[0] != pair[1]));
+    }
+}

@@ -1,0 +1,210 @@
+//! Calls on an open file that move no bytes: asking for its size and flags, moving its position, duplicating it.
+
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+
+use assay_quantity::PrimitiveId;
+
+use super::Scratch;
+use super::lookup::any_size;
+use crate::benchmark::{Prepared, Refusal, Setting};
+use crate::kernel::{check, failed};
+use crate::primitive::step::{Step, Steps};
+use crate::table::{Per, Profile, Row};
+
+/// The rows of this file.
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        ids: &["file.fstat"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["fstat", "newfstatat", "statx"],
+        about: "fstat of an open file",
+        source: "lmbench 3, lat_syscall fstat",
+        prepare: fstat,
+    },
+    Row {
+        ids: &["file.dup_close"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["dup", "close"],
+        about: "dup of a descriptor and close of the copy",
+        source: "own: shells and servers move descriptors so",
+        prepare: dup_close,
+    },
+    Row {
+        ids: &["file.lseek"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["lseek"],
+        about: "lseek to another position of an open file",
+        source: "own: buffered readers move so",
+        prepare: lseek,
+    },
+    Row {
+        ids: &["file.fcntl"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["fcntl"],
+        about: "fcntl(F_GETFL) on an open file",
+        source: "own: what libraries ask of descriptors that they are given",
+        prepare: fcntl,
+    },
+];
+
+/// A structure for `stat` to fill.
+// SAFETY: `stat` is numbers only, so zeroes are a value of it.
+pub(super) const ZERO_STAT: libc::stat = unsafe { std::mem::zeroed() };
+
+/// That the file which was asked about has so many bytes.
+#[inline]
+pub(super) fn check_size(call: &'static str, stat: &libc::stat, due: usize) -> io::Result<()> {
+    if usize::try_from(stat.st_size) == Ok(due) { Ok(()) } else { Err(wrong_size(call, stat.st_size, due)) }
+}
+
+#[cold]
+fn wrong_size(call: &'static str, told: libc::off_t, due: usize) -> io::Error {
+    io::Error::other(format!("{call} told a size of {told} bytes of a file that has {due}"))
+}
+
+/// The number that the next descriptor will have: the lowest free one, which POSIX promises. A call that
+/// returns it has made a descriptor, and that it returns it again shows that the one before was closed.
+pub(super) struct Slot(RawFd);
+
+impl Slot {
+    /// Finds it. Another descriptor that is made and kept moves it.
+    pub(super) fn find() -> io::Result<Self> {
+        Ok(Self(std::fs::File::open("/dev/null")?.as_raw_fd()))
+    }
+
+    /// That a call has made a descriptor of this number.
+    #[inline]
+    pub(super) fn check(&self, call: &'static str, descriptor: RawFd) -> io::Result<()> {
+        if descriptor == self.0 { Ok(()) } else { Err(self.not_next(call, descriptor)) }
+    }
+
+    #[cold]
+    fn not_next(&self, call: &'static str, descriptor: RawFd) -> io::Error {
+        if descriptor < 0 {
+            return failed(call);
+        }
+        io::Error::other(format!("{call} returned descriptor {descriptor} where {} was the next", self.0))
+    }
+
+    /// That no descriptor has this number.
+    pub(super) fn check_closed(&self) -> io::Result<()> {
+        // SAFETY: the call takes numbers only.
+        if unsafe { libc::fcntl(self.0, libc::F_GETFD) } < 0 {
+            Ok(())
+        } else {
+            Err(io::Error::other(format!("close has left descriptor {} open", self.0)))
+        }
+    }
+}
+
+/// `fstat` of an open file.
+fn fstat(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let size = any_size(setting);
+    let scratch = Scratch::with_bytes(setting, size)?;
+    let mut stat = ZERO_STAT;
+    Ok(Prepared::repeat(move || {
+        stat.st_size = 0;
+        // SAFETY: the descriptor is open; the call fills the structure or fails.
+        check("fstat", unsafe { libc::fstat(scratch.descriptor(), &raw mut stat) })?;
+        check_size("fstat", &stat, size)
+    }))
+}
+
+/// `dup`, and `close` of the copy.
+fn dup_close(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    Ok(Prepared::alone(Steps::of(DupClose { scratch: Scratch::empty(setting)?, slot: Slot::find()? })))
+}
+
+struct DupClose {
+    scratch: Scratch,
+    slot: Slot,
+}
+
+impl Step for DupClose {
+    fn arm(&mut self, _: u64) -> io::Result<()> {
+        self.slot = Slot::find()?;
+        Ok(())
+    }
+
+    #[inline]
+    fn step(&mut self) -> io::Result<()> {
+        // SAFETY: the descriptor is open.
+        let copy = unsafe { libc::dup(self.scratch.descriptor()) };
+        self.slot.check("dup", copy)?;
+        // SAFETY: closes the descriptor just made, which nothing else knows.
+        check("close", unsafe { libc::close(copy) }).map(drop)
+    }
+
+    fn disarm(&mut self, _: u64) -> io::Result<()> {
+        self.slot.check_closed()
+    }
+}
+
+/// Positions that `lseek` moves between: none is 0, which a call that does nothing would return.
+const POSITIONS: libc::off_t = 4096;
+
+/// `lseek` to another position every time.
+fn lseek(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let scratch = Scratch::empty(setting)?;
+    let mut position = 1;
+    Ok(Prepared::repeat(move || {
+        position = position % POSITIONS + 1;
+        // SAFETY: the descriptor is open.
+        let told = unsafe { libc::lseek(scratch.descriptor(), position, libc::SEEK_SET) };
+        match check("lseek", told)? {
+            told if told == position => Ok(()),
+            told => Err(io::Error::other(format!("lseek to {position} went to {told}"))),
+        }
+    }))
+}
+
+/// `fcntl` that asks for the flags of a file.
+fn fcntl(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let scratch = Scratch::empty(setting)?;
+    Ok(Prepared::repeat(move || {
+        // SAFETY: the descriptor is open.
+        let flags = check("fcntl", unsafe { libc::fcntl(scratch.descriptor(), libc::F_GETFL) })?;
+        if flags & libc::O_ACCMODE == libc::O_RDWR {
+            Ok(())
+        } else {
+            Err(io::Error::other("fcntl told other flags than the file was opened with"))
+        }
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_descriptor_of_another_number_and_one_that_stays_open_are_noticed() {
+        // Other tests of this process open and close files, so the slot is made far above theirs.
+        let base = std::fs::File::open("/dev/null").unwrap();
+        // SAFETY: the descriptor is open.
+        let high = unsafe { libc::fcntl(base.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 900) };
+        let slot = Slot(high);
+        slot.check("dup", high).unwrap();
+        let error = slot.check("dup", 0).unwrap_err().to_string();
+        assert_eq!(error, format!("dup returned descriptor 0 where {high} was the next"));
+        assert!(slot.check_closed().unwrap_err().to_string().contains("left descriptor"));
+        // SAFETY: closes the copy made above.
+        assert_eq!(unsafe { libc::close(high) }, 0);
+        slot.check_closed().unwrap();
+    }
+
+    #[test]
+    fn another_size_than_the_files_is_noticed() {
+        let mut stat = ZERO_STAT;
+        stat.st_size = 7;
+        check_size("stat", &stat, 7).unwrap();
+        let error = check_size("stat", &stat, 8).unwrap_err().to_string();
+        assert_eq!(error, "stat told a size of 7 bytes of a file that has 8");
+        stat.st_size = -1;
+        assert!(check_size("stat", &stat, 8).is_err());
+    }
+}

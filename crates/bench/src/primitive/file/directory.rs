@@ -1,0 +1,481 @@
+//! Names in a directory: files made and deleted, by type of file system (lmbench 3, lat_fs: 0, 1, 4 and 10 KiB),
+//! renamed, directories made, removed and listed.
+//!
+//! A batch makes its files in a new directory and finds them there afterwards, each of its size; what a batch
+//! deletes is made untimed. Names are made before, so that none is formatted in the timed part.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::RawFd;
+
+use assay_quantity::{PrimitiveId, Size};
+use rustix::fs::{Timespec, Timestamps};
+
+use super::descriptor::Slot;
+use super::place::{Names, Place, Room};
+use crate::benchmark::{Prepared, Refusal, Setting};
+use crate::contamination::Sharing;
+use crate::kernel::{check, expect};
+use crate::layout::Buffer;
+use crate::primitive::limit;
+use crate::primitive::step::{Step, Steps};
+use crate::table::{Per, Profile, Row};
+
+/// The rows of this file.
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        ids: &[
+            "file.create{filesystem=tmpfs}",
+            "file.create{filesystem=ext4}",
+            "file.create{size=10KiB,filesystem=tmpfs}",
+            "file.create{size=10KiB,filesystem=ext4}",
+        ],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["openat", "write", "close"],
+        about: CREATE,
+        source: "lmbench 1996, section 6.8; lmbench 3, lat_fs",
+        prepare: create,
+    },
+    Row {
+        ids: &[
+            "file.create{filesystem=xfs}",
+            "file.create{filesystem=btrfs}",
+            "file.create{filesystem=overlay}",
+            "file.create{filesystem=other}",
+            "file.create{size=1KiB,filesystem=tmpfs}",
+            "file.create{size=1KiB,filesystem=ext4}",
+            "file.create{size=1KiB,filesystem=xfs}",
+            "file.create{size=1KiB,filesystem=btrfs}",
+            "file.create{size=1KiB,filesystem=overlay}",
+            "file.create{size=1KiB,filesystem=other}",
+            "file.create{size=4KiB,filesystem=tmpfs}",
+            "file.create{size=4KiB,filesystem=ext4}",
+            "file.create{size=4KiB,filesystem=xfs}",
+            "file.create{size=4KiB,filesystem=btrfs}",
+            "file.create{size=4KiB,filesystem=overlay}",
+            "file.create{size=4KiB,filesystem=other}",
+            "file.create{size=10KiB,filesystem=xfs}",
+            "file.create{size=10KiB,filesystem=btrfs}",
+            "file.create{size=10KiB,filesystem=overlay}",
+            "file.create{size=10KiB,filesystem=other}",
+        ],
+        profile: Profile::Full,
+        cost: Per::Operation,
+        calls: &["openat", "write", "close"],
+        about: CREATE,
+        source: "lmbench 1996, section 6.8; lmbench 3, lat_fs",
+        prepare: create,
+    },
+    Row {
+        ids: &[
+            "file.delete{filesystem=tmpfs}",
+            "file.delete{filesystem=ext4}",
+            "file.delete{size=10KiB,filesystem=tmpfs}",
+            "file.delete{size=10KiB,filesystem=ext4}",
+        ],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["unlinkat"],
+        about: DELETE,
+        source: "lmbench 1996, section 6.8; lmbench 3, lat_fs",
+        prepare: delete,
+    },
+    Row {
+        ids: &[
+            "file.delete{filesystem=xfs}",
+            "file.delete{filesystem=btrfs}",
+            "file.delete{filesystem=overlay}",
+            "file.delete{filesystem=other}",
+            "file.delete{size=1KiB,filesystem=tmpfs}",
+            "file.delete{size=1KiB,filesystem=ext4}",
+            "file.delete{size=1KiB,filesystem=xfs}",
+            "file.delete{size=1KiB,filesystem=btrfs}",
+            "file.delete{size=1KiB,filesystem=overlay}",
+            "file.delete{size=1KiB,filesystem=other}",
+            "file.delete{size=4KiB,filesystem=tmpfs}",
+            "file.delete{size=4KiB,filesystem=ext4}",
+            "file.delete{size=4KiB,filesystem=xfs}",
+            "file.delete{size=4KiB,filesystem=btrfs}",
+            "file.delete{size=4KiB,filesystem=overlay}",
+            "file.delete{size=4KiB,filesystem=other}",
+            "file.delete{size=10KiB,filesystem=xfs}",
+            "file.delete{size=10KiB,filesystem=btrfs}",
+            "file.delete{size=10KiB,filesystem=overlay}",
+            "file.delete{size=10KiB,filesystem=other}",
+        ],
+        profile: Profile::Full,
+        cost: Per::Operation,
+        calls: &["unlinkat"],
+        about: DELETE,
+        source: "lmbench 1996, section 6.8; lmbench 3, lat_fs",
+        prepare: delete,
+    },
+    Row {
+        ids: &["file.rename"],
+        profile: Profile::Full,
+        cost: Per::Operation,
+        calls: &["renameat", "renameat2"],
+        about: "renameat of a file within its directory",
+        source: "own: how programs replace a file as a whole",
+        prepare: rename,
+    },
+    Row {
+        ids: &["directory.make_remove"],
+        profile: Profile::Full,
+        cost: Per::Operation,
+        calls: &["mkdirat", "unlinkat"],
+        about: "mkdirat, and unlinkat of the same directory",
+        source: "own: what temporary directories and lock directories cost",
+        prepare: make_remove,
+    },
+    Row {
+        ids: &["directory.list"],
+        profile: Profile::Full,
+        cost: Per::Operation,
+        calls: &["open", "openat", "getdents64", "close"],
+        about: "open of a directory of 100 files, getdents64 until its end, close",
+        source: "own: what ls and file servers do before anything else",
+        prepare: list,
+    },
+];
+
+const CREATE: &str = "openat of a new file, write of size bytes where there is a size, close";
+const DELETE: &str = "unlinkat of a file of size bytes, empty where there is no size";
+
+/// Files of the longest batch: a few milliseconds of the fastest file system's.
+const FILES_MAX: u64 = 2048;
+
+/// Bytes of the files of the longest batch; all batches of a process together have some twenty times as many.
+const BYTES_MAX: u64 = 8 << 20;
+
+/// Largest file.
+const SIZE_MAX: Size = Size::kib(256);
+
+/// A new file of `size` bytes.
+fn create(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    Ok(Prepared::alone(Steps::of(Create { files: Files::of(id, setting)? })))
+}
+
+/// One of many files deleted.
+fn delete(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    Ok(Prepared::alone(Steps::of(Delete { files: Files::of(id, setting)? })))
+}
+
+/// Files of one size, those of each batch in a directory of their own.
+struct Files {
+    place: Place,
+    room: Room,
+    names: Names,
+    contents: Option<Buffer>,
+    slot: Slot,
+    next: usize,
+}
+
+impl Files {
+    fn of(id: &PrimitiveId, setting: &mut Setting) -> Result<Self, Refusal> {
+        let contents = match id.size() {
+            None => None,
+            Some(_) => Some(Buffer::new(limit::size(id, Size(1)..=SIZE_MAX)?, &mut setting.rng)?),
+        };
+        let names = Names::numbered(FILES_MAX);
+        let mut place = Place::of(id, setting)?;
+        Ok(Self { room: place.room()?, place, names, contents, slot: Slot::find()?, next: 0 })
+    }
+
+    /// Begins with the first file of a new directory.
+    fn begin(&mut self) -> io::Result<()> {
+        self.next = 0;
+        self.room = self.place.room()?;
+        self.slot = Slot::find()?;
+        Ok(())
+    }
+
+    /// Files of the longest batch.
+    fn max(&self) -> u64 {
+        let bytes = self.contents.as_ref().map_or(1, |contents| contents.len() as u64);
+        FILES_MAX.min(BYTES_MAX / bytes)
+    }
+
+    /// Name of the next file.
+    #[inline]
+    fn next(&mut self) -> &CStr {
+        self.next += 1;
+        self.names.name(self.next - 1)
+    }
+
+    #[inline]
+    fn create(&mut self) -> io::Result<()> {
+        let directory = self.room.descriptor();
+        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
+        // SAFETY: the name is a C string that outlives the call.
+        let file = unsafe { libc::openat(directory, self.next().as_ptr(), flags, 0o600) };
+        self.slot.check("openat", file)?;
+        if let Some(contents) = &self.contents {
+            // SAFETY: the pointer and the length are those of a slice.
+            let written = unsafe { libc::write(file, contents.as_ptr().cast(), contents.len()) };
+            expect("write", written, contents.len())?;
+        }
+        // SAFETY: closes the descriptor just opened, which nothing else knows.
+        check("close", unsafe { libc::close(file) }).map(drop)
+    }
+
+    #[inline]
+    fn delete(&mut self) -> io::Result<()> {
+        let directory = self.room.descriptor();
+        unlink(directory, self.next(), 0)
+    }
+
+    /// That there are so many files, and no descriptor is left of them.
+    fn check(&self, due: u64) -> io::Result<()> {
+        self.slot.check_closed()?;
+        let bytes = self.contents.as_ref().map_or(0, |contents| contents.len() as u64);
+        match self.room.files_of(bytes)? {
+            files if files == due => Ok(()),
+            files => {
+                Err(io::Error::other(format!("{due} files were due in the directory and {files} are there")))
+            }
+        }
+    }
+}
+
+#[inline]
+fn unlink(directory: RawFd, name: &CStr, flags: libc::c_int) -> io::Result<()> {
+    // SAFETY: the name is a C string that outlives the call.
+    check("unlinkat", unsafe { libc::unlinkat(directory, name.as_ptr(), flags) }).map(drop)
+}
+
+struct Create {
+    files: Files,
+}
+
+impl Step for Create {
+    fn arm(&mut self, _: u64) -> io::Result<()> {
+        self.files.begin()
+    }
+
+    #[inline]
+    fn step(&mut self) -> io::Result<()> {
+        self.files.create()
+    }
+
+    fn disarm(&mut self, operations: u64) -> io::Result<()> {
+        self.files.check(operations)
+    }
+
+    fn max_batch(&self) -> u64 {
+        self.files.max()
+    }
+}
+
+struct Delete {
+    files: Files,
+}
+
+impl Step for Delete {
+    fn arm(&mut self, operations: u64) -> io::Result<()> {
+        self.files.begin()?;
+        (0..operations).try_for_each(|_| self.files.create())?;
+        self.files.next = 0;
+        Ok(())
+    }
+
+    #[inline]
+    fn step(&mut self) -> io::Result<()> {
+        self.files.delete()
+    }
+
+    fn disarm(&mut self, _: u64) -> io::Result<()> {
+        self.files.check(0)
+    }
+
+    fn max_batch(&self) -> u64 {
+        self.files.max()
+    }
+}
+
+/// `renameat` of a file to the other of two names.
+fn rename(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let mut place = Place::of(id, setting)?;
+    let room = place.room()?;
+    std::fs::write(room.path().join("start"), "")?;
+    Ok(Prepared::alone(Steps::of(Rename { _place: place, room, from: c"start", to: c"here" })))
+}
+
+struct Rename {
+    _place: Place,
+    room: Room,
+    from: &'static CStr,
+    to: &'static CStr,
+}
+
+impl Rename {
+    #[inline]
+    fn rename(&self, from: &CStr, to: &CStr) -> io::Result<()> {
+        let directory = self.room.descriptor();
+        // SAFETY: the names are C strings that outlive the call.
+        check("renameat", unsafe { libc::renameat(directory, from.as_ptr(), directory, to.as_ptr()) })
+            .map(drop)
+    }
+
+    fn exists(&self, name: &str) -> bool {
+        self.room.path().join(name).exists()
+    }
+}
+
+impl Step for Rename {
+    #[inline]
+    fn step(&mut self) -> io::Result<()> {
+        self.rename(self.from, self.to)?;
+        self.from = self.to;
+        self.to = if self.to == c"here" { c"there" } else { c"here" };
+        Ok(())
+    }
+
+    /// The file has left the name that it had before the batch, and gets it back.
+    fn disarm(&mut self, _: u64) -> io::Result<()> {
+        if self.exists("start") || !(self.exists("here") || self.exists("there")) {
+            return Err(io::Error::other("renameat has left the file where it was"));
+        }
+        self.rename(self.from, c"start")?;
+        (self.from, self.to) = (c"start", c"here");
+        Ok(())
+    }
+}
+
+/// `mkdirat`, and `unlinkat` of that directory.
+fn make_remove(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let mut place = Place::of(id, setting)?;
+    let step = MakeRemove { room: place.room()?, _place: place };
+    // Removing a directory makes ext4 wait for the disk.
+    Ok(Prepared { sharing: Sharing::Asleep, ..Prepared::alone(Steps::of(step)) })
+}
+
+struct MakeRemove {
+    _place: Place,
+    room: Room,
+}
+
+const LONG_AGO: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
+impl Step for MakeRemove {
+    /// The parent directory has not been changed for long.
+    fn arm(&mut self, _: u64) -> io::Result<()> {
+        let times = Timestamps { last_access: LONG_AGO, last_modification: LONG_AGO };
+        Ok(rustix::fs::utimensat(rustix::fs::CWD, self.room.path(), &times, rustix::fs::AtFlags::empty())?)
+    }
+
+    #[inline]
+    fn step(&mut self) -> io::Result<()> {
+        let directory = self.room.descriptor();
+        // SAFETY: the name is a C string that outlives the call.
+        check("mkdirat", unsafe { libc::mkdirat(directory, c"made".as_ptr(), 0o700) })?;
+        unlink(directory, c"made", libc::AT_REMOVEDIR)
+    }
+
+    /// The parent directory has been changed, and is empty again.
+    fn disarm(&mut self, _: u64) -> io::Result<()> {
+        let changed = rustix::fs::stat(self.room.path())?.st_mtime != LONG_AGO.tv_sec;
+        if changed && self.room.files_of(0)? == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::other("mkdirat and unlinkat have left no trace in the parent directory"))
+        }
+    }
+}
+
+/// Entries of the directory that is listed.
+const ENTRIES: u64 = 100;
+
+/// A directory opened, read to its end and closed.
+fn list(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let mut files = Files::of(id, setting)?;
+    (0..ENTRIES).try_for_each(|_| files.create())?;
+    let path =
+        std::ffi::CString::new(files.room.path().as_os_str().as_encoded_bytes()).map_err(io::Error::other)?;
+    let (buffer, slot) = (Buffer::new(LISTING_BYTES, &mut setting.rng)?, Slot::find()?);
+    Ok(Prepared::alone(Steps::of(List { _files: files, path, buffer, slot, listed: 0 })))
+}
+
+/// Bytes that one `getdents64` may fill: what the C library's `readdir` offers, and room for all entries.
+const LISTING_BYTES: usize = 32 << 10;
+
+struct List {
+    _files: Files,
+    path: std::ffi::CString,
+    buffer: Buffer,
+    slot: Slot,
+    listed: usize,
+}
+
+impl List {
+    #[inline]
+    fn read(&mut self, directory: RawFd) -> io::Result<usize> {
+        let (pointer, length) = (self.buffer.as_mut_ptr(), self.buffer.len());
+        // SAFETY: the pointer and the length are those of a slice that is borrowed mutably.
+        let got = unsafe { libc::syscall(libc::SYS_getdents64, directory, pointer, length) };
+        usize::try_from(check("getdents64", got)?).map_err(io::Error::other)
+    }
+}
+
+impl Step for List {
+    fn arm(&mut self, _: u64) -> io::Result<()> {
+        self.buffer.fill(0);
+        self.slot = Slot::find()?;
+        Ok(())
+    }
+
+    #[inline]
+    fn step(&mut self) -> io::Result<()> {
+        let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
+        // SAFETY: the path is a C string that outlives the call.
+        let directory = unsafe { libc::open(self.path.as_ptr(), flags) };
+        self.slot.check("open", directory)?;
+        self.listed = self.read(directory)?;
+        if self.listed == 0 || self.read(directory)? != 0 {
+            return Err(io::Error::other("getdents64 did not list the directory in one piece"));
+        }
+        // SAFETY: closes the descriptor just opened, which nothing else knows.
+        check("close", unsafe { libc::close(directory) }).map(drop)
+    }
+
+    /// Every entry was listed once.
+    fn disarm(&mut self, _: u64) -> io::Result<()> {
+        self.slot.check_closed()?;
+        let listed = entries(&self.buffer[..self.listed]);
+        self.listed = 0;
+        // The directory itself and its parent come with them.
+        if listed == ENTRIES + 2 {
+            Ok(())
+        } else {
+            Err(io::Error::other(format!("getdents64 listed {listed} entries of {}", ENTRIES + 2)))
+        }
+    }
+}
+
+/// Entries of a listing: each has its length at byte 16 (getdents(2)).
+fn entries(mut listing: &[u8]) -> u64 {
+    let mut entries = 0;
+    while let Some(length) = listing.get(16..18) {
+        let length = usize::from(u16::from_ne_bytes([length[0], length[1]]));
+        let Some(rest) = listing.get(length.max(18)..) else { break };
+        listing = rest;
+        entries += 1;
+    }
+    entries
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_of_a_listing_are_counted_and_a_cut_one_is_not() {
+        let mut listing = vec![0_u8; 24 + 32];
+        listing[16] = 24;
+        listing[24 + 16] = 32;
+        assert_eq!(entries(&listing), 2);
+        assert_eq!(entries(&listing[..50]), 1);
+        assert_eq!(entries(&[]), 0);
+    }
+}

@@ -1,0 +1,144 @@
+//! Finding a file by its name: `open`, `stat`, and both of a name that is not there (lmbench 3, lat_syscall;
+//! thesis, section 4.2).
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::RawFd;
+use std::os::unix::ffi::OsStrExt;
+
+use assay_quantity::PrimitiveId;
+use rand::RngExt;
+
+use super::Scratch;
+use super::descriptor::{Slot, ZERO_STAT, check_size};
+use crate::benchmark::{Prepared, Refusal, Setting};
+use crate::kernel::{check, failed};
+use crate::primitive::step::{Step, Steps};
+use crate::table::{Per, Profile, Row};
+
+/// The rows of this file.
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        ids: &["file.open_close"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["open", "openat", "close"],
+        about: "open of an existing file and close",
+        source: "hbench-OS lat_syscall; thesis, section 4.2",
+        prepare: open_close,
+    },
+    Row {
+        ids: &["file.open_missing"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["open", "openat"],
+        about: "open that fails because there is no such file",
+        source: "own: library and configuration search paths consist of these",
+        prepare: open_missing,
+    },
+    Row {
+        ids: &["file.stat"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["stat", "newfstatat", "statx"],
+        about: "stat of a path",
+        source: "hbench-OS lat_syscall; thesis, section 4.2",
+        prepare: stat,
+    },
+    Row {
+        ids: &["file.stat_missing"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["stat", "newfstatat", "statx"],
+        about: "stat that fails because there is no such file",
+        source: "own: interpreters look for their modules so",
+        prepare: stat_missing,
+    },
+];
+
+/// Bytes of a file whose size is looked at: random, so that nobody guesses it.
+pub(super) fn any_size(setting: &mut Setting) -> usize {
+    setting.rng.random_range(1..=super::PAGE)
+}
+
+/// `open` of a file that exists, and `close`.
+fn open_close(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let scratch = Scratch::with_bytes(setting, 1)?;
+    Ok(Prepared::alone(Steps::of(OpenClose { scratch, slot: Slot::find()? })))
+}
+
+struct OpenClose {
+    scratch: Scratch,
+    slot: Slot,
+}
+
+impl Step for OpenClose {
+    fn arm(&mut self, _: u64) -> io::Result<()> {
+        self.slot = Slot::find()?;
+        Ok(())
+    }
+
+    #[inline]
+    fn step(&mut self) -> io::Result<()> {
+        let file = open(&self.scratch.name);
+        self.slot.check("open", file)?;
+        // SAFETY: closes the descriptor just opened, which nothing else knows.
+        check("close", unsafe { libc::close(file) }).map(drop)
+    }
+
+    fn disarm(&mut self, _: u64) -> io::Result<()> {
+        self.slot.check_closed()
+    }
+}
+
+#[inline]
+fn open(name: &CString) -> RawFd {
+    // SAFETY: the name is a C string that outlives the call.
+    unsafe { libc::open(name.as_ptr(), libc::O_RDONLY) }
+}
+
+/// `open` of a file that does not exist, in a directory that does.
+fn open_missing(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let name = missing(setting)?;
+    Ok(Prepared::repeat(move || expect_missing("open", open(&name))))
+}
+
+/// `stat` by path.
+fn stat(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let size = any_size(setting);
+    let scratch = Scratch::with_bytes(setting, size)?;
+    let mut stat = ZERO_STAT;
+    Ok(Prepared::repeat(move || {
+        stat.st_size = 0;
+        // SAFETY: the name is a C string; the call fills the structure or fails.
+        check("stat", unsafe { libc::stat(scratch.name.as_ptr(), &raw mut stat) })?;
+        check_size("stat", &stat, size)
+    }))
+}
+
+/// `stat` of a file that does not exist, in a directory that does.
+fn stat_missing(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let name = missing(setting)?;
+    let mut stat = ZERO_STAT;
+    Ok(Prepared::repeat(move || {
+        // SAFETY: the name is a C string; the call fills the structure or fails.
+        expect_missing("stat", unsafe { libc::stat(name.as_ptr(), &raw mut stat) })
+    }))
+}
+
+fn missing(setting: &Setting) -> io::Result<CString> {
+    let path = setting.directory.join("missing");
+    CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)
+}
+
+/// That a call has failed because there is no such file, and for no other reason.
+#[inline]
+fn expect_missing(call: &'static str, result: libc::c_int) -> io::Result<()> {
+    if result >= 0 {
+        return Err(io::Error::other(format!("{call} found the file that must be missing")));
+    }
+    match io::Error::last_os_error().raw_os_error() {
+        Some(libc::ENOENT) => Ok(()),
+        _ => Err(failed(call)),
+    }
+}

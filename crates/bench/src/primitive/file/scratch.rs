@@ -1,0 +1,277 @@
+//! Files to work on, with contents that tell where in the file they are, so that bytes that were never read or
+//! came from somewhere else are noticed.
+
+use std::ffi::CString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rand::{Rng, RngExt};
+
+use crate::benchmark::Setting;
+
+/// A file is written page by page, as programs write theirs. One large write would leave large folios in
+/// the page cache, and overwriting a few bytes of one costs ext4 of Linux 6.18 a dozen times as much (a
+/// 64-byte `pwrite` took 7.4 us instead of 0.6 us), because it visits every block of the folio.
+pub(crate) const PAGE: usize = 4096;
+
+/// Bytes of the file that transfers walk through: larger than most second-level caches, small enough to
+/// be written anew for every process. A multiple of every transfer size.
+const FILE_BYTES: usize = 8 << 20;
+
+/// What is in a file: the same random page again and again, but for its first word, which is another one on
+/// every page.
+#[derive(Debug, Clone)]
+pub(crate) struct Contents {
+    template: [u8; PAGE],
+    first: u64,
+}
+
+impl Contents {
+    /// Bytes of the word that tells pages apart.
+    const WORD: usize = size_of::<u64>();
+
+    /// Contents that nothing in memory happens to hold.
+    pub(crate) fn random(rng: &mut impl Rng) -> Self {
+        let mut template = [0; PAGE];
+        rng.fill_bytes(&mut template);
+        Self { template, first: rng.random() }
+    }
+
+    /// The first word of a page.
+    #[inline]
+    pub(crate) fn word(&self, page: u64) -> u64 {
+        // Odd, so that 2^64 pages differ; with all its bits in use, so that the words of neighbours look random.
+        self.first.wrapping_add(page.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    fn page(&self, number: u64) -> [u8; PAGE] {
+        let mut page = self.template;
+        page[..Self::WORD].copy_from_slice(&self.word(number).to_ne_bytes());
+        page
+    }
+
+    /// Writes into `piece` what the file holds from `at` on.
+    pub(crate) fn fill(&self, piece: &mut [u8], at: u64) {
+        for (number, within, part) in parts(piece.len(), at) {
+            let page = self.page(number);
+            let bytes = &page[within..within + part.len()];
+            piece[part].copy_from_slice(bytes);
+        }
+    }
+
+    /// Whether `piece` is what the file holds from `at` on.
+    pub(crate) fn are(&self, piece: &[u8], at: u64) -> bool {
+        parts(piece.len(), at).all(|(number, within, part)| {
+            let page = self.page(number);
+            page[within..within + part.len()] == piece[part]
+        })
+    }
+
+    /// Sum of the words of `bytes` bytes from the beginning of a page on.
+    pub(crate) fn sum(&self, page: u64, bytes: usize) -> u64 {
+        parts(bytes, page * PAGE as u64)
+            .flat_map(|(number, _, part)| words(&self.page(number)[..part.len()]))
+            .fold(0, u64::wrapping_add)
+    }
+}
+
+/// The words of a page, as a program that adds them up reads them; bytes that make no word are left out.
+fn words(page: &[u8]) -> Vec<u64> {
+    page.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect()
+}
+
+/// The parts of a stretch of `length` bytes from `at` on that lie in one page each: the page's number, where in
+/// the page, and where in the stretch.
+fn parts(length: usize, at: u64) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let position = at + done as u64;
+        let within = usize::try_from(position % PAGE as u64).ok()?;
+        let part = done..length.min(done + PAGE - within);
+        done = part.end;
+        (!part.is_empty()).then_some((position / PAGE as u64, within, part))
+    })
+}
+
+/// A file that goes when it is dropped. A killed process leaves it to the run's temporary directory.
+pub(crate) struct Scratch {
+    path: PathBuf,
+    pub(super) name: CString,
+    pub(crate) file: File,
+    pub(crate) contents: Contents,
+}
+
+impl Scratch {
+    /// A new file of so many bytes, all of them in the page cache.
+    pub(crate) fn with_bytes(setting: &mut Setting, bytes: usize) -> io::Result<Self> {
+        let scratch = Self::empty(setting)?;
+        for (page, at) in (0..bytes).step_by(PAGE).enumerate() {
+            let page = scratch.contents.page(page as u64);
+            (&scratch.file).write_all(&page[..PAGE.min(bytes - at)])?;
+        }
+        Ok(scratch)
+    }
+
+    /// A new file that is empty.
+    pub(crate) fn empty(setting: &mut Setting) -> io::Result<Self> {
+        // A process may have several files, which are told apart by a number that its seed makes.
+        let number: u32 = setting.rng.random();
+        let path = setting.directory.join(format!("file-{}-{number:08x}", std::process::id()));
+        let name = CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)?;
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
+        Ok(Self { path, name, file, contents: Contents::random(&mut setting.rng) })
+    }
+
+    /// Its name.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its descriptor.
+    #[inline]
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // The directory is removed with everything in it at the end of the run.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// A file in the page cache that transfers walk through, again and again.
+pub(crate) struct CachedFile {
+    scratch: Scratch,
+    bytes: usize,
+    next: usize,
+}
+
+impl CachedFile {
+    /// A new file on the file system to be measured.
+    pub(crate) fn new(setting: &mut Setting) -> io::Result<Self> {
+        Self::holding(0, setting)
+    }
+
+    /// The same, large enough for transfers of `size` bytes.
+    pub(crate) fn holding(size: usize, setting: &mut Setting) -> io::Result<Self> {
+        let bytes = FILE_BYTES.max(size.next_multiple_of(PAGE));
+        Ok(Self { scratch: Scratch::with_bytes(setting, bytes)?, bytes, next: 0 })
+    }
+
+    #[inline]
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.scratch.descriptor()
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.scratch.file
+    }
+
+    /// What is in it.
+    pub(crate) fn contents(&self) -> &Contents {
+        &self.scratch.contents
+    }
+
+    /// Where the next `size` bytes begin.
+    #[inline]
+    #[expect(clippy::cast_possible_wrap, reason = "far below 2^63")]
+    pub(crate) fn advance(&mut self, size: usize) -> libc::off_t {
+        let at = self.next;
+        self.next = if at + 2 * size > self.bytes { 0 } else { at + size };
+        at as libc::off_t
+    }
+
+    /// Where pieces of `size` bytes begin.
+    pub(crate) fn places(&self, size: usize) -> impl Iterator<Item = u64> + use<> {
+        (0..(self.bytes / size) as u64).map(move |place| place * size as u64)
+    }
+
+    /// Where the last of so many pieces of `size` bytes will begin.
+    pub(crate) fn last(&self, size: usize, pieces: u64) -> u64 {
+        let (places, next) = ((self.bytes / size) as u64, (self.next / size) as u64);
+        (next + pieces.saturating_sub(1)) % places * size as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use rand::SeedableRng;
+    use rand_pcg::Pcg64Mcg;
+
+    fn setting(directory: &std::path::Path) -> Setting {
+        Setting {
+            rng: Pcg64Mcg::seed_from_u64(5),
+            cpu: 0,
+            cpus: vec![0],
+            other_cpu: None,
+            caches: crate::describe::CacheSizes::default(),
+            directory: directory.to_owned(),
+            peer: None,
+        }
+    }
+
+    fn contents(seed: u64) -> Contents {
+        Contents::random(&mut Pcg64Mcg::seed_from_u64(seed))
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_filled_in_is_recognised_at_its_place_and_nowhere_else(
+            at in 0u64..20_000, length in 9usize..9000, other in 1u64..5, flipped: usize,
+        ) {
+            let contents = contents(at);
+            let mut piece = vec![0; length];
+            contents.fill(&mut piece, at);
+            prop_assert!(contents.are(&piece, at));
+            // A stretch with a page's first word in it differs on every page.
+            if at % PAGE as u64 + length as u64 >= (PAGE + 8) as u64 {
+                prop_assert!(!contents.are(&piece, at + other * PAGE as u64));
+            }
+            piece[flipped % length] ^= 1;
+            prop_assert!(!contents.are(&piece, at));
+        }
+
+        #[test]
+        fn the_sum_is_that_of_the_words_that_are_filled_in(page in 0u64..9, count in 1usize..2000) {
+            let contents = contents(page);
+            let mut piece = vec![0; count * 8];
+            contents.fill(&mut piece, page * PAGE as u64);
+            prop_assert_eq!(contents.sum(page, piece.len()), words(&piece).into_iter().fold(0, u64::wrapping_add));
+        }
+    }
+
+    #[test]
+    fn a_file_holds_what_it_says_and_goes_with_its_owner() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut setting = setting(directory.path());
+        let scratch = Scratch::with_bytes(&mut setting, 3 * PAGE + 5).unwrap();
+        let bytes = std::fs::read(&scratch.path).unwrap();
+        assert_eq!(bytes.len(), 3 * PAGE + 5);
+        assert!(scratch.contents.are(&bytes, 0));
+        let other = Scratch::empty(&mut setting).unwrap();
+        assert_ne!(other.path, scratch.path);
+        drop((scratch, other));
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn transfers_walk_through_the_file_and_begin_again_before_its_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut setting = setting(directory.path());
+        let size = 3 << 20;
+        let mut file = CachedFile::holding(size, &mut setting).unwrap();
+        for pieces in 1..5 {
+            let foreseen = file.last(size, pieces);
+            let last = (0..pieces).map(|_| file.advance(size)).last();
+            assert_eq!(last, i64::try_from(foreseen).ok());
+        }
+        assert_eq!(CachedFile::holding(9 << 20, &mut setting).unwrap().bytes, 9 << 20);
+    }
+}

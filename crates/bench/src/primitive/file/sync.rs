@@ -1,0 +1,112 @@
+//! Making a file durable: a write and the call that waits until it is on the disk.
+//!
+//! That the call did so is seen in the kernel's own account: the first write to a page after the page has been
+//! written back counts as a page to be written, a write to one that still waits does not.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::os::unix::fs::FileExt;
+
+use assay_quantity::{PrimitiveId, Size};
+
+use super::{PAGE, Scratch};
+use crate::benchmark::{Prepared, Refusal, Setting};
+use crate::contamination::Sharing;
+use crate::kernel::{check, expect};
+use crate::layout::Buffer;
+use crate::primitive::limit;
+use crate::primitive::step::{Step, Steps};
+use crate::primitive::storage::{self, Transferred};
+use crate::table::{Per, Profile, Row};
+
+/// The rows of this file.
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        ids: &["file.fsync{size=4KiB}"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["pwrite64", "fsync"],
+        about: "pwrite of size bytes over the beginning of a file, and fsync",
+        source: "own: what a committed transaction waits for",
+        prepare: fsync,
+    },
+    Row {
+        ids: &["file.fdatasync{size=4KiB}"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["pwrite64", "fdatasync"],
+        about: "pwrite of size bytes over the beginning of a file, and fdatasync",
+        source: "own: what a database's log waits for",
+        prepare: fdatasync,
+    },
+];
+
+/// Largest write before a call.
+const SIZE_MAX: Size = Size::mib(1);
+
+/// `pwrite` and `fsync`.
+fn fsync(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    // SAFETY: the caller passes a descriptor that is open.
+    synced(id, setting, "fsync", |file| unsafe { libc::fsync(file) })
+}
+
+/// `pwrite` and `fdatasync`.
+fn fdatasync(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    // SAFETY: the caller passes a descriptor that is open.
+    synced(id, setting, "fdatasync", |file| unsafe { libc::fdatasync(file) })
+}
+
+fn synced(
+    id: &PrimitiveId,
+    setting: &mut Setting,
+    name: &'static str,
+    call: impl Fn(RawFd) -> libc::c_int + 'static,
+) -> Result<Prepared, Refusal> {
+    let size = limit::size(id, Size(1)..=SIZE_MAX)?;
+    storage::required(setting, name)?;
+    let scratch = Scratch::with_bytes(setting, size)?;
+    let piece = Buffer::new(size, &mut setting.rng)?;
+    let mut step = Synced { scratch, piece, name, call, before: Transferred::now()? };
+    step.arm(1)?;
+    step.step()?;
+    step.disarm(1).map_err(|_| storage::none(setting, name))?;
+    Ok(Prepared { sharing: Sharing::Asleep, ..Prepared::alone(Steps::of(step)) })
+}
+
+struct Synced<F> {
+    scratch: Scratch,
+    piece: Buffer,
+    name: &'static str,
+    call: F,
+    before: Transferred,
+}
+
+impl<F: Fn(RawFd) -> libc::c_int> Step for Synced<F> {
+    /// Nothing of the file waits to be written.
+    fn arm(&mut self, _: u64) -> io::Result<()> {
+        check("fsync", (self.call)(self.scratch.descriptor()))?;
+        self.before = Transferred::now()?;
+        Ok(())
+    }
+
+    #[inline]
+    fn step(&mut self) -> io::Result<()> {
+        let (file, piece) = (self.scratch.descriptor(), &self.piece);
+        // SAFETY: the pointer and the length are those of a slice.
+        expect("pwrite", unsafe { libc::pwrite(file, piece.as_ptr().cast(), piece.len(), 0) }, piece.len())?;
+        check(self.name, (self.call)(file)).map(drop)
+    }
+
+    /// One more write finds the pages written back as well, so it is counted like those of the batch.
+    fn disarm(&mut self, operations: u64) -> io::Result<()> {
+        self.scratch.file.write_all_at(&self.piece, 0)?;
+        let written = Transferred::now()?.since(self.before).written_bytes;
+        let due = (operations + 1) * self.piece.len().next_multiple_of(PAGE) as u64;
+        if written >= due {
+            Ok(())
+        } else {
+            let name = self.name;
+            Err(io::Error::other(format!("{name} has let {written} bytes be written where {due} were due")))
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Bytes to, from and between files that are in the page cache: reread, overwrite, copy (lmbench, 1996, section
+//! 5.3; thesis, sections 2.2.3 and 2.2.5).
+
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use assay_quantity::{PrimitiveId, Size};
+
+use super::CachedFile;
+use crate::benchmark::{Prepared, Refusal, Setting};
+use crate::kernel::expect;
+use crate::primitive::limit;
+use crate::primitive::pieces::Pieces;
+use crate::primitive::step::{Step, Steps};
+use crate::table::{Per, Profile, Row};
+
+/// The rows of this file.
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        ids: &[
+            "file.read{size=64B,buffer=reused}",
+            "file.read{size=4KiB,buffer=reused}",
+            "file.read{size=32KiB,buffer=reused}",
+            "file.read{size=64KiB,buffer=reused}",
+            "file.read{size=4KiB,buffer=fresh}",
+            "file.read{size=32KiB,buffer=fresh}",
+            "file.read{size=64KiB,buffer=fresh}",
+        ],
+        profile: Profile::Quick,
+        cost: Per::ByteOfSize,
+        calls: &["pread64"],
+        about: READ,
+        source: "lmbench 1996, section 5.3; thesis, section 2.2.3",
+        prepare: read,
+    },
+    Row {
+        ids: &[
+            "file.read{size=512B,buffer=reused}",
+            "file.read{size=1KiB,buffer=reused}",
+            "file.read{size=16KiB,buffer=reused}",
+            "file.read{size=256KiB,buffer=reused}",
+            "file.read{size=1MiB,buffer=reused}",
+            "file.read{size=4MiB,buffer=reused}",
+            "file.read{size=64B,buffer=fresh}",
+            "file.read{size=512B,buffer=fresh}",
+            "file.read{size=1KiB,buffer=fresh}",
+            "file.read{size=16KiB,buffer=fresh}",
+            "file.read{size=256KiB,buffer=fresh}",
+            "file.read{size=1MiB,buffer=fresh}",
+            "file.read{size=4MiB,buffer=fresh}",
+        ],
+        profile: Profile::Full,
+        cost: Per::ByteOfSize,
+        calls: &["pread64"],
+        about: READ,
+        source: "lmbench 1996, section 5.3 (bw_file_rd by sizes); thesis, section 2.2.3",
+        prepare: read,
+    },
+    Row {
+        ids: &[
+            "file.write{size=64B,buffer=reused}",
+            "file.write{size=4KiB,buffer=reused}",
+            "file.write{size=32KiB,buffer=reused}",
+            "file.write{size=64KiB,buffer=reused}",
+            "file.write{size=4KiB,buffer=fresh}",
+            "file.write{size=32KiB,buffer=fresh}",
+            "file.write{size=64KiB,buffer=fresh}",
+        ],
+        profile: Profile::Quick,
+        cost: Per::ByteOfSize,
+        calls: &["pwrite64"],
+        about: "pwrite over the next part of a cached file of 8 MiB",
+        source: "thesis, section 4.2",
+        prepare: write,
+    },
+    Row {
+        ids: &["file.copy_range{size=64KiB}"],
+        profile: Profile::Quick,
+        cost: Per::ByteOfSize,
+        calls: &["copy_file_range"],
+        about: COPY,
+        source: "own: how files are copied and cloned",
+        prepare: copy_range,
+    },
+    Row {
+        ids: &["file.copy_range{size=4KiB}", "file.copy_range{size=1MiB}"],
+        profile: Profile::Full,
+        cost: Per::ByteOfSize,
+        calls: &["copy_file_range"],
+        about: COPY,
+        source: "own: how files are copied and cloned",
+        prepare: copy_range,
+    },
+];
+
+const READ: &str = "pread of the next part of a cached file of 8 MiB";
+const COPY: &str = "copy_file_range of the next part of a cached file of 8 MiB over the same part of another";
+
+/// Most bytes of one transfer: the file that holds them is written anew for every process.
+pub(crate) const SIZE_MAX: Size = Size::mib(256);
+
+/// `pread` of the next part of a cached file.
+fn read(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let size = limit::size(id, Size(1)..=SIZE_MAX)?;
+    let (file, pieces) = (CachedFile::holding(size, setting)?, Pieces::of(id, setting)?);
+    Ok(Prepared::alone(Steps::of(Read { file, pieces, last: None })))
+}
+
+struct Read {
+    file: CachedFile,
+    pieces: Pieces,
+    /// The piece that was read last, and where in the file it is from.
+    last: Option<(*mut u8, libc::off_t)>,
+}
+
+impl Step for Read {
+    #[inline]
+    fn step(&mut self) -> io::Result<()> {
+        let piece = self.pieces.next();
+        let at = self.file.advance(piece.len());
+        let pointer = piece.as_mut_ptr();
+        self.last = Some((pointer, at));
+        // SAFETY: the pointer and the length are those of a slice that is borrowed mutably.
+        let got = unsafe { libc::pread(self.file.descriptor(), pointer.cast(), piece.len(), at) };
+        expect("pread", got, piece.len())
+    }
+
+    /// The last piece holds its part of the file, and then nothing, so that the next batch cannot find it there.
+    fn disarm(&mut self, _: u64) -> io::Result<()> {
+        let Some((piece, at)) = self.last.take() else { return Ok(()) };
+        // SAFETY: it is a piece of the buffer that `self.pieces` owns and that nobody else borrows now.
+        let piece = unsafe { std::slice::from_raw_parts_mut(piece, self.pieces.size()) };
+        let right = self.file.contents().are(piece, at.cast_unsigned());
+        piece.fill(0);
+        if right {
+            Ok(())
+        } else {
+            Err(io::Error::other("pread returned bytes that are not those of the file"))
+        }
+    }
+}
+
+/// `pwrite` over the next part of a cached file.
+fn write(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let size = limit::size(id, Size(1)..=SIZE_MAX)?;
+    let (file, pieces) = (CachedFile::holding(size, setting)?, Pieces::of(id, setting)?);
+    Ok(Prepared::alone(Steps::of(Write { file, pieces, last: 0 })))
+}
+
+struct Write {
+    file: CachedFile,
+    pieces: Pieces,
+    /// Where the last piece of this batch will be.
+    last: u64,
+}
+
+impl Step for Write {
+    /// The place where the last piece belongs gets bytes that are in no piece: those are zeroes.
+    fn arm(&mut self, operations: u64) -> io::Result<()> {
+        self.last = self.file.last(self.pieces.size(), operations);
+        self.file.overwrite(self.last, &vec![0xa5; self.pieces.size()])
+    }
+
+    #[inline]
+    fn step(&mut self) -> io::Result<()> {
+        let piece = self.pieces.next();
+        let at = self.file.advance(piece.len());
+        // SAFETY: the pointer and the length are those of a slice.
+        let written = unsafe { libc::pwrite(self.file.descriptor(), piece.as_ptr().cast(), piece.len(), at) };
+        expect("pwrite", written, piece.len())
+    }
+
+    fn disarm(&mut self, _: u64) -> io::Result<()> {
+        let there = self.file.read_back(self.last, self.pieces.size())?;
+        if there.iter().all(|byte| *byte == 0) {
+            Ok(())
+        } else {
+            Err(io::Error::other("pwrite has left the file as it was"))
+        }
+    }
+}
+
+/// `copy_file_range` of the next part of a cached file over the same part of another.
+fn copy_range(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let size = limit::size(id, Size(1)..=SIZE_MAX)?;
+    let (from, to) = (CachedFile::holding(size, setting)?, CachedFile::holding(size, setting)?);
+    Ok(Prepared::alone(Steps::of(CopyRange { from, to, size, last: 0 })))
+}
+
+struct CopyRange {
+    from: CachedFile,
+    to: CachedFile,
+    size: usize,
+    /// Where the last part of this batch will be.
+    last: u64,
+}
+
+impl Step for CopyRange {
+    fn arm(&mut self, operations: u64) -> io::Result<()> {
+        self.last = self.to.last(self.size, operations);
+        self.to.overwrite(self.last, &vec![0; self.size])
+    }
+
+    #[inline]
+    fn step(&mut self) -> io::Result<()> {
+        let (mut from, mut to) = (self.from.advance(self.size), self.to.advance(self.size));
+        let (source, sink) = (self.from.descriptor(), self.to.descriptor());
+        // SAFETY: the pointers are to locals that outlive the call.
+        let copied = unsafe { libc::copy_file_range(source, &raw mut from, sink, &raw mut to, self.size, 0) };
+        expect("copy_file_range", copied, self.size)
+    }
+
+    fn disarm(&mut self, _: u64) -> io::Result<()> {
+        let there = self.to.read_back(self.last, self.size)?;
+        if self.from.contents().are(&there, self.last) {
+            Ok(())
+        } else {
+            Err(io::Error::other("copy_file_range left bytes that are not those of the file it copied"))
+        }
+    }
+}
+
+impl CachedFile {
+    fn overwrite(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file().write_all_at(bytes, at)
+    }
+
+    fn read_back(&self, at: u64, size: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0xff; size];
+        self.file().read_exact_at(&mut bytes, at)?;
+        Ok(bytes)
+    }
+}

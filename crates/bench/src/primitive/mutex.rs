@@ -1,0 +1,301 @@
+//! Locks: a mutex that nobody else wants, and one that several threads fight for.
+//!
+//! What the mutex protects is a counter without an atomic: it comes out right only if no two threads were ever in
+//! the critical section at once.
+
+use std::cell::UnsafeCell;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use assay_quantity::{Key, PrimitiveId};
+
+use super::limit;
+use super::step::{Step, Steps};
+use super::thread::done;
+use crate::benchmark::{Operation, Prepared, Refusal, Setting, expect_done};
+use crate::clock::monotonic;
+use crate::contamination::Sharing;
+use crate::partner::PartnerThread;
+use crate::table::{Per, Profile, Row};
+
+/// The rows of this file.
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        ids: &["mutex.lock_unlock"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &[],
+        about: "pthread_mutex_lock and unlock of a mutex that is free, in a process of several threads",
+        source: "own: what every critical section pays",
+        prepare: lock_unlock,
+    },
+    Row {
+        ids: &["mutex.contended{threads=2}"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["futex"],
+        about: "one critical section of any of so many threads that enter it all the time, on processors of their own",
+        source: "own: what a lock costs when it is wanted",
+        prepare: contended,
+    },
+    Row {
+        ids: &["mutex.contended{threads=4}", "mutex.contended{threads=8}"],
+        profile: Profile::Full,
+        cost: Per::Operation,
+        calls: &["futex"],
+        about: "one critical section of any of so many threads that enter it all the time",
+        source: "own: what a lock costs when it is wanted",
+        prepare: contended,
+    },
+];
+
+/// Most threads that fight for one mutex.
+const THREADS_MAX: u64 = 256;
+
+/// Lock, count, unlock.
+fn lock_unlock(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    // While there is one thread, the C library's mutex does without atomic operations.
+    let second = PartnerThread::spawn(setting.cpu, || {
+        loop {
+            std::thread::park();
+        }
+    })?;
+    Ok(Prepared::alone(Steps::of(LockUnlock { guarded: Guarded::default(), before: 0, _second: second })))
+}
+
+struct LockUnlock {
+    guarded: Guarded,
+    before: u64,
+    _second: PartnerThread,
+}
+
+impl Step for LockUnlock {
+    fn arm(&mut self, _: u64) -> io::Result<()> {
+        self.before = self.guarded.count()?;
+        Ok(())
+    }
+
+    #[inline]
+    fn step(&mut self) -> io::Result<()> {
+        // No counter comes to this target, so that every section counts.
+        self.guarded.enter(u64::MAX).map(drop)
+    }
+
+    fn disarm(&mut self, operations: u64) -> io::Result<()> {
+        self.guarded.check(self.before, operations)
+    }
+}
+
+/// A counter and the mutex that protects it, on one line as data and its lock often are.
+#[repr(align(128))]
+struct Guarded {
+    mutex: UnsafeCell<libc::pthread_mutex_t>,
+    counter: UnsafeCell<u64>,
+}
+
+impl Default for Guarded {
+    fn default() -> Self {
+        Self { mutex: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER), counter: UnsafeCell::new(0) }
+    }
+}
+
+// SAFETY: the counter is touched only by the thread that holds the mutex.
+unsafe impl Sync for Guarded {}
+// SAFETY: neither belongs to a thread; a mutex is not moved once it is used, because `Guarded` is then shared or
+// boxed.
+unsafe impl Send for Guarded {}
+
+impl Guarded {
+    /// One critical section, which counts unless the target is reached. Tells whether it did.
+    #[inline]
+    fn enter(&self, target: u64) -> io::Result<bool> {
+        // SAFETY: the mutex was initialised. It is this thread's in between, and so is the counter; volatile, so
+        // that no two additions become one.
+        unsafe {
+            done("pthread_mutex_lock", libc::pthread_mutex_lock(self.mutex.get()))?;
+            let counter = self.counter.get();
+            let count = counter.read_volatile();
+            if count != target {
+                counter.write_volatile(count.wrapping_add(1));
+            }
+            done("pthread_mutex_unlock", libc::pthread_mutex_unlock(self.mutex.get()))?;
+            Ok(count != target)
+        }
+    }
+
+    fn count(&self) -> io::Result<u64> {
+        // SAFETY: as above.
+        unsafe {
+            done("pthread_mutex_lock", libc::pthread_mutex_lock(self.mutex.get()))?;
+            let count = self.counter.get().read_volatile();
+            done("pthread_mutex_unlock", libc::pthread_mutex_unlock(self.mutex.get()))?;
+            Ok(count)
+        }
+    }
+
+    fn check(&self, before: u64, sections: u64) -> io::Result<()> {
+        let counted = self.count()?.wrapping_sub(before);
+        if counted == sections {
+            return Ok(());
+        }
+        Err(io::Error::other(format!("{sections} critical sections counted to {counted}")))
+    }
+}
+
+/// Several threads, one mutex.
+fn contended(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let threads = limit::count(id, Key::Threads, 2..=THREADS_MAX)?;
+    let other_cpu = setting.other_cpu.ok_or_else(|| {
+        Refusal::Unavailable(
+            "this process may use one processor only, and threads fight for a lock on several; allow it another"
+                .to_owned(),
+        )
+    })?;
+    let rest = setting.cpus.iter().copied().filter(|cpu| ![setting.cpu, other_cpu].contains(cpu));
+    let cpus: Vec<usize> = [setting.cpu, other_cpu].into_iter().chain(rest).collect();
+    let contest = Arc::new(Contest::default());
+    let mut partners = Vec::new();
+    for thread in 1..threads {
+        let contest = contest.clone();
+        partners.push(PartnerThread::spawn(cpus[thread % cpus.len()], move || contest.take_part())?);
+    }
+    let sharing = match partners.as_slice() {
+        [partner] => Sharing::TwoCpus { partner: partner.tid(), cpu: other_cpu },
+        _ => Sharing::Many,
+    };
+    let operation = Contended { contest, partners: partners.len() as u64, before: 0 };
+    Ok(Prepared { operation: Box::new(operation), baseline: None, sharing })
+}
+
+/// What the threads of a batch share.
+#[derive(Default)]
+struct Contest {
+    guarded: Guarded,
+    /// What the counter comes to in this batch.
+    target: AtomicU64,
+    /// Critical sections of all threads in this batch, as each has counted its own.
+    sections: AtomicU64,
+    /// Batches that have been armed. A partner makes itself ready at each.
+    armed: AtomicU64,
+    /// Partners that wait for the start of the batch that is armed.
+    ready: AtomicU64,
+    /// Batches that have been started.
+    started: AtomicU64,
+    /// Partners that have found the target reached.
+    finished: AtomicU64,
+}
+
+/// Between batches partners sleep, and look this often whether the next one is armed.
+const LOOK: Duration = Duration::from_micros(50);
+
+/// A batch that takes longer than this has lost a partner, ns.
+const LOST_NS: u64 = 2_000_000_000;
+
+impl Contest {
+    /// A partner's whole life. It ends when a lock fails, which the batch then notices.
+    fn take_part(&self) {
+        for batch in 1.. {
+            while self.armed.load(Ordering::Acquire) < batch {
+                std::thread::sleep(LOOK);
+            }
+            self.ready.fetch_add(1, Ordering::Release);
+            // From here on awake, so that all begin together.
+            while self.started.load(Ordering::Acquire) < batch {
+                std::thread::yield_now();
+            }
+            if self.fight().is_err() {
+                return;
+            }
+            self.finished.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Enters the critical section until the target is reached, so that all fight to the end.
+    #[inline]
+    fn fight(&self) -> io::Result<()> {
+        let target = self.target.load(Ordering::Relaxed);
+        let mut sections = 0;
+        while self.guarded.enter(target)? {
+            sections += 1;
+        }
+        self.sections.fetch_add(sections, Ordering::Release);
+        Ok(())
+    }
+
+    /// Waits, awake, until so many partners have been counted.
+    fn wait_for(counter: &AtomicU64, partners: u64) -> io::Result<()> {
+        let begun_ns = monotonic::now_ns();
+        while counter.load(Ordering::Acquire) < partners {
+            if monotonic::now_ns().saturating_sub(begun_ns) > LOST_NS {
+                return Err(io::Error::other("a thread waits for a lock that was released long ago"));
+            }
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+}
+
+/// The threads enter the critical section so many times together.
+struct Contended {
+    contest: Arc<Contest>,
+    partners: u64,
+    before: u64,
+}
+
+impl Operation for Contended {
+    fn arm(&mut self, operations: u64) -> io::Result<()> {
+        let contest = &self.contest;
+        self.before = contest.guarded.count()?;
+        contest.target.store(self.before.wrapping_add(operations), Ordering::Relaxed);
+        for counter in [&contest.sections, &contest.ready, &contest.finished] {
+            counter.store(0, Ordering::Relaxed);
+        }
+        contest.armed.fetch_add(1, Ordering::Release);
+        Contest::wait_for(&contest.ready, self.partners)
+    }
+
+    fn run(&mut self, _: u64) -> io::Result<()> {
+        self.contest.started.fetch_add(1, Ordering::Release);
+        self.contest.fight()?;
+        Contest::wait_for(&self.contest.finished, self.partners)
+    }
+
+    /// No count was lost, as it would be between two threads in the critical section at once.
+    fn disarm(&mut self, operations: u64) -> io::Result<()> {
+        expect_done(self.contest.sections.load(Ordering::Acquire), operations)?;
+        self.contest.guarded.check(self.before, operations)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_fight_for_the_mutex_count_every_section_and_only_those() {
+        let cpu = crate::kernel::allowed_cpus().unwrap()[0];
+        let contest = Arc::new(Contest::default());
+        let theirs = contest.clone();
+        PartnerThread::spawn(cpu, move || theirs.take_part()).unwrap();
+        let mut contended = Contended { contest, partners: 1, before: 0 };
+        for operations in [1, 64, 10_000] {
+            contended.arm(operations).unwrap();
+            contended.run(operations).unwrap();
+            contended.disarm(operations).unwrap();
+            assert!(contended.disarm(operations + 1).is_err());
+        }
+    }
+
+    #[test]
+    fn a_count_that_was_lost_between_two_sections_is_refused() {
+        let guarded = Guarded::default();
+        assert!(guarded.enter(2).unwrap());
+        guarded.check(0, 1).unwrap();
+        assert!(guarded.check(0, 2).unwrap_err().to_string().contains("2 critical sections counted to 1"));
+        assert!(guarded.enter(2).unwrap());
+        assert!(!guarded.enter(2).unwrap(), "the target is reached");
+        guarded.check(0, 2).unwrap();
+    }
+}

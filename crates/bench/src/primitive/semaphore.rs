@@ -1,0 +1,175 @@
+//! Semaphores that two processes pass a turn with: System V's and POSIX's (lmbench 3, `lat_sem`).
+
+use std::cell::UnsafeCell;
+use std::io;
+use std::rc::Rc;
+
+use assay_quantity::PrimitiveId;
+
+use super::handover::{Side, Sides, between_processes};
+use super::shared::Shared;
+use crate::benchmark::{Prepared, Refusal, Setting};
+use crate::kernel::check;
+use crate::table::{Per, Profile, Row};
+
+/// The rows of this file.
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        ids: &["semaphore.sysv_round_trip{cpus=same}", "semaphore.sysv_round_trip{cpus=different}"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["semop", "semtimedop"],
+        about: "semop that wakes another process and semop that waits until it has done the same",
+        source: "lmbench 3, lat_sem",
+        prepare: sysv,
+    },
+    Row {
+        ids: &["semaphore.posix_round_trip{cpus=same}", "semaphore.posix_round_trip{cpus=different}"],
+        profile: Profile::Full,
+        cost: Per::Operation,
+        calls: &["futex"],
+        about: "sem_post that wakes another process and sem_wait until it has done the same",
+        source: "own: beside System V's",
+        prepare: posix,
+    },
+];
+
+/// Two semaphores of a System V set.
+fn sysv(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let set = Rc::new(SysvSet::new()?);
+    let here = Sysv { set: set.clone(), own: 0, other: 1 };
+    let there = Sysv { set, own: 1, other: 0 };
+    between_processes(id, setting, Sides { here, there })
+}
+
+/// A set of two semaphores, both zero.
+struct SysvSet {
+    id: libc::c_int,
+}
+
+impl SysvSet {
+    fn new() -> io::Result<Self> {
+        // A set outlives its processes unless somebody removes it, which a killed one does not. Whoever may makes
+        // an IPC namespace for it, which ends with them; without the privilege only `drop` removes it.
+        // SAFETY: the call takes a number only; what changes is which sets this process sees.
+        let _ = unsafe { libc::unshare(libc::CLONE_NEWIPC) };
+        // SAFETY: the call takes numbers only.
+        let id = check("semget", unsafe { libc::semget(libc::IPC_PRIVATE, 2, 0o600) })?;
+        // The kernel sets new semaphores to zero (semget(2)).
+        Ok(Self { id })
+    }
+}
+
+impl Drop for SysvSet {
+    fn drop(&mut self) {
+        // SAFETY: the call takes numbers only, and nobody uses the set any more.
+        unsafe { libc::semctl(self.id, 0, libc::IPC_RMID) };
+    }
+}
+
+struct Sysv {
+    set: Rc<SysvSet>,
+    own: libc::c_ushort,
+    other: libc::c_ushort,
+}
+
+impl Sysv {
+    #[inline]
+    fn add(&self, semaphore: libc::c_ushort, number: libc::c_short) -> io::Result<()> {
+        let mut operation = libc::sembuf { sem_num: semaphore, sem_op: number, sem_flg: 0 };
+        // SAFETY: the pointer is to one operation, a local that outlives the call.
+        check("semop", unsafe { libc::semop(self.set.id, &raw mut operation, 1) }).map(drop)
+    }
+}
+
+impl Side for Sysv {
+    #[inline]
+    fn give(&mut self) -> io::Result<()> {
+        self.add(self.other, 1)
+    }
+
+    #[inline]
+    fn take(&mut self) -> io::Result<()> {
+        self.add(self.own, -1)
+    }
+}
+
+/// Two unnamed semaphores in shared memory.
+fn posix(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let pair = Rc::new(Shared::new([Semaphore::zero()?, Semaphore::zero()?])?);
+    let here = Posix { pair: pair.clone(), own: 0 };
+    let there = Posix { pair, own: 1 };
+    between_processes(id, setting, Sides { here, there })
+}
+
+/// A POSIX semaphore that processes may share, on a line of its own.
+#[repr(align(128))]
+struct Semaphore(UnsafeCell<libc::sem_t>);
+
+// SAFETY: a semaphore is made to be used by several at once, and the library's functions are the only ones that
+// look into it.
+unsafe impl Sync for Semaphore {}
+
+impl Semaphore {
+    /// A semaphore that is zero. It may be moved until it is used for the first time: it is a few numbers, and none
+    /// of them is its address.
+    fn zero() -> io::Result<Self> {
+        const SHARED: libc::c_int = 1;
+        // SAFETY: zeroes are numbers, which the call sets; the pointer is to a local.
+        unsafe {
+            let mut semaphore: libc::sem_t = std::mem::zeroed();
+            check("sem_init", libc::sem_init(&raw mut semaphore, SHARED, 0))?;
+            Ok(Self(UnsafeCell::new(semaphore)))
+        }
+    }
+}
+
+struct Posix {
+    pair: Rc<Shared<[Semaphore; 2]>>,
+    own: usize,
+}
+
+impl Side for Posix {
+    #[inline]
+    fn give(&mut self) -> io::Result<()> {
+        // SAFETY: the semaphore was initialised and lives as long as `self`.
+        check("sem_post", unsafe { libc::sem_post(self.pair[1 - self.own].0.get()) }).map(drop)
+    }
+
+    #[inline]
+    fn take(&mut self) -> io::Result<()> {
+        // SAFETY: as above.
+        check("sem_wait", unsafe { libc::sem_wait(self.pair[self.own].0.get()) }).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_side_gives_the_other_can_take() {
+        let set = Rc::new(SysvSet::new().unwrap());
+        let mut here = Sysv { set: set.clone(), own: 0, other: 1 };
+        let mut there = Sysv { set, own: 1, other: 0 };
+        let pair = Rc::new(Shared::new([Semaphore::zero().unwrap(), Semaphore::zero().unwrap()]).unwrap());
+        let mut posix = [Posix { pair: pair.clone(), own: 0 }, Posix { pair, own: 1 }];
+        for _ in 0..3 {
+            here.give().unwrap();
+            there.take().unwrap();
+            there.give().unwrap();
+            here.take().unwrap();
+            posix[0].give().unwrap();
+            posix[1].take().unwrap();
+        }
+    }
+
+    #[test]
+    fn no_set_is_left_behind() {
+        let set = SysvSet::new().unwrap();
+        let id = set.id;
+        drop(set);
+        // SAFETY: the call takes numbers only.
+        assert_eq!(unsafe { libc::semctl(id, 0, libc::GETVAL) }, -1);
+    }
+}

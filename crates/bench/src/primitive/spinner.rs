@@ -1,0 +1,145 @@
+//! A thread of this process that keeps another processor in user mode, or sleeps: whom the kernel must interrupt
+//! when something changes for the whole process, and need not when the thread sleeps.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, Thread};
+
+use crate::benchmark::{Refusal, Setting};
+use crate::clock::monotonic;
+use crate::contamination::Sharing;
+use crate::partner::PartnerThread;
+
+/// What the thread does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Activity {
+    /// It runs in user mode all the time.
+    Spinning,
+    /// It waits, and its processor has nothing to do for this process.
+    Sleeping,
+}
+
+/// The thread.
+#[derive(Debug)]
+pub(super) struct Spinner {
+    partner: PartnerThread,
+    thread: Thread,
+    cpu: usize,
+    wish: Arc<Wish>,
+}
+
+/// Whether the thread shall spin, and how often it has been round its loop.
+#[derive(Debug, Default)]
+struct Wish {
+    spin: AtomicBool,
+    turns: AtomicU64,
+}
+
+/// How long the thread may take to change: it only has to be scheduled.
+const PATIENCE_NS: u64 = 2_000_000_000;
+
+impl Spinner {
+    /// Starts the thread, sleeping, on the sample's second processor.
+    pub(super) fn start(setting: &Setting) -> Result<Self, Refusal> {
+        let cpu = setting.other_cpu.ok_or_else(|| {
+            Refusal::Unavailable("this process may use one processor only, and it needs two".to_owned())
+        })?;
+        Ok(Self::on(cpu)?)
+    }
+
+    fn on(cpu: usize) -> io::Result<Self> {
+        let wish = Arc::new(Wish::default());
+        let (tell, told) = mpsc::channel();
+        let life = {
+            let wish = wish.clone();
+            move || {
+                // Whoever waits for this has not gone: it is the very caller.
+                let _ = tell.send(thread::current());
+                spin_or_sleep(&wish);
+            }
+        };
+        let partner = PartnerThread::spawn(cpu, life)?;
+        let thread = told.recv().map_err(io::Error::other)?;
+        Ok(Self { partner, thread, cpu, wish })
+    }
+
+    /// Its processor.
+    pub(super) fn cpu(&self) -> usize {
+        self.cpu
+    }
+
+    /// Who is meant to run beside it.
+    pub(super) fn sharing(&self) -> Sharing {
+        Sharing::TwoCpus { partner: self.partner.tid(), cpu: self.cpu }
+    }
+
+    /// How often it has been round its loop.
+    pub(super) fn turns(&self) -> u64 {
+        self.wish.turns.load(Ordering::SeqCst)
+    }
+
+    /// Lets it do so, and waits until it does.
+    pub(super) fn set(&self, activity: Activity) -> io::Result<()> {
+        let turns = self.turns();
+        self.wish.spin.store(activity == Activity::Spinning, Ordering::SeqCst);
+        self.thread.unpark();
+        let until = monotonic::now_ns() + PATIENCE_NS;
+        while !self.does(activity, turns)? {
+            if monotonic::now_ns() > until {
+                return Err(io::Error::other(format!("the other thread was not {activity:?} within 2 s")));
+            }
+        }
+        Ok(())
+    }
+
+    fn does(&self, activity: Activity, turns_before: u64) -> io::Result<bool> {
+        if activity == Activity::Spinning {
+            return Ok(self.turns() != turns_before);
+        }
+        // That it is about to sleep says nothing: the kernel must have it asleep.
+        let stat = std::fs::read_to_string(format!("/proc/self/task/{}/stat", self.partner.tid()))?;
+        Ok(state(&stat) == Some('S'))
+    }
+}
+
+/// The life of the thread.
+fn spin_or_sleep(wish: &Wish) {
+    loop {
+        while wish.spin.load(Ordering::Relaxed) {
+            wish.turns.fetch_add(1, Ordering::Relaxed);
+        }
+        thread::park();
+    }
+}
+
+/// The state of a thread, from its `stat` (proc(5)): what follows the name, which stands in parentheses.
+fn state(stat: &str) -> Option<char> {
+    stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_thread_spins_and_sleeps_as_it_is_told() {
+        let spinner = Spinner::on(crate::kernel::allowed_cpus().unwrap()[0]).unwrap();
+        for _ in 0..3 {
+            let before = spinner.turns();
+            spinner.set(Activity::Spinning).unwrap();
+            assert!(spinner.turns() > before);
+            spinner.set(Activity::Sleeping).unwrap();
+            let asleep = spinner.turns();
+            thread::yield_now();
+            assert_eq!(spinner.turns(), asleep);
+        }
+    }
+
+    #[test]
+    fn the_state_stands_behind_a_name_that_may_hold_anything() {
+        assert_eq!(state("12 (a) S (b) R) S 1 12"), Some('S'));
+        assert_eq!(state("12 (sh) R 1"), Some('R'));
+        assert_eq!(state("12"), None);
+    }
+}

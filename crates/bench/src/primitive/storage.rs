@@ -1,0 +1,201 @@
+//! What lies beneath the page cache: how many bytes really went to and from it, and files that are read and
+//! written past the page cache.
+//!
+//! The kernel counts for every process the bytes that it caused to be fetched from storage, and those that it
+//! caused to be sent there (proc(5), `/proc/PID/io`). A file system that keeps its files in memory counts none.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use assay_quantity::Size;
+use rand::SeedableRng;
+use rand_pcg::Pcg64Mcg;
+use rustix::fs::{FlockOperation, flock, statvfs};
+
+use super::file::{Contents, PAGE, file_system};
+use crate::benchmark::{Refusal, Setting};
+use crate::layout::Buffer;
+
+/// Bytes that this process moved to and from storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Transferred {
+    pub(super) read_bytes: u64,
+    pub(super) written_bytes: u64,
+}
+
+const ACCOUNT: &str = "/proc/self/io";
+
+impl Transferred {
+    /// Since the process began.
+    pub(super) fn now() -> io::Result<Self> {
+        parse(&fs::read_to_string(ACCOUNT)?)
+            .ok_or_else(|| io::Error::other(format!("{ACCOUNT} does not tell read_bytes and write_bytes")))
+    }
+
+    /// Since an earlier moment.
+    pub(super) fn since(self, before: Self) -> Self {
+        Self {
+            read_bytes: self.read_bytes - before.read_bytes,
+            written_bytes: self.written_bytes - before.written_bytes,
+        }
+    }
+}
+
+fn parse(account: &str) -> Option<Transferred> {
+    let value = |name: &str| {
+        let line = account.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))?;
+        line.parse().ok()
+    };
+    Some(Transferred { read_bytes: value("read_bytes")?, written_bytes: value("write_bytes")? })
+}
+
+/// Refuses what `call` is for where files are kept in memory, or where the kernel does not count.
+pub(super) fn required(setting: &Setting, call: &str) -> Result<(), Refusal> {
+    if file_system(&setting.directory)? == "tmpfs" {
+        return Err(none(setting, call));
+    }
+    Transferred::now().map(drop).map_err(|error| {
+        Refusal::Unavailable(format!(
+            "the kernel does not count the bytes of storage ({error}); it needs CONFIG_TASK_IO_ACCOUNTING"
+        ))
+    })
+}
+
+/// What is said where `call` moves no bytes to or from storage.
+pub(super) fn none(setting: &Setting, call: &str) -> Refusal {
+    let directory = setting.directory.display();
+    Refusal::Unavailable(format!(
+        "{call} reaches no storage beneath the file system of {directory}; set TMPDIR to a directory on a disk"
+    ))
+}
+
+/// Bytes of a file that is read or written past the page cache: large beside what a disk's controller reads
+/// ahead, and written in a few tens of milliseconds.
+pub(super) const FILE_BYTES: usize = 32 << 20;
+
+/// Space that must be left beside such a file: a benchmark must not be what fills a disk.
+const SPACE_TIMES: u64 = 8;
+
+/// Bytes of one write while a file is made.
+const PART_BYTES: usize = 1 << 20;
+
+/// What the files hold is the same in every process, because they are made once for a run.
+const CONTENTS_SEED: u64 = 0x6173_7361_7900_0001;
+
+/// A file past the page cache, all of it on storage.
+#[derive(Debug)]
+pub(super) struct DirectFile {
+    pub(super) file: File,
+    pub(super) contents: Contents,
+    /// What offsets and sizes must be a multiple of.
+    pub(super) block: usize,
+}
+
+impl DirectFile {
+    /// The file that all processes of a run read. The first makes it.
+    pub(super) fn to_read(setting: &Setting) -> Result<Self, Refusal> {
+        required(setting, O_DIRECT)?;
+        let path = setting.directory.join("disk-read");
+        if !path.exists() {
+            // Made under another name, so that nobody finds half of it.
+            let unfinished = setting.directory.join(format!("disk-{}", std::process::id()));
+            write(&open(&unfinished)?, &setting.directory)?;
+            fs::rename(&unfinished, &path)?;
+        }
+        Self::of(open(&path)?, setting)
+    }
+
+    /// A file that no other process reads or writes while this one has it: copies of a benchmark have one each.
+    pub(super) fn to_write(setting: &Setting) -> Result<Self, Refusal> {
+        required(setting, O_DIRECT)?;
+        let mut number = 0;
+        let file = loop {
+            let file = open(&setting.directory.join(format!("disk-write-{number}")))?;
+            if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                break file;
+            }
+            number += 1;
+        };
+        if file.metadata()?.len() != FILE_BYTES as u64 {
+            write(&file, &setting.directory)?;
+        }
+        Self::of(file, setting)
+    }
+
+    fn of(file: File, setting: &Setting) -> Result<Self, Refusal> {
+        let block = block(&file);
+        let before = Transferred::now()?;
+        file.read_exact_at(&mut Buffer::aligned(block)?, 0)?;
+        if Transferred::now()?.since(before).read_bytes < block as u64 {
+            return Err(none(setting, O_DIRECT));
+        }
+        Ok(Self { file, contents: contents(), block })
+    }
+}
+
+const O_DIRECT: &str = "a transfer with O_DIRECT";
+
+fn contents() -> Contents {
+    Contents::random(&mut Pcg64Mcg::seed_from_u64(CONTENTS_SEED))
+}
+
+/// Opens a file past the page cache, and makes it where there is none.
+fn open(path: &Path) -> Result<File, Refusal> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).custom_flags(libc::O_DIRECT);
+    options.open(path).map_err(|error| {
+        Refusal::Unavailable(format!(
+            "{} cannot be opened with O_DIRECT ({error}); set TMPDIR to a file system that can go past the page cache",
+            path.display()
+        ))
+    })
+}
+
+/// What the file system wants direct transfers to be a multiple of: since Linux 6.1 it says so; a page does
+/// everywhere.
+fn block(file: &File) -> usize {
+    let told = rustix::fs::statx(file, "", rustix::fs::AtFlags::EMPTY_PATH, DIO_ALIGN);
+    told.ok()
+        .filter(|told| told.stx_mask & DIO_ALIGN.bits() != 0)
+        .and_then(|told| usize::try_from(told.stx_dio_offset_align).ok())
+        .filter(|align| *align > 0)
+        .unwrap_or(PAGE)
+}
+
+/// `STATX_DIOALIGN` (linux/stat.h).
+const DIO_ALIGN: rustix::fs::StatxFlags = rustix::fs::StatxFlags::from_bits_retain(0x2000);
+
+/// Writes [`FILE_BYTES`] of contents past the page cache, and waits until they are on storage.
+fn write(file: &File, directory: &Path) -> Result<(), Refusal> {
+    let space = statvfs(directory).map_err(io::Error::from)?;
+    let (free, needed) = (space.f_bavail * space.f_frsize, FILE_BYTES as u64 * SPACE_TIMES);
+    if free < needed {
+        return Err(Refusal::Unavailable(format!(
+            "{} has {} left, and {} must be; free some or set TMPDIR to another file system",
+            directory.display(),
+            Size(free),
+            Size(needed)
+        )));
+    }
+    let contents = contents();
+    let mut part = Buffer::aligned(PART_BYTES)?;
+    for at in (0..FILE_BYTES).step_by(PART_BYTES) {
+        contents.fill(&mut part, at as u64);
+        file.write_all_at(&part, at as u64)?;
+    }
+    Ok(file.sync_all()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_account_is_read_by_name_and_one_without_the_names_is_none() {
+        let text = "rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 5\nwrite_bytes: 6\ncancelled_write_bytes: 7\n";
+        assert_eq!(parse(text), Some(Transferred { read_bytes: 5, written_bytes: 6 }));
+        assert_eq!(parse("rchar: 1\n"), None);
+    }
+}

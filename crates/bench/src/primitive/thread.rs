@@ -1,0 +1,98 @@
+//! Making a thread and waiting for its end.
+
+use std::ffi::c_void;
+use std::io;
+
+use assay_quantity::PrimitiveId;
+
+use super::child::family;
+use super::step::Step;
+use crate::benchmark::{Prepared, Refusal, Setting};
+use crate::table::{Per, Profile, Row};
+
+/// The rows of this file.
+pub(crate) const ROWS: &[Row] = &[Row {
+    ids: &["thread.create_join"],
+    profile: Profile::Quick,
+    cost: Per::Operation,
+    calls: &["clone3", "clone", "futex", "rt_sigprocmask", "set_robust_list", "rseq", "madvise", "exit"],
+    about: "pthread_create of a thread that only returns, and pthread_join; its stack comes from the library's cache",
+    source: "own: what the processes cost without an address space of their own",
+    prepare: create_join,
+}];
+
+/// `pthread_create` and `pthread_join`.
+fn create_join(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+    Ok(family(CreateJoin { token: 0 }))
+}
+
+/// A thread's whole life: it returns the number that follows its argument.
+extern "C" fn successor(argument: *mut c_void) -> *mut c_void {
+    argument.wrapping_byte_add(1)
+}
+
+struct CreateJoin {
+    token: usize,
+}
+
+impl Step for CreateJoin {
+    #[inline]
+    fn step(&mut self) -> io::Result<()> {
+        let argument = std::ptr::without_provenance_mut(self.token);
+        let mut result = std::ptr::null_mut();
+        // SAFETY: the thread touches no memory, and has ended when this block has.
+        unsafe {
+            let mut thread = std::mem::zeroed();
+            done(
+                "pthread_create",
+                libc::pthread_create(&raw mut thread, std::ptr::null(), successor, argument),
+            )?;
+            done("pthread_join", libc::pthread_join(thread, &raw mut result))?;
+        }
+        self.token += 1;
+        if result.addr() == self.token { Ok(()) } else { Err(another_result(self.token, result.addr())) }
+    }
+
+    /// Every thread has returned what it alone had to, or `step` would have failed.
+    fn disarm(&mut self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The result of a call of the threads' library, which is the number of an error.
+#[inline]
+pub(super) fn done(call: &'static str, error: libc::c_int) -> io::Result<()> {
+    if error == 0 { Ok(()) } else { Err(refused(call, error)) }
+}
+
+#[cold]
+fn refused(call: &'static str, error: libc::c_int) -> io::Error {
+    let error = io::Error::from_raw_os_error(error);
+    io::Error::new(error.kind(), format!("{call}: {error}"))
+}
+
+#[cold]
+fn another_result(due: usize, result: usize) -> io::Error {
+    io::Error::other(format!("the thread returned {result} where {due} was due"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_threads_library_is_told_with_its_call() {
+        done("pthread_join", 0).unwrap();
+        let error = done("pthread_join", libc::ESRCH).unwrap_err().to_string();
+        assert!(error.starts_with("pthread_join: No such process"), "{error}");
+    }
+
+    #[test]
+    fn every_thread_returns_the_number_after_its_own() {
+        let mut threads = CreateJoin { token: 5 };
+        for _ in 0..20 {
+            threads.step().unwrap();
+        }
+        assert_eq!(threads.token, 25);
+    }
+}

@@ -1,0 +1,250 @@
+//! The interrupt of a timer: what is lost of a program's time each time that one expires (own; the kernel's ticks
+//! and every timer of every other process take it from whoever runs).
+//!
+//! One operation is a fixed amount of work, during which one timer expires that nobody waits for; the same work
+//! without a timer is the baseline. The timers are set before the timed part, each for a time of its own, because a
+//! periodic one starts anew only when it is read.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use assay_quantity::PrimitiveId;
+use rand_pcg::Pcg64Mcg;
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_getres,
+    timerfd_create, timerfd_settime,
+};
+
+use super::arithmetic::additions;
+use crate::benchmark::{Operation, Prepared, Refusal, Setting};
+use crate::clock::monotonic;
+use crate::contamination::Sharing;
+use crate::table::{Per, Profile, Row};
+
+/// The rows of this file.
+pub(crate) const ROWS: &[Row] = &[Row {
+    ids: &["interrupt.timer"],
+    profile: Profile::Quick,
+    cost: Per::Operation,
+    calls: &[],
+    about: "interrupt of a timer that expires and wakes nobody: work during which it does less the work alone",
+    source: "own: what every tick takes from whoever runs",
+    prepare: timer,
+}];
+
+/// Work of one operation, ns: many times an interrupt, so that one has ended long before the next one comes, and
+/// few enough for the interrupts to be a good part of the time.
+const WORK_NS: u64 = 20_000;
+
+/// Time from one expiry to the next, ns: less than the work takes, should the processor have become faster since
+/// the work was measured, so that the last timer expires before the work has ended.
+const SPACING_NS: u64 = 16_000;
+
+/// Work before the first expiry and after the last one, ns, the same in every batch: what passes between the
+/// setting of the timers and the begin of the work, and some more.
+const MARGIN_NS: u64 = 80_000;
+
+/// What the setting of one timer takes at most, ns.
+const SETTING_NS: u64 = 3_000;
+
+/// Shortest batch: of a shorter one most would be margin.
+const OPERATIONS_MIN: u64 = 32;
+
+/// Timers that can be set: that many descriptors every process may have.
+const TIMERS_MAX: usize = 512;
+
+/// The resolution that a timer needs, ns: coarser ones expire at ticks, several of them at once.
+const RESOLUTION_NS: i64 = 1000;
+
+/// One interrupt of a timer.
+fn timer(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let resolution = clock_getres(ClockId::Monotonic);
+    if resolution.tv_sec > 0 || resolution.tv_nsec > RESOLUTION_NS {
+        return Err(Refusal::Unavailable(format!(
+            "timers of this kernel expire at ticks, every {} ns; it needs one with CONFIG_HIGH_RES_TIMERS",
+            resolution.tv_nsec
+        )));
+    }
+    let worker = |timers, pace: &Pace, rng: &mut Pcg64Mcg| Interrupted {
+        work: additions(rng),
+        operation: pace.additions(WORK_NS),
+        margin: pace.additions(2 * MARGIN_NS),
+        timers,
+        first_ns: 0,
+        ran_ns: None,
+    };
+    let pace = Pace::measure(&mut setting.rng)?;
+    let timers = (0..TIMERS_MAX).map(|_| one_timer()).collect::<io::Result<_>>()?;
+    Ok(Prepared {
+        operation: Box::new(worker(timers, &pace, &mut setting.rng)),
+        baseline: Some(Box::new(worker(Vec::new(), &pace, &mut setting.rng))),
+        sharing: Sharing::Alone,
+    })
+}
+
+fn one_timer() -> io::Result<OwnedFd> {
+    Ok(timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?)
+}
+
+/// How fast additions are.
+struct Pace {
+    additions: u64,
+    ns: u64,
+}
+
+impl Pace {
+    /// The fastest of a few attempts, so that work is never shorter than it shall be.
+    fn measure(rng: &mut Pcg64Mcg) -> io::Result<Self> {
+        const ADDITIONS: u64 = 1 << 18;
+        let mut work = additions(rng);
+        let mut fastest_ns = u64::MAX;
+        for _ in 0..5 {
+            work.arm(ADDITIONS)?;
+            let begun_ns = monotonic::now_ns();
+            work.run(ADDITIONS)?;
+            fastest_ns = fastest_ns.min(monotonic::now_ns() - begun_ns);
+            work.disarm(ADDITIONS)?;
+        }
+        Ok(Self { additions: ADDITIONS, ns: fastest_ns.max(1) })
+    }
+
+    /// Additions that take so long.
+    fn additions(&self, ns: u64) -> u64 {
+        self.additions * ns / self.ns
+    }
+}
+
+/// Work, while timers expire if there are any.
+struct Interrupted<W> {
+    work: W,
+    /// Additions of one operation.
+    operation: u64,
+    /// Additions of a batch beside its operations.
+    margin: u64,
+    timers: Vec<OwnedFd>,
+    /// When the first timer expires.
+    first_ns: u64,
+    /// When the work of a batch began and ended.
+    ran_ns: Option<(u64, u64)>,
+}
+
+impl<W: Operation> Interrupted<W> {
+    fn additions(&self, operations: u64) -> u64 {
+        (self.margin + operations * self.operation).next_multiple_of(self.work.granule())
+    }
+
+    /// Sets a timer for each operation, and returns a margin before the first one expires.
+    fn set_timers(&mut self, operations: u64) -> io::Result<()> {
+        self.first_ns = monotonic::now_ns() + operations * SETTING_NS + MARGIN_NS;
+        for (timer, turn) in self.timers.iter().zip(0..operations) {
+            let expires_ns = self.first_ns + turn * SPACING_NS;
+            let left = Duration::from_nanos(expires_ns.saturating_sub(monotonic::now_ns()).max(1));
+            let left = Timespec::try_from(left).map_err(io::Error::other)?;
+            let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: left };
+            timerfd_settime(timer, TimerfdTimerFlags::empty(), &once)?;
+        }
+        while monotonic::now_ns() + MARGIN_NS < self.first_ns {
+            std::hint::spin_loop();
+        }
+        Ok(())
+    }
+
+    /// That every timer has expired during the work.
+    fn expect_expired(&self, operations: u64, (begun_ns, ended_ns): (u64, u64)) -> io::Result<()> {
+        let last_ns = self.first_ns + operations.saturating_sub(1) * SPACING_NS;
+        if begun_ns > self.first_ns || ended_ns < last_ns {
+            return Err(io::Error::other(format!(
+                "the work was from {begun_ns} to {ended_ns} ns, the timers from {} to {last_ns} ns: it was disturbed",
+                self.first_ns
+            )));
+        }
+        for (timer, turn) in self.timers.iter().zip(0..operations) {
+            let mut expired = [0; 8];
+            let read = rustix::io::read(timer, &mut expired);
+            if read != Ok(expired.len()) || u64::from_ne_bytes(expired) != 1 {
+                return Err(io::Error::other(format!(
+                    "timer {turn} of {operations} did not expire: {read:?}"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<W: Operation> Operation for Interrupted<W> {
+    fn arm(&mut self, operations: u64) -> io::Result<()> {
+        self.work.arm(self.additions(operations))?;
+        if self.timers.is_empty() { Ok(()) } else { self.set_timers(operations) }
+    }
+
+    fn run(&mut self, operations: u64) -> io::Result<()> {
+        let begun_ns = monotonic::now_ns();
+        self.work.run(self.additions(operations))?;
+        self.ran_ns = Some((begun_ns, monotonic::now_ns()));
+        Ok(())
+    }
+
+    fn disarm(&mut self, operations: u64) -> io::Result<()> {
+        self.work.disarm(self.additions(operations))?;
+        let ran_ns = self.ran_ns.take().ok_or_else(|| io::Error::other("the work was not begun"))?;
+        if self.timers.is_empty() { Ok(()) } else { self.expect_expired(operations, ran_ns) }
+    }
+
+    fn max_batch(&self) -> u64 {
+        TIMERS_MAX as u64
+    }
+
+    fn granule(&self) -> u64 {
+        OPERATIONS_MIN
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+
+    fn interrupted(timers: usize) -> Interrupted<impl Operation> {
+        let mut rng = Pcg64Mcg::seed_from_u64(1);
+        let pace = Pace::measure(&mut rng).unwrap();
+        Interrupted {
+            work: additions(&mut rng),
+            operation: pace.additions(WORK_NS),
+            margin: pace.additions(2 * MARGIN_NS),
+            timers: (0..timers).map(|_| one_timer().unwrap()).collect(),
+            first_ns: 0,
+            ran_ns: None,
+        }
+    }
+
+    #[test]
+    fn every_timer_expires_during_the_work() {
+        let mut interrupted = interrupted(32);
+        // A busy machine may disturb a batch, which is then refused: of a hundred, one is not.
+        let passes = (0..100).any(|_| {
+            interrupted.arm(32).unwrap();
+            interrupted.run(32).unwrap();
+            interrupted.disarm(32).is_ok()
+        });
+        assert!(passes);
+    }
+
+    #[test]
+    fn a_timer_that_did_not_expire_is_refused() {
+        let mut interrupted = interrupted(32);
+        interrupted.first_ns = monotonic::now_ns();
+        let since = (interrupted.first_ns, interrupted.first_ns + 32 * SPACING_NS);
+        let error = interrupted.expect_expired(32, since).unwrap_err().to_string();
+        assert!(error.contains("timer 0 of 32 did not expire"), "{error}");
+        let error = interrupted.expect_expired(32, (since.0 + 1, since.1)).unwrap_err().to_string();
+        assert!(error.contains("it was disturbed"), "{error}");
+    }
+
+    #[test]
+    fn work_that_was_not_done_is_refused() {
+        let mut interrupted = interrupted(0);
+        interrupted.arm(32).unwrap();
+        assert!(interrupted.disarm(32).is_err());
+    }
+}

@@ -1,0 +1,418 @@
+//! What waking a sleeper costs the one who wakes: the part of a send or an unlock that the same call does not
+//! have when nobody sleeps.
+//!
+//! `process.wakeup{cpus=different}` and `tcp.wakeup`: the partner sleeps on another processor, which is otherwise
+//! idle. One operation is the wake and then a pause of [`NAP_NS`], for which this process stays awake; the same
+//! pause follows the call that wakes nobody, so that it drops out of the difference. The pause lets the partner
+//! wake up, tell that it did, go to sleep again and leave its processor idle. How deep that processor sleeps by
+//! then decides what the next wake costs: `wakeup_deep` pauses for [`DEEP_NAP_NS`]. Before each wake the partner
+//! has told of the last one, and after each batch its own count of the times that it gave the processor up shows
+//! that it really slept before every one. So an operation contains the kernel's search for the sleeper, its way
+//! into the run queue of the other processor, and the interrupt or the flag that brings that processor out of
+//! idling; it contains neither the time until the sleeper runs nor the sleeper's own work. What `tcp.wakeup` adds
+//! is the way from the socket to `epoll_wait`, and the connection's lines, which the reader's processor has had
+//! in the meantime: all that `tcp.send`, whose reader is not asleep but absent, does not know.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use assay_quantity::PrimitiveId;
+use rustix::event::epoll;
+
+use super::futex::{self, Scope};
+use super::placement::{partner_cpu, sharing};
+use super::shared::Shared;
+use super::socket::Listener;
+use super::wire::Wire;
+use crate::benchmark::{Operation, Prepared, Refusal, Setting, expect_done};
+use crate::clock::monotonic;
+use crate::contamination::usage;
+use crate::kernel::expect;
+use crate::partner::Partner;
+use crate::table::{Per, Profile, Row};
+
+/// The rows of this file.
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        ids: &["process.wakeup{cpus=different}"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["futex"],
+        about: "FUTEX_WAKE of a process that sleeps on another processor, idle for 50 us, less one that wakes \
+                nobody: the waker's share",
+        source: "own: what a request costs beside its bytes when its reader sleeps",
+        prepare: wake_after_a_nap,
+    },
+    Row {
+        ids: &["process.wakeup_deep{cpus=different}"],
+        profile: Profile::Full,
+        cost: Per::Operation,
+        calls: &["futex"],
+        about: "FUTEX_WAKE of a process that sleeps on another processor, idle for 1 ms, less one that wakes \
+                nobody: the waker's share",
+        source: "own: idle states cost those who end them",
+        prepare: wake_from_deep_sleep,
+    },
+    Row {
+        ids: &["tcp.wakeup{cpus=different}"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["write"],
+        about: "write of 256 bytes to a TCP connection whose reader sleeps in epoll_wait on another processor, \
+                idle for 50 us, less a write that nobody reads",
+        source: "own: what a response costs beside its bytes when its client sleeps",
+        prepare: send_after_a_nap,
+    },
+    Row {
+        ids: &["tcp.wakeup_deep{cpus=different}"],
+        profile: Profile::Full,
+        cost: Per::Operation,
+        calls: &["write"],
+        about: "write of 256 bytes to a TCP connection whose reader sleeps in epoll_wait on another processor, \
+                idle for 1 ms, less a write that nobody reads",
+        source: "own: idle states cost those who end them",
+        prepare: send_into_deep_sleep,
+    },
+];
+
+/// Pause after a wake, ns: several times what a sleeper takes to come and go, and about the time between the
+/// requests of a busy client.
+const NAP_NS: u64 = 50_000;
+
+/// Pause after which an idle processor is in a deeper state: beyond the times that kernels and hypervisors poll
+/// for work before they stop it (0.2 ms each by default).
+const DEEP_NAP_NS: u64 = 1_000_000;
+
+fn wake_after_a_nap(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    wake_elsewhere(id, setting, NAP_NS)
+}
+
+fn wake_from_deep_sleep(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    wake_elsewhere(id, setting, DEEP_NAP_NS)
+}
+
+fn send_after_a_nap(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    send_elsewhere(id, setting, NAP_NS)
+}
+
+fn send_into_deep_sleep(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    send_elsewhere(id, setting, DEEP_NAP_NS)
+}
+
+/// `FUTEX_WAKE` of a process on another processor.
+fn wake_elsewhere(id: &PrimitiveId, setting: &mut Setting, pause_ns: u64) -> Result<Prepared, Refusal> {
+    let cpu = partner_cpu(id, setting)?;
+    let words = Rc::new(Shared::new([AtomicU32::new(0), AtomicU32::new(0)])?);
+    let theirs = words.clone();
+    let mut seen = 0;
+    let sleeper = Sleeper::fork(cpu, move || {
+        while theirs[0].load(Ordering::Acquire) == seen {
+            futex::wait_while(&theirs[0], seen, Scope::Shared)?;
+        }
+        seen = seen.wrapping_add(1);
+        Ok(())
+    })?;
+    let nobodys = words.clone();
+    let wake = move || {
+        words[0].fetch_add(1, Ordering::Release);
+        woken(&words[0], 1)
+    };
+    let wake_nobody = move || {
+        nobodys[1].fetch_add(1, Ordering::Release);
+        woken(&nobodys[1], 0)
+    };
+    let sharing = sharing(setting, cpu, &sleeper.partner);
+    Ok(Prepared {
+        operation: Box::new(Wakes::new(wake, &sleeper, 1, pause_ns)),
+        baseline: Some(Box::new(Wakes::new(wake_nobody, &sleeper, 0, pause_ns))),
+        sharing,
+    })
+}
+
+#[inline]
+fn woken(word: &AtomicU32, due: libc::c_long) -> io::Result<()> {
+    let woken = futex::wake(word, Scope::Shared)?;
+    if woken == due {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!("futex woke {woken} sleepers instead of {due}")))
+    }
+}
+
+/// Bytes of the writes of `tcp.wakeup`: a small response.
+const RESPONSE: usize = 256;
+
+/// Buffers of the connection that nobody reads.
+const BUFFER_BYTES: i32 = 1 << 20;
+
+/// Writes of its longest batch: a few milliseconds of short naps, and as many deep ones as a sample has time for.
+const UNREAD_MAX: usize = 64;
+
+/// `write` to a reader on another processor that sleeps in `epoll_wait`.
+fn send_elsewhere(id: &PrimitiveId, setting: &mut Setting, pause_ns: u64) -> Result<Prepared, Refusal> {
+    let cpu = partner_cpu(id, setting)?;
+    let (socket, reader) = Listener::open(1)?.pair()?;
+    let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
+    epoll::add(&poll, &reader, epoll::EventData::new_u64(1), epoll::EventFlags::IN)
+        .map_err(io::Error::from)?;
+    let sleeper = Sleeper::fork(cpu, move || read_when_ready(&poll, &reader))?;
+    let write = move || {
+        // SAFETY: the pointer and the length are those of an array.
+        let sent = unsafe { libc::write(socket.as_raw_fd(), [0_u8; RESPONSE].as_ptr().cast(), RESPONSE) };
+        expect("write", sent, RESPONSE)
+    };
+    let unread = Wire::open(BUFFER_BYTES)?;
+    unread.use_reno()?;
+    let longest = unread.open_window(RESPONSE, UNREAD_MAX)?.ok_or_else(|| {
+        Refusal::Unavailable(
+            "two writes of 256 bytes do not arrive at once; raise net.core.rmem_max".to_owned(),
+        )
+    })?;
+    let unread = Rc::new(unread);
+    let writer = unread.clone();
+    let write_unread = move || writer.write(&[0; RESPONSE]);
+    let sharing = sharing(setting, cpu, &sleeper.partner);
+    Ok(Prepared {
+        operation: Box::new(Wakes::new(write, &sleeper, 1, pause_ns)),
+        baseline: Some(Box::new(Unread {
+            writes: Wakes::new(write_unread, &sleeper, 0, pause_ns),
+            wire: unread,
+            longest,
+        })),
+        sharing,
+    })
+}
+
+/// Sleeps until a response is there, and takes it.
+fn read_when_ready(poll: &OwnedFd, reader: &OwnedFd) -> io::Result<()> {
+    // SAFETY: zeroes are a value of `epoll_event`, and the kernel writes at most one of them.
+    let ready = unsafe {
+        let mut event: libc::epoll_event = std::mem::zeroed();
+        libc::epoll_wait(poll.as_raw_fd(), &raw mut event, 1, -1)
+    };
+    expect("epoll_wait", ready as isize, 1)?;
+    let mut response = [0_u8; RESPONSE];
+    // SAFETY: the pointer and the length are those of an array.
+    let got = unsafe { libc::read(reader.as_raw_fd(), response.as_mut_ptr().cast(), RESPONSE) };
+    expect("read", got, RESPONSE)
+}
+
+/// A process that sleeps until it is woken, tells so, and sleeps again.
+struct Sleeper {
+    board: Shared<Board>,
+    partner: Partner,
+}
+
+/// What the sleeper tells.
+#[derive(Debug, Default)]
+struct Board {
+    /// Processor given up of its own accord since it began.
+    switches: AtomicU64,
+    /// Times that it was woken, plus one once it has begun.
+    wakes: AtomicU64,
+}
+
+/// Looks, a tenth of a millisecond apart, for a sleeper that is asleep: two seconds.
+const LOOKS: u32 = 20_000;
+
+impl Sleeper {
+    /// Forks a process that takes nap after nap, and waits until it is asleep.
+    fn fork(cpu: usize, mut nap: impl FnMut() -> io::Result<()>) -> io::Result<Rc<Self>> {
+        let board = Shared::new(Board::default())?;
+        let partner = Partner::fork(cpu, || {
+            while let Ok(usage) = usage(libc::RUSAGE_SELF) {
+                board.switches.store(usage.ru_nvcsw.cast_unsigned(), Ordering::Relaxed);
+                board.wakes.fetch_add(1, Ordering::Release);
+                if nap().is_err() {
+                    break;
+                }
+            }
+            libc::EXIT_FAILURE
+        })?;
+        // What the sleeper waits for belongs to it alone from here on.
+        drop(nap);
+        let sleeper = Self { board, partner };
+        sleeper.wait_until_asleep()?;
+        Ok(Rc::new(sleeper))
+    }
+
+    fn wait_until_asleep(&self) -> io::Result<()> {
+        let stat = format!("/proc/{}/stat", self.partner.pid());
+        for _ in 0..LOOKS {
+            // The state follows the name, which stands in parentheses (proc(5)).
+            let asleep =
+                std::fs::read_to_string(&stat)?.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S'));
+            if asleep && self.board.wakes.load(Ordering::Acquire) > 0 {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        Err(io::Error::other("the sleeper does not fall asleep"))
+    }
+}
+
+/// A sleeper that has not told of a wake after so long is lost, ns.
+const LOST_NS: u64 = 2_000_000_000;
+
+/// Wakes, each followed by a pause.
+struct Wakes<W> {
+    wake: W,
+    sleeper: Rc<Sleeper>,
+    /// Sleepers that one call wakes: the one there is, or none.
+    sleepers: u64,
+    pause_ns: u64,
+    /// What the sleeper told before this batch.
+    wakes_before: u64,
+    switches_before: u64,
+    done: u64,
+}
+
+impl<W: FnMut() -> io::Result<()>> Wakes<W> {
+    fn new(wake: W, sleeper: &Rc<Sleeper>, sleepers: u64, pause_ns: u64) -> Self {
+        let sleeper = sleeper.clone();
+        Self { wake, sleeper, sleepers, pause_ns, wakes_before: 0, switches_before: 0, done: 0 }
+    }
+
+    /// Stays awake until the pause is over and the sleeper has told of so many wakes. One that was late gets the
+    /// whole pause again, so that it sleeps before the next wake; that pause is a disturbance, and shows as one.
+    #[inline]
+    fn pause(&self, wakes: u64) -> io::Result<()> {
+        let begun_ns = monotonic::now_ns();
+        let mut pause_begun_ns = begun_ns;
+        loop {
+            std::hint::spin_loop();
+            let now_ns = monotonic::now_ns();
+            if now_ns.saturating_sub(pause_begun_ns) < self.pause_ns {
+                continue;
+            }
+            if self.sleeper.board.wakes.load(Ordering::Acquire) == wakes {
+                return Ok(());
+            }
+            if now_ns.saturating_sub(begun_ns) > LOST_NS {
+                return Err(io::Error::other("the sleeper was woken and did not tell so"));
+            }
+            pause_begun_ns = now_ns;
+        }
+    }
+}
+
+impl<W: FnMut() -> io::Result<()>> Operation for Wakes<W> {
+    fn arm(&mut self, _: u64) -> io::Result<()> {
+        self.wakes_before = self.sleeper.board.wakes.load(Ordering::Acquire);
+        self.switches_before = self.sleeper.board.switches.load(Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn run(&mut self, operations: u64) -> io::Result<()> {
+        let mut wakes = self.wakes_before;
+        for _ in 0..operations {
+            (self.wake)()?;
+            wakes += self.sleepers;
+            self.pause(wakes)?;
+        }
+        self.done = operations;
+        Ok(())
+    }
+
+    /// Every wake found a sleeper that had given the processor up.
+    fn disarm(&mut self, operations: u64) -> io::Result<()> {
+        expect_done(std::mem::take(&mut self.done), operations)?;
+        let due = operations * self.sleepers;
+        let wakes = self.sleeper.board.wakes.load(Ordering::Acquire) - self.wakes_before;
+        let switches = self.sleeper.board.switches.load(Ordering::Relaxed) - self.switches_before;
+        if wakes == due && switches >= due {
+            return Ok(());
+        }
+        Err(io::Error::other(format!(
+            "of {due} wakes {wakes} arrived and {switches} found the sleeper asleep"
+        )))
+    }
+}
+
+/// Writes to a connection that nobody reads until the batch has ended.
+struct Unread<W> {
+    writes: Wakes<W>,
+    wire: Rc<Wire>,
+    longest: u64,
+}
+
+impl<W: FnMut() -> io::Result<()>> Operation for Unread<W> {
+    fn arm(&mut self, operations: u64) -> io::Result<()> {
+        self.writes.arm(operations)
+    }
+
+    fn run(&mut self, operations: u64) -> io::Result<()> {
+        self.writes.run(operations)
+    }
+
+    fn disarm(&mut self, operations: u64) -> io::Result<()> {
+        self.writes.disarm(operations)?;
+        let bytes = operations * RESPONSE as u64;
+        self.wire.check_arrived(bytes)?;
+        self.wire.drain(bytes)
+    }
+
+    fn max_batch(&self) -> u64 {
+        self.longest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn a_sleeper(words: &Rc<Shared<[AtomicU32; 2]>>) -> Rc<Sleeper> {
+        let theirs = words.clone();
+        let mut seen = 0;
+        let cpu = crate::kernel::allowed_cpus().unwrap().pop().unwrap();
+        Sleeper::fork(cpu, move || {
+            while theirs[0].load(Ordering::Acquire) == seen {
+                futex::wait_while(&theirs[0], seen, Scope::Shared)?;
+            }
+            seen += 1;
+            Ok(())
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn every_wake_finds_the_sleeper_asleep_and_one_for_nobody_wakes_nobody() {
+        let words = Rc::new(Shared::new([AtomicU32::new(0), AtomicU32::new(0)]).unwrap());
+        let sleeper = a_sleeper(&words);
+        let calls: [&dyn Fn() -> io::Result<()>; 2] = [
+            &|| {
+                words[0].fetch_add(1, Ordering::Release);
+                woken(&words[0], 1)
+            },
+            &|| woken(&words[1], 0),
+        ];
+        for (call, sleepers) in calls.into_iter().zip([1, 0]) {
+            let mut wakes = Wakes::new(call, &sleeper, sleepers, NAP_NS);
+            for operations in [1, 20] {
+                wakes.arm(operations).unwrap();
+                wakes.run(operations).unwrap();
+                wakes.disarm(operations).unwrap();
+            }
+            assert!(wakes.disarm(1).is_err());
+        }
+    }
+
+    #[test]
+    fn a_wake_that_the_sleeper_did_not_sleep_for_is_refused() {
+        let words = Rc::new(Shared::new([AtomicU32::new(0), AtomicU32::new(0)]).unwrap());
+        let sleeper = a_sleeper(&words);
+        let mut wakes = Wakes::new(|| Ok(()), &sleeper, 1, NAP_NS);
+        wakes.arm(2).unwrap();
+        wakes.done = 2;
+        let error = wakes.disarm(2).unwrap_err().to_string();
+        assert_eq!(error, "of 2 wakes 0 arrived and 0 found the sleeper asleep");
+        // Told of without a sleep.
+        sleeper.board.wakes.fetch_add(2, Ordering::Release);
+        wakes.done = 2;
+        let error = wakes.disarm(2).unwrap_err().to_string();
+        assert_eq!(error, "of 2 wakes 2 arrived and 0 found the sleeper asleep");
+    }
+}

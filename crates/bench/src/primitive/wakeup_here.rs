@@ -1,0 +1,150 @@
+//! What waking a sleeper on the same processor costs the one who wakes.
+//!
+//! A sleeper that was woken may take the processor at once, and then it is a switch that is measured. So the sleepers
+//! are of the kind that does not preempt (`SCHED_IDLE`), and there is one for every wake of a batch: they run when it
+//! has ended. What remains is the kernel's search for the sleeper and its way into this processor's run queue.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use assay_quantity::PrimitiveId;
+
+use super::futex::{self, Scope, WakeNobody};
+use super::step::Steps;
+use crate::benchmark::{Operation, Prepared, Refusal, Setting, expect_done};
+use crate::contamination::Sharing;
+use crate::partner::PartnerThread;
+use crate::table::{Per, Profile, Row};
+
+/// The rows of this file.
+pub(crate) const ROWS: &[Row] = &[Row {
+    ids: &["process.wakeup{cpus=same}"],
+    profile: Profile::Quick,
+    cost: Per::Operation,
+    calls: &["futex"],
+    about: "FUTEX_WAKE of a thread that sleeps on this processor and does not preempt, less one that wakes \
+            nobody",
+    source: "own: what a request costs beside its bytes when its reader sleeps",
+    prepare: wake_here,
+}];
+
+/// Looks, a tenth of a millisecond apart, for sleepers that are asleep: two seconds.
+const LOOKS: u32 = 20_000;
+
+/// Sleepers on this processor: the longest batch. Each is a thread that a sample makes.
+const SLEEPERS: usize = 64;
+
+/// `FUTEX_WAKE` of a thread on this processor.
+fn wake_here(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let board = Arc::new(AtomicU64::new(0));
+    let mut words = Vec::with_capacity(SLEEPERS);
+    for _ in 0..SLEEPERS {
+        let word = Arc::new(AtomicU32::new(0));
+        let (theirs, wakes) = (word.clone(), board.clone());
+        PartnerThread::spawn(setting.cpu, move || sleep_here(&theirs, &wakes))?;
+        words.push(word);
+    }
+    let here = WakesHere { words, wakes: board, due: SLEEPERS as u64, done: 0, ran: 0 };
+    Ok(Prepared {
+        operation: Box::new(here),
+        baseline: Some(Box::new(Steps::of(WakeNobody::default()))),
+        sharing: Sharing::OneCpu { partners: Vec::new() },
+    })
+}
+
+/// The life of a sleeper on this processor.
+fn sleep_here(word: &AtomicU32, wakes: &AtomicU64) {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the pointer is to a local that outlives the call, which changes this thread only.
+    if unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) } != 0 {
+        return;
+    }
+    for seen in 0.. {
+        wakes.fetch_add(1, Ordering::Release);
+        while word.load(Ordering::Acquire) == seen {
+            if futex::wait_while(word, seen, Scope::Private).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+struct WakesHere {
+    words: Vec<Arc<AtomicU32>>,
+    /// Times that a sleeper was woken, plus one for each that has begun.
+    wakes: Arc<AtomicU64>,
+    /// What that must come to.
+    due: u64,
+    done: u64,
+    /// Sleepers that ran before the batch had ended.
+    ran: u64,
+}
+
+impl Operation for WakesHere {
+    /// All sleepers have told of their last wake, and have then had the processor for long enough to sleep.
+    fn arm(&mut self, _: u64) -> io::Result<()> {
+        for _ in 0..LOOKS {
+            let told = self.wakes.load(Ordering::Acquire) == self.due;
+            std::thread::sleep(Duration::from_micros(100));
+            if told {
+                return Ok(());
+            }
+        }
+        Err(io::Error::other("not all sleepers fall asleep"))
+    }
+
+    fn run(&mut self, operations: u64) -> io::Result<()> {
+        for (word, _) in self.words.iter().zip(0..operations) {
+            word.fetch_add(1, Ordering::Release);
+            if futex::wake(word, Scope::Private)? != 1 {
+                return Err(io::Error::other("futex woke nobody: a sleeper was awake"));
+            }
+            self.done += 1;
+        }
+        self.due += self.done;
+        self.ran = self.wakes.load(Ordering::Acquire) + self.done - self.due;
+        Ok(())
+    }
+
+    fn disarm(&mut self, operations: u64) -> io::Result<()> {
+        expect_done(std::mem::take(&mut self.done), operations)?;
+        // A tick of the clock may let one run; a scheduler that lets most run adds a switch to most wakes.
+        if self.ran > 1 && 2 * self.ran > operations {
+            let ran = self.ran;
+            return Err(io::Error::other(format!(
+                "{ran} of {operations} sleepers ran before the batch had ended"
+            )));
+        }
+        self.arm(operations)
+    }
+
+    fn max_batch(&self) -> u64 {
+        SLEEPERS as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sleepers_here_run_after_the_batch_that_wakes_them() {
+        let cpu = crate::kernel::allowed_cpus().unwrap()[0];
+        crate::kernel::pin(cpu).unwrap();
+        let (wakes, word) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU32::new(0)));
+        let (theirs, told) = (word.clone(), wakes.clone());
+        PartnerThread::spawn(cpu, move || sleep_here(&theirs, &told)).unwrap();
+        let mut here = WakesHere { words: vec![word], wakes, due: 1, done: 0, ran: 0 };
+        for _ in 0..10 {
+            here.arm(1).unwrap();
+            here.run(1).unwrap();
+            here.disarm(1).unwrap();
+        }
+        assert!(here.disarm(1).unwrap_err().to_string().contains("1 operations were asked for and 0 done"));
+        (here.done, here.ran) = (3, 2);
+        let error = here.disarm(3).unwrap_err().to_string();
+        assert_eq!(error, "2 of 3 sleepers ran before the batch had ended");
+    }
+}

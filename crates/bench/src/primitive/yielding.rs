@@ -1,0 +1,90 @@
+//! `sched_yield` between two processes: the shortest way from one to another, with nothing said and nobody asleep.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use assay_quantity::{Key, PrimitiveId};
+
+use super::limit;
+use super::placement::{partner_cpu, sharing};
+use super::shared::Shared;
+use super::step::{Step, Steps};
+use crate::benchmark::{Prepared, Refusal, Setting};
+use crate::kernel::check;
+use crate::partner::Partner;
+use crate::table::{Per, Profile, Row};
+
+/// The rows of this file.
+pub(crate) const ROWS: &[Row] = &[Row {
+    ids: &["process.yield{processes=2,cpus=same}"],
+    profile: Profile::Quick,
+    cost: Per::Operation,
+    calls: &["sched_yield"],
+    about: "sched_yield to another process that yields at once, until the processor is back: two switches",
+    source: "own: the shortest way from one process to another",
+    prepare: yield_to_another,
+}];
+
+/// `sched_yield` beside a partner that does nothing else.
+fn yield_to_another(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    limit::count(id, Key::Processes, 2..=2)?;
+    let yields = Shared::new(AtomicU64::new(0))?;
+    let cpu = partner_cpu(id, setting)?;
+    let partner = Partner::fork(cpu, || {
+        loop {
+            yields.fetch_add(1, Ordering::Relaxed);
+            // SAFETY: the call takes no arguments.
+            unsafe { libc::sched_yield() };
+        }
+    })?;
+    let sharing = sharing(setting, cpu, &partner);
+    let operation = Steps::of(Yield { yields, before: 0, _partner: partner });
+    Ok(Prepared { operation: Box::new(operation), baseline: None, sharing })
+}
+
+struct Yield {
+    yields: Shared<AtomicU64>,
+    before: u64,
+    _partner: Partner,
+}
+
+impl Step for Yield {
+    fn arm(&mut self, _: u64) -> io::Result<()> {
+        self.before = self.yields.load(Ordering::Relaxed);
+        Ok(())
+    }
+
+    #[inline]
+    fn step(&mut self) -> io::Result<()> {
+        // SAFETY: the call takes no arguments.
+        check("sched_yield", unsafe { libc::sched_yield() }).map(drop)
+    }
+
+    /// A scheduler need not switch at every yield. One that leaves out some would be measured as too fast.
+    fn disarm(&mut self, operations: u64) -> io::Result<()> {
+        let answered = self.yields.load(Ordering::Relaxed) - self.before;
+        if answered >= operations - operations / 100 {
+            return Ok(());
+        }
+        Err(io::Error::other(format!(
+            "{operations} yields were made and the other process had {answered} turns"
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::benchmark::Operation;
+
+    #[test]
+    fn a_scheduler_that_does_not_switch_gives_no_number() {
+        let yields = Shared::new(AtomicU64::new(7)).unwrap();
+        let partner = Partner::fork(crate::kernel::allowed_cpus().unwrap()[0], || 0).unwrap();
+        let mut alone = Steps::of(Yield { yields, before: 0, _partner: partner });
+        alone.arm(500).unwrap();
+        alone.run(500).unwrap();
+        let error = alone.disarm(500).unwrap_err().to_string();
+        assert!(error.contains("500 yields were made and the other process had 0 turns"), "{error}");
+    }
+}

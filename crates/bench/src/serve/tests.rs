@@ -1,0 +1,238 @@
+//! A server on the loopback interface, with all sorts of askers.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::protocol::{VERSION, digest, pattern};
+use super::*;
+
+/// A server in a thread, which is stopped when it is dropped.
+struct Running {
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Result<Served, CannotServe>>,
+}
+
+impl Running {
+    fn start() -> Self {
+        let server = Server::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let (address, stop) = (server.address(), Arc::new(AtomicBool::new(false)));
+        let flag = stop.clone();
+        let thread = std::thread::spawn(move || server.serve(&flag));
+        Self { address, stop, thread }
+    }
+
+    /// A connection on which these bytes were sent, and the line that came back.
+    fn told(&self, bytes: &[u8]) -> (BufReader<TcpStream>, String) {
+        let mut connection = TcpStream::connect(self.address).unwrap();
+        connection.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        connection.write_all(bytes).unwrap();
+        let mut reader = BufReader::new(connection);
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        (reader, line)
+    }
+
+    fn asked(&self, request: &str) -> (BufReader<TcpStream>, String) {
+        self.told(format!("{VERSION} {request}\n").as_bytes())
+    }
+
+    fn stop(self) -> Served {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap().unwrap()
+    }
+}
+
+fn write(reader: &BufReader<TcpStream>, bytes: &[u8]) {
+    reader.get_ref().write_all(bytes).unwrap();
+}
+
+fn read<const N: usize>(reader: &mut BufReader<TcpStream>) -> [u8; N] {
+    let mut bytes = [0; N];
+    reader.read_exact(&mut bytes).unwrap();
+    bytes
+}
+
+/// Whether the other side ends the connection without another word.
+fn has_ended(reader: &mut BufReader<TcpStream>) -> bool {
+    match reader.read_to_end(&mut Vec::new()) {
+        Ok(bytes) => bytes == 0,
+        // Bytes that it never read it answers with a reset.
+        Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
+    }
+}
+
+#[test]
+fn what_is_no_request_is_refused_with_one_line_and_nothing_more() {
+    let server = Running::start();
+    let too_long = [b'x'; LINE_MAX];
+    let cases: [(&[u8], &str); 7] = [
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "nothing follows it"),
+        (b"GET / HTTP/1.1\n", "refused: this host speaks assay-bench/1"),
+        (b"assay-bench/1 fly\n", "refused: a request is connect, echo SIZE"),
+        (b"assay-bench/1 sink 99999999\n", "refused: SIZE is from 1 to 1048576"),
+        (b"assay-bench/1 datagrams 1 0\n", "refused: PORT"),
+        (b"\xff\xfe\n", "refused: a request is one line"),
+        (&too_long, "refused: a request is one line"),
+    ];
+    for (bytes, reason) in cases {
+        let (mut reader, line) = server.told(bytes);
+        assert!(line.contains(reason) && line.ends_with('\n'), "{line:?} to {bytes:?}");
+        assert!(has_ended(&mut reader));
+    }
+    let (_, line) = server.asked("connect");
+    assert_eq!(line, "ok\n", "and others are served as before");
+    assert_eq!(server.stop(), Served { connections: 8, granted: 1, refused: 7, broken: 0 });
+}
+
+#[test]
+fn a_connection_that_does_not_ask_in_time_is_refused() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let mut here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let mut asker = Asker::new(listener.accept().unwrap().0, 0).unwrap();
+    assert!(matches!(asker.look(4_999_999_999), Look::Waits));
+    here.write_all(b"assay-bench/1 conn").unwrap();
+    assert!(matches!(asker.look(4_999_999_999), Look::Waits));
+    let Look::Bad(reason) = asker.look(5_000_000_001) else { panic!("it may wait for ever") };
+    assert_eq!(reason, "no request came within 5 s");
+    drop(here);
+    assert!(matches!(asker.look(0), Look::Gone));
+}
+
+#[test]
+fn messages_pieces_and_answers_are_those_of_the_protocol() {
+    let server = Running::start();
+    let (mut echo, line) = server.asked("echo 3");
+    assert_eq!(line, "ok\n");
+    write(&echo, b"abcde");
+    assert_eq!(&read::<3>(&mut echo), b"abc");
+    write(&echo, b"f");
+    assert_eq!(&read::<3>(&mut echo), b"def");
+    let (mut sink, _) = server.asked("sink 5");
+    for (count, bytes, last) in
+        [(2_u64, &b"01234abcde"[..], &b"abcde"[..]), (0, b"", b"abcde"), (1, b"ABCDE", b"ABCDE")]
+    {
+        write(&sink, &count.to_be_bytes());
+        write(&sink, bytes);
+        assert_eq!(u64::from_be_bytes(read(&mut sink)), count);
+        assert_eq!(u64::from_be_bytes(read(&mut sink)), digest(last));
+    }
+    let (mut source, _) = server.asked("source 300");
+    write(&source, &2_u64.to_be_bytes());
+    assert_eq!(read::<600>(&mut source).to_vec(), pattern(300).repeat(2));
+    drop((echo, sink, source));
+    let served = server.stop();
+    assert_eq!((served.granted, served.broken), (3, 0));
+}
+
+#[test]
+fn only_datagrams_of_the_session_come_back() {
+    let server = Running::start();
+    let [own, other] = [0; 2].map(|_| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+    own.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    other.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let port = own.local_addr().unwrap().port();
+    let (connection, line) = server.asked(&format!("datagrams 4 {port}"));
+    assert_eq!(line, "ok\n");
+    let mut buffer = [0; 16];
+    own.send_to(b"good", server.address).unwrap();
+    assert_eq!(own.recv(&mut buffer).unwrap(), 4);
+    assert_eq!(&buffer[..4], b"good");
+    for wrong in [&b"short"[..2], b"longer"] {
+        own.send_to(wrong, server.address).unwrap();
+        assert!(own.recv(&mut buffer).is_err(), "{wrong:?} came back");
+    }
+    other.send_to(b"evil", server.address).unwrap();
+    assert!(other.recv(&mut buffer).is_err(), "a stranger was answered");
+    drop(connection);
+    std::thread::sleep(Duration::from_millis(500));
+    own.send_to(b"late", server.address).unwrap();
+    assert!(own.recv(&mut buffer).is_err(), "a session outlived its connection");
+    assert_eq!(server.stop().broken, 0);
+}
+
+#[test]
+fn two_sessions_of_datagrams_share_the_port_and_each_gets_its_own() {
+    let server = Running::start();
+    let sessions: Vec<_> = (0..4)
+        .map(|_| {
+            let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            let connection = server.asked(&format!("datagrams 1 {}", socket.local_addr().unwrap().port()));
+            assert_eq!(connection.1, "ok\n");
+            (socket, connection)
+        })
+        .collect();
+    for (number, (socket, _)) in sessions.iter().enumerate() {
+        socket.send_to(&[u8::try_from(number).unwrap()], server.address).unwrap();
+    }
+    for (number, (socket, _)) in sessions.iter().enumerate() {
+        let mut byte = [9];
+        socket.recv(&mut byte).unwrap();
+        assert_eq!(usize::from(byte[0]), number);
+    }
+}
+
+#[test]
+fn more_sessions_than_there_may_be_are_refused_until_others_end() {
+    let server = Running::start();
+    let mut sessions: Vec<_> = (0..SESSIONS_MAX).map(|_| server.asked("echo 1")).collect();
+    assert!(sessions.iter().all(|(_, line)| line == "ok\n"));
+    let (_, line) = server.asked("echo 1");
+    assert!(line.starts_with("refused: 64 sessions are under way here"), "{line}");
+    assert_eq!(server.asked("connect").1, "ok\n", "what is no session needs no room");
+    sessions.pop();
+    let again = (0..100).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        server.asked("echo 1").1 == "ok\n"
+    });
+    assert!(again, "the place of a session that ended was not given to another");
+    drop(sessions);
+}
+
+#[test]
+fn whoever_breaks_the_protocol_ends_his_session_and_nobody_elses() {
+    let server = Running::start();
+    let (mut other, _) = server.asked("echo 1");
+    let (mut endless, _) = server.asked("sink 1");
+    write(&endless, &u64::MAX.to_be_bytes());
+    assert!(has_ended(&mut endless));
+    let (short, _) = server.asked("sink 100");
+    write(&short, &1_u64.to_be_bytes());
+    write(&short, b"too little");
+    drop(short);
+    write(&other, b"x");
+    assert_eq!(&read::<1>(&mut other), b"x");
+    drop(other);
+    // Until the session has seen the end.
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(server.stop().broken, 2);
+}
+
+#[test]
+fn every_session_ends_when_the_server_is_told_to_stop() {
+    let server = Running::start();
+    let port = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+    let mut idle: Vec<_> = ["echo 1", "sink 1", "source 1", &format!("datagrams 1 {port}")]
+        .into_iter()
+        .map(|request| server.asked(request).0)
+        .collect();
+    // One who asks for more than he takes.
+    let (greedy, _) = server.asked("source 1048576");
+    write(&greedy, &1000_u64.to_be_bytes());
+    let served = server.stop();
+    assert_eq!((served.granted, served.broken), (5, 0));
+    assert!(idle.iter_mut().all(has_ended));
+}
+
+#[test]
+fn an_address_that_cannot_be_bound_is_an_error_that_names_it() {
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = taken.local_addr().unwrap();
+    let error = Server::bind(address).unwrap_err().to_string();
+    assert!(error.contains(&format!("cannot listen on {address}")) && error.contains("--serve"), "{error}");
+}

@@ -1,0 +1,288 @@
+//! Measuring with another host: a real network between two network namespaces, one of which is served.
+//!
+//! This file has its own `main`: the executable is also the program that takes each sample, and the server on
+//! the other host. It starts itself anew in a network namespace of its own; the other host is a second one, which
+//! ends with its process, and the link between them is a pair of virtual Ethernet devices, which end with either.
+
+#![expect(clippy::unwrap_used, reason = "the whole executable is a test")]
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use assay_bench::serve::{Served, Server};
+use assay_bench::{
+    Benchmark, Finding, Measured, Outcome, Plan, Spawner, calibrate, catalogue, cost_of, find, measure,
+    sample_main,
+};
+use assay_quantity::Statistic;
+
+const TESTS: &[(&str, fn())] = &[
+    ("every_remote_primitive_is_measured_over_both_protocols", every_remote_primitive_is_measured),
+    ("other_sizes_are_measured_and_those_that_cannot_be_are_refused", other_sizes),
+    ("without_a_peer_the_reason_says_how_to_name_one", no_peer),
+    ("where_nobody_or_somebody_else_answers_there_is_no_number", nobody_answers),
+    ("a_peer_that_vanishes_gives_rejected_samples_and_no_wait_without_end", the_peer_vanishes),
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.first().map(String::as_str) {
+        Some("sample") => match sample_main(&arguments[1], &mut io::stdout()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        },
+        Some("serve") => serve(),
+        Some("inside") => run_tests(arguments[1..].iter().find(|argument| !argument.starts_with('-'))),
+        _ => {
+            let error = Command::new("unshare")
+                .arg("--net")
+                .arg(std::env::current_exe().unwrap())
+                .arg("inside")
+                .args(&arguments)
+                .exec();
+            let _ = writeln!(io::stderr(), "cannot run unshare: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run_tests(filter: Option<&String>) -> ExitCode {
+    ip(&["link", "set", "lo", "up"]);
+    let mut failed = 0;
+    for (name, test) in TESTS.iter().filter(|(name, _)| filter.is_none_or(|part| name.contains(part))) {
+        let passed = std::panic::catch_unwind(test).is_ok();
+        let _ = writeln!(io::stderr(), "test {name} ... {}", if passed { "ok" } else { "FAILED" });
+        failed += i32::from(!passed);
+    }
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Serves any address until the input ends; says its port first and what it did last.
+fn serve() -> ExitCode {
+    let server = Server::bind((Ipv6Addr::UNSPECIFIED, 0).into()).unwrap();
+    let mut out = io::stdout();
+    writeln!(out, "{}", server.address().port()).unwrap();
+    let stop = AtomicBool::new(false);
+    let served = std::thread::scope(|scope| {
+        let serving = scope.spawn(|| server.serve(&stop));
+        io::stdin().read_to_end(&mut Vec::new()).unwrap();
+        stop.store(true, Ordering::Relaxed);
+        serving.join().unwrap().unwrap()
+    });
+    let Served { granted, refused, broken, .. } = served;
+    writeln!(out, "{granted} granted, {refused} refused, {broken} broken").unwrap();
+    ExitCode::SUCCESS
+}
+
+/// The other host, reached through the device `near`.
+struct OtherHost {
+    process: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    port: u16,
+}
+
+const HERE: [&str; 2] = ["192.0.2.1/24", "fd00::1/64"];
+const THERE: [&str; 2] = ["192.0.2.2/24", "fd00::2/64"];
+
+impl OtherHost {
+    fn start() -> Self {
+        let mut process = Command::new("unshare")
+            .arg("--net")
+            .arg(std::env::current_exe().unwrap())
+            .arg("serve")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut output = BufReader::new(process.stdout.take().unwrap());
+        let mut port = String::new();
+        output.read_line(&mut port).unwrap();
+        let port = port.trim().parse().unwrap();
+        let pid = process.id().to_string();
+        let input = process.stdin.take();
+        ip(&["link", "add", "near", "type", "veth", "peer", "name", "far", "netns", &pid]);
+        // There is nobody else on the link whose address could be the same, so none is looked for.
+        ip(&["address", "add", HERE[0], "dev", "near"]);
+        ip(&["address", "add", HERE[1], "dev", "near", "nodad"]);
+        ip(&["link", "set", "near", "up"]);
+        ip_in(&pid, &["address", "add", THERE[0], "dev", "far"]);
+        ip_in(&pid, &["address", "add", THERE[1], "dev", "far", "nodad"]);
+        ip_in(&pid, &["link", "set", "far", "up"]);
+        Self { process, input, output, port }
+    }
+
+    /// Its addresses, one of each protocol.
+    fn addresses(&self) -> [SocketAddr; 2] {
+        THERE.map(|address| {
+            let (address, _) = address.split_once('/').unwrap();
+            SocketAddr::new(address.parse::<IpAddr>().unwrap(), self.port)
+        })
+    }
+
+    /// Ends it, and returns what it says it did.
+    fn stop(mut self) -> String {
+        self.input.take();
+        let mut did = String::new();
+        self.output.read_line(&mut did).unwrap();
+        assert!(self.process.wait().unwrap().success());
+        did.trim().to_owned()
+    }
+}
+
+impl Drop for OtherHost {
+    fn drop(&mut self) {
+        // It may have ended already; the device goes now, not when the kernel gets round to it.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = Command::new("ip").args(["link", "delete", "near"]).stderr(Stdio::null()).status();
+    }
+}
+
+fn ip(arguments: &[&str]) {
+    assert!(Command::new("ip").args(arguments).status().unwrap().success(), "ip {arguments:?}");
+}
+
+fn ip_in(pid: &str, arguments: &[&str]) {
+    let status = Command::new("nsenter").args(["--target", pid, "--net", "ip"]).args(arguments).status();
+    assert!(status.unwrap().success(), "nsenter ip {arguments:?}");
+}
+
+fn plan(peer: Option<SocketAddr>, processes: usize) -> Plan {
+    Plan {
+        seed: 4711,
+        processes_min: processes,
+        processes_max: processes,
+        budget: Duration::from_secs(600),
+        relative_half_width: 0.0,
+        sample_limit: Duration::from_secs(60),
+        directory: std::env::temp_dir(),
+        peer,
+        clock: calibrate(),
+    }
+}
+
+fn run(plan: &Plan, benchmarks: &[Benchmark], mut on_sample: impl FnMut(&Outcome)) -> Vec<Finding> {
+    let spawner = Spawner { program: std::env::current_exe().unwrap(), arguments: vec!["sample".into()] };
+    measure(plan, benchmarks, &[], &spawner, &AtomicBool::new(false), &mut |_, outcome| on_sample(outcome))
+        .unwrap()
+}
+
+fn remote() -> Vec<Benchmark> {
+    let all = catalogue();
+    let remote: Vec<_> =
+        all.into_iter().filter(|benchmark| benchmark.primitive.to_string().contains("peer=remote")).collect();
+    assert!(remote.len() >= 5, "{remote:?}");
+    remote
+}
+
+fn chosen(ids: &[&str]) -> Vec<Benchmark> {
+    ids.iter().map(|id| find(&id.parse().unwrap()).unwrap()).collect()
+}
+
+fn expect_costs(findings: Vec<Finding>) {
+    for finding in findings {
+        let Finding::Measured(Measured { primitive, samples, rejected, .. }) = finding else {
+            panic!("{finding:?}")
+        };
+        let cost = cost_of(&primitive, &samples, rejected.len(), Statistic::TrimmedMean)
+            .unwrap_or_else(|error| panic!("{primitive}: {error}; rejected: {rejected:?}"));
+        assert!(cost.estimate.point > 0.0, "{primitive}");
+        let _ = writeln!(
+            io::stderr(),
+            "    {primitive}: {:.2} {}",
+            cost.estimate.point,
+            cost.estimate.unit.symbol()
+        );
+    }
+}
+
+fn reasons(findings: Vec<Finding>) -> Vec<String> {
+    findings
+        .into_iter()
+        .map(|finding| match finding {
+            Finding::Unmeasured(unmeasured) => unmeasured.reason,
+            Finding::Measured(measured) => panic!("{measured:?}"),
+        })
+        .collect()
+}
+
+fn every_remote_primitive_is_measured() {
+    let host = OtherHost::start();
+    for address in host.addresses() {
+        expect_costs(run(&plan(Some(address), 4), &remote(), |_| {}));
+    }
+    let did = host.stop();
+    assert!(did.ends_with("granted, 0 refused, 0 broken"), "{did}");
+}
+
+fn other_sizes() {
+    let host = OtherHost::start();
+    let [address, _] = host.addresses();
+    let ids = [
+        "tcp.round_trip{size=10000B,peer=remote}",
+        // Longer than a packet of the link, so in fragments.
+        "udp.round_trip{size=65507B,peer=remote}",
+        "tcp.stream{size=1B,peer=remote}",
+        "tcp.stream{size=1MiB,peer=remote}",
+        "tcp.stream_in{size=1000B,peer=remote}",
+    ];
+    expect_costs(run(&plan(Some(address), 4), &chosen(&ids), |_| {}));
+    let too_large = ["udp.round_trip{size=64KiB,peer=remote}", "tcp.stream{size=2MiB,peer=remote}"];
+    for reason in reasons(run(&plan(Some(address), 2), &chosen(&too_large), |_| {})) {
+        assert!(reason.contains("must be between 1B and"), "{reason}");
+    }
+}
+
+fn no_peer() {
+    let wanted = "no peer was named; start 'assay bench --serve' there and give --peer ADDRESS";
+    for reason in reasons(run(&plan(None, 2), &remote(), |_| {})) {
+        assert_eq!(reason, wanted);
+    }
+}
+
+fn nobody_answers() {
+    let host = OtherHost::start();
+    let [mut address, _] = host.addresses();
+    address.set_port(1);
+    for reason in reasons(run(&plan(Some(address), 3), &remote(), |_| {})) {
+        let wanted = format!("cannot connect to the peer {address}: Connection refused");
+        assert!(reason.contains(&wanted) && reason.contains("start 'assay bench --serve' there"), "{reason}");
+    }
+    // Something that is no server of ours.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for connection in listener.incoming() {
+            let mut connection = connection.unwrap();
+            let _ = connection.write_all(b"220 mail.example.org ESMTP\r\n");
+            let _ = connection.read(&mut [0; 256]);
+        }
+    });
+    for reason in reasons(run(&plan(Some(address), 3), &remote(), |_| {})) {
+        assert!(reason.contains("answers '220 mail.example.org ESMTP\\r', which is not what"), "{reason}");
+    }
+}
+
+fn the_peer_vanishes() {
+    let host = OtherHost::start();
+    let [address, _] = host.addresses();
+    let benchmarks = chosen(&["tcp.round_trip{size=1B,peer=remote}"]);
+    let mut taken = Vec::new();
+    let findings = run(&plan(Some(address), 4), &benchmarks, |outcome| {
+        if taken.is_empty() {
+            ip(&["link", "set", "near", "down"]);
+        }
+        taken.push(outcome.clone());
+    });
+    assert!(matches!(taken[0], Outcome::Sample(_)), "{taken:?}");
+    let Finding::Measured(measured) = &findings[0] else { panic!("{findings:?}") };
+    assert_eq!((measured.samples.len(), measured.rejected.len()), (1, 3));
+    for reason in &measured.rejected {
+        assert!(reason.contains("cannot connect to the peer"), "{reason}");
+    }
+}

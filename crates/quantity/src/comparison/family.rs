@@ -1,0 +1,285 @@
+//! What the comparisons of many primitives say together.
+//!
+//! Whoever compares 200 primitives at 5 % finds ten differences between two equal machines. Holm's method
+//! (Scandinavian Journal of Statistics 6, 1979) keeps the probability of even one false "faster" or "slower" among
+//! all of them at 5 %, whether or not they depend on each other. And a comparison that would not be one is refused with its
+//! reason: what was disturbed or has several modes has no single ratio.
+
+use std::fmt;
+
+use super::{NoComparison, Pair, Ratio, compare, compare_estimates};
+use crate::estimate::{Estimate, Method};
+use crate::machine::Cost;
+use crate::verdict::Verdict;
+
+/// Probability that is accepted of any false difference among all primitives of a comparison.
+pub const FAMILY_LEVEL: f64 = 0.05;
+
+/// Two costs count as the same if they certainly differ by less than this: half of the slowdown that twenty
+/// quiet processes on each side are sure to show.
+pub const SAME_WITHIN: f64 = 0.01;
+
+/// The cost of a primitive on one machine.
+#[derive(Debug, Clone, Copy)]
+pub struct Side<'a> {
+    /// As it was estimated.
+    pub cost: &'a Cost,
+    /// The values of the processes behind it, where they are at hand.
+    pub values: Option<&'a [f64]>,
+}
+
+/// How the second machine stands to the first.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Relation {
+    /// Its cost is lower, by more than chance.
+    Faster,
+    /// Its cost is higher, by more than chance.
+    Slower,
+    /// The whole interval of the ratio lies within this share of 1. It goes before the other two: a difference that is
+    /// certain and negligible is the same.
+    SameWithin(f64),
+    /// Neither a difference nor its absence is shown: more processes would tell.
+    Indistinguishable,
+    /// The two must not be compared.
+    NotComparable(Incomparable),
+}
+
+/// Why two costs must not be compared.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Incomparable {
+    /// At least one was disturbed while it was measured.
+    Contaminated,
+    /// At least one has several modes.
+    SeveralModes,
+    /// At least one is a printed figure: nobody knows how far it would be off the next time.
+    Printed,
+    /// At least one is a minimum: how far it would be off the next time has no known distribution.
+    Minimum,
+    /// There is no ratio.
+    NoRatio(NoComparison),
+}
+
+/// One primitive on two machines.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Comparison {
+    /// The ratio of the costs, as far as there is one; also where it must not be relied on.
+    pub ratio: Option<Ratio>,
+    /// Its p-value, corrected for the number of primitives; `None` where it takes no part in the test.
+    pub p_adjusted: Option<f64>,
+    /// What it means.
+    pub relation: Relation,
+}
+
+/// Compares many primitives; `margin` is the share within which two costs are the same ([`SAME_WITHIN`]).
+///
+/// Only comparable primitives take part in the correction. "Same" is no part of it: its intervals are of
+/// 95 % each, so a primitive that differs by `margin` is called the same in at most 2.5 % of cases.
+#[must_use]
+pub fn compare_costs(pairs: &[Pair<Side<'_>>], margin: f64) -> Vec<Comparison> {
+    let tested: Vec<(Option<Ratio>, Result<f64, Incomparable>)> = pairs.iter().map(test).collect();
+    let mut adjusted: Vec<f64> = tested.iter().filter_map(|(_, p)| p.ok()).collect();
+    holm(&mut adjusted);
+    let mut adjusted = adjusted.into_iter();
+    let comparison = |(ratio, p): (Option<Ratio>, Result<f64, Incomparable>)| {
+        let p_adjusted = p.is_ok().then(|| adjusted.next()).flatten();
+        let relation = match (p, p_adjusted, &ratio) {
+            (Err(reason), ..) => Relation::NotComparable(reason),
+            (Ok(_), Some(p), Some(ratio)) => relation(&ratio.estimate, p, margin),
+            _ => Relation::Indistinguishable,
+        };
+        Comparison { ratio, p_adjusted, relation }
+    };
+    tested.into_iter().map(comparison).collect()
+}
+
+/// The ratio of a pair, and its p-value or why it must not have one.
+fn test(pair: &Pair<Side<'_>>) -> (Option<Ratio>, Result<f64, Incomparable>) {
+    let costs = [pair.a.cost, pair.b.cost];
+    let ratio = match (pair.a.values, pair.b.values) {
+        (Some(a), Some(b)) if costs[0].estimate.unit == costs[1].estimate.unit => compare(Pair { a, b }),
+        _ => compare_estimates(Pair { a: &costs[0].estimate, b: &costs[1].estimate }),
+    };
+    let any = |condition: fn(&Cost) -> bool| costs.into_iter().any(condition);
+    let ratio = match ratio {
+        Ok(ratio) => ratio,
+        Err(reason) => return (None, Err(Incomparable::NoRatio(reason))),
+    };
+    let p = if any(|cost| matches!(cost.verdict, Some(Verdict::Contaminated(_)))) {
+        Err(Incomparable::Contaminated)
+    } else if any(|cost| cost.modes.len() > 1 || matches!(cost.verdict, Some(Verdict::Modes(_)))) {
+        Err(Incomparable::SeveralModes)
+    } else {
+        let minimum = any(|cost| cost.estimate.method == Method::Minimum);
+        ratio.p.ok_or(if minimum { Incomparable::Minimum } else { Incomparable::Printed })
+    };
+    (Some(ratio), p)
+}
+
+fn relation(ratio: &Estimate, p_adjusted: f64, margin: f64) -> Relation {
+    if ratio.interval.low >= 1.0 / (1.0 + margin) && ratio.interval.high <= 1.0 + margin {
+        Relation::SameWithin(margin)
+    } else if p_adjusted >= FAMILY_LEVEL {
+        Relation::Indistinguishable
+    } else if ratio.point < 1.0 {
+        Relation::Faster
+    } else {
+        Relation::Slower
+    }
+}
+
+/// Adjusts p-values for their number by Holm's method, in place: each is then to be compared with the level of the
+/// whole family.
+pub fn holm(p: &mut [f64]) {
+    let mut order: Vec<usize> = (0..p.len()).collect();
+    order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));
+    let mut least = 0.0_f64;
+    for (rank, position) in order.into_iter().enumerate() {
+        let tests_left = crate::estimate::real(p.len() - rank);
+        least = least.max((tests_left * p[position]).min(1.0));
+        p[position] = least;
+    }
+}
+
+impl fmt::Display for Relation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Relation::Faster => f.write_str("faster"),
+            Relation::Slower => f.write_str("slower"),
+            Relation::SameWithin(margin) => write!(f, "same within {} %", margin * 100.0),
+            Relation::Indistinguishable => f.write_str("indistinguishable"),
+            Relation::NotComparable(reason) => write!(f, "not comparable: {reason}"),
+        }
+    }
+}
+
+impl fmt::Display for Incomparable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Incomparable::Contaminated => f.write_str("contaminated"),
+            Incomparable::SeveralModes => f.write_str("several modes"),
+            Incomparable::Printed => f.write_str("a printed figure"),
+            Incomparable::Minimum => f.write_str("a minimum"),
+            Incomparable::NoRatio(reason) => reason.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::{minimum, trimmed_mean};
+    use crate::modes::Mode;
+    use crate::unit::Unit;
+    use crate::verdict::Extent;
+    use proptest::prelude::*;
+    use rand::SeedableRng;
+    use rand_pcg::Pcg64;
+
+    /// Twelve values around this one, up to so many per cent away.
+    fn around(point: f64, percent: f64) -> Vec<f64> {
+        (0..12).map(|i| point * (1.0 + percent / 100.0 * (f64::from(i) - 5.5) / 5.5)).collect()
+    }
+
+    fn cost(values: &[f64]) -> Cost {
+        Cost { verdict: Some(Verdict::Clean), ..Cost::from(trimmed_mean(values, Unit::Nanoseconds).unwrap()) }
+    }
+
+    /// What is said of a pair that is compared alone.
+    fn said(a: &Cost, b: &Cost) -> String {
+        let side = |cost| Side { cost, values: None };
+        compare_costs(&[Pair { a: side(a), b: side(b) }], SAME_WITHIN)[0].relation.to_string()
+    }
+
+    #[test]
+    fn every_relation_has_its_word() {
+        let base = cost(&around(100.0, 1.0));
+        let all = [
+            said(&base, &cost(&around(105.0, 1.0))),
+            said(&base, &cost(&around(95.0, 1.0))),
+            said(&base, &cost(&around(100.1, 1.0))),
+            said(&base, &cost(&around(103.0, 20.0))),
+            // Certain and negligible.
+            said(&cost(&around(100.0, 0.001)), &cost(&around(100.5, 0.001))),
+        ];
+        assert_eq!(all, ["slower", "faster", "same within 1 %", "indistinguishable", "same within 1 %"]);
+    }
+
+    #[test]
+    fn what_must_not_be_compared_says_why_whichever_side_it_is_on() {
+        let (clean, values) = (cost(&around(100.0, 1.0)), around(120.0, 1.0));
+        let with = |verdict| Cost { verdict: Some(verdict), ..cost(&values) };
+        let mode = Mode { weight: 0.5, estimate: clean.estimate };
+        let least = minimum(&values, Unit::Nanoseconds, &mut Pcg64::seed_from_u64(1)).unwrap();
+        let odd = [
+            with(Verdict::Contaminated(Extent::Time(0.5))),
+            with(Verdict::Modes(2)),
+            Cost { modes: vec![mode; 2], verdict: None, ..clean.clone() },
+            Cost::from(Estimate { method: Method::Printed, ..clean.estimate }),
+            Cost::from(least),
+            Cost::from(Estimate { unit: Unit::NanosecondsPerByte, ..clean.estimate }),
+        ];
+        let reasons = odd.each_ref().map(|odd| {
+            let (there, back) = (said(&clean, odd), said(odd, &clean));
+            assert!(there == back || there.contains("ns/B"), "{there}, {back}");
+            there
+        });
+        assert_eq!(
+            reasons,
+            [
+                "not comparable: contaminated",
+                "not comparable: several modes",
+                "not comparable: several modes",
+                "not comparable: a printed figure",
+                "not comparable: a minimum",
+                "not comparable: ns cannot be compared with ns/B",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_not_comparable_takes_no_part_in_the_correction_and_keeps_its_ratio() {
+        let (base, slower) = (cost(&around(100.0, 5.0)), cost(&around(105.0, 5.0)));
+        let disturbed = Cost { verdict: Some(Verdict::Contaminated(Extent::Time(0.5))), ..slower.clone() };
+        let side = |cost| Side { cost, values: None };
+        let pair = |b| Pair { a: side(&base), b: side(b) };
+        let alone = compare_costs(&[pair(&slower)], SAME_WITHIN)[0];
+        let all = compare_costs(&[pair(&disturbed), pair(&slower), pair(&disturbed)], SAME_WITHIN);
+        assert_eq!(all[1], alone);
+        assert_eq!((all[0].p_adjusted, all[0].ratio), (None, alone.ratio));
+        let twice = compare_costs(&[pair(&slower), pair(&slower)], SAME_WITHIN)[0];
+        assert!((twice.p_adjusted.unwrap() - 2.0 * alone.p_adjusted.unwrap()).abs() < 1e-12);
+    }
+
+    #[test]
+    fn values_add_the_effect_to_what_the_estimates_say() {
+        let (a, b) = (around(100.0, 1.0), around(105.0, 1.0));
+        let (cost_a, cost_b) = (cost(&a), cost(&b));
+        let pair =
+            Pair { a: Side { cost: &cost_a, values: Some(&a) }, b: Side { cost: &cost_b, values: Some(&b) } };
+        let ratio = compare_costs(&[pair], SAME_WITHIN)[0].ratio.unwrap();
+        assert!((ratio.effect.unwrap() - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn holms_adjustment_is_that_of_his_paper() {
+        let mut p = [0.01, 0.04, 0.03, 0.005];
+        holm(&mut p);
+        for (adjusted, expected) in p.into_iter().zip([0.03, 0.06, 0.06, 0.02]) {
+            assert!((adjusted - expected).abs() < 1e-12, "{p:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn adjusted_p_values_are_at_most_bonferronis_and_in_the_order_of_the_raw_ones(
+            raw in prop::collection::vec(0.0..=1.0f64, 0..30),
+        ) {
+            let mut adjusted = raw.clone();
+            holm(&mut adjusted);
+            for (i, (p, a)) in raw.iter().zip(&adjusted).enumerate() {
+                prop_assert!(p <= a && *a <= 1.0 && *a <= p * crate::estimate::real(raw.len()) + 1e-12);
+                prop_assert!(raw.iter().zip(&adjusted).all(|(q, b)| p < q || a >= b), "{i}");
+            }
+        }
+    }
+}

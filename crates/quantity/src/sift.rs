@@ -1,0 +1,168 @@
+//! Which samples an estimate is made of: those that nobody disturbed.
+//!
+//! A sample whose processor was taken away did not measure its primitive. It is rejected and counted, as
+//! long as enough others are left; if there are many of them, the verdict says so ([`crate::verdict`]). `bench`
+//! calls this before it estimates a cost.
+//!
+//! Rejecting does not bend the estimate, because only the kernel's evidence is looked at, never the time that
+//! was measured: of samples that cost more by themselves (an unlucky layout, a slow processor) none is
+//! rejected for it, and what is left is a random part of what was taken. A rule that looked at the costs
+//! would call a machine better than it is. The counts of switches and faults are compared with those of the
+//! same primitive's other samples, so that what an operation causes by itself is not held against it.
+
+use crate::sample::{Contamination, Sample};
+
+/// Stolen share above which a sample is contaminated, and the sum of all samples as well. Timer interrupts
+/// and short-lived daemons of an otherwise idle machine take less than this; one competing process takes
+/// half.
+pub const STOLEN_MAX: f64 = 0.05;
+
+/// Involuntary switches, or waits for a disk, that a sample may have beyond twice the number that is usual for
+/// its primitive: each disturbs one batch, and two disturbed batches cannot move the median slope of a
+/// sample's twelve.
+const DISTURBED_BATCHES: u64 = 2;
+
+/// Fewest samples that make an estimate without the contaminated ones. Up to a fifth of the samples may be
+/// contaminated before the verdict says so, which is one of five: so a contaminated sample is in an estimate
+/// only where the verdict says contaminated.
+const KEPT_MIN: usize = 4;
+
+/// Samples told apart by the evidence.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Sifted {
+    /// Values of which the estimate is to be made, in the order of their samples.
+    pub kept: Vec<f64>,
+    /// Samples that have a value and were disturbed. They are not among those kept, unless too few others
+    /// are left.
+    pub contaminated: usize,
+    /// Lowest value of an undisturbed sample. (Disturbance that falls on the shorter batches, or on the
+    /// baseline that is subtracted, makes a value too low: such a one is no floor of the machine.)
+    pub minimum: Option<f64>,
+    /// Share of all samples that were disturbed, with a value or without.
+    pub contaminated_share: f64,
+    /// Share of the time of all samples in which somebody else had their processor.
+    pub stolen_share: f64,
+}
+
+/// Sifts samples. `value` is what a sample says of its primitive, `None` if it gives none.
+pub fn sift(samples: &[Sample], value: impl Fn(&Sample) -> Option<f64>) -> Sifted {
+    let usual = Usual::of(samples);
+    let mut sum = Contamination::default();
+    let mut disturbed = 0_usize;
+    let (mut clean, mut all) = (Vec::new(), Vec::new());
+    for sample in samples {
+        sum.wall_ns += sample.contamination.wall_ns;
+        sum.stolen_ns += sample.contamination.stolen_ns;
+        let contaminated = usual.is_exceeded(&sample.contamination);
+        disturbed += usize::from(contaminated);
+        let Some(value) = value(sample) else { continue };
+        all.push(value);
+        if !contaminated {
+            clean.push(value);
+        }
+    }
+    Sifted {
+        contaminated: all.len() - clean.len(),
+        minimum: clean.iter().copied().reduce(f64::min),
+        contaminated_share: share(disturbed, samples.len()),
+        stolen_share: sum.stolen_share(),
+        kept: if clean.len() >= KEPT_MIN { clean } else { all },
+    }
+}
+
+/// What is usual for samples of one primitive.
+struct Usual {
+    switches: u64,
+    major_faults: u64,
+}
+
+impl Usual {
+    fn of(samples: &[Sample]) -> Self {
+        let median = |count: fn(&Contamination) -> u64| {
+            let mut counts: Vec<u64> = samples.iter().map(|sample| count(&sample.contamination)).collect();
+            counts.sort_unstable();
+            counts.get(counts.len() / 2).copied().unwrap_or(0)
+        };
+        Self {
+            switches: median(|contamination| contamination.involuntary_switches),
+            major_faults: median(|contamination| contamination.major_faults),
+        }
+    }
+
+    fn is_exceeded(&self, by: &Contamination) -> bool {
+        let beyond =
+            |count: u64, usual: u64| count > usual.saturating_mul(2).saturating_add(DISTURBED_BATCHES);
+        by.stolen_share() > STOLEN_MAX
+            || beyond(by.involuntary_switches, self.switches)
+            || beyond(by.major_faults, self.major_faults)
+    }
+}
+
+fn share(part: usize, whole: usize) -> f64 {
+    if whole == 0 { 0.0 } else { crate::estimate::real(part) / crate::estimate::real(whole) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A sample whose value is its seed.
+    fn sample(seed: u64, stolen_ns: f64, involuntary_switches: u64, major_faults: u64) -> Sample {
+        let contamination = Contamination { wall_ns: 100.0, stolen_ns, involuntary_switches, major_faults };
+        Sample { seed, contamination, ..Sample::default() }
+    }
+
+    fn sifted(samples: &[Sample]) -> Sifted {
+        sift(samples, |sample| u32::try_from(sample.seed).ok().map(f64::from))
+    }
+
+    #[test]
+    fn a_sample_that_lost_more_than_a_twentieth_of_its_time_is_rejected_and_counted() {
+        let mut samples: Vec<Sample> = (1..=9).map(|seed| sample(seed, 5.0, 0, 0)).collect();
+        samples.insert(3, sample(700, 5.1, 0, 0));
+        let sifted = sifted(&samples);
+        assert_eq!(sifted.kept, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]);
+        assert_eq!((sifted.contaminated, sifted.minimum), (1, Some(1.0)));
+        assert!(
+            (sifted.contaminated_share - 0.1).abs() < 1e-12 && (sifted.stolen_share - 0.0501).abs() < 1e-12
+        );
+    }
+
+    #[test]
+    fn switches_and_disk_waits_count_against_a_sample_only_beyond_what_its_primitive_causes() {
+        let with = |switches: u64, faults: u64, usual_switches: u64, usual_faults: u64| {
+            let mut samples = vec![sample(1, 0.0, usual_switches, usual_faults); 7];
+            samples.push(sample(2, 0.0, switches, faults));
+            sifted(&samples).contaminated
+        };
+        assert_eq!((with(2, 0, 0, 0), with(3, 0, 0, 0)), (0, 1));
+        assert_eq!((with(0, 2, 0, 0), with(0, 3, 0, 0)), (0, 1));
+        assert_eq!((with(202, 0, 100, 0), with(203, 0, 100, 0)), (0, 1));
+        assert_eq!((with(0, 1_000_000, 0, 1_000_000), with(0, 0, 500, 500)), (0, 0));
+    }
+
+    #[test]
+    fn too_few_undisturbed_samples_leave_all_in_but_none_of_the_disturbed_is_the_minimum() {
+        let samples: Vec<Sample> =
+            (1..=6).map(|seed| sample(seed, if seed <= 3 { 50.0 } else { 0.0 }, 0, 0)).collect();
+        let three = sifted(&samples);
+        assert_eq!((three.kept.len(), three.contaminated, three.minimum), (6, 3, Some(4.0)));
+        let four = sifted(&samples[1..]);
+        assert_eq!((four.kept.len(), four.contaminated), (5, 2));
+        let enough = sifted(&[&samples[2..], &samples[3..4]].concat());
+        assert_eq!((enough.kept.len(), enough.contaminated), (4, 1));
+        assert_eq!(sifted(&samples[..3]).minimum, None);
+        assert_eq!(sifted(&[]), Sifted::default());
+    }
+
+    #[test]
+    fn a_disturbed_sample_without_a_value_is_evidence_all_the_same() {
+        let mut samples = vec![sample(1, 0.0, 0, 0); 4];
+        samples.push(sample(u64::MAX, 90.0, 0, 0));
+        let sifted = sifted(&samples);
+        assert_eq!((sifted.kept.len(), sifted.contaminated), (4, 0));
+        assert!(
+            (sifted.contaminated_share - 0.2).abs() < 1e-12 && (sifted.stolen_share - 0.18).abs() < 1e-12
+        );
+    }
+}
