@@ -33,6 +33,8 @@ pub enum Command {
     View(ViewArgs),
     /// Multiply a demand with machines: how long it would take there.
     Predict(PredictArgs),
+    /// Compare two machines, or one before and after a change, primitive by primitive.
+    Compare(CompareArgs),
     /// List the runs that were measured here, or show one.
     History(HistoryArgs),
     /// Measure one sample of one primitive in this process; what `bench` starts again and again.
@@ -243,6 +245,30 @@ pub struct PredictArgs {
     /// Throughput that was really measured: CSV with the columns machine, workload, per_second.
     #[arg(long, value_name = "FILE.csv")]
     pub measured: Option<PathBuf>,
+    /// How it is printed.
+    #[command(flatten)]
+    pub print: PrintArgs,
+    /// Where measurements are kept.
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// `assay compare`.
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// The machine that is the measure: a file, a run of the store by number or `latest`, or a machine of the past
+    /// such as `1996/linux-i686`.
+    #[arg(value_name = "A")]
+    pub before: PathBuf,
+    /// The machine that is compared with it.
+    #[arg(value_name = "B")]
+    pub after: PathBuf,
+    /// Compare only these primitives: ids, or beginnings of them.
+    #[arg(value_name = "PRIMITIVE")]
+    pub primitives: Vec<String>,
+    /// End with exit code 1 if a primitive is slower on B than on A by more than this share, and not by chance.
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    pub fail_over: Option<f64>,
     /// How it is printed.
     #[command(flatten)]
     pub print: PrintArgs,

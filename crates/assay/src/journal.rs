@@ -11,7 +11,7 @@ use assay_store::{Outcome, Run, RunId, RunStart, Store};
 
 use crate::cli::StoreArgs;
 use crate::interrupt::Interrupted;
-use crate::output;
+use crate::{output, past};
 
 /// One run being written. Nothing that was added is lost, however the process ends.
 #[derive(Debug)]
@@ -150,17 +150,36 @@ pub fn machine(store: &Store, run: &Run, statistic: Statistic) -> anyhow::Result
     Ok(assay_bench::machine(start.machine.clone(), source, start.description.clone(), &findings, statistic))
 }
 
-/// A machine as users name it: a file, or a run of the store (`latest` or a number).
-pub fn named_machine(name: &Path, args: &StoreArgs) -> anyhow::Result<Machine> {
-    let run = name.to_str().filter(|name| *name == "latest" || name.parse::<i64>().is_ok());
-    if let Some(run) = run.filter(|_| !name.exists()) {
+/// A machine with what its costs were made of.
+#[derive(Debug)]
+pub struct Known {
+    /// The machine.
+    pub machine: Machine,
+    /// The raw samples behind its costs; empty where only the costs are known.
+    pub samples: Vec<Measured>,
+}
+
+/// A machine as users name it: a file, a run of the store (`latest` or a number), or a machine of the past.
+pub fn known(name: &Path, args: &StoreArgs) -> anyhow::Result<Known> {
+    let text = name.to_str().filter(|_| !name.exists());
+    if let Some(machine) = text.and_then(past::machine) {
+        return Ok(Known { machine: machine?, samples: Vec::new() });
+    }
+    if let Some(run) = text.filter(|name| *name == "latest" || name.parse::<i64>().is_ok()) {
         let store = open(args)?;
         let run = find(&store, run)?;
         let machine = machine(&store, &run, Statistic::default())?;
         ensure!(!machine.costs.is_empty(), "run {} measured no primitive; name one of 'assay bench'", run.id);
-        return Ok(machine);
+        return Ok(Known { machine, samples: measured(&store, run.id)? });
     }
-    machine_from_json(&read(name)?).with_context(|| format!("{} is not a machine", name.display()))
+    let machine =
+        machine_from_json(&read(name)?).with_context(|| format!("{} is not a machine", name.display()))?;
+    Ok(Known { machine, samples: Vec::new() })
+}
+
+/// The machine alone.
+pub fn named_machine(name: &Path, args: &StoreArgs) -> anyhow::Result<Machine> {
+    Ok(known(name, args)?.machine)
 }
 
 /// Reads a file that the user named.

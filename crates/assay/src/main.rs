@@ -6,6 +6,7 @@ mod cmd;
 mod interrupt;
 mod journal;
 mod output;
+mod past;
 mod phase;
 mod plan;
 mod progress;

@@ -21,11 +21,13 @@ use assay_bench::clock::Source;
 use assay_bench::contamination::{Sharing, Watch};
 use assay_bench::harness::{self, Schedule};
 use assay_bench::{
-    Benchmark, Calibration, Finding, Operation, Plan, Prepared, Spawner, calibrate, cost_of, delayed_sample_main,
-    find, measure, sample_main,
+    Benchmark, Calibration, Finding, Operation, Plan, Prepared, Spawner, calibrate, cost_of,
+    delayed_sample_main, find, measure, sample_main, values_of,
 };
-use assay_quantity::comparison::{self, Comparison};
-use assay_quantity::{Estimate, Sample, Statistic, Unit, estimate};
+use assay_quantity::comparison::Pair;
+use assay_quantity::comparison::family::{Relation, SAME_WITHIN, Side, compare_costs};
+use assay_quantity::sample::NoCost;
+use assay_quantity::{Cost, Estimate, Sample, Statistic, Unit, estimate};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
@@ -121,7 +123,11 @@ impl<const ADDITIONS: usize> Operation for Chain<ADDITIONS> {
                 asm!(".rept {n}", "add {v}, {v}, #1", ".endr", n = const ADDITIONS, v = inout(reg) value);
             }
         }
-        if value == operations * ADDITIONS as u64 { Ok(()) } else { Err(io::Error::other("additions are missing")) }
+        if value == operations * ADDITIONS as u64 {
+            Ok(())
+        } else {
+            Err(io::Error::other("additions are missing"))
+        }
     }
 
     fn disarm(&mut self, _: u64) -> io::Result<()> {
@@ -151,7 +157,12 @@ fn truth() {
     let cycle_ns = last.point / f64::from(longest);
     println!("bodies of known length; one cycle is {cycle_ns:.4} ns");
     println!("{:>9} {:>12} {:>10} {:>18} {:>10}", "additions", "ns", "+-", "cycles recovered", "error");
-    println!("{:>9} {:>12.4} {:>10.4}   (a loop around nothing)", 0, nothing.point, nothing.interval.half_width());
+    println!(
+        "{:>9} {:>12.4} {:>10.4}   (a loop around nothing)",
+        0,
+        nothing.point,
+        nothing.interval.half_width()
+    );
     for (length, estimate) in measured {
         let cycles = estimate.point / cycle_ns;
         let error = 100.0 * (cycles / f64::from(length) - 1.0);
@@ -167,8 +178,11 @@ fn slope(calibration: &Calibration, operation: Box<dyn Operation>) -> f64 {
     let mut watch = Watch::open(Sharing::Alone, 0).unwrap();
     let schedule = Schedule::for_resolution(calibration.resolution_ns);
     let batches = harness::sample(&clock, &mut watch, schedule, &mut prepared).unwrap();
-    // A cost of nothing may come out below zero, which `Sample` refuses to call a cost.
-    Sample { observations: batches.observations, ..Sample::default() }.slope_ns().unwrap()
+    match (Sample { observations: batches.observations, ..Sample::default() }).cost_ns() {
+        // What nothing costs may come out below zero.
+        Ok(cost) | Err(NoCost::NotPositive(cost)) => cost,
+        Err(none) => panic!("{none}"),
+    }
 }
 
 /// Repeats whole measurements, and counts how often an interval holds the mean of all of them.
@@ -207,6 +221,86 @@ fn coverage(repeats: usize) {
         all += covered;
     }
     println!("all: {:.1} % covered", 100.0 * real(all) / real(repeats * benchmarks.len()));
+}
+
+/// Compares each of the chosen primitives with itself and with itself made 2 % slower, all of them in the same
+/// rounds of the same minutes, and corrects for their number as `assay compare` does.
+fn comparison(pairs: usize) {
+    let (clock, benchmarks) = (calibrate(), chosen());
+    let (mut alarms, mut families, mut found, mut planted) = (0, 0, 0, 0);
+    let mut by_primitive = vec![(0_usize, 0_usize); benchmarks.len()];
+    for pair in 0..pairs {
+        let [a, same, slower] = three(&benchmarks, &clock, pair as u64);
+        let alarmed: Vec<bool> = relations(&benchmarks, &a, &same).iter().map(|r| r.is_some()).collect();
+        let seen: Vec<bool> = relations(&benchmarks, &a, &slower).iter().map(|r| *r == Some(true)).collect();
+        alarms += usize::from(alarmed.contains(&true));
+        families += 1;
+        found += seen.iter().filter(|seen| **seen).count();
+        planted += seen.len();
+        for (counts, (alarmed, seen)) in by_primitive.iter_mut().zip(alarmed.into_iter().zip(seen)) {
+            counts.0 += usize::from(alarmed);
+            counts.1 += usize::from(seen);
+        }
+    }
+    println!("{pairs} comparisons of {} primitives, {PROCESSES} processes each", benchmarks.len());
+    println!("{:<50} {:>13} {:>15}", "primitive", "false alarms", "2 % found");
+    for (benchmark, (alarms, found)) in benchmarks.iter().zip(by_primitive) {
+        println!("{:<50} {alarms:>13} {found:>8} of {pairs}", benchmark.primitive.to_string());
+    }
+    println!("comparisons of equals with any alarm: {alarms} of {families}");
+    println!("slowdowns of 2 % found: {found} of {planted}, {:.1} %", 100.0 * real(found) / real(planted));
+}
+
+/// Processes of each side of a comparison, and in how many turns they are taken.
+const PROCESSES: usize = 20;
+const TURNS: usize = 4;
+
+/// Three machines: this one twice, and this one with every operation made 2 % longer; measured in turns.
+fn three(benchmarks: &[Benchmark], clock: &Calibration, pair: u64) -> [Vec<Vec<Sample>>; 3] {
+    let mut machines: [Vec<Vec<Sample>>; 3] = Default::default();
+    machines.iter_mut().for_each(|machine| machine.resize_with(benchmarks.len(), Vec::new));
+    let mut delays_ns = vec![0.0; benchmarks.len()];
+    for turn in 0..TURNS {
+        for (side, machine) in machines.iter_mut().enumerate() {
+            let seed = pair * 1000 + (turn * 3 + side) as u64;
+            for (number, benchmark) in benchmarks.iter().enumerate() {
+                let delay = delays_ns[number].to_string();
+                let arguments = if side == 2 { vec!["delayed", &delay] } else { vec!["sample"] };
+                let plan = plan(seed, PROCESSES / TURNS, clock);
+                let taken = samples(&plan, std::slice::from_ref(benchmark), &spawner(&arguments));
+                machine[number].extend(taken.into_iter().flatten());
+                if turn + side == 0 {
+                    let costs: Vec<f64> = machine[number].iter().filter_map(|s| s.cost_ns().ok()).collect();
+                    delays_ns[number] =
+                        0.02 * estimate::trimmed_mean(&costs, Unit::Nanoseconds).unwrap().point;
+                }
+            }
+        }
+    }
+    machines
+}
+
+/// For each primitive whether b is called slower than a (`Some(true)`), faster (`Some(false)`) or neither.
+fn relations(benchmarks: &[Benchmark], a: &[Vec<Sample>], b: &[Vec<Sample>]) -> Vec<Option<bool>> {
+    let cost = |benchmark: &Benchmark, samples: &Vec<Sample>| {
+        let cost = cost_of(&benchmark.primitive, samples, 0, Statistic::TrimmedMean).unwrap();
+        (cost, values_of(&benchmark.primitive, samples))
+    };
+    let of = |machine: &[Vec<Sample>]| -> Vec<(Cost, Vec<f64>)> {
+        benchmarks.iter().zip(machine).map(|(benchmark, samples)| cost(benchmark, samples)).collect()
+    };
+    let (a, b) = (of(a), of(b));
+    let pairs: Vec<_> = a.iter().zip(&b).map(|(a, b)| Pair { a: side(a), b: side(b) }).collect();
+    let told = compare_costs(&pairs, SAME_WITHIN).into_iter().map(|comparison| match comparison.relation {
+        Relation::Slower => Some(true),
+        Relation::Faster => Some(false),
+        _ => None,
+    });
+    told.collect()
+}
+
+fn side((cost, values): &(Cost, Vec<f64>)) -> Side<'_> {
+    Side { cost, values: Some(values) }
 }
 
 fn spread(values: &[f64]) -> (f64, f64) {

@@ -70,6 +70,14 @@ pub fn cost_of(
     })
 }
 
+/// The values that a cost is estimated from: one for each process that nobody disturbed, in the unit of the
+/// catalogue; none for an id that the catalogue has not.
+#[must_use]
+pub fn values_of(primitive: &PrimitiveId, samples: &[Sample]) -> Vec<f64> {
+    let Some(benchmark) = table::find(primitive) else { return Vec::new() };
+    sift(samples, |sample| Some(sample.cost_ns().ok()? / per(benchmark.bytes))).kept
+}
+
 #[expect(clippy::cast_precision_loss, reason = "an operation moves far fewer than 2^52 bytes")]
 fn per(bytes: Option<u64>) -> f64 {
     bytes.map_or(1.0, |bytes| bytes as f64)

@@ -28,7 +28,7 @@ mod seed;
 
 pub use benchmark::{Benchmark, Operation, Prepared, Refusal};
 pub use clock::{Calibration, calibrate};
-pub use cost::{NoMachineCost, cost_of, machine};
+pub use cost::{NoMachineCost, cost_of, machine, values_of};
 pub use count::{Counts, NotCounted, count};
 pub use describe::{describe, usable_cpus};
 pub use plan::{Finding, Measured, Outcome, Plan, measure};

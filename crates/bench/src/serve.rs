@@ -24,7 +24,7 @@ use self::session::{End, Link, datagram_socket, datagrams, echo, sink, source};
 use crate::clock::monotonic;
 use crate::primitive::pieces::Pieces;
 
-/// The port where nobody names another: not assigned to anybody, and below those that kernels give out.
+/// The port where nobody names another: below those that kernels give out by themselves.
 pub const PORT: u16 = 7325;
 
 /// Connections that have not asked yet; more stay in the kernel's queue.
@@ -38,6 +38,21 @@ const ASK_WITHIN: Duration = Duration::from_secs(5);
 
 /// How often the server looks whether it shall stop, and who has waited too long.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// Errors of `accept` that are of the connection which it would have returned (accept(2)), or of nobody.
+const ASKERS_OWN: [libc::c_int; 11] = [
+    libc::ECONNABORTED,
+    libc::EINTR,
+    libc::EPERM,
+    libc::EPROTO,
+    libc::ENOPROTOOPT,
+    libc::EOPNOTSUPP,
+    libc::ENETDOWN,
+    libc::ENETUNREACH,
+    libc::EHOSTDOWN,
+    libc::EHOSTUNREACH,
+    libc::ENONET,
+];
 
 /// A server that is bound to its address.
 #[derive(Debug)]
@@ -150,8 +165,7 @@ impl Server {
                     askers.extend(Asker::new(connection, now_ns));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // Whoever has gone before he was accepted.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) if error.raw_os_error().is_some_and(|error| ASKERS_OWN.contains(&error)) => {}
                 Err(error) => return Err(error),
             }
         }

@@ -15,14 +15,15 @@ use std::time::Duration;
 
 use assay_bench::serve::{Served, Server};
 use assay_bench::{
-    Benchmark, Finding, Measured, Outcome, Plan, Spawner, calibrate, catalogue, cost_of, find, measure,
-    sample_main,
+    Benchmark, Finding, Measured, Outcome, Plan, Sabotage, Spawner, calibrate, catalogue, cost_of, find,
+    gives_a_number_all_the_same, measure, sample_main,
 };
 use assay_quantity::Statistic;
 
 const TESTS: &[(&str, fn())] = &[
     ("every_remote_primitive_is_measured_over_both_protocols", every_remote_primitive_is_measured),
     ("other_sizes_are_measured_and_those_that_cannot_be_are_refused", other_sizes),
+    ("no_remote_benchmark_gives_a_number_when_its_work_is_taken_away", sabotage_is_noticed),
     ("without_a_peer_the_reason_says_how_to_name_one", no_peer),
     ("where_nobody_or_somebody_else_answers_there_is_no_number", nobody_answers),
     ("a_peer_that_vanishes_gives_rejected_samples_and_no_wait_without_end", the_peer_vanishes),
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(_) => ExitCode::FAILURE,
         },
+        Some("sabotaged") => sabotaged(&arguments[1], &arguments[2]),
         Some("serve") => serve(),
         Some("inside") => run_tests(arguments[1..].iter().find(|argument| !argument.starts_with('-'))),
         _ => {
@@ -60,6 +62,17 @@ fn run_tests(filter: Option<&String>) -> ExitCode {
     }
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
+
+/// Measures a benchmark without its work; the exit status tells whether that was noticed.
+fn sabotaged(how: &str, request: &str) -> ExitCode {
+    let (how, _) = Sabotage::NAMES.into_iter().find(|(_, name)| *name == how).unwrap();
+    match gives_a_number_all_the_same(request, how).unwrap() {
+        Some(false) => ExitCode::from(NOTICED),
+        _ => ExitCode::FAILURE,
+    }
+}
+
+const NOTICED: u8 = 72;
 
 /// Serves any address until the input ends; says its port first and what it did last.
 fn serve() -> ExitCode {
@@ -166,8 +179,18 @@ fn plan(peer: Option<SocketAddr>, processes: usize) -> Plan {
     }
 }
 
-fn run(plan: &Plan, benchmarks: &[Benchmark], mut on_sample: impl FnMut(&Outcome)) -> Vec<Finding> {
-    let spawner = Spawner { program: std::env::current_exe().unwrap(), arguments: vec!["sample".into()] };
+fn run(plan: &Plan, benchmarks: &[Benchmark], on_sample: impl FnMut(&Outcome)) -> Vec<Finding> {
+    run_as(&["sample"], plan, benchmarks, on_sample)
+}
+
+fn run_as(
+    arguments: &[&str],
+    plan: &Plan,
+    benchmarks: &[Benchmark],
+    mut on_sample: impl FnMut(&Outcome),
+) -> Vec<Finding> {
+    let arguments = arguments.iter().map(Into::into).collect();
+    let spawner = Spawner { program: std::env::current_exe().unwrap(), arguments };
     measure(plan, benchmarks, &[], &spawner, &AtomicBool::new(false), &mut |_, outcome| on_sample(outcome))
         .unwrap()
 }
@@ -192,12 +215,6 @@ fn expect_costs(findings: Vec<Finding>) {
         let cost = cost_of(&primitive, &samples, rejected.len(), Statistic::TrimmedMean)
             .unwrap_or_else(|error| panic!("{primitive}: {error}; rejected: {rejected:?}"));
         assert!(cost.estimate.point > 0.0, "{primitive}");
-        let _ = writeln!(
-            io::stderr(),
-            "    {primitive}: {:.2} {}",
-            cost.estimate.point,
-            cost.estimate.unit.symbol()
-        );
     }
 }
 
@@ -235,6 +252,18 @@ fn other_sizes() {
     let too_large = ["udp.round_trip{size=64KiB,peer=remote}", "tcp.stream{size=2MiB,peer=remote}"];
     for reason in reasons(run(&plan(Some(address), 2), &chosen(&too_large), |_| {})) {
         assert!(reason.contains("must be between 1B and"), "{reason}");
+    }
+}
+
+fn sabotage_is_noticed() {
+    let host = OtherHost::start();
+    let [address, _] = host.addresses();
+    for (_, name) in Sabotage::NAMES {
+        let findings = run_as(&["sabotaged", name], &plan(Some(address), 1), &remote(), |_| {});
+        for (benchmark, reason) in remote().iter().zip(reasons(findings)) {
+            let noticed = reason.contains(&format!("exit status: {NOTICED}"));
+            assert!(noticed, "{} ({name}): {reason}", benchmark.primitive);
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The subcommands, one file each: the place where parts meet, and the only one that prints.
 
 mod bench;
+mod compare;
 mod history;
 mod predict;
 mod run;
@@ -18,6 +19,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Trace(args) => trace::run(&args),
         Command::View(args) => view::run(&args),
         Command::Predict(args) => predict::run(&args),
+        Command::Compare(args) => compare::run(&args),
         Command::History(args) => history::run(&args),
         Command::Sample(args) => sample::run(&args),
     }

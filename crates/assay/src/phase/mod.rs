@@ -2,6 +2,7 @@
 //! them too; nothing here prints anything but progress.
 
 pub mod application;
+pub mod comparison;
 pub mod machine;
 pub mod selection;
 pub mod tracing;

@@ -1,6 +1,7 @@
 //! Values of the parts as blocks of a report: one file for each kind of value.
 
 pub mod application;
+pub mod comparison;
 pub mod counts;
 pub mod demand;
 pub mod explained;

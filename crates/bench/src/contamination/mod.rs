@@ -292,7 +292,9 @@ mod tests {
         assert_eq!([stolen(alone, true), stolen(alone, false)], ["100000", "140000"]);
         assert_eq!([stolen(one, true), stolen(one, false)], ["140000", "140000"]);
         assert_eq!([stolen(two, true), stolen(two, false)], ["60000", "0"]);
-        assert_eq!([stolen(&Sharing::Asleep, true), stolen(&Sharing::Asleep, false)], ["60000", "0"]);
+        for awaited in [&Sharing::Asleep, &Sharing::OtherHost] {
+            assert_eq!([stolen(awaited, true), stolen(awaited, false)], ["60000", "0"]);
+        }
     }
 
     #[test]

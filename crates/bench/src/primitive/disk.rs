@@ -1,10 +1,10 @@
-//! The storage device behind the file system, past the page cache (lmbench 1996, section 6.9 and its lmdd, on files
-//! instead of raw devices).
+//! The storage device behind the file system, past the page cache (lmbench 1996, section 6.9 and its lmdd, on
+//! files instead of raw devices).
 //!
 //! Every transfer goes with `O_DIRECT` between one buffer and one of a file's places. What is read is checked
 //! against what the place must hold; what was written carries its place and the batch that wrote it, and is
-//! read back. That the bytes really came from the device and went there is the kernel's count. What the device
-//! or a hypervisor's host caches is theirs to tell.
+//! read back. That the bytes really came from the device and went there is the kernel's count. What the
+//! device or a hypervisor's host caches is theirs to tell.
 
 use std::io;
 use std::os::fd::AsRawFd;

@@ -114,8 +114,8 @@ impl Step for Control {
         Ok(())
     }
 
-    /// Whether the kernel still does as it is told: the socket, now readable, is not found before it is added,
-    /// is found while it is there, and not after it is taken out.
+    /// Whether the kernel still does as it is told: the socket, now readable, is not found before it is
+    /// added, is found while it is there, and not after it is taken out.
     fn disarm(&mut self, _: u64) -> io::Result<()> {
         let mut events = [NO_EVENT; EVENTS];
         rustix::io::write(&self.peer, &[1])?;

@@ -1,8 +1,9 @@
-//! Page faults of anonymous memory: the first write to a page, the first read, a huge page, and the copy that a
-//! write to memory takes which a forked process still shares.
+//! Page faults of anonymous memory: the first write to a page, the first read, a huge page, and the copy that
+//! a write to memory takes which a forked process still shares.
 //!
-//! lmbench's own page-fault figure divides by pages, of which one fault maps many. Here an operation is one touch
-//! that must be one fault: the kernel's count of minor faults is compared with the touches after each batch.
+//! lmbench's own page-fault figure divides by pages, of which one fault maps many. Here an operation is one
+//! touch that must be one fault: the kernel's count of minor faults is compared with the touches after each
+//! batch.
 
 use std::fs;
 use std::io;
@@ -240,7 +241,8 @@ fn huge_kib(rollup: &str) -> Option<u64> {
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// Pages of the longest batch of copies: 16 MiB, whose page tables a fork copies in a fraction of a millisecond.
+/// Pages of the longest batch of copies: 16 MiB, whose page tables a fork copies in a fraction of a
+/// millisecond.
 const COPIES_MAX: u64 = 4096;
 
 /// One first write to a page that a child shares.

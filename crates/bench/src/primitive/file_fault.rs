@@ -1,9 +1,10 @@
-//! Page faults of mapped files: a page that is in the page cache (minor), and one that must be read from storage
-//! (major).
+//! Page faults of mapped files: a page that is in the page cache (minor), and one that must be read from
+//! storage (major).
 //!
-//! A fault of a file maps the pages around it as well, as far as they are in the page cache, sixteen at a time and
-//! more where they lie in one large folio. So that a touch is a fault, and the figure that of one page, only
-//! every sixteenth page of the file is in the page cache here, and the kernel's count of faults is compared.
+//! A fault of a file maps the pages around it as well, as far as they are in the page cache, sixteen at a
+//! time and more where they lie in one large folio. So that a touch is a fault, and the figure that of one
+//! page, only every sixteenth page of the file is in the page cache here, and the kernel's count of faults is
+//! compared.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -45,8 +46,8 @@ pub(crate) const ROWS: &[Row] = &[
     },
 ];
 
-/// Bytes between the pages that are in the page cache: what a fault maps around it, fault_around_bytes, is 64 KiB
-/// unless somebody has changed it.
+/// Bytes between the pages that are in the page cache: what a fault maps around it, fault_around_bytes, is 64
+/// KiB unless somebody has changed it.
 const APART: usize = 64 << 10;
 
 /// Pages of the longest batch.

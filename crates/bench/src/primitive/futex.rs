@@ -115,20 +115,24 @@ impl Step for WakeNobody {
         }
     }
 
-    /// The kernel answers a wake for nobody by zero, as would a call that is not made. That calls are made shows
-    /// in one that the kernel must refuse: a wake for a word that is not aligned.
     fn disarm(&mut self, _: u64) -> io::Result<()> {
-        let crooked = self.word.as_ptr().wrapping_byte_add(1);
-        // SAFETY: the kernel refuses the address without looking at what lies there.
-        let result = unsafe {
-            libc::syscall(libc::SYS_futex, crooked, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1)
-        };
-        let error = io::Error::last_os_error();
-        if result == -1 && error.raw_os_error() == Some(libc::EINVAL) {
-            return Ok(());
-        }
-        Err(io::Error::other("futex took a word that is not aligned, so the kernel was not asked"))
+        check_that_the_kernel_answers()
     }
+}
+
+/// The kernel answers a wake for nobody by zero, as would a call that is not made. That calls are made shows in one
+/// that the kernel must refuse: a wake for a word that is not aligned.
+pub(super) fn check_that_the_kernel_answers() -> io::Result<()> {
+    let words = [0_u32; 2];
+    let crooked = words.as_ptr().wrapping_byte_add(1);
+    // SAFETY: the kernel refuses the address without looking at what lies there.
+    let result =
+        unsafe { libc::syscall(libc::SYS_futex, crooked, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };
+    let error = io::Error::last_os_error();
+    if result == -1 && error.raw_os_error() == Some(libc::EINVAL) {
+        return Ok(());
+    }
+    Err(io::Error::other("futex took a word that is not aligned, so the kernel was not asked"))
 }
 
 /// Two threads that wake each other in turn.

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use assay_quantity::{Key, PrimitiveId};
 
+use super::futex::check_that_the_kernel_answers;
 use super::limit;
 use super::step::{Step, Steps};
 use super::thread::done;
@@ -262,8 +263,10 @@ impl Operation for Contended {
         Contest::wait_for(&self.contest.finished, self.partners)
     }
 
-    /// No count was lost, as it would be between two threads in the critical section at once.
+    /// No count was lost, as it would be between two threads in the critical section at once; and those who slept
+    /// did so in the kernel.
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
+        check_that_the_kernel_answers()?;
         expect_done(self.contest.sections.load(Ordering::Acquire), operations)?;
         self.contest.guarded.check(self.before, operations)
     }

@@ -1,8 +1,9 @@
-//! Waiting for many descriptors by `select`, `poll` and `epoll`, by their number and kind (lmbench 3, lat_select).
+//! Waiting for many descriptors by `select`, `poll` and `epoll`, by their number and kind (lmbench 3,
+//! lat_select).
 //!
-//! Regular files are always ready, so a wait finds all of them. Of the connections a single one is ready, chosen
-//! at random: a wait that finds it, and it alone, has looked at all. Every descriptor is an open file or a
-//! connection of its own, where lmbench has duplicates of one, whose state is then always in the cache.
+//! Regular files are always ready, so a wait finds all of them. Of the connections a single one is ready,
+//! chosen at random: a wait that finds it, and it alone, has looked at all. Every descriptor is an open file
+//! or a connection of its own, where lmbench has duplicates of one, whose state is then always in the cache.
 
 use std::fs::File;
 use std::io;
@@ -193,7 +194,8 @@ fn select(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> 
         let mut set = asked;
         let mut no_time = libc::timeval { tv_sec: 0, tv_usec: 0 };
         let none = std::ptr::null_mut();
-        // SAFETY: the set is as long as the kernel's own, and the pointers are to variables that outlive the call.
+        // SAFETY: the set is as long as the kernel's own, and the pointers are to variables that outlive the
+        // call.
         let found = unsafe { libc::select(highest + 1, (&raw mut set).cast(), none, none, &raw mut no_time) };
         expect("select", found as isize, watched.ready().len())?;
         if set == due {

@@ -5,7 +5,8 @@ use std::io;
 
 use crate::kernel::{check, failed};
 
-/// What `mmap` returned, if it is a mapping. Address 0 is none: the kernel gives it to nobody who does not ask.
+/// What `mmap` returned, if it is a mapping. Address 0 is none: the kernel gives it to nobody who does not
+/// ask.
 #[inline]
 pub(super) fn mapped(result: *mut c_void) -> io::Result<*mut u8> {
     if result == libc::MAP_FAILED {

@@ -1,7 +1,7 @@
 //! Bytes moved without passing through user memory: from a file into a pipe, and from a pipe into a socket.
 //!
-//! What goes into a pipe must come out of it again. A batch is spread over as many pipes as it fills; they are
-//! filled or emptied untimed, and what comes out of the last is compared with the file.
+//! What goes into a pipe must come out of it again. A batch is spread over as many pipes as it fills; they
+//! are filled or emptied untimed, and what comes out of the last is compared with the file.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};

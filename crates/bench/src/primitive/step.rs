@@ -1,7 +1,7 @@
 //! One operation over and over, with a look at the kernel's work after each batch.
 //!
-//! Most benchmarks are a loop around one call or a few. Such a benchmark says what one [`Step`] is and how the
-//! work of a batch shows afterwards; the loop and the count of its turns are here.
+//! Most benchmarks are a loop around one call or a few. Such a benchmark says what one [`Step`] is and how
+//! the work of a batch shows afterwards; the loop and the count of its turns are here.
 
 use std::io;
 

@@ -2,7 +2,8 @@
 //! written past the page cache.
 //!
 //! The kernel counts for every process the bytes that it caused to be fetched from storage, and those that it
-//! caused to be sent there (proc(5), `/proc/PID/io`). A file system that keeps its files in memory counts none.
+//! caused to be sent there (proc(5), `/proc/PID/io`). A file system that keeps its files in memory counts
+//! none.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -107,7 +108,8 @@ impl DirectFile {
         Self::of(open(&path)?, setting)
     }
 
-    /// A file that no other process reads or writes while this one has it: copies of a benchmark have one each.
+    /// A file that no other process reads or writes while this one has it: copies of a benchmark have one
+    /// each.
     pub(super) fn to_write(setting: &Setting) -> Result<Self, Refusal> {
         required(setting, O_DIRECT)?;
         let mut number = 0;

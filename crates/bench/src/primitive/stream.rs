@@ -109,16 +109,18 @@ fn sendfile(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal
 
 /// `read` of one piece that waits in the socket's queue.
 fn receive(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
-    let (wire, pieces_max) = streaming(id)?;
+    limit::size(id, SIZES)?;
     let pieces = Pieces::of(id, setting)?;
+    let (wire, pieces_max) = streaming(pieces.size())?;
     let queued = vec![0; pieces.size()];
     Ok(Prepared::alone(Receive { wire, pieces, queued, pieces_max }))
 }
 
 /// `write` of one piece and `read` of it at the other end.
 fn transfer(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
-    let (wire, _) = streaming(id)?;
+    limit::size(id, SIZES)?;
     let [mut out, mut back] = Pieces::pair(id, setting)?;
+    let (wire, _) = streaming(out.size())?;
     Ok(Prepared::repeat(move || {
         wire.write(out.next())?;
         wire.read(back.next())
@@ -130,8 +132,9 @@ fn sending(
     setting: &mut Setting,
     send: impl FnMut(&Wire, &mut Pieces) -> io::Result<()> + 'static,
 ) -> Result<Prepared, Refusal> {
-    let (wire, pieces_max) = streaming(id)?;
+    limit::size(id, SIZES)?;
     let pieces = Pieces::of(id, setting)?;
+    let (wire, pieces_max) = streaming(pieces.size())?;
     Ok(Prepared::alone(Send { wire, pieces, send, pieces_max }))
 }
 
@@ -146,13 +149,12 @@ const BATCH_BYTES_MAX: usize = 4 << 20;
 /// the untimed half of the work than they tell.
 const PIECES_MAX: usize = 1024;
 
-/// Sizes of a piece: two of the largest fit into the buffer.
+/// Sizes of a piece: of the largest, two make a batch.
 const SIZES: std::ops::RangeInclusive<Size> = Size(1)..=Size::mib(4);
 
-/// A connection whose windows have been opened for pieces of the size that an id says, and how many of them can
-/// be sent in a row and arrive at once.
-fn streaming(id: &PrimitiveId) -> Result<(Wire, u64), Refusal> {
-    let size = limit::size(id, SIZES)?;
+/// A connection whose windows have been opened for pieces of `size` bytes, and how many of them can be
+/// sent in a row and arrive at once. It is made last, because a window closes again when nothing is sent for long.
+fn streaming(size: usize) -> Result<(Wire, u64), Refusal> {
     let wire = Wire::open(BUFFER_BYTES)?;
     // Reno, which every kernel has, keeps doubling its window until something is lost. The usual
     // algorithms stop at some twenty segments on a loopback connection, whose acknowledgements they
@@ -162,7 +164,7 @@ fn streaming(id: &PrimitiveId) -> Result<(Wire, u64), Refusal> {
     match wire.open_window(size, longest)? {
         Some(pieces_max) => Ok((wire, pieces_max)),
         None => Err(Refusal::Unavailable(format!(
-            "two pieces of {} do not fit into the socket buffers that this user may have; choose a smaller size, \
+            "batches of two pieces of {} do not fit into the socket buffers that this user may have; choose a smaller size, \
              or run as root",
             Size(size as u64)
         ))),

@@ -1,5 +1,6 @@
-//! Requests through the rings of io_uring: what a submission costs when there is nothing to do, what a read of the
-//! page cache costs that way, alone and eight at a time, and a ring that a thread of the kernel watches.
+//! Requests through the rings of io_uring: what a submission costs when there is nothing to do, what a read
+//! of the page cache costs that way, alone and eight at a time, and a ring that a thread of the kernel
+//! watches.
 //!
 //! Every request carries a number that its completion must bring back.
 
@@ -34,7 +35,7 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &[],
-        about: "request to do nothing that a polling thread of the kernel on another processor takes and completes",
+        about: "request to do nothing, taken and completed by a polling thread of the kernel on another processor",
         source: "own: requests without system calls (IORING_SETUP_SQPOLL)",
         prepare: nop_polled,
     },
@@ -85,8 +86,8 @@ const ENTRIES: u32 = 16;
 /// How long a polling thread looks before it sleeps, ms: longer than the untimed part between two batches.
 const IDLE_MS: u32 = 1000;
 
-/// Looks for a completion before its absence is an error: some seconds, in which a polling thread that waits for its
-/// processor has had it many times.
+/// Looks for a completion before its absence is an error: some seconds, in which a polling thread that waits
+/// for its processor has had it many times.
 const LOOKS_MAX: u32 = 100_000_000;
 
 /// Sizes of a read.
@@ -259,8 +260,8 @@ impl Reads {
             *at = self.file.advance(buffer.len());
             length = u32::try_from(buffer.len()).map_err(io::Error::other)?;
             let read = opcode::Read::new(file, buffer.as_mut_ptr(), length).offset(at.cast_unsigned());
-            // SAFETY: every request has a buffer of its own, which `self` keeps; it is waited for below, and should
-            // that fail, the process makes no more use of the buffers.
+            // SAFETY: every request has a buffer of its own, which `self` keeps; it is waited for below, and
+            // should that fail, the process makes no more use of the buffers.
             unsafe { self.ring.push(read.build())? };
         }
         self.ring.complete(self.parts.len(), length.cast_signed())

@@ -43,25 +43,26 @@ impl Wire {
         Ok(())
     }
 
-    /// Sends and drains ever longer batches of pieces until `longest` arrive at once, or a length does
-    /// not in several attempts. In that case the edge is near, and it moves with the kernel's tuning of
-    /// buffers: half of what arrived is kept. Returns the pieces of the longest batch, at least two, or nothing
-    /// where two never arrive.
+    /// Sends and drains ever longer batches of pieces until twice `longest` arrive at once, or a length does
+    /// not in several attempts. Either way the edge may be near, and it moves with the kernel's tuning of buffers:
+    /// half of what arrived is kept. Returns the pieces of the longest batch, at least two, or nothing where not
+    /// even twice as many arrive.
     pub(crate) fn open_window(&self, size: usize, longest: usize) -> io::Result<Option<u64>> {
         let piece = vec![0; size];
         let mut pieces = 1;
-        while pieces < longest {
-            let next = (2 * pieces).min(longest);
+        while pieces < 2 * longest {
+            let next = (2 * pieces).min(2 * longest);
             let mut arrives = false;
             for _ in 0..ATTEMPTS {
                 arrives = arrives || self.arrives_at_once(&piece, next)?;
             }
             if !arrives {
-                return Ok((pieces > 1).then_some((pieces / 2).max(2) as u64));
+                break;
             }
             pieces = next;
         }
-        Ok(Some(pieces.max(2) as u64))
+        let kept = pieces as u64 / 2;
+        Ok((kept >= 2).then_some(kept))
     }
 
     fn arrives_at_once(&self, piece: &[u8], pieces: usize) -> io::Result<bool> {

@@ -62,9 +62,9 @@ pub enum NoComparison {
 /// intervals of 95 % hold the true ratio in 93 to 97 % of trials. It is the same test that
 /// [`compare_estimates`] makes of two trimmed means, so a file says as much as the values behind it.
 ///
-/// Processes on each side for a slowdown of 2 % to be found in 90 % of trials: for noise of 1 % between
-/// processes 7, of 3 % 48, of 5 % 130. To be found among 40 primitives, corrected for their number by Holm's
-/// method: 14, 95 and 260.
+/// Processes on each side for a slowdown of 2 % to be found in 90 % of trials: 8 if the noise between processes is
+/// 1 %, 58 if it is 3 %, 158 if it is 5 %. To be found among 40 primitives, corrected for their number by Holm's
+/// method: 17, 112 and 305.
 ///
 /// # Errors
 /// [`NoComparison`] if a side has fewer than two values or a cost that is not positive.

@@ -1,4 +1,5 @@
-//! Calls on an open file that move no bytes: asking for its size and flags, moving its position, duplicating it.
+//! Calls on an open file that move no bytes: asking for its size and flags, moving its position, duplicating
+//! it.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};

@@ -1,5 +1,5 @@
-//! Names in a directory: files made and deleted, by type of file system (lmbench 3, lat_fs: 0, 1, 4 and 10 KiB),
-//! renamed, directories made, removed and listed.
+//! Names in a directory: files made and deleted, by type of file system (lmbench 3, lat_fs: 0, 1, 4 and 10
+//! KiB), renamed, directories made, removed and listed.
 //!
 //! A batch makes its files in a new directory and finds them there afterwards, each of its size; what a batch
 //! deletes is made untimed. Names are made before, so that none is formatted in the timed part.

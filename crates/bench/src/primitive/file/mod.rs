@@ -1,5 +1,6 @@
-//! Files: finding them by name, asking about open ones, moving bytes through the page cache, making them durable,
-//! and making and deleting them. One file per kind of work; what they share is in `scratch` and `place`.
+//! Files: finding them by name, asking about open ones, moving bytes through the page cache, making them
+//! durable, and making and deleting them. One file per kind of work; what they share is in `scratch` and
+//! `place`.
 
 pub(crate) mod descriptor;
 pub(crate) mod directory;

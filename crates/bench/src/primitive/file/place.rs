@@ -1,15 +1,15 @@
 //! Directories to make files in, on a file system of a given type.
 //!
-//! What a new file costs may depend on what was deleted before it: ext4 without a journal gives out no inode that was
-//! freed in the last minutes, and looks at each of those again for every new file in its group of blocks. After
-//! others have deleted thousands that takes ten times as long as all the rest (and makes lmbench's lat_fs bimodal). So
-//! every process makes its files in a group of its own, as far as there are any, each batch in a new directory there,
-//! and deletes none of them before it ends.
+//! What a new file costs may depend on what was deleted before it: ext4 without a journal gives out no inode
+//! that was freed in the last minutes, and looks at each of those again for every new file in its group of
+//! blocks. After others have deleted thousands that takes ten times as long as all the rest (and makes
+//! lmbench's lat_fs bimodal). So every process makes its files in a group of its own, as far as there are
+//! any, each batch in a new directory there, and deletes none of them before it ends.
 //!
-//! The run's own directory lies where temporary files go; other types are looked for in the few directories that
-//! are meant for anybody's files, never in places where a benchmark has no business. A directory that is made
-//! outside of the run's own goes with the benchmark; one that a killed process has left behind is recognised by
-//! the lock that nobody holds on it any more, and removed by the next.
+//! The run's own directory lies where temporary files go; other types are looked for in the few directories
+//! that are meant for anybody's files, never in places where a benchmark has no business. A directory that is
+//! made outside of the run's own goes with the benchmark; one that a killed process has left behind is
+//! recognised by the lock that nobody holds on it any more, and removed by the next.
 
 use std::ffi::CStr;
 use std::fs::{self, File};
@@ -38,8 +38,8 @@ const PLACES: [&str; 4] = ["/dev/shm", "/tmp", "/var/tmp", "."];
 /// How the names of directories outside of the run's own begin.
 const PREFIX: &str = "assay-files-";
 
-/// A directory that was left behind is at least so much older than a new one, in seconds: between the making of a
-/// directory and its locking nobody may take it for abandoned.
+/// A directory that was left behind is at least so much older than a new one, in seconds: between the making
+/// of a directory and its locking nobody may take it for abandoned.
 const ABANDONED_S: i64 = 60;
 
 /// The type of the file system that a directory lies on.
@@ -81,7 +81,8 @@ impl Place {
         let inner = path.join(std::process::id().to_string());
         let place = Self { directory: open(&path)?, path, inner, rooms: 0 };
         flock(&place.directory, FlockOperation::NonBlockingLockExclusive)?;
-        // Directories in it shall be spread over the groups. File systems that know no such thing refuse the flag.
+        // Directories in it shall be spread over the groups. File systems that know no such thing refuse the
+        // flag.
         let _ = ioctl_setflags(&place.directory, IFlags::TOPDIR);
         fs::create_dir(&place.inner)?;
         // Whatever cannot be swept is in nobody's way.

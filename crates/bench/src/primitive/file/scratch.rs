@@ -1,5 +1,5 @@
-//! Files to work on, with contents that tell where in the file they are, so that bytes that were never read or
-//! came from somewhere else are noticed.
+//! Files to work on, with contents that tell where in the file they are, so that bytes that were never read
+//! or came from somewhere else are noticed.
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
@@ -43,7 +43,8 @@ impl Contents {
     /// The first word of a page.
     #[inline]
     pub(crate) fn word(&self, page: u64) -> u64 {
-        // Odd, so that 2^64 pages differ; with all its bits in use, so that the words of neighbours look random.
+        // Odd, so that 2^64 pages differ; with all its bits in use, so that the words of neighbours look
+        // random.
         self.first.wrapping_add(page.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
@@ -83,8 +84,8 @@ fn words(page: &[u8]) -> Vec<u64> {
     page.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect()
 }
 
-/// The parts of a stretch of `length` bytes from `at` on that lie in one page each: the page's number, where in
-/// the page, and where in the stretch.
+/// The parts of a stretch of `length` bytes from `at` on that lie in one page each: the page's number, where
+/// in the page, and where in the stretch.
 fn parts(length: usize, at: u64) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {

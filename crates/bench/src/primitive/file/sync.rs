@@ -1,7 +1,7 @@
 //! Making a file durable: a write and the call that waits until it is on the disk.
 //!
-//! That the call did so is seen in the kernel's own account: the first write to a page after the page has been
-//! written back counts as a page to be written, a write to one that still waits does not.
+//! That the call did so is seen in the kernel's own account: the first write to a page after the page has
+//! been written back counts as a page to be written, a write to one that still waits does not.
 
 use std::io;
 use std::os::fd::RawFd;

@@ -1,5 +1,5 @@
-//! Bytes to, from and between files that are in the page cache: reread, overwrite, copy (lmbench, 1996, section
-//! 5.3; thesis, sections 2.2.3 and 2.2.5).
+//! Bytes to, from and between files that are in the page cache: reread, overwrite, copy (lmbench, 1996,
+//! section 5.3; thesis, sections 2.2.3 and 2.2.5).
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -125,7 +125,8 @@ impl Step for Read {
         expect("pread", got, piece.len())
     }
 
-    /// The last piece holds its part of the file, and then nothing, so that the next batch cannot find it there.
+    /// The last piece holds its part of the file, and then nothing, so that the next batch cannot find it
+    /// there.
     fn disarm(&mut self, _: u64) -> io::Result<()> {
         let Some((piece, at)) = self.last.take() else { return Ok(()) };
         // SAFETY: it is a piece of the buffer that `self.pieces` owns and that nobody else borrows now.

@@ -1,0 +1,54 @@
+//! Two machines side by side: every primitive that both have, compared with all others in mind.
+
+use assay_bench::values_of;
+use assay_quantity::comparison::Pair;
+use assay_quantity::comparison::family::{Comparison, SAME_WITHIN, Side, compare_costs};
+use assay_quantity::{Cost, PrimitiveId};
+
+use crate::journal::Known;
+
+/// One primitive on two machines.
+#[derive(Debug)]
+pub struct Compared {
+    /// The primitive.
+    pub primitive: PrimitiveId,
+    /// What it costs on each.
+    pub costs: Pair<Cost>,
+    /// What the difference means.
+    pub comparison: Comparison,
+}
+
+/// Compares the wanted primitives that both machines have.
+pub fn compare(before: &Known, after: &Known, wanted: &dyn Fn(&PrimitiveId) -> bool) -> Vec<Compared> {
+    let shared: Vec<(&PrimitiveId, Pair<&Cost>)> = before
+        .machine
+        .costs
+        .iter()
+        .filter(|(id, _)| wanted(id))
+        .filter_map(|(id, a)| Some((id, Pair { a, b: after.machine.costs.get(id)? })))
+        .collect();
+    let values: Vec<Pair<Vec<f64>>> =
+        shared.iter().map(|(id, _)| Pair { a: values(before, id), b: values(after, id) }).collect();
+    let sides: Vec<Pair<Side<'_>>> = shared
+        .iter()
+        .zip(&values)
+        .map(|((_, costs), values)| Pair { a: side(costs.a, &values.a), b: side(costs.b, &values.b) })
+        .collect();
+    let comparisons = compare_costs(&sides, SAME_WITHIN);
+    let compared = shared.into_iter().zip(comparisons).map(|((primitive, costs), comparison)| Compared {
+        primitive: primitive.clone(),
+        costs: Pair { a: costs.a.clone(), b: costs.b.clone() },
+        comparison,
+    });
+    compared.collect()
+}
+
+/// The values behind a cost; none where they are not at hand.
+fn values(known: &Known, id: &PrimitiveId) -> Vec<f64> {
+    let own = known.samples.iter().find(|measured| measured.primitive == *id);
+    own.map_or_else(Vec::new, |measured| values_of(id, &measured.samples))
+}
+
+fn side<'a>(cost: &'a Cost, values: &'a [f64]) -> Side<'a> {
+    Side { cost, values: (!values.is_empty()).then_some(values) }
+}
