@@ -63,6 +63,11 @@ impl Journal {
         self.run
     }
 
+    /// Keeps what is known of the machine by now.
+    pub fn describe(&mut self, description: &Description) -> anyhow::Result<()> {
+        Ok(self.store.describe_run(self.run, description)?)
+    }
+
     /// Keeps one sample.
     pub fn sample(&mut self, primitive: &PrimitiveId, unit: Unit, sample: &Sample) -> anyhow::Result<()> {
         Ok(self.store.add_sample(self.run, primitive, unit, sample)?)
@@ -101,7 +106,7 @@ impl Journal {
 }
 
 /// Facts that differ from one minute to the next on the same machine.
-const PASSING: [&str; 2] = ["load", "batch clock"];
+const PASSING: [&str; 4] = ["load", "batch clock", "noise before", "noise after"];
 
 /// The raw samples of a run.
 pub fn measured(store: &Store, run: RunId) -> anyhow::Result<Vec<Measured>> {

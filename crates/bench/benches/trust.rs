@@ -90,6 +90,7 @@ fn plan(seed: u64, processes: usize, clock: &Calibration) -> Plan {
         sample_limit: Duration::from_secs(10),
         directory: std::env::temp_dir(),
         peer: None,
+        counters: false,
         clock: clock.clone(),
     }
 }
@@ -175,7 +176,7 @@ fn truth() {
 fn slope(calibration: &Calibration, operation: Box<dyn Operation>) -> f64 {
     let clock: Source = calibration.source;
     let mut prepared = Prepared { operation, baseline: None, sharing: Sharing::Alone };
-    let mut watch = Watch::open(Sharing::Alone, 0).unwrap();
+    let mut watch = Watch::open(Sharing::Alone, 0, 0).unwrap();
     let schedule = Schedule::for_resolution(calibration.resolution_ns);
     let batches = harness::sample(&clock, &mut watch, schedule, &mut prepared).unwrap();
     match (Sample { observations: batches.observations, ..Sample::default() }).cost_ns() {

@@ -77,6 +77,11 @@ impl Copies {
         Ok(Self { partners, crowded })
     }
 
+    /// How many there are.
+    pub(crate) fn beside(&self) -> u64 {
+        self.partners.len() as u64
+    }
+
     /// That none of them has ended: a figure beside fewer copies would be the wrong one.
     pub(crate) fn check_running(&self) -> io::Result<()> {
         for partner in &self.partners {

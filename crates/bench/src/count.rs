@@ -103,6 +103,7 @@ fn totals(
         clock: &clock,
         limit: LIMIT,
         counted: Some(lengths),
+        counters: false,
     };
     let sample = match valgrind.sample(benchmark, circumstances, stop) {
         Outcome::Sample(sample) => sample,

@@ -8,6 +8,9 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use crate::benchmark::Operation;
+use crate::clock::Clock;
+use crate::harness::{self, Around, Schedule};
 use crate::kernel;
 
 /// Something that is counted.
@@ -183,6 +186,60 @@ impl Reading {
             let share = running_ns as f64 / enabled_ns as f64;
             Count::Scaled { estimate: count as f64 / share, share }
         }
+    }
+}
+
+/// Events of every counter in batches of n and of 2n operations. The batches are other ones than those that are
+/// timed: reading the counters around them costs some calls each.
+///
+/// # Errors
+/// The first call that failed.
+pub(crate) fn count(
+    clock: &impl Clock,
+    schedule: Schedule,
+    operation: &mut dyn Operation,
+) -> io::Result<Vec<(String, Result<Vec<(u64, f64)>, String>)>> {
+    let counters = open();
+    let mut counted: Vec<(String, Result<Vec<(u64, f64)>, String>)> = counters
+        .iter()
+        .map(|(name, counter)| {
+            let batches = counter.as_ref().map(|_| Vec::new()).map_err(ToString::to_string);
+            let user_only = matches!(counter, Ok(Counter { scope: Scope::User, .. }));
+            (if user_only { format!("{name}, user mode") } else { (*name).to_owned() }, batches)
+        })
+        .collect();
+    let read = || -> io::Result<Vec<Option<Reading>>> {
+        counters.iter().map(|(_, counter)| counter.as_ref().ok().map(Counter::read).transpose()).collect()
+    };
+    let mut before = Vec::new();
+    harness::around_batches(clock, schedule, operation, &mut |around| {
+        match around {
+            Around::Before => before = read()?,
+            Around::After(operations) => {
+                for ((_, batches), (from, to)) in counted.iter_mut().zip(before.iter().zip(read()?)) {
+                    let Some((from, to)) = from.zip(to) else { continue };
+                    record(batches, operations, to.since(from));
+                }
+            }
+        }
+        Ok(())
+    })?;
+    Ok(counted)
+}
+
+/// Adds a count to its batches; a counter that never had its turn has none.
+#[expect(clippy::cast_precision_loss, reason = "a batch has far fewer than 2^52 events")]
+fn record(batches: &mut Result<Vec<(u64, f64)>, String>, operations: u64, count: Count) {
+    let count = match count {
+        Count::Exact(count) => count as f64,
+        Count::Scaled { estimate, .. } => estimate,
+        Count::NoTurn => {
+            *batches = Err("the counter never had its turn; count fewer events at once".to_owned());
+            return;
+        }
+    };
+    if let Ok(batches) = batches {
+        batches.push((operations, count));
     }
 }
 

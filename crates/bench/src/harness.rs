@@ -146,6 +146,37 @@ pub(crate) fn go_on(
     }
 }
 
+/// A moment that [`around_batches`] tells of.
+pub(crate) enum Around {
+    /// Right before a batch.
+    Before,
+    /// Right after a batch of so many operations.
+    After(u64),
+}
+
+/// Does batches of n and of 2n in turn for whoever counts something around each of them.
+///
+/// # Errors
+/// The first call that failed, of the operation or of `tell`.
+pub(crate) fn around_batches(
+    clock: &impl Clock,
+    schedule: Schedule,
+    operation: &mut dyn Operation,
+    tell: &mut dyn FnMut(Around) -> io::Result<()>,
+) -> io::Result<()> {
+    let length = batch_length(clock, schedule, operation)?;
+    for pair in 0..schedule.pairs {
+        for operations in in_turn(pair, length) {
+            operation.arm(operations)?;
+            tell(Around::Before)?;
+            operation.run(operations)?;
+            tell(Around::After(operations))?;
+            operation.disarm(operations)?;
+        }
+    }
+    Ok(())
+}
+
 /// Operations of a batch that is counted: enough that what a process does besides is small beside them, and few
 /// enough for a program that runs fifty times slower.
 const COUNTED: u64 = 1000;

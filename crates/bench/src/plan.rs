@@ -43,6 +43,8 @@ pub struct Plan {
     pub directory: PathBuf,
     /// Where another host answers ([`crate::serve`]); without it what needs one is unavailable.
     pub peer: Option<SocketAddr>,
+    /// Whether the counters of processor and kernel are read as well.
+    pub counters: bool,
     /// How time is read.
     pub clock: Calibration,
 }
@@ -126,6 +128,7 @@ pub fn measure(
             clock: &plan.clock,
             limit: plan.sample_limit,
             counted: None,
+            counters: plan.counters,
         };
         spawner.sample(benchmark, circumstances, stop)
     };
@@ -271,6 +274,7 @@ mod tests {
             sample_limit: Duration::from_secs(1),
             directory: PathBuf::new(),
             peer: None,
+            counters: false,
             clock: Calibration {
                 source: Source::MonotonicRaw,
                 resolution_ns: 1.0,

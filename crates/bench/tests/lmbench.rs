@@ -306,7 +306,7 @@ fn the_figures_of_1996_agree_with_what_the_paper_says_in_prose() {
     let fastest_other = others.fold(f64::INFINITY, f64::min);
     assert!(linux.iter().all(|ns| *ns < fastest_other), "{linux:?} against {fastest_other}");
     // Section 5.2: the SGI Indigo2 does better than the SGI multiprocessor on pipe bandwidth.
-    let pipe = "pipe.transfer{size=64KiB,buffer=reused}";
+    let pipe = "pipe.transfer{size=64KiB,buffer=reused,cpus=same}";
     assert!(cost("sgi-indigo2", pipe) < cost("sgi-challenge", pipe));
     // Section 5.3: Unixware's mmap reread is better than that of systems of substantially higher cost.
     let mmap = "mmap.reread{size=8MiB}";

@@ -97,6 +97,7 @@ fn plan(processes: usize) -> Plan {
         sample_limit: Duration::from_secs(60),
         directory: std::env::temp_dir(),
         peer: None,
+        counters: false,
         clock: calibrate(),
     }
 }

@@ -175,6 +175,7 @@ fn plan(peer: Option<SocketAddr>, processes: usize) -> Plan {
         sample_limit: Duration::from_secs(60),
         directory: std::env::temp_dir(),
         peer,
+        counters: false,
         clock: calibrate(),
     }
 }

@@ -30,7 +30,7 @@ pub use machine::{Cost, Description, Fact, Machine, Unmeasured};
 pub use modes::Mode;
 pub use primitive::{Key, Kind, PrimitiveId, Value};
 pub use round::{ClientSide, CpuTime, Latency, Round};
-pub use sample::{Contamination, Observation, Sample};
+pub use sample::{Contamination, Counted, Observation, Sample};
 pub use sift::{Sifted, sift};
 pub use size::Size;
 pub use unit::Unit;

@@ -28,6 +28,14 @@ pub struct Contamination {
     pub involuntary_switches: u64,
     /// Page faults that had to wait for a disk.
     pub major_faults: u64,
+    /// Time that the sample's processor spent in interrupts during the timed part, ns.
+    pub interrupt_ns: f64,
+    /// Runnable tasks that do not take part, for each processor of the machine; seen at the beginning and at the end
+    /// of the sample, the lesser of the two.
+    pub neighbours: f64,
+    /// Time in which any task of the machine waited for a processor (pressure stall information) during the timed
+    /// part, ns; partners that take turns are among them.
+    pub pressure_ns: f64,
 }
 
 impl Contamination {
@@ -35,6 +43,29 @@ impl Contamination {
     #[must_use]
     pub fn stolen_share(&self) -> f64 {
         if self.wall_ns > 0.0 { (self.stolen_ns / self.wall_ns).clamp(0.0, 1.0) } else { 0.0 }
+    }
+}
+
+/// Something counted around every batch beside the time, by the processor or by the kernel.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Counted {
+    /// What: `instructions`, `page faults`.
+    pub event: String,
+    /// Operations of a batch and what was counted in it, in order; or why nothing was.
+    pub batches: Result<Vec<(u64, f64)>, String>,
+}
+
+impl Counted {
+    /// Events of one operation: the slope of counts over operations, as with times ([`Sample::cost_ns`]).
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn per_operation(&self) -> Result<f64, String> {
+        let batches = self.batches.as_ref().map_err(Clone::clone)?;
+        let as_time =
+            |(operations, count): &(u64, f64)| Observation { operations: *operations, elapsed_ns: *count };
+        let observations: Vec<Observation> = batches.iter().map(as_time).collect();
+        slope(&observations).ok_or_else(|| NoCost::OneLength.to_string())
     }
 }
 
@@ -50,6 +81,8 @@ pub struct Sample {
     pub baseline: Vec<Observation>,
     /// Evidence of disturbance.
     pub contamination: Contamination,
+    /// What was counted beside the time; empty unless it was asked for.
+    pub counted: Vec<Counted>,
 }
 
 /// A sample that gives no cost.

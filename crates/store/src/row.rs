@@ -3,7 +3,7 @@
 //! the same bits.
 
 use assay_quantity::{
-    ClientSide, Contamination, CpuTime, Description, Fact, Latency, Observation, Round, Sample,
+    ClientSide, Contamination, Counted, CpuTime, Description, Fact, Latency, Observation, Round, Sample,
 };
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +17,36 @@ pub struct SampleRow {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     baseline: Vec<(u64, f64)>,
     contamination: ContaminationRow,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    counted: Vec<CountedRow>,
+}
+
+/// What was counted of one event, or why nothing was.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CountedRow {
+    event: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    batches: Option<Vec<(u64, f64)>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+impl From<&Counted> for CountedRow {
+    fn from(counted: &Counted) -> Self {
+        let (batches, reason) = match &counted.batches {
+            Ok(batches) => (Some(batches.clone()), None),
+            Err(reason) => (None, Some(reason.clone())),
+        };
+        Self { event: counted.event.clone(), batches, reason }
+    }
+}
+
+impl From<CountedRow> for Counted {
+    fn from(row: CountedRow) -> Self {
+        let batches = row.batches.ok_or_else(|| row.reason.unwrap_or_default());
+        Self { event: row.event, batches }
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -26,6 +56,13 @@ struct ContaminationRow {
     stolen_ns: f64,
     involuntary_switches: u64,
     major_faults: u64,
+    // Not in samples of the first version.
+    #[serde(default)]
+    interrupt_ns: f64,
+    #[serde(default)]
+    neighbours: f64,
+    #[serde(default)]
+    pressure_ns: f64,
 }
 
 impl From<&Sample> for SampleRow {
@@ -33,12 +70,29 @@ impl From<&Sample> for SampleRow {
         let pairs = |observations: &[Observation]| {
             observations.iter().map(|observation| (observation.operations, observation.elapsed_ns)).collect()
         };
-        let Contamination { wall_ns, stolen_ns, involuntary_switches, major_faults } = sample.contamination;
+        let Contamination {
+            wall_ns,
+            stolen_ns,
+            involuntary_switches,
+            major_faults,
+            interrupt_ns,
+            neighbours,
+            pressure_ns,
+        } = sample.contamination;
         Self {
             seed: sample.seed,
             observations: pairs(&sample.observations),
             baseline: pairs(&sample.baseline),
-            contamination: ContaminationRow { wall_ns, stolen_ns, involuntary_switches, major_faults },
+            contamination: ContaminationRow {
+                wall_ns,
+                stolen_ns,
+                involuntary_switches,
+                major_faults,
+                interrupt_ns,
+                neighbours,
+                pressure_ns,
+            },
+            counted: sample.counted.iter().map(CountedRow::from).collect(),
         }
     }
 }
@@ -48,12 +102,29 @@ impl From<SampleRow> for Sample {
         let observations = |pairs: Vec<(u64, f64)>| {
             pairs.into_iter().map(|(operations, elapsed_ns)| Observation { operations, elapsed_ns }).collect()
         };
-        let ContaminationRow { wall_ns, stolen_ns, involuntary_switches, major_faults } = row.contamination;
+        let ContaminationRow {
+            wall_ns,
+            stolen_ns,
+            involuntary_switches,
+            major_faults,
+            interrupt_ns,
+            neighbours,
+            pressure_ns,
+        } = row.contamination;
         Self {
             seed: row.seed,
             observations: observations(row.observations),
             baseline: observations(row.baseline),
-            contamination: Contamination { wall_ns, stolen_ns, involuntary_switches, major_faults },
+            contamination: Contamination {
+                wall_ns,
+                stolen_ns,
+                involuntary_switches,
+                major_faults,
+                interrupt_ns,
+                neighbours,
+                pressure_ns,
+            },
+            counted: row.counted.into_iter().map(Counted::from).collect(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Writing: a run begins, things are added one transaction each, it ends.
 
-use assay_quantity::{Description, PrimitiveId, Round, Sample, Unit};
+use assay_quantity::{Contamination, Description, PrimitiveId, Round, Sample, Unit};
 use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
 use serde::Serialize;
 
@@ -147,7 +147,8 @@ impl Store {
     pub fn resume_run(&mut self, run: RunId) -> Result<(), WriteError> {
         let path = &self.path;
         let refused = |error| WriteError::sqlite(path, &error);
-        let reopen = "UPDATE run SET outcome = NULL, reason = NULL WHERE id = ?1 AND outcome IS NOT 'completed'";
+        let reopen =
+            "UPDATE run SET outcome = NULL, reason = NULL WHERE id = ?1 AND outcome IS NOT 'completed'";
         let reopened = self.connection.execute(reopen, [run.0]).map_err(refused)?;
         if reopened == 0 { Err(WriteError::Ended { path: path.clone(), run }) } else { Ok(()) }
     }
@@ -159,8 +160,7 @@ impl Store {
     pub fn describe_run(&mut self, run: RunId, description: &Description) -> Result<(), WriteError> {
         let description = json(&DescriptionRow::from(description));
         self.in_run(run, |transaction| {
-            transaction
-                .execute("UPDATE run SET description = ?2 WHERE id = ?1", params![run.0, description])
+            transaction.execute("UPDATE run SET description = ?2 WHERE id = ?1", params![run.0, description])
         })
         .map(drop)
     }
@@ -194,8 +194,12 @@ impl Store {
 /// A time in the sample that JSON could not hold.
 fn not_finite(sample: &Sample) -> Option<f64> {
     let observed = sample.observations.iter().chain(&sample.baseline).map(|o| o.elapsed_ns);
+    let Contamination { wall_ns, stolen_ns, interrupt_ns, neighbours, pressure_ns, .. } =
+        sample.contamination;
+    let counted = sample.counted.iter().filter_map(|counted| counted.batches.as_ref().ok()).flatten();
     observed
-        .chain([sample.contamination.wall_ns, sample.contamination.stolen_ns])
+        .chain(counted.map(|(_, count)| *count))
+        .chain([wall_ns, stolen_ns, interrupt_ns, neighbours, pressure_ns])
         .find(|value| !value.is_finite())
 }
 

@@ -9,7 +9,7 @@ use assay_bench::{Benchmark, Counts, Measured, NotCounted, Profile};
 use assay_quantity::format::machine_to_json;
 use assay_quantity::{Machine, PrimitiveId, Verdict};
 use assay_report::{Block, Cell, Column, Report, Table};
-use assay_store::Run;
+use assay_store::{Run, RunId};
 use clap::Parser;
 
 use crate::cli::{BenchArgs, Cli, Command};
@@ -94,7 +94,7 @@ fn measure(args: &BenchArgs, begun: Option<Begun>) -> anyhow::Result<()> {
         None => (Journal::begin(&args.store, &subject.description, subject.seed)?, Vec::new()),
     };
     let number = journal.run();
-    let effort = Effort { peer: args.peer, ..Effort::of(&args.effort, profile) };
+    let effort = Effort { peer: args.peer, counters: args.counters, ..Effort::of(&args.effort, profile) };
     let measured = subject.measure(effort, &benchmarks, &samples, &mut journal, &interrupt);
     let stopped = interrupt.check();
     let machine = match (measured, stopped.clone()) {
@@ -106,7 +106,7 @@ fn measure(args: &BenchArgs, begun: Option<Begun>) -> anyhow::Result<()> {
         (measured, _) => journal.finish(measured)?,
     };
     let counted = if args.count { count(&benchmarks, &interrupt)? } else { Vec::new() };
-    let shown = show(args, machine, &counted, stopped.is_ok())?;
+    let shown = show(args, (number, machine), &counted, stopped.is_ok())?;
     if stopped.is_err() {
         output::say(&format!("go on with 'assay bench --resume {number}'"));
     } else {
@@ -117,12 +117,19 @@ fn measure(args: &BenchArgs, begun: Option<Begun>) -> anyhow::Result<()> {
 }
 
 /// Prints the machine, and keeps it where the user wants it if it is whole.
-fn show(args: &BenchArgs, mut machine: Machine, counted: &[Counted], whole: bool) -> anyhow::Result<Machine> {
+fn show(
+    args: &BenchArgs,
+    (run, mut machine): (RunId, Machine),
+    counted: &[Counted],
+    whole: bool,
+) -> anyhow::Result<Machine> {
     if let Some(name) = &args.name {
         machine.name.clone_from(name);
     }
     let title = format!("The machine {}", machine.name);
     let mut blocks = section::profile::blocks(&machine);
+    let samples = journal::measured(&journal::open(&args.store)?, run)?;
+    blocks.extend(section::counters::table(&samples).map(Block::Table));
     if !counted.is_empty() {
         blocks.push(Block::Table(section::counts::table(counted)));
     }

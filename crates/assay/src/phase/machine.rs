@@ -6,8 +6,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use assay_bench::{Benchmark, Calibration, Measured, Outcome, Plan, Profile, Spawner, calibrate, describe};
-use assay_quantity::{Description, Machine, Statistic};
+use assay_bench::{
+    Benchmark, Calibration, Measured, Outcome, Plan, Profile, Spawner, calibrate, describe, noise,
+    usable_cpus,
+};
+use assay_quantity::{Description, Fact, Machine, Statistic};
 
 use crate::cli::EffortArgs;
 use crate::interrupt::Interrupt;
@@ -32,6 +35,8 @@ pub struct Effort {
     pub precision: f64,
     /// Where another host answers.
     pub peer: Option<SocketAddr>,
+    /// Whether the counters of processor and kernel are read as well.
+    pub counters: bool,
 }
 
 /// Time for the quick profile: with start and report, under a minute.
@@ -48,7 +53,7 @@ impl Effort {
     pub fn of(args: &EffortArgs, profile: Profile) -> Self {
         let usual = if profile == Profile::Full { FULL } else { QUICK };
         let precision = args.precision.unwrap_or(PRECISION);
-        Self { budget: args.budget.unwrap_or(usual), precision, peer: None }
+        Self { budget: args.budget.unwrap_or(usual), precision, peer: None, counters: false }
     }
 }
 
@@ -67,7 +72,8 @@ impl Subject {
     /// Looks at this machine. Without a seed, one is drawn.
     pub fn new(seed: Option<u64>) -> Self {
         let (clock, directory) = (calibrate(), env::temp_dir());
-        let description = describe(&clock, &directory);
+        let mut description = describe(&clock, &directory);
+        description.facts.extend(noise(&clock, "before"));
         // Below 2^53, so that every reader of JSON keeps it exactly.
         let seed = seed.unwrap_or_else(|| rand::random_range(0..1 << 53));
         Self { description, seed, clock, directory }
@@ -83,7 +89,7 @@ impl Subject {
         journal: &mut Journal,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Machine> {
-        let Effort { budget, precision, peer } = effort;
+        let Effort { budget, precision, peer, counters } = effort;
         let taken: usize = begun.iter().map(|measured| measured.samples.len()).sum();
         let plan = Plan {
             // A run that goes on shall not repeat the layouts that it has had.
@@ -95,6 +101,7 @@ impl Subject {
             sample_limit: SAMPLE_LIMIT,
             directory: self.directory.clone(),
             peer,
+            counters,
             clock: self.clock.clone(),
         };
         let spawner = spawner()?;
@@ -119,9 +126,30 @@ impl Subject {
         )?;
         progress.clear();
         kept?;
+        let mut description = self.description.clone();
+        description.facts.extend(noise(&self.clock, "after"));
+        journal.describe(&description)?;
         let source = format!("assay {}: {}", env!("CARGO_PKG_VERSION"), command_line().join(" "));
-        Ok(assay_bench::machine(host(), source, self.description.clone(), &findings, Statistic::default()))
+        Ok(assay_bench::machine(host(), source, description, &findings, Statistic::default()))
     }
+}
+
+/// Time that the noise of one processor is watched: at the usual 250 to 1000 interrupts of its timer per second,
+/// enough to see some of them.
+const NOISE: Duration = Duration::from_millis(100);
+
+/// Processors whose noise is watched; more would take more time than they tell.
+const NOISY_CPUS: usize = 4;
+
+/// The noise floor as facts, one for each processor.
+fn noise(clock: &Calibration, when: &str) -> Vec<Fact> {
+    let cpus = usable_cpus().into_iter().take(NOISY_CPUS);
+    let fact = |cpu| {
+        let floor = noise::probe(&clock.source, cpu, NOISE);
+        let value = floor.map_or_else(|error| format!("unknown: {error}"), |floor| floor.to_string());
+        Fact { name: format!("noise {when}"), value }
+    };
+    cpus.map(fact).collect()
 }
 
 /// Starts this very program for a sample.

@@ -2,6 +2,7 @@
 
 pub mod application;
 pub mod comparison;
+pub mod counters;
 pub mod counts;
 pub mod demand;
 pub mod explained;

@@ -64,6 +64,30 @@ pub(super) fn parse_ticks(stat: &str, cpu: usize) -> Option<Ticks> {
     Some(Ticks { interrupts: ticks.get(5)? + ticks.get(6)?, stolen: *ticks.get(7)? })
 }
 
+/// Runnable tasks of the whole machine, the reader among them, and processors (proc(5)).
+pub(super) fn parse_running(stat: &str) -> Option<(u64, u64)> {
+    let running = stat.lines().find_map(|line| line.strip_prefix("procs_running ")?.trim().parse().ok())?;
+    let is_cpu = |line: &&str| line.strip_prefix("cpu").is_some_and(|rest| !rest.starts_with(' '));
+    Some((running, stat.lines().filter(is_cpu).count() as u64))
+}
+
+/// Whether a task is running or waits for a processor, by its line of `/proc/PID/stat`.
+pub(super) fn is_runnable(stat: &str) -> bool {
+    // The name before the state is in brackets, and may hold brackets itself.
+    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('R'))
+}
+
+/// Time in which any task waited for a processor, ns; `None` where the kernel keeps no account of pressure.
+pub(super) fn pressure_ns() -> Option<u64> {
+    parse_pressure(&std::fs::read_to_string("/proc/pressure/cpu").ok()?)
+}
+
+fn parse_pressure(text: &str) -> Option<u64> {
+    let some = text.lines().find(|line| line.starts_with("some "))?;
+    let total_us: u64 = some.split("total=").nth(1)?.trim().parse().ok()?;
+    total_us.checked_mul(1000)
+}
+
 /// What `getrusage` says of this process or of the children that it waited for.
 pub(crate) fn usage(who: libc::c_int) -> io::Result<libc::rusage> {
     // SAFETY: `rusage` is numbers only, so zeroes are a value of it, and the call fills it.
@@ -114,6 +138,18 @@ mod tests {
         assert_eq!(parse_ticks(stat, 1), Some(Ticks { interrupts: 13, stolen: 8 }));
         assert_eq!(parse_ticks(stat, 10), Some(Ticks { interrupts: 2, stolen: 2 }));
         assert_eq!(parse_ticks(stat, 0), None);
+    }
+
+    #[test]
+    fn neighbours_and_pressure_are_read_where_the_kernel_puts_them() {
+        let stat = "cpu  1 2\ncpu0 1 2\ncpu1 1 2\nprocs_running 3\nprocs_blocked 0\n";
+        assert_eq!(parse_running(stat), Some((3, 2)));
+        assert_eq!(parse_running("cpu  1 2\n"), None);
+        assert!(is_runnable("12 (a) b) R 1 2"));
+        assert!(!is_runnable("12 (R) S 1 2"));
+        let pressure = "some avg10=0.00 avg60=1.20 avg300=0.11 total=4711\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n";
+        assert_eq!(parse_pressure(pressure), Some(4_711_000));
+        assert_eq!(parse_pressure("full total=7"), None);
     }
 
     #[test]

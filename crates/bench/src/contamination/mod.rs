@@ -13,7 +13,10 @@ use assay_quantity::Contamination;
 
 pub use evidence::delay_is_told;
 pub(crate) use evidence::usage;
-use evidence::{Delay, OWN_DELAY, Ticks, cpu_time_ns, delay, parse_ticks, process_ns, unsigned, usage_ns};
+use evidence::{
+    Delay, OWN_DELAY, Ticks, cpu_time_ns, delay, is_runnable, parse_running, parse_ticks, pressure_ns,
+    process_ns, unsigned, usage_ns,
+};
 
 /// Who is meant to run during the timed part.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,13 +74,24 @@ pub trait Witness {
 pub struct Watch {
     sharing: Sharing,
     cpu: usize,
+    /// Copies of the benchmark beside this one.
+    copies: u64,
     own_delay: Option<File>,
     partner_delay: Option<File>,
-    opened: Ticks,
-    opened_ns: u64,
+    opened: Moment,
     before: Reading,
     batches: Vec<Batch>,
     sum: Contamination,
+}
+
+/// What the whole machine did up to a moment.
+#[derive(Debug, Clone, Copy, Default)]
+struct Moment {
+    ns: u64,
+    ticks: Ticks,
+    /// Runnable tasks that do not take part, for each processor.
+    neighbours: f64,
+    pressure_ns: Option<u64>,
 }
 
 /// What one batch was given and denied.
@@ -100,12 +114,12 @@ struct Reading {
 }
 
 impl Watch {
-    /// Begins to watch the calling thread, which is bound to `cpu`.
+    /// Begins to watch the calling thread, which is bound to `cpu` and has so many copies running beside it.
     ///
     /// # Errors
     /// When `/proc` lacks the evidence. A kernel that does not tell run-queue delay is no error: see
     /// [`delay_is_told`].
-    pub fn open(sharing: Sharing, cpu: usize) -> io::Result<Self> {
+    pub fn open(sharing: Sharing, cpu: usize, copies: u64) -> io::Result<Self> {
         let own_delay = delay_is_told().then(|| File::open(OWN_DELAY)).transpose()?;
         let partner_delay = match &sharing {
             Sharing::TwoCpus { partner, .. } if own_delay.is_some() => {
@@ -116,15 +130,15 @@ impl Watch {
         let mut watch = Self {
             sharing,
             cpu,
+            copies,
             own_delay,
             partner_delay,
-            opened: Ticks::default(),
-            opened_ns: crate::clock::monotonic::now_ns(),
+            opened: Moment::default(),
             before: Reading::default(),
             batches: Vec::new(),
             sum: Contamination::default(),
         };
-        watch.opened = watch.ticks()?;
+        watch.opened = watch.moment()?;
         Ok(watch)
     }
 
@@ -143,19 +157,23 @@ impl Watch {
     /// When `/proc/stat` cannot be read.
     #[expect(clippy::cast_precision_loss, reason = "a sample is far shorter than 2^52 ns")]
     pub fn close(mut self) -> io::Result<Contamination> {
-        let now = self.ticks()?;
-        let watched_ns = crate::clock::monotonic::now_ns().saturating_sub(self.opened_ns).max(1) as f64;
+        let (opened, now) = (self.opened, self.moment()?);
+        let watched_ns = now.ns.saturating_sub(opened.ns).max(1) as f64;
         let timed_share = (self.sum.wall_ns / watched_ns).min(1.0);
         let tick_ns = 1e9 / rustix::param::clock_ticks_per_second() as f64;
         let ns = |ticks: u64| ticks as f64 * tick_ns * timed_share;
-        let hypervisor_ns = ns(now.stolen.saturating_sub(self.opened.stolen));
+        let hypervisor_ns = ns(now.ticks.stolen.saturating_sub(opened.ticks.stolen));
+        self.sum.interrupt_ns = ns(now.ticks.interrupts.saturating_sub(opened.ticks.interrupts));
+        self.sum.neighbours = now.neighbours.min(opened.neighbours);
+        let pressure =
+            now.pressure_ns.zip(opened.pressure_ns).map_or(0, |(now, then)| now.saturating_sub(then));
+        self.sum.pressure_ns = pressure as f64 * timed_share;
         let rule = self.rule();
         let batches_ns = rule.stolen_ns(&self.batches);
         self.sum.stolen_ns = if rule == Rule::NobodyRan {
             // The wall time that nobody ran already holds what the hypervisor took, unless the kernel
             // charges that to processes; and kernels that time interrupts do not charge those to anybody.
-            let interrupts_ns = ns(now.interrupts.saturating_sub(self.opened.interrupts));
-            (batches_ns - interrupts_ns).max(hypervisor_ns)
+            (batches_ns - self.sum.interrupt_ns).max(hypervisor_ns)
         } else {
             batches_ns + hypervisor_ns
         };
@@ -186,14 +204,31 @@ impl Watch {
         Ok(ran_ns)
     }
 
-    fn ticks(&self) -> io::Result<Ticks> {
+    fn moment(&self) -> io::Result<Moment> {
         let stat = std::fs::read_to_string("/proc/stat")?;
-        let mut sum = parse_ticks(&stat, self.cpu).unwrap_or_default();
+        let mut ticks = parse_ticks(&stat, self.cpu).unwrap_or_default();
         if let Sharing::TwoCpus { cpu, .. } = self.sharing {
-            sum.stolen += parse_ticks(&stat, cpu).unwrap_or_default().stolen;
+            ticks.stolen += parse_ticks(&stat, cpu).unwrap_or_default().stolen;
         }
-        Ok(sum)
+        let own = 1 + self.copies + self.partners().iter().filter(|pid| runs(**pid)).count() as u64;
+        let (running, cpus) = parse_running(&stat).unwrap_or_default();
+        #[expect(clippy::cast_precision_loss, reason = "tasks and processors are few")]
+        let neighbours = running.saturating_sub(own) as f64 / cpus.max(1) as f64;
+        let ns = crate::clock::monotonic::now_ns();
+        Ok(Moment { ns, ticks, neighbours, pressure_ns: pressure_ns() })
     }
+
+    fn partners(&self) -> Vec<libc::pid_t> {
+        match &self.sharing {
+            Sharing::OneCpu { partners } => partners.clone(),
+            Sharing::TwoCpus { partner, .. } => vec![*partner],
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn runs(pid: libc::pid_t) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| is_runnable(&stat))
 }
 
 impl Witness for Watch {
@@ -324,7 +359,7 @@ mod tests {
 
     #[test]
     fn time_that_a_process_alone_spends_running_is_not_stolen() {
-        let mut watch = Watch::open(Sharing::OneCpu { partners: vec![] }, 0).unwrap();
+        let mut watch = Watch::open(Sharing::OneCpu { partners: vec![] }, 0, 0).unwrap();
         watch.before().unwrap();
         let ran = cpu_time_ns(libc::CLOCK_THREAD_CPUTIME_ID).unwrap();
         while cpu_time_ns(libc::CLOCK_THREAD_CPUTIME_ID).unwrap() < ran + 2_000_000 {}

@@ -28,24 +28,10 @@ pub(crate) const ROWS: &[Row] = &[
         source: "lmbench 1996, section 6.5; thesis, section 2.2.3",
         prepare: fork_exec,
     },
-    Row {
-        ids: &["process.vfork_exec{link=static}", "process.vfork_exec{link=dynamic}"],
-        profile: Profile::Quick,
-        cost: Per::Operation,
-        calls: &["vfork", "clone", "execve", "wait4"],
-        about: "vfork, exec and run of a program that only ends, wait",
-        source: "own: beside fork",
-        prepare: vfork_exec,
-    },
-    Row {
-        ids: &["process.posix_spawn{link=static}", "process.posix_spawn{link=dynamic}"],
-        profile: Profile::Quick,
-        cost: Per::Operation,
-        calls: &["vfork", "clone", "clone3", "execve", "wait4", "mmap", "munmap", "rt_sigprocmask"],
-        about: "posix_spawn and run of a program that only ends, wait",
-        source: "own: beside fork",
-        prepare: posix_spawn,
-    },
+    Row { ids: &["process.vfork_exec{link=static}"], ..VFORK_EXEC },
+    Row { ids: &["process.vfork_exec{link=dynamic}"], profile: Profile::Full, ..VFORK_EXEC },
+    Row { ids: &["process.posix_spawn{link=static}"], ..POSIX_SPAWN },
+    Row { ids: &["process.posix_spawn{link=dynamic}"], profile: Profile::Full, ..POSIX_SPAWN },
     Row {
         ids: &["process.shell"],
         profile: Profile::Quick,
@@ -56,6 +42,23 @@ pub(crate) const ROWS: &[Row] = &[
         prepare: shell,
     },
 ];
+
+const VFORK_EXEC: Row = Row {
+    ids: &[],
+    profile: Profile::Quick,
+    cost: Per::Operation,
+    calls: &["vfork", "clone", "execve", "wait4"],
+    about: "vfork, exec and run of a program that only ends, wait",
+    source: "own: beside fork",
+    prepare: vfork_exec,
+};
+
+const POSIX_SPAWN: Row = Row {
+    calls: &["vfork", "clone", "clone3", "execve", "wait4", "mmap", "munmap", "rt_sigprocmask"],
+    about: "posix_spawn and run of a program that only ends, wait",
+    prepare: posix_spawn,
+    ..VFORK_EXEC
+};
 
 /// `fork`, `execve` in the child, the program's run, `waitpid` in the parent.
 fn fork_exec(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {

@@ -8,6 +8,7 @@ use assay_quantity::PrimitiveId;
 use rand_pcg::Pcg64Mcg;
 use rustix::mm::{MprotectFlags, mprotect};
 
+use super::step::{Step, Steps};
 use crate::benchmark::{Operation, Prepared, Refusal, Setting};
 use crate::kernel::check;
 use crate::layout::Buffer;
@@ -20,7 +21,7 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["rt_sigaction"],
-        about: "sigaction that installs a handler",
+        about: "sigaction that installs a handler and tells which was there before",
         source: "lmbench 1996, section 6.4",
         prepare: install,
     },
@@ -63,10 +64,41 @@ fn install_action(signal: libc::c_int, action: &libc::sigaction) -> io::Result<(
     check("sigaction", unsafe { libc::sigaction(signal, action, std::ptr::null_mut()) }).map(drop)
 }
 
-/// One `sigaction` that installs a handler.
+/// One `sigaction` that installs a handler, and tells which was there before, as lmbench has it.
 fn install(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
-    let action = action();
-    Ok(Prepared::repeat(move || install_action(libc::SIGUSR1, &action)))
+    let restarting = libc::sigaction { sa_flags: libc::SA_RESTART, ..action() };
+    Ok(Prepared::alone(Steps::of(Install { actions: [action(), restarting], next: 0 })))
+}
+
+/// Installs two handlers in turn, which differ in a flag, so that each call must find what the one before it left.
+struct Install {
+    actions: [libc::sigaction; 2],
+    next: usize,
+}
+
+impl Step for Install {
+    fn arm(&mut self, _: u64) -> io::Result<()> {
+        install_action(libc::SIGUSR1, &self.actions[self.next ^ 1])
+    }
+
+    #[inline]
+    fn step(&mut self) -> io::Result<()> {
+        let mut before = self.actions[self.next];
+        // SAFETY: the handler is one that is allowed; both pointers are to values that outlive the call.
+        let result = unsafe { libc::sigaction(libc::SIGUSR1, &self.actions[self.next], &raw mut before) };
+        check("sigaction", result)?;
+        self.next ^= 1;
+        if (before.sa_flags ^ self.actions[self.next].sa_flags) & libc::SA_RESTART == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::other("sigaction returned 0 and did not tell which handler was there before"))
+        }
+    }
+
+    fn disarm(&mut self, _: u64) -> io::Result<()> {
+        // Every call has already looked at what the one before it did.
+        Ok(())
+    }
 }
 
 /// `kill` to this process, the handler, and the return from it.
@@ -230,6 +262,17 @@ impl Operation for Forbidden {
 mod tests {
     use super::*;
     use rand::SeedableRng;
+
+    #[test]
+    fn a_handler_that_was_not_there_before_is_noticed() {
+        let restarting = libc::sigaction { sa_flags: libc::SA_RESTART, ..action() };
+        let mut install = Install { actions: [action(), restarting], next: 0 };
+        install.arm(2).unwrap();
+        install.step().unwrap();
+        install.step().unwrap();
+        install_action(libc::SIGUSR1, &action()).unwrap();
+        assert!(install.step().unwrap_err().to_string().contains("did not tell"));
+    }
 
     #[test]
     fn every_forbidden_store_is_one_fault_and_a_page_that_takes_stores_is_refused() {

@@ -13,7 +13,7 @@ use crate::copies::{Copies, Crowd};
 use crate::harness::{self, Batches, Nobody, Schedule};
 use crate::sabotage::{Sabotage, delayed, sabotaged};
 use crate::seed::{self, Purpose};
-use crate::{describe, kernel, layout, table};
+use crate::{counter, describe, kernel, layout, table};
 
 /// A request that cannot be answered.
 #[derive(Debug, thiserror::Error)]
@@ -117,7 +117,7 @@ fn measure_here(
             ..WireSample::default()
         });
     }
-    let mut watch = Watch::open(prepared.sharing.clone(), request.cpu)?;
+    let mut watch = Watch::open(prepared.sharing.clone(), request.cpu, copies.beside())?;
     let Batches { observations, baseline } = match bench.benchmark.primitive.word(Key::Cache) {
         "cold" => {
             let mut setting = bench.setting();
@@ -127,15 +127,17 @@ fn measure_here(
         _ => harness::sample(&bench.clock, &mut watch, bench.schedule, &mut prepared)?,
     };
     let contamination = watch.close()?;
+    let counted = match request.counters {
+        true => counter::count(&bench.clock, bench.schedule, prepared.operation.as_mut())?,
+        false => Vec::new(),
+    };
     copies.check_running()?;
     let pairs = |batches: Vec<Observation>| batches.iter().map(|b| (b.operations, b.elapsed_ns)).collect();
     Ok(WireSample {
         observations: pairs(observations),
         baseline: pairs(baseline),
-        wall_ns: contamination.wall_ns,
-        stolen_ns: contamination.stolen_ns,
-        involuntary_switches: contamination.involuntary_switches,
-        major_faults: contamination.major_faults,
+        contamination: contamination.into(),
+        counted,
     })
 }
 

@@ -17,7 +17,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use assay_quantity::{Contamination, Observation, Sample};
+use assay_quantity::{Counted, Observation, Sample};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::wire::{Answer, Request, WireSample};
@@ -62,6 +62,8 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) limit: Duration,
     /// Lengths of the one batch that is counted instead of timed.
     pub(crate) counted: Option<u64>,
+    /// Whether the counters of processor and kernel are read as well.
+    pub(crate) counters: bool,
 }
 
 /// How often the parent looks whether it shall stop. Each look costs a few microseconds on whatever
@@ -101,6 +103,7 @@ impl Spawner {
             directory: circumstances.directory.to_owned(),
             peer: circumstances.peer,
             counted: circumstances.counted,
+            counters: circumstances.counters,
             ticks_per_ns: match circumstances.clock.source {
                 Source::Counter { ticks_per_ns } => Some(ticks_per_ns),
                 Source::MonotonicRaw => None,
@@ -193,12 +196,8 @@ fn received(sample: WireSample, seed: u64) -> Sample {
         seed,
         observations: batches(sample.observations),
         baseline: batches(sample.baseline),
-        contamination: Contamination {
-            wall_ns: sample.wall_ns,
-            stolen_ns: sample.stolen_ns,
-            involuntary_switches: sample.involuntary_switches,
-            major_faults: sample.major_faults,
-        },
+        contamination: sample.contamination.into(),
+        counted: sample.counted.into_iter().map(|(event, batches)| Counted { event, batches }).collect(),
     }
 }
 

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use assay_quantity::Contamination;
 use serde::{Deserialize, Serialize};
 
 /// What a process is asked for.
@@ -18,6 +19,8 @@ pub(super) struct Request {
     pub(super) peer: Option<SocketAddr>,
     /// One batch only, of so many times the usual length, for a program that counts what it executes.
     pub(super) counted: Option<u64>,
+    /// Whether counters are read as well.
+    pub(super) counters: bool,
     /// Absent: `CLOCK_MONOTONIC_RAW`.
     pub(super) ticks_per_ns: Option<f64>,
     pub(super) resolution_ns: f64,
@@ -37,8 +40,49 @@ pub(super) enum Answer {
 pub(super) struct WireSample {
     pub(super) observations: Vec<(u64, f64)>,
     pub(super) baseline: Vec<(u64, f64)>,
-    pub(super) wall_ns: f64,
-    pub(super) stolen_ns: f64,
-    pub(super) involuntary_switches: u64,
-    pub(super) major_faults: u64,
+    pub(super) contamination: WireContamination,
+    /// Event, and its batches or why there are none.
+    pub(super) counted: Vec<(String, Result<Vec<(u64, f64)>, String>)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WireContamination {
+    wall_ns: f64,
+    stolen_ns: f64,
+    involuntary_switches: u64,
+    major_faults: u64,
+    interrupt_ns: f64,
+    neighbours: f64,
+    pressure_ns: f64,
+}
+
+impl From<Contamination> for WireContamination {
+    fn from(seen: Contamination) -> Self {
+        let Contamination {
+            wall_ns,
+            stolen_ns,
+            involuntary_switches,
+            major_faults,
+            interrupt_ns,
+            neighbours,
+            pressure_ns,
+        } = seen;
+        Self { wall_ns, stolen_ns, involuntary_switches, major_faults, interrupt_ns, neighbours, pressure_ns }
+    }
+}
+
+impl From<WireContamination> for Contamination {
+    fn from(wire: WireContamination) -> Self {
+        let WireContamination {
+            wall_ns,
+            stolen_ns,
+            involuntary_switches,
+            major_faults,
+            interrupt_ns,
+            neighbours,
+            pressure_ns,
+        } = wire;
+        Self { wall_ns, stolen_ns, involuntary_switches, major_faults, interrupt_ns, neighbours, pressure_ns }
+    }
 }

@@ -12,7 +12,9 @@ use crate::estimate::{Estimate, Method};
 use crate::machine::Cost;
 use crate::verdict::Verdict;
 
-/// Probability that is accepted of any false difference among all primitives of a comparison.
+/// Probability that is accepted of any false difference among all primitives of a comparison. (Among 40 that
+/// are equal, simulated: 5.3 % if the noise of all of them is exactly normal, because the far tails of Yuen's test
+/// are a little light; 2.6 % if one process in seven is disturbed; 4.4 % if some are this and some that.)
 pub const FAMILY_LEVEL: f64 = 0.05;
 
 /// Two costs count as the same if they certainly differ by less than this: half of the slowdown that twenty

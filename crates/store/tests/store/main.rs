@@ -11,7 +11,7 @@ mod round_trip;
 
 use std::path::Path;
 
-use assay_quantity::{Contamination, Description, Fact, Observation, PrimitiveId, Sample};
+use assay_quantity::{Contamination, Counted, Description, Fact, Observation, PrimitiveId, Sample};
 use assay_store::{RunStart, Store};
 
 /// A run as a caller would begin it.
@@ -48,7 +48,14 @@ fn numbered(number: u32) -> Sample {
             stolen_ns: 0.3,
             involuntary_switches: u64::from(number),
             major_faults: 0,
+            interrupt_ns: 0.7,
+            neighbours: 0.5,
+            pressure_ns: f64::from(number) * 0.2,
         },
+        counted: vec![
+            Counted { event: "page faults".to_owned(), batches: Ok(vec![(1, 2.0), (2, 4.5)]) },
+            Counted { event: "cycles".to_owned(), batches: Err("there is no counter".to_owned()) },
+        ],
     }
 }
 

@@ -27,7 +27,14 @@ fn samples() -> impl Strategy<Value = Sample> {
             seed,
             observations,
             baseline,
-            contamination: Contamination { wall_ns, stolen_ns, involuntary_switches, major_faults },
+            contamination: Contamination {
+                wall_ns,
+                stolen_ns,
+                involuntary_switches,
+                major_faults,
+                ..Contamination::default()
+            },
+            counted: Vec::new(),
         },
     )
 }
