@@ -115,7 +115,7 @@ pub fn machine(
 mod tests {
     use super::*;
     use crate::plan::Measured;
-    use assay_quantity::{Contamination, Extent, Observation, Unit};
+    use assay_quantity::{Contamination, Observation, Unit};
 
     fn sample(cost_ns: f64) -> Sample {
         let observations = vec![
@@ -173,7 +173,7 @@ mod tests {
         assert!((few.estimate.point - 104.0).abs() < 1e-9 && few.verdict == Some(Verdict::Clean), "{few:?}");
         let many = taken(3, 9);
         assert_eq!((many.estimate.values, many.contaminated), (9, 3));
-        assert_eq!(many.verdict, Some(Verdict::Contaminated(Extent::Samples(0.25))));
+        assert_eq!(many.verdict, Some(Verdict::Contaminated(0.25)));
     }
 
     #[test]

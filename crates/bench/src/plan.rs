@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use assay_quantity::{PrimitiveId, Sample, Unit, Unmeasured, estimate};
+use assay_quantity::{PrimitiveId, Sample, Unit, Unmeasured, estimate, sift};
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -237,9 +237,9 @@ impl Series {
 
     /// Whether the first so many samples gave an interval that is narrow enough.
     fn known(&self, taken: usize, plan: &Plan, unit: Unit) -> bool {
-        let costs = self.samples[..taken].iter().filter_map(|sample| sample.cost_ns().ok());
+        let kept = sift(&self.samples[..taken], |sample| sample.cost_ns().ok()).kept;
         taken >= plan.processes_min
-            && estimate::trimmed_mean(&costs.collect::<Vec<f64>>(), unit)
+            && estimate::trimmed_mean(&kept, unit)
                 .is_ok_and(|estimate| estimate.relative_half_width() < plan.relative_half_width)
     }
 

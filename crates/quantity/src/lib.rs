@@ -34,4 +34,4 @@ pub use sample::{Contamination, Counted, Observation, Sample};
 pub use sift::{Sifted, sift};
 pub use size::Size;
 pub use unit::Unit;
-pub use verdict::{Extent, Verdict};
+pub use verdict::Verdict;

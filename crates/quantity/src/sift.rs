@@ -1,8 +1,8 @@
 //! Which samples an estimate is made of: those that nobody disturbed.
 //!
-//! A sample whose processor was taken away did not measure its primitive. It is rejected and counted, as
-//! long as enough others are left; if there are many of them, the verdict says so ([`crate::verdict`]). `bench`
-//! calls this before it estimates a cost.
+//! A sample whose processor was taken away, or whose neighbours were busy, did not measure its primitive. It
+//! is rejected and counted, as long as enough others are left; if there are many of them, the verdict says so
+//! ([`crate::verdict`]). `bench` calls this before it estimates a cost.
 //!
 //! Rejecting does not bend the estimate, because only the kernel's evidence is looked at, never the time that
 //! was measured: of samples that cost more by themselves (an unlucky layout, a slow processor) none is
@@ -16,10 +16,15 @@
 
 use crate::sample::{Contamination, Sample};
 
-/// Stolen share above which a sample is contaminated, and the sum of all samples as well. Timer interrupts
+/// Stolen share above which a sample is contaminated. Timer interrupts
 /// and short-lived daemons of an otherwise idle machine take less than this; one competing process takes
 /// half.
-pub const STOLEN_MAX: f64 = 0.05;
+const STOLEN_MAX: f64 = 0.05;
+
+/// Runnable tasks beside the sample, for each processor of the machine, above which it is contaminated: one
+/// competitor on a machine of up to four processors. It need not have had the sample's own processor to take
+/// its share of caches, memory and clock rate.
+const NEIGHBOURS_MAX: f64 = 0.2;
 
 /// Waits for a disk that a sample may have beyond twice the number that is usual for its primitive: each
 /// disturbs one batch, and two disturbed batches cannot move the median slope of a sample's twelve.
@@ -43,19 +48,14 @@ pub struct Sifted {
     pub minimum: Option<f64>,
     /// Share of all samples that were disturbed, with a value or without.
     pub contaminated_share: f64,
-    /// Share of the time of all samples in which somebody else had their processor.
-    pub stolen_share: f64,
 }
 
 /// Sifts samples. `value` is what a sample says of its primitive, `None` if it gives none.
 pub fn sift(samples: &[Sample], value: impl Fn(&Sample) -> Option<f64>) -> Sifted {
     let usual_faults = usual_major_faults(samples);
-    let mut sum = Contamination::default();
     let mut disturbed = 0_usize;
     let (mut clean, mut all) = (Vec::new(), Vec::new());
     for sample in samples {
-        sum.wall_ns += sample.contamination.wall_ns;
-        sum.stolen_ns += sample.contamination.stolen_ns;
         let contaminated = is_contaminated(&sample.contamination, usual_faults);
         disturbed += usize::from(contaminated);
         let Some(value) = value(sample) else { continue };
@@ -68,7 +68,6 @@ pub fn sift(samples: &[Sample], value: impl Fn(&Sample) -> Option<f64>) -> Sifte
         contaminated: all.len() - clean.len(),
         minimum: clean.iter().copied().reduce(f64::min),
         contaminated_share: share(disturbed, samples.len()),
-        stolen_share: sum.stolen_share(),
         kept: if clean.len() >= KEPT_MIN { clean } else { all },
     }
 }
@@ -82,7 +81,9 @@ fn usual_major_faults(samples: &[Sample]) -> u64 {
 
 fn is_contaminated(evidence: &Contamination, usual_major_faults: u64) -> bool {
     let bearable = usual_major_faults.saturating_mul(2).saturating_add(DISTURBED_BATCHES);
-    evidence.stolen_share() > STOLEN_MAX || evidence.major_faults > bearable
+    evidence.stolen_share() > STOLEN_MAX
+        || evidence.neighbours > NEIGHBOURS_MAX
+        || evidence.major_faults > bearable
 }
 
 fn share(part: usize, whole: usize) -> f64 {
@@ -111,9 +112,7 @@ mod tests {
         let sifted = sifted(&samples);
         assert_eq!(sifted.kept, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]);
         assert_eq!((sifted.contaminated, sifted.minimum), (1, Some(1.0)));
-        assert!(
-            (sifted.contaminated_share - 0.1).abs() < 1e-12 && (sifted.stolen_share - 0.0501).abs() < 1e-12
-        );
+        assert!((sifted.contaminated_share - 0.1).abs() < 1e-12);
     }
 
     #[test]
@@ -126,6 +125,16 @@ mod tests {
         assert_eq!((with(2, 0), with(3, 0)), (0, 1));
         assert_eq!((with(202, 100), with(203, 100)), (0, 1));
         assert_eq!((with(1_000_000, 1_000_000), with(0, 500), with(u64::MAX, u64::MAX / 2)), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_competitor_on_another_processor_contaminates_a_small_machine_and_not_a_large_one() {
+        let beside = |neighbours: f64| {
+            let mut samples = vec![sample(1, 0.0, 0); 7];
+            samples[3].contamination.neighbours = neighbours;
+            sifted(&samples).contaminated
+        };
+        assert_eq!((beside(1.0 / 4.0), beside(1.0 / 8.0)), (1, 0));
     }
 
     #[test]
@@ -155,8 +164,6 @@ mod tests {
         samples.push(sample(u64::MAX, 90.0, 0));
         let sifted = sifted(&samples);
         assert_eq!((sifted.kept.len(), sifted.contaminated), (4, 0));
-        assert!(
-            (sifted.contaminated_share - 0.2).abs() < 1e-12 && (sifted.stolen_share - 0.18).abs() < 1e-12
-        );
+        assert!((sifted.contaminated_share - 0.2).abs() < 1e-12);
     }
 }

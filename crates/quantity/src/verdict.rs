@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::estimate::Estimate;
 use crate::modes::Mode;
-use crate::sift::{STOLEN_MAX, Sifted};
+use crate::sift::Sifted;
 
 /// Half-width over point above which an estimate is called noisy: a tenth, the difference that users of
 /// lmbench quote as a result.
@@ -14,7 +14,7 @@ const NOISY: f64 = 0.1;
 /// Share of contaminated samples above which the whole is. Up to here the estimate stands on at least four
 /// fifths of the samples, which nobody disturbed; a machine that disturbs more of them was not idle, and what
 /// the evidence did not catch is then likely to be much as well.
-const CONTAMINATED_SAMPLES_MAX: f64 = 0.2;
+const CONTAMINATED_MAX: f64 = 0.2;
 
 /// The judgement on one primitive.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -25,17 +25,8 @@ pub enum Verdict {
     Noisy(f64),
     /// The processes gather around so many figures: one number does not describe them.
     Modes(usize),
-    /// Somebody else had the processor.
-    Contaminated(Extent),
-}
-
-/// How much of a measurement was disturbed.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Extent {
-    /// This share of the timed part of all samples was stolen.
-    Time(f64),
-    /// This share of the samples was contaminated.
-    Samples(f64),
+    /// This share of the samples was disturbed.
+    Contaminated(f64),
 }
 
 impl Verdict {
@@ -43,10 +34,8 @@ impl Verdict {
     /// width, in this order: the cause is named, not its sign. Disturbance makes modes and widens, modes widen.
     #[must_use]
     pub fn judge(estimate: &Estimate, modes: &[Mode], sifted: &Sifted) -> Self {
-        if sifted.stolen_share > STOLEN_MAX {
-            Verdict::Contaminated(Extent::Time(sifted.stolen_share))
-        } else if sifted.contaminated_share > CONTAMINATED_SAMPLES_MAX {
-            Verdict::Contaminated(Extent::Samples(sifted.contaminated_share))
+        if sifted.contaminated_share > CONTAMINATED_MAX {
+            Verdict::Contaminated(sifted.contaminated_share)
         } else if modes.len() > 1 {
             Verdict::Modes(modes.len())
         } else if estimate.relative_half_width() > NOISY {
@@ -63,12 +52,7 @@ impl fmt::Display for Verdict {
             Verdict::Clean => f.write_str("clean"),
             Verdict::Noisy(width) => write!(f, "noisy: ± {:.0} %", width * 100.0),
             Verdict::Modes(number) => write!(f, "{number} modes"),
-            Verdict::Contaminated(Extent::Time(share)) => {
-                write!(f, "contaminated: {:.0} % stolen", share * 100.0)
-            }
-            Verdict::Contaminated(Extent::Samples(share)) => {
-                write!(f, "contaminated: {:.0} % of the samples", share * 100.0)
-            }
+            Verdict::Contaminated(share) => write!(f, "contaminated: {:.0} % of samples", share * 100.0),
         }
     }
 }
@@ -79,20 +63,19 @@ mod tests {
     use crate::estimate::trimmed_mean;
     use crate::unit::Unit;
 
-    /// The verdict on wide or narrow values with so many modes, so much stolen time and contaminated samples.
-    fn judge(values: &[f64], modes: usize, stolen_share: f64, contaminated_share: f64) -> String {
+    /// The verdict on wide or narrow values with so many modes and contaminated samples.
+    fn judge(values: &[f64], modes: usize, contaminated_share: f64) -> String {
         let estimate = trimmed_mean(values, Unit::Nanoseconds).unwrap();
-        let sifted = Sifted { stolen_share, contaminated_share, ..Sifted::default() };
+        let sifted = Sifted { contaminated_share, ..Sifted::default() };
         Verdict::judge(&estimate, &vec![Mode { weight: 0.5, estimate }; modes], &sifted).to_string()
     }
 
     #[test]
     fn a_verdict_names_the_cause_before_the_sign() {
         let (narrow, wide) = ([100.0, 101.0, 100.0, 99.0], [100.0, 200.0, 150.0, 99.0]);
-        assert_eq!(judge(&narrow, 0, 0.05, 0.2), "clean");
-        assert_eq!(judge(&wide, 0, 0.05, 0.2), "noisy: ± 56 %");
-        assert_eq!(judge(&wide, 2, 0.05, 0.2), "2 modes");
-        assert_eq!(judge(&wide, 2, 0.05, 0.25), "contaminated: 25 % of the samples");
-        assert_eq!(judge(&wide, 2, 0.31, 0.25), "contaminated: 31 % stolen");
+        assert_eq!(judge(&narrow, 0, 0.2), "clean");
+        assert_eq!(judge(&wide, 0, 0.2), "noisy: ± 56 %");
+        assert_eq!(judge(&wide, 2, 0.2), "2 modes");
+        assert_eq!(judge(&wide, 2, 0.25), "contaminated: 25 % of samples");
     }
 }

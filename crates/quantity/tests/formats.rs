@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use assay_quantity::format::{demand_from_json, demand_to_json, machine_from_json, machine_to_json};
 use assay_quantity::{
-    CallCount, Coefficient, Cost, Demand, Description, Estimate, Extent, Fact, Interval, Machine, Mapping,
-    Method, Mode, OperationDemand, Unit, Unmeasured, Use, Verdict,
+    CallCount, Coefficient, Cost, Demand, Description, Estimate, Fact, Interval, Machine, Mapping, Method,
+    Mode, OperationDemand, Unit, Unmeasured, Use, Verdict,
 };
 use expect_test::{expect, expect_file};
 use proptest::prelude::*;
@@ -32,7 +32,7 @@ fn machine() -> Machine {
         linearity: Some(estimate(1.0, 0.0625, Unit::Ratio)),
         ..cost(112.5, Unit::Nanoseconds, Verdict::Modes(2))
     };
-    let disturbed = Verdict::Contaminated(Extent::Samples(0.25));
+    let disturbed = Verdict::Contaminated(0.25);
     Machine {
         name: "bench-1".to_owned(),
         source: "assay 0.1.0: assay bench".to_owned(),
@@ -44,7 +44,7 @@ fn machine() -> Machine {
             ("call.null".parse().unwrap(), cost(112.5, Unit::Nanoseconds, Verdict::Clean)),
             (
                 "tcp.send{size=4KiB,buffer=reused}".parse().unwrap(),
-                cost(0.5, Unit::NanosecondsPerByte, Verdict::Contaminated(Extent::Time(0.3125))),
+                cost(0.5, Unit::NanosecondsPerByte, Verdict::Contaminated(0.3125)),
             ),
             ("file.stat".parse().unwrap(), several),
             ("file.open".parse().unwrap(), cost(900.0, Unit::Nanoseconds, disturbed)),
@@ -99,7 +99,7 @@ fn a_machine_file_of_before_modes_and_contamination_were_counted_still_reads() {
     let machine = machine_from_json(old).unwrap();
     let cost = &machine.costs[&"call.null".parse().unwrap()];
     assert_eq!((cost.contaminated, cost.outliers, cost.modes.len(), cost.linearity), (0, 0, 0, None));
-    assert_eq!(cost.verdict, Some(Verdict::Contaminated(Extent::Time(0.25))));
+    assert_eq!(cost.verdict, Some(Verdict::Contaminated(0.25)));
 }
 
 #[test]

@@ -94,8 +94,8 @@ const PAGES: usize = 3;
 
 /// Changes of the protection of pages.
 struct Changes {
-    /// Holds the pages, each between two that cannot be accessed, so that each is a mapping of its own and the
-    /// kernel neither splits nor joins any.
+    /// Holds the pages, each between two that stay writable, so that each remains a mapping of its own, however it
+    /// is protected: splitting and joining mappings would cost more than the change.
     _buffer: Buffer,
     pages: [*mut u8; PAGES],
     contents: Contents,
@@ -112,14 +112,11 @@ impl Changes {
         let mut buffer = Buffer::new((2 * PAGES + 2) * page, rng)?;
         let skipped = buffer.as_ptr().align_offset(page);
         let first = (&raw mut buffer[skipped]).cast::<u8>();
-        // SAFETY: whole pages of our own buffer, to which no reference is made from now on.
-        unsafe { mprotect(first.cast(), (2 * PAGES + 1) * page, MprotectFlags::empty()) }?;
-        // SAFETY: every other one of the same pages.
+        // SAFETY: every other page of our own buffer, to which no reference is made from now on.
         let pages = std::array::from_fn(|turn| unsafe { first.add((2 * turn + 1) * page) });
         for (at, number) in pages.into_iter().zip(1..) {
-            // SAFETY: one of the same pages, which is writable for as long as it takes to write to it.
+            // SAFETY: one of these pages, which becomes read-only at last.
             unsafe {
-                mprotect(at.cast(), page, MprotectFlags::READ | MprotectFlags::WRITE)?;
                 at.cast::<u64>().write_volatile(number);
                 if contents == Contents::Absent {
                     madvise(at.cast(), page, Advice::LinuxDontNeed)?;

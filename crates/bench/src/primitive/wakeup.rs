@@ -7,13 +7,14 @@
 //! wake up, tell that it did, go to sleep again and leave its processor idle. How deep that processor sleeps by
 //! then decides what the next wake costs: `wakeup_deep` pauses for [`DEEP_NAP_NS`]. Before each wake the partner
 //! has told of the last one, and after each batch its own count of the times that it gave the processor up shows
-//! that it really slept before every one. So an operation contains the kernel's search for the sleeper, its way
+//! that it really slept before all but a few. So an operation contains the kernel's search for the sleeper, its way
 //! into the run queue of the other processor, and the interrupt or the flag that brings that processor out of
 //! idling; it contains neither the time until the sleeper runs nor the sleeper's own work. What `tcp.wakeup` adds
 //! is the way from the socket to `epoll_wait`, and the connection's lines, which the reader's processor has had
 //! in the meantime: all that `tcp.send`, whose reader is not asleep but absent, does not know.
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -116,14 +117,8 @@ fn wake_elsewhere(id: &PrimitiveId, setting: &mut Setting, pause_ns: u64) -> Res
         Ok(())
     })?;
     let nobodys = words.clone();
-    let wake = move || {
-        words[0].fetch_add(1, Ordering::Release);
-        woken(&words[0], 1)
-    };
-    let wake_nobody = move || {
-        nobodys[1].fetch_add(1, Ordering::Release);
-        woken(&nobodys[1], 0)
-    };
+    let wake = move || wake_up(&words[0], 0..=1);
+    let wake_nobody = move || wake_up(&nobodys[1], 0..=0);
     let sharing = sharing(setting, cpu, &sleeper.partner);
     Ok(Prepared {
         operation: Box::new(Wakes::new(wake, &sleeper, 1, pause_ns)),
@@ -132,14 +127,18 @@ fn wake_elsewhere(id: &PrimitiveId, setting: &mut Setting, pause_ns: u64) -> Res
     })
 }
 
+/// Changes a word and wakes who sleeps on it. A sleeper that is late for its nap is not found, and sees the change;
+/// how often that happened is looked at after the batch.
 #[inline]
-fn woken(word: &AtomicU32, due: libc::c_long) -> io::Result<()> {
+fn wake_up(word: &AtomicU32, sleepers: RangeInclusive<libc::c_long>) -> io::Result<()> {
+    word.fetch_add(1, Ordering::Release);
     let woken = futex::wake(word, Scope::Shared)?;
-    if woken == due {
-        Ok(())
-    } else {
-        Err(io::Error::other(format!("futex woke {woken} sleepers instead of {due}")))
-    }
+    if sleepers.contains(&woken) { Ok(()) } else { Err(too_many(woken)) }
+}
+
+#[cold]
+fn too_many(woken: libc::c_long) -> io::Error {
+    io::Error::other(format!("futex woke {woken} sleepers, which is more than there are"))
 }
 
 /// Bytes of the writes of `tcp.wakeup`: a small response.
@@ -255,7 +254,11 @@ impl Sleeper {
 }
 
 /// A sleeper that has not told of a wake after so long is lost, ns.
-const LOST_NS: u64 = 2_000_000_000;
+const LOST_NS: u64 = 1_000_000_000;
+
+/// One wake and one in so many may find the sleeper awake, because something else kept it from its nap: they are the
+/// cheaper ones, and so few do not move the median of the slopes.
+const AWAKE_ONE_IN: u64 = 16;
 
 /// Wakes, each followed by a pause.
 struct Wakes<W> {
@@ -317,18 +320,16 @@ impl<W: FnMut() -> io::Result<()>> Operation for Wakes<W> {
         Ok(())
     }
 
-    /// Every wake found a sleeper that had given the processor up.
+    /// Every wake has arrived, and found a sleeper that had given the processor up.
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
         expect_done(std::mem::take(&mut self.done), operations)?;
         let due = operations * self.sleepers;
         let wakes = self.sleeper.board.wakes.load(Ordering::Acquire) - self.wakes_before;
-        let switches = self.sleeper.board.switches.load(Ordering::Relaxed) - self.switches_before;
-        if wakes == due && switches >= due {
+        let naps = self.sleeper.board.switches.load(Ordering::Relaxed) - self.switches_before;
+        if wakes == due && naps + 1 + due / AWAKE_ONE_IN >= due {
             return Ok(());
         }
-        Err(io::Error::other(format!(
-            "of {due} wakes {wakes} arrived and {switches} found the sleeper asleep"
-        )))
+        Err(io::Error::other(format!("of {due} wakes {wakes} arrived and {naps} found the sleeper asleep")))
     }
 }
 
@@ -382,13 +383,8 @@ mod tests {
     fn every_wake_finds_the_sleeper_asleep_and_one_for_nobody_wakes_nobody() {
         let words = Rc::new(Shared::new([AtomicU32::new(0), AtomicU32::new(0)]).unwrap());
         let sleeper = a_sleeper(&words);
-        let calls: [&dyn Fn() -> io::Result<()>; 2] = [
-            &|| {
-                words[0].fetch_add(1, Ordering::Release);
-                woken(&words[0], 1)
-            },
-            &|| woken(&words[1], 0),
-        ];
+        let calls: [&dyn Fn() -> io::Result<()>; 2] =
+            [&|| wake_up(&words[0], 0..=1), &|| wake_up(&words[1], 0..=0)];
         for (call, sleepers) in calls.into_iter().zip([1, 0]) {
             let mut wakes = Wakes::new(call, &sleeper, sleepers, NAP_NS);
             for operations in [1, 20] {
@@ -405,14 +401,16 @@ mod tests {
         let words = Rc::new(Shared::new([AtomicU32::new(0), AtomicU32::new(0)]).unwrap());
         let sleeper = a_sleeper(&words);
         let mut wakes = Wakes::new(|| Ok(()), &sleeper, 1, NAP_NS);
-        wakes.arm(2).unwrap();
-        wakes.done = 2;
-        let error = wakes.disarm(2).unwrap_err().to_string();
-        assert_eq!(error, "of 2 wakes 0 arrived and 0 found the sleeper asleep");
-        // Told of without a sleep.
-        sleeper.board.wakes.fetch_add(2, Ordering::Release);
-        wakes.done = 2;
-        let error = wakes.disarm(2).unwrap_err().to_string();
-        assert_eq!(error, "of 2 wakes 2 arrived and 0 found the sleeper asleep");
+        wakes.arm(40).unwrap();
+        wakes.done = 40;
+        let error = wakes.disarm(40).unwrap_err().to_string();
+        assert_eq!(error, "of 40 wakes 0 arrived and 0 found the sleeper asleep");
+        // Told of, but not slept for as often.
+        sleeper.board.wakes.fetch_add(40, Ordering::Release);
+        for (naps, accepted) in [(36, false), (37, true)] {
+            sleeper.board.switches.store(wakes.switches_before + naps, Ordering::Relaxed);
+            wakes.done = 40;
+            assert_eq!(wakes.disarm(40).is_ok(), accepted, "{naps} naps for 40 wakes");
+        }
     }
 }

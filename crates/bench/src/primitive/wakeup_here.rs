@@ -34,7 +34,7 @@ pub(crate) const ROWS: &[Row] = &[Row {
 const LOOKS: u32 = 20_000;
 
 /// Sleepers on this processor: the longest batch. Each is a thread that a sample makes.
-const SLEEPERS: usize = 64;
+const SLEEPERS: usize = 128;
 
 /// `FUTEX_WAKE` of a thread on this processor.
 fn wake_here(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {

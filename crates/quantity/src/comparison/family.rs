@@ -172,7 +172,6 @@ mod tests {
     use crate::estimate::{minimum, trimmed_mean};
     use crate::modes::Mode;
     use crate::unit::Unit;
-    use crate::verdict::Extent;
     use proptest::prelude::*;
     use rand::SeedableRng;
     use rand_pcg::Pcg64;
@@ -213,7 +212,7 @@ mod tests {
         let mode = Mode { weight: 0.5, estimate: clean.estimate };
         let least = minimum(&values, Unit::Nanoseconds, &mut Pcg64::seed_from_u64(1)).unwrap();
         let odd = [
-            with(Verdict::Contaminated(Extent::Time(0.5))),
+            with(Verdict::Contaminated(0.5)),
             with(Verdict::Modes(2)),
             Cost { modes: vec![mode; 2], verdict: None, ..clean.clone() },
             Cost::from(Estimate { method: Method::Printed, ..clean.estimate }),
@@ -241,7 +240,7 @@ mod tests {
     #[test]
     fn what_is_not_comparable_takes_no_part_in_the_correction_and_keeps_its_ratio() {
         let (base, slower) = (cost(&around(100.0, 5.0)), cost(&around(105.0, 5.0)));
-        let disturbed = Cost { verdict: Some(Verdict::Contaminated(Extent::Time(0.5))), ..slower.clone() };
+        let disturbed = Cost { verdict: Some(Verdict::Contaminated(0.5)), ..slower.clone() };
         let side = |cost| Side { cost, values: None };
         let pair = |b| Pair { a: side(&base), b: side(b) };
         let alone = compare_costs(&[pair(&slower)], SAME_WITHIN)[0];

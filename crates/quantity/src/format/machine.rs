@@ -10,7 +10,7 @@ use crate::machine::{Cost, Description, Fact, Machine, Unmeasured};
 use crate::modes::Mode;
 use crate::primitive::PrimitiveId;
 use crate::unit::Unit;
-use crate::verdict::{Extent, Verdict};
+use crate::verdict::Verdict;
 
 const FORMAT: &str = "assay.machine/1";
 
@@ -68,7 +68,6 @@ enum VerdictOnDisk {
     Noisy(f64),
     Modes(usize),
     Contaminated(f64),
-    ContaminatedSamples(f64),
 }
 
 /// Whether a count may be left out, so that a file without it is the same for older readers.
@@ -152,8 +151,7 @@ fn write_cost((primitive, cost): (&PrimitiveId, &Cost)) -> CostOnDisk {
             Verdict::Clean => VerdictOnDisk::Clean,
             Verdict::Noisy(width) => VerdictOnDisk::Noisy(width),
             Verdict::Modes(number) => VerdictOnDisk::Modes(number),
-            Verdict::Contaminated(Extent::Time(share)) => VerdictOnDisk::Contaminated(share),
-            Verdict::Contaminated(Extent::Samples(share)) => VerdictOnDisk::ContaminatedSamples(share),
+            Verdict::Contaminated(share) => VerdictOnDisk::Contaminated(share),
         }),
     }
 }
@@ -181,8 +179,7 @@ fn read_cost(disk: CostOnDisk) -> Result<(PrimitiveId, Cost), FormatError> {
             VerdictOnDisk::Clean => Verdict::Clean,
             VerdictOnDisk::Noisy(width) => Verdict::Noisy(width),
             VerdictOnDisk::Modes(number) => Verdict::Modes(number),
-            VerdictOnDisk::Contaminated(share) => Verdict::Contaminated(Extent::Time(share)),
-            VerdictOnDisk::ContaminatedSamples(share) => Verdict::Contaminated(Extent::Samples(share)),
+            VerdictOnDisk::Contaminated(share) => Verdict::Contaminated(share),
         }),
     };
     Ok((primitive, cost))
