@@ -79,7 +79,7 @@ impl PrintArgs {
 /// How well the machine is measured.
 #[derive(Debug, Clone, Default, Args)]
 pub struct EffortArgs {
-    /// Time to spend on measuring the machine, such as 60s or 10m [default: 50s; with --full 9m].
+    /// Time to spend on measuring the machine, such as 60s or 10m [default: 54s; with --full 9m].
     #[arg(long, value_name = "TIME", value_parser = budget)]
     pub budget: Option<Duration>,
     /// Stop measuring a primitive when half of its interval is this share of its cost [default: 1%].

@@ -89,6 +89,7 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
     use clap::Parser;
+    use proptest::prelude::*;
     use std::time::Duration;
 
     fn args(words: &[&str]) -> BenchArgs {
@@ -117,6 +118,18 @@ mod tests {
         assert_eq!(whole.primitives, ["udp"]);
         assert!(!whole.full);
         assert_eq!((whole.effort.budget, whole.copies), (Some(Duration::from_secs(9)), Some(2)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_plan_or_is_refused_with_a_reason(
+            lines in prop::collection::vec("(primitives|budget|copies|free|profile|x) ?= ?[\\[\\]'a-z0-9%, ]{0,12}", 0..4)
+        ) {
+            if let Err(refusal) = PlanFile::parse(&lines.join("\n")) {
+                let reason = format!("{refusal:#}");
+                prop_assert!(!reason.is_empty());
+            }
+        }
     }
 
     #[test]

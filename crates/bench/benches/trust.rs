@@ -136,15 +136,18 @@ impl<const ADDITIONS: usize> Operation for Chain<ADDITIONS> {
     }
 }
 
+/// Makes an operation of known length.
+type Body = fn() -> Box<dyn Operation>;
+
 /// Bodies of known length, measured by the harness in this very process.
 fn truth() {
     let clock = calibrate();
-    let cost = |operation: fn() -> Box<dyn Operation>| {
+    let cost = |operation: Body| {
         let costs: Vec<f64> = (0..15).map(|_| slope(&clock, operation())).collect();
         estimate::trimmed_mean(&costs, Unit::Nanoseconds).unwrap()
     };
     let nothing = cost(|| Box::new(Chain::<0>));
-    let bodies: [(u32, fn() -> Box<dyn Operation>); 7] = [
+    let bodies: [(u32, Body); 7] = [
         (8, || Box::new(Chain::<8>)),
         (16, || Box::new(Chain::<16>)),
         (32, || Box::new(Chain::<32>)),

@@ -8,6 +8,8 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use assay_quantity::Counted;
+
 use crate::benchmark::Operation;
 use crate::clock::Clock;
 use crate::harness::{self, Around, Schedule};
@@ -198,14 +200,17 @@ pub(crate) fn count(
     clock: &impl Clock,
     schedule: Schedule,
     operation: &mut dyn Operation,
-) -> io::Result<Vec<(String, Result<Vec<(u64, f64)>, String>)>> {
+) -> io::Result<Vec<Counted>> {
     let counters = open();
-    let mut counted: Vec<(String, Result<Vec<(u64, f64)>, String>)> = counters
+    let mut counted: Vec<Counted> = counters
         .iter()
         .map(|(name, counter)| {
             let batches = counter.as_ref().map(|_| Vec::new()).map_err(ToString::to_string);
             let user_only = matches!(counter, Ok(Counter { scope: Scope::User, .. }));
-            (if user_only { format!("{name}, user mode") } else { (*name).to_owned() }, batches)
+            Counted {
+                event: if user_only { format!("{name}, user mode") } else { (*name).to_owned() },
+                batches,
+            }
         })
         .collect();
     let read = || -> io::Result<Vec<Option<Reading>>> {
@@ -216,9 +221,9 @@ pub(crate) fn count(
         match around {
             Around::Before => before = read()?,
             Around::After(operations) => {
-                for ((_, batches), (from, to)) in counted.iter_mut().zip(before.iter().zip(read()?)) {
+                for (counted, (from, to)) in counted.iter_mut().zip(before.iter().zip(read()?)) {
                     let Some((from, to)) = from.zip(to) else { continue };
-                    record(batches, operations, to.since(from));
+                    record(&mut counted.batches, operations, to.since(from));
                 }
             }
         }

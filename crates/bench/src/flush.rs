@@ -10,7 +10,7 @@ use std::arch::asm;
 /// Every address must be mapped.
 pub(crate) unsafe fn flush(lines: impl Iterator<Item = *const u8>) {
     #[cfg(target_arch = "x86_64")]
-    if has_clflushopt() {
+    if *HAS_CLFLUSHOPT {
         for line in lines {
             // SAFETY: the processor has the instruction; the caller vouches for the address.
             unsafe { asm!("clflushopt [{}]", in(reg) line, options(nostack, preserves_flags)) };
@@ -39,12 +39,12 @@ pub(crate) unsafe fn flush(lines: impl Iterator<Item = *const u8>) {
 }
 
 /// Whether the processor has the flush that need not wait for the one before it, which takes a hundredth of the
-/// time (Intel SDM, CPUID leaf 7, EBX bit 23).
+/// time (Intel SDM, CPUID leaf 7, EBX bit 23). Asked once, because hypervisors answer this question slowly.
 #[cfg(target_arch = "x86_64")]
-fn has_clflushopt() -> bool {
+static HAS_CLFLUSHOPT: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| {
     use std::arch::x86_64::{__cpuid, __cpuid_count};
     __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ebx >> 23 & 1 == 1
-}
+});
 
 #[cfg(test)]
 mod tests {

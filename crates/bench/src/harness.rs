@@ -36,9 +36,9 @@ const RESOLUTIONS: f64 = 1000.0;
 
 /// A batch takes at least this long, ns. An interrupt costs a few microseconds, so it moves a batch by
 /// 1 %, and the median by less; what the time of longer batches would tell is better spent on more
-/// processes, whose differences are larger. A sample's batches take some 15 ms, about as long as the
+/// processes, whose differences are larger. A sample's batches take some 10 ms, about as long as the
 /// making ready of files and buffers.
-const BATCH_NS: f64 = 5e5;
+const BATCH_NS: f64 = 3e5;
 
 impl Schedule {
     /// The schedule for a clock of this resolution.

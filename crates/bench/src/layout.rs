@@ -12,7 +12,8 @@ use std::ptr::NonNull;
 
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 use crate::benchmark::Refusal;
 
@@ -120,6 +121,25 @@ impl Buffer {
         Self::map(length, offset(rng), MapFlags::SHARED)
     }
 
+    /// So many bytes of memory, a multiple of the page, mapped so many times one after the other: every line of
+    /// it is reached through as many pages.
+    pub(crate) fn aliased(length: usize, times: usize) -> io::Result<Self> {
+        let file = memfd_create("assay", MemfdFlags::CLOEXEC)?;
+        ftruncate(&file, length as u64)?;
+        let whole = Self::map(length * times, 0, MapFlags::PRIVATE)?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        for time in 0..times {
+            // SAFETY: replaces a part of the mapping just made, which nobody uses yet.
+            unsafe {
+                let at = whole.mapping.as_ptr().add(time * length).cast();
+                mmap(at, length, protection, MapFlags::SHARED | MapFlags::FIXED, &file, 0)?;
+            }
+        }
+        whole.refuse_huge_pages();
+        whole.populate()?;
+        Ok(whole)
+    }
+
     /// Its first byte, for memory that somebody else writes to as well, of which there may be no references.
     pub(crate) fn base(&self) -> *mut u8 {
         // SAFETY: the offset is within the mapping.
@@ -128,9 +148,7 @@ impl Buffer {
 
     fn at(length: usize, offset: usize) -> io::Result<Self> {
         let buffer = Self::map(length, offset, MapFlags::PRIVATE)?;
-        // A kernel without huge pages refuses the advice, and then needs none.
-        // SAFETY: the range is exactly the mapping just made; the advice keeps its contents.
-        let _ = unsafe { madvise(buffer.mapping.as_ptr().cast(), buffer.mapped, Advice::LinuxNoHugepage) };
+        buffer.refuse_huge_pages();
         buffer.populate()?;
         Ok(buffer)
     }
@@ -142,6 +160,12 @@ impl Buffer {
         let mapping = unsafe { mmap_anonymous(std::ptr::null_mut(), mapped, protection, flags) }?;
         let mapping = NonNull::new(mapping.cast::<u8>()).ok_or_else(|| io::Error::other("mmap gave null"))?;
         Ok(Self { mapping, mapped, offset, length })
+    }
+
+    fn refuse_huge_pages(&self) {
+        // A kernel without huge pages refuses the advice, and then needs none.
+        // SAFETY: the range is exactly the mapping; the advice keeps its contents.
+        let _ = unsafe { madvise(self.mapping.as_ptr().cast(), self.mapped, Advice::LinuxNoHugepage) };
     }
 
     /// Faults every page in.
@@ -168,7 +192,7 @@ const HUGE_PAGES_ADVICE: &str =
     "write madvise to /sys/kernel/mm/transparent_hugepage/enabled and 1 to /proc/sys/vm/compact_memory";
 
 /// Bytes of a huge page.
-fn huge_page() -> Result<usize, Refusal> {
+pub(crate) fn huge_page() -> Result<usize, Refusal> {
     const PATH: &str = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
     let size = std::fs::read_to_string(PATH).ok().and_then(|text| text.trim().parse().ok());
     size.filter(|size: &usize| size.is_power_of_two() && *size > PAGE).ok_or_else(|| {
@@ -289,6 +313,21 @@ AnonHugePages:         0 kB
         assert_eq!(bytes(0x7f00_0000_0000..0x7f00_0050_0000), 6 << 20);
         assert_eq!(bytes(0x7f00_0070_0000..0x7f00_00b0_0000), 0);
         assert_eq!(huge_bytes("nonsense", 0..usize::MAX), 0);
+    }
+
+    #[test]
+    fn memory_that_is_mapped_again_and_again_is_the_same_memory() {
+        let page = rustix::param::page_size();
+        let buffer = Buffer::aliased(2 * page, 3).unwrap();
+        assert_eq!(buffer.len(), 6 * page);
+        for time in 0..3 {
+            // SAFETY: words within the buffer; they are the same words, so no reference to them is made.
+            unsafe {
+                let word = |time: usize| buffer.base().add((2 * time + 1) * page + 64).cast::<usize>();
+                word(time).write_volatile(time + 7);
+                assert!((0..3).all(|other| word(other).read_volatile() == time + 7));
+            }
+        }
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub mod sabotage;
 pub mod serve;
 pub mod table;
 
+mod flush;
 mod kernel;
 mod partner;
 mod primitive;

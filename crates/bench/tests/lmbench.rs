@@ -1,6 +1,6 @@
-//! What came before: every program of lmbench 3 and of HBench-OS 1.0 has its row in `docs/lmbench.md`, and every
-//! figure of the lmbench paper of 1996 that can be told is a cost in `examples/lmbench-1996` under an id that this
-//! version measures, so that a machine of today can be compared with those of then.
+//! What came before: every program of lmbench 3 and of HBench-OS 1.0 has its row in `docs/lmbench.md`, and
+//! every figure of the lmbench paper of 1996 that can be told is a cost in `examples/lmbench-1996` under an id
+//! that this version measures, so that a machine of today can be compared with those of then.
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
 
@@ -295,7 +295,7 @@ fn every_id_of_1996_is_traced_to_a_table_of_the_paper() {
 
 #[test]
 fn the_figures_of_1996_agree_with_what_the_paper_says_in_prose() {
-    // Section 6.1: "the load itself takes 400ns on a 300 MHz DEC 8400"; 6.2: 22 clocks to its second-level cache.
+    // Section 6.1: "the load itself takes 400ns on a 300 MHz DEC 8400"; 6.2: 22 clocks to its second cache.
     assert!((cost("dec-alpha-300", "memory.load{level=dram}") - 400.0).abs() < 0.5);
     let clock_ns = 3.0;
     assert!((cost("dec-alpha-300", "memory.load{level=l2}") / clock_ns - 22.0).abs() < 0.5);
@@ -313,7 +313,7 @@ fn the_figures_of_1996_agree_with_what_the_paper_says_in_prose() {
     for slower in ["ibm-power2", "sun-ultra1", "sgi-challenge", "hp-k210"] {
         assert!(cost("unixware-i686", mmap) < cost(slower, mmap), "{slower}");
     }
-    // Section 6.5: a shell costs about four times as much as naming the program, often ten times a new process.
+    // Section 6.5: a shell is frequently ten times as expensive as just creating a new process.
     let ratio = cost("sgi-indigo2", "process.shell") / cost("sgi-indigo2", "process.fork_exit");
     assert!((5.0..15.0).contains(&ratio), "{ratio}");
 }

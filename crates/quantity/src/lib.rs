@@ -12,6 +12,7 @@ pub mod demand;
 pub mod dip;
 pub mod estimate;
 pub mod format;
+pub mod knee;
 pub mod machine;
 pub mod modes;
 pub mod outlier;

@@ -137,7 +137,7 @@ fn measure_here(
         observations: pairs(observations),
         baseline: pairs(baseline),
         contamination: contamination.into(),
-        counted,
+        counted: counted.into_iter().map(|counted| (counted.event, counted.batches)).collect(),
     })
 }
 

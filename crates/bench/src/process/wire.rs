@@ -41,9 +41,11 @@ pub(super) struct WireSample {
     pub(super) observations: Vec<(u64, f64)>,
     pub(super) baseline: Vec<(u64, f64)>,
     pub(super) contamination: WireContamination,
-    /// Event, and its batches or why there are none.
-    pub(super) counted: Vec<(String, Result<Vec<(u64, f64)>, String>)>,
+    pub(super) counted: Vec<WireCounted>,
 }
+
+/// An event, and its batches or why there are none.
+pub(super) type WireCounted = (String, Result<Vec<(u64, f64)>, String>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -6,22 +6,22 @@ use std::io;
 use std::ops::Range;
 use std::rc::Rc;
 
-use assay_quantity::Size;
-
 use super::order::Order;
 use crate::benchmark::{Operation, expect_done};
 use crate::flush::flush;
-use crate::layout::{Buffer, LINE};
+use crate::layout::Buffer;
 
-/// Elements of a working set, linked into one lap or, for several chains, into interleaved ones.
+/// Elements of a working set, linked into a lap or, for several chains, into interleaved ones.
 ///
 /// An element is one word or more; it holds the address of the element that comes so many positions later in the
 /// lap as there are chains. Element `i` lies `place(i)` bytes into the buffer.
 pub(super) struct Chain<P> {
     buffer: Rc<Buffer>,
     order: Order,
-    place: P,
+    /// How many positions of the order make the lap; elements at later ones are not linked.
+    lap: u64,
     chains: u64,
+    place: P,
 }
 
 /// What is done to an element that is to be in the caches.
@@ -37,35 +37,38 @@ pub(super) enum Touch {
 const COUNT: usize = 1;
 
 impl<P: Fn(usize) -> usize> Chain<P> {
-    /// Links the elements, in order of address, which is the fastest.
-    pub(super) fn link(buffer: Rc<Buffer>, order: Order, chains: u64, place: P) -> Self {
-        let chain = Self { buffer, order, place, chains };
-        let length = chain.length();
-        for element in 0..length {
-            let successor = (chain.order.position(element) + chain.chains) % length;
-            let (from, to) = (chain.element(element), chain.at(successor));
+    /// Links the elements at the first `lap` positions of an order, in that order: what the caches still hold
+    /// afterwards are the elements that come last, modified.
+    ///
+    /// Nothing takes them out again and back in, unmodified: caches that take what another one puts out may refuse
+    /// lines of memory that nobody has used twice (Intel's since Skylake-SP do), and a set that fits into such a
+    /// cache would then never be in it.
+    pub(super) fn link(buffer: Rc<Buffer>, order: Order, lap: u64, chains: u64, place: P) -> Self {
+        let chain = Self { buffer, order, lap, chains, place };
+        for position in 0..lap {
+            let (from, to) = (chain.at(position), chain.at((position + chains) % lap));
             // SAFETY: `place` gives places within the buffer, multiples of a word, and the buffer begins at a line.
             unsafe { from.write_volatile(to.expose_provenance()) };
         }
         chain
     }
 
-    /// Elements in a lap.
-    pub(super) fn length(&self) -> u64 {
-        self.order.length()
+    /// Positions of a lap.
+    pub(super) fn lap(&self) -> u64 {
+        self.lap
     }
 
-    /// Leaves in the caches what a program leaves there that has gone round for long: the elements that come last
-    /// in the lap, as many as fit, and nothing of the rest. The next element of the lap is then in a cache if and
-    /// only if the working set fits into it.
-    pub(super) fn settle(&self, last_cache: Size, element_bytes: usize, touch: Touch) {
+    /// Takes everything out of the caches, and fills them with elements that are not part of the lap: those that
+    /// come last in the order, `fitting` of them or as many as there are. What a load finds is then what it finds
+    /// in a program that goes through far more than the caches hold.
+    pub(super) fn leave_caches_to_others(&self, fitting: u64, touch: Touch) {
+        let length = self.order.length();
         // SAFETY: elements are within the buffer.
-        unsafe { flush((0..self.length()).map(|element| self.element(element).cast::<u8>().cast_const())) };
-        let fitting = last_cache.bytes() / element_bytes.clamp(1, LINE) as u64;
-        self.touch(self.length().saturating_sub(fitting)..self.length(), touch);
+        unsafe { flush((0..length).map(|element| self.element(element).cast::<u8>().cast_const())) };
+        self.touch(self.lap.max(length.saturating_sub(fitting))..length, touch);
     }
 
-    /// Touches the elements at these positions of the lap, in its order, without waiting for one after the other.
+    /// Touches the elements at these positions, in their order, without waiting for one after the other.
     pub(super) fn touch(&self, positions: Range<u64>, touch: Touch) {
         for position in positions {
             let element = self.at(position);
@@ -80,12 +83,15 @@ impl<P: Fn(usize) -> usize> Chain<P> {
         }
     }
 
-    /// The element at this position of the lap.
+    /// The element at this position.
     fn at(&self, position: u64) -> *mut usize {
         self.element(self.order.at(position))
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "elements are within a buffer, whose length is a usize")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "elements are within a buffer, whose length is a usize"
+    )]
     fn element(&self, element: u64) -> *mut usize {
         // SAFETY: `place` gives places within the buffer.
         unsafe { self.buffer.base().add((self.place)(element as usize)).cast() }
@@ -106,7 +112,7 @@ impl<const K: usize, P: Fn(usize) -> usize> Chase<K, P> {
     /// Begins at the first elements of the lap. `longest` bounds a batch.
     pub(super) fn along(chain: Chain<P>, longest: u64) -> Self {
         debug_assert_eq!(chain.chains, K as u64);
-        let at = std::array::from_fn(|number| chain.at(number as u64 % chain.length()).cast_const());
+        let at = std::array::from_fn(|number| chain.at(number as u64 % chain.lap()).cast_const());
         Self { chain, at, position: 0, longest, done: 0 }
     }
 }
@@ -128,10 +134,10 @@ impl<const K: usize, P: Fn(usize) -> usize> Operation for Chase<K, P> {
 
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
         expect_done(std::mem::take(&mut self.done), operations)?;
-        let length = self.chain.length();
-        self.position = (self.position + operations) % length;
+        let lap = self.chain.lap();
+        self.position = (self.position + operations) % lap;
         for (number, at) in self.at.iter().enumerate() {
-            expect_at(self.chain.at((self.position + number as u64) % length), *at)?;
+            expect_at(self.chain.at((self.position + number as u64) % lap), *at)?;
         }
         Ok(())
     }
@@ -174,8 +180,8 @@ impl<P: Fn(usize) -> usize> Operation for DirtyChase<P> {
         let first = self.chase.position;
         self.chase.disarm(operations)?;
         let chain = &self.chase.chain;
-        for step in 0..operations.min(chain.length()) {
-            let position = (first + step) % chain.length();
+        for step in 0..operations.min(chain.lap()) {
+            let position = (first + step) % chain.lap();
             chain.touch(position..position + 1, Touch::Modify);
         }
         Ok(())
@@ -205,8 +211,8 @@ impl<P: Fn(usize) -> usize> Update<P> {
 
     /// How often so many steps come to this position of the lap.
     fn visits(&self, position: u64, steps: u64) -> u64 {
-        let length = self.chain.length();
-        steps / length + u64::from(position < steps % length)
+        let lap = self.chain.lap();
+        steps / lap + u64::from(position < steps % lap)
     }
 }
 
@@ -230,17 +236,19 @@ impl<P: Fn(usize) -> usize> Operation for Update<P> {
 
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
         expect_done(std::mem::take(&mut self.done), operations)?;
-        let length = self.chain.length();
+        let lap = self.chain.lap();
         let first = self.total;
         self.total += operations;
-        expect_at(self.chain.at(self.total % length), self.at)?;
-        for step in first..first + operations.min(length) {
-            let position = step % length;
+        expect_at(self.chain.at(self.total % lap), self.at)?;
+        for step in first..first + operations.min(lap) {
+            let position = step % lap;
             // SAFETY: as in `run`.
             let count = unsafe { self.chain.at(position).add(COUNT).read_volatile() } as u64;
             let due = self.visits(position, self.total);
             if count != due {
-                return Err(io::Error::other(format!("a line was modified {count} times where {due} are due")));
+                return Err(io::Error::other(format!(
+                    "a line was modified {count} times where {due} are due"
+                )));
             }
         }
         Ok(())
@@ -254,6 +262,7 @@ impl<P: Fn(usize) -> usize> Operation for Update<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::LINE;
     use proptest::prelude::*;
     use rand::SeedableRng;
     use rand_pcg::Pcg64Mcg;
@@ -262,7 +271,7 @@ mod tests {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let buffer = Rc::new(Buffer::new(lines * LINE, &mut rng).unwrap());
         let order = Order::random(lines as u64, &mut rng);
-        Chain::link(buffer, order, chains, |element| element * LINE)
+        Chain::link(buffer, order, lines as u64, chains, |element| element * LINE)
     }
 
     proptest! {
@@ -282,10 +291,10 @@ mod tests {
             let mut chase = Chase::<4, _>::along(chain(lines, 4, seed), u64::MAX);
             chase.run(4 * rounds).unwrap();
             chase.disarm(4 * rounds).unwrap();
-            // The same way with one chain at a time.
-            for number in 0..4 {
+            // Where each would be alone: so many rounds of four positions from its own.
+            for (number, at) in (0..).zip(chase.at) {
                 let position = (4 * rounds + number) % lines as u64;
-                prop_assert_eq!(chase.chain.at(position).cast_const(), chase.at[number as usize]);
+                prop_assert_eq!(chase.chain.at(position).cast_const(), at);
             }
         }
 
@@ -328,10 +337,11 @@ mod tests {
     }
 
     #[test]
-    fn settling_and_modifying_leave_the_chain_whole() {
+    fn leaving_the_caches_and_modifying_lines_keep_the_chain_whole() {
         for touch in [Touch::Load, Touch::Modify] {
-            let chain = chain(63, 1, 3);
-            chain.settle(Size(20 * LINE as u64), LINE, touch);
+            let mut chain = chain(127, 1, 3);
+            chain = Chain::link(chain.buffer, chain.order, 63, 1, chain.place);
+            chain.leave_caches_to_others(20, touch);
             let mut dirty = DirtyChase::along(chain, u64::MAX);
             for batch in [5, 64, 200] {
                 dirty.run(batch).unwrap();

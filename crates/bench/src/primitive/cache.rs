@@ -1,0 +1,338 @@
+//! Lines that go from one processor's cache to another's: how long one takes, and how fast many are read.
+//!
+//! Every sample has a fresh page, which one of the two processors touches first: where all pairs of processors
+//! share one line of one page, its place in the machine is part of every figure (core-to-core-latency, issue 155).
+//! Both sides wait in a bare loop, without the processor's hint for such loops, which can take longer than a line.
+
+use std::hint::spin_loop;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use assay_quantity::PrimitiveId;
+use rand::RngExt;
+
+use super::memory::words::{CHUNK, number_words, read_chunk, sum_of_chunk};
+use super::memory::{Course, WorkingSet};
+use super::processor;
+use super::shared::Shared;
+use crate::benchmark::{Operation, Prepared, Refusal, Setting, expect_done};
+use crate::clock::monotonic::now_ns;
+use crate::contamination::Sharing;
+use crate::kernel::{check, pin};
+use crate::layout::{Buffer, PAGE};
+use crate::partner::Partner;
+use crate::table::{Per, Profile, Row};
+
+/// The rows of this file.
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        ids: &["cache.transfer{from=0,to=1}"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &[],
+        about: "a line that one processor has just written is seen by another: half of a round trip",
+        source: "own: multichase's pingpong and core-to-core-latency, with a fresh page for every sample",
+        prepare: transfer,
+    },
+    read_remote_row(Profile::Quick, &["cache.read_remote{set=256KiB,from=0,to=1}"]),
+    read_remote_row(
+        Profile::Full,
+        &["cache.read_remote{set=16KiB,from=0,to=1}", "cache.read_remote{set=4MiB,from=0,to=1}"],
+    ),
+];
+
+const fn read_remote_row(profile: Profile, ids: &'static [&'static str]) -> Row {
+    Row {
+        ids,
+        profile,
+        cost: Per::ByteOf(CHUNK as u64),
+        calls: &[],
+        about: "load of every word of lines that another processor has just modified, in order",
+        source: "own: what a consumer pays for its producer's cache",
+        prepare: read_remote,
+    }
+}
+
+/// A line handed to the other processor, or handed back.
+fn transfer(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let (from, to) = processor::pair(id, setting)?;
+    pin(from)?;
+    setting.cpu = from;
+    let page = Buffer::shared(PAGE / 2, &mut setting.rng)?;
+    let told = Shared::new(Told::default())?;
+    if setting.rng.random() {
+        line(&page).store(0, Ordering::SeqCst);
+    }
+    let partner = Partner::fork(to, || {
+        line(&page).fetch_add(0, Ordering::SeqCst);
+        told.say_where();
+        hand_back(line(&page))
+    })?;
+    told.expect_on(to)?;
+    let sharing = Sharing::TwoCpus { partner: partner.pid(), cpu: to };
+    let operation = Transfer { page, _partner: partner, from, turn: 0, done: 0 };
+    Ok(Prepared { operation: Box::new(operation), baseline: None, sharing })
+}
+
+/// A chunk of the lines that the other processor has modified.
+fn read_remote(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let (from, to) = processor::pair(id, setting)?;
+    let set = WorkingSet::of(id, setting, Course::Sweep)?.bytes;
+    let chunks = set / CHUNK;
+    if chunks < 2 {
+        return Err(Refusal::Unavailable(format!(
+            "a set of {set} B is less than two operations of {CHUNK} B; ask for a larger one"
+        )));
+    }
+    pin(to)?;
+    setting.cpu = to;
+    let buffer = Buffer::shared(chunks * CHUNK, &mut setting.rng)?;
+    let told = Shared::new(Told::default())?;
+    let partner = Partner::fork(from, || {
+        told.say_where();
+        modify_when_asked(&buffer, chunks, &told)
+    })?;
+    told.expect_on(from)?;
+    let sharing = Sharing::TwoCpus { partner: partner.pid(), cpu: from };
+    let operation = ReadRemote { buffer, told, _partner: partner, chunks, to, sum: 0, done: 0 };
+    Ok(Prepared { operation: Box::new(operation), baseline: None, sharing })
+}
+
+/// What the two processes tell each other, beside what is timed.
+#[derive(Default)]
+struct Told {
+    /// The partner's processor, plus one.
+    cpu: AtomicU64,
+    /// Number of the modification that is asked for.
+    asked: AtomicU64,
+    /// Number of the last that is done.
+    done: AtomicU64,
+}
+
+/// How long the other process may take for anything before it is taken for dead.
+const ANSWER_MAX_NS: u64 = 5_000_000_000;
+
+impl Told {
+    fn say_where(&self) {
+        let cpu = this_cpu().unwrap_or(u64::MAX - 1);
+        self.cpu.store(cpu + 1, Ordering::SeqCst);
+    }
+
+    fn expect_on(&self, cpu: usize) -> io::Result<()> {
+        wait_until(|| self.cpu.load(Ordering::SeqCst) != 0)?;
+        let on = self.cpu.load(Ordering::SeqCst) - 1;
+        if on == cpu as u64 {
+            Ok(())
+        } else {
+            Err(io::Error::other(format!("the other process is on processor {on} instead of {cpu}")))
+        }
+    }
+}
+
+/// The processor that this thread is on, from the vDSO.
+fn this_cpu() -> io::Result<u64> {
+    // SAFETY: no arguments.
+    let cpu = check("sched_getcpu", unsafe { libc::sched_getcpu() })?;
+    Ok(u64::from(cpu.unsigned_abs()))
+}
+
+fn expect_here(cpu: usize) -> io::Result<()> {
+    let on = this_cpu()?;
+    if on == cpu as u64 {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!("this process is on processor {on} instead of {cpu}")))
+    }
+}
+
+fn wait_until(true_at_last: impl Fn() -> bool) -> io::Result<()> {
+    let begun = now_ns();
+    while !true_at_last() {
+        if now_ns() - begun > ANSWER_MAX_NS {
+            return Err(io::Error::other("the process on the other processor does not answer"));
+        }
+        spin_loop();
+    }
+    Ok(())
+}
+
+/// The first word of a shared buffer.
+fn line(buffer: &Buffer) -> &AtomicU64 {
+    // SAFETY: the buffer begins at a line, is longer than a word and is used through atomics only.
+    unsafe { AtomicU64::from_ptr(buffer.base().cast()) }
+}
+
+/// The partner's whole life: waits for odd turns and makes the next one.
+fn hand_back(line: &AtomicU64) -> ! {
+    let mut turn = 1;
+    loop {
+        while line.load(Ordering::Acquire) != turn {}
+        line.store(turn + 1, Ordering::Release);
+        turn += 2;
+    }
+}
+
+/// Loops for an answer before the partner is taken for dead: a second or more.
+const LOOKS_MAX: u64 = 1 << 31;
+
+struct Transfer {
+    page: Buffer,
+    _partner: Partner,
+    from: usize,
+    /// The last turn, which the partner made.
+    turn: u64,
+    done: u64,
+}
+
+impl Operation for Transfer {
+    fn run(&mut self, operations: u64) -> io::Result<()> {
+        let (line, first) = (line(&self.page), self.turn);
+        for round in 0..operations / 2 {
+            let turn = first + 2 * round + 1;
+            line.store(turn, Ordering::Release);
+            let mut looks = 0;
+            while line.load(Ordering::Acquire) != turn + 1 {
+                looks += 1;
+                if looks == LOOKS_MAX {
+                    return Err(io::Error::other(
+                        "the process on the other processor does not hand the line back",
+                    ));
+                }
+            }
+        }
+        self.done = operations;
+        Ok(())
+    }
+
+    fn disarm(&mut self, operations: u64) -> io::Result<()> {
+        expect_done(std::mem::take(&mut self.done), operations)?;
+        self.turn += operations;
+        let seen = line(&self.page).load(Ordering::Acquire);
+        if seen != self.turn {
+            return Err(io::Error::other(format!("the line is at turn {seen} where {} is due", self.turn)));
+        }
+        expect_here(self.from)
+    }
+
+    fn granule(&self) -> u64 {
+        2
+    }
+}
+
+/// The partner's whole life: writes every word of the set anew whenever it is asked.
+fn modify_when_asked(buffer: &Buffer, chunks: usize, told: &Told) -> ! {
+    let mut done = 0;
+    loop {
+        while told.asked.load(Ordering::Acquire) == done {
+            spin_loop();
+        }
+        done += 1;
+        // SAFETY: the words of the buffer, which the other process reads only when it is told that this is done.
+        unsafe { number_words(buffer.base().cast(), chunks, first_of(done)) };
+        told.done.store(done, Ordering::Release);
+    }
+}
+
+/// What the first word holds after this modification.
+fn first_of(modification: u64) -> u64 {
+    modification.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+struct ReadRemote {
+    buffer: Buffer,
+    told: Shared<Told>,
+    _partner: Partner,
+    chunks: usize,
+    to: usize,
+    sum: u64,
+    done: u64,
+}
+
+impl Operation for ReadRemote {
+    fn arm(&mut self, _: u64) -> io::Result<()> {
+        self.sum = 0;
+        let asked = self.told.asked.fetch_add(1, Ordering::AcqRel) + 1;
+        wait_until(|| self.told.done.load(Ordering::Acquire) == asked)
+    }
+
+    fn run(&mut self, operations: u64) -> io::Result<()> {
+        let chunks = usize::try_from(operations).map_err(io::Error::other)?;
+        let words = self.buffer.base().cast::<u64>();
+        for chunk in 0..chunks.min(self.chunks) {
+            // SAFETY: the chunk is within the buffer, and the partner has said that it is done with it.
+            self.sum = self.sum.wrapping_add(unsafe { read_chunk(words, chunk) });
+        }
+        self.done = operations;
+        Ok(())
+    }
+
+    fn disarm(&mut self, operations: u64) -> io::Result<()> {
+        expect_done(std::mem::take(&mut self.done), operations)?;
+        let first = first_of(self.told.asked.load(Ordering::Acquire));
+        let chunks = usize::try_from(operations).map_err(io::Error::other)?;
+        let due = (0..chunks).map(|chunk| sum_of_chunk(first, chunk)).fold(0, u64::wrapping_add);
+        if self.sum != due {
+            return Err(io::Error::other(format!(
+                "what was read adds up to {} where {due} is due",
+                self.sum
+            )));
+        }
+        expect_here(self.to)
+    }
+
+    /// Lines are modified once per batch, and read once.
+    fn max_batch(&self) -> u64 {
+        self.chunks as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prepare(id: &str) -> Prepared {
+        let cpus = crate::kernel::allowed_cpus().unwrap();
+        assert!(cpus.len() > 1, "the tests of lines between processors need two of them");
+        let id = id.replace("{0}", &cpus[0].to_string()).replace("{1}", &cpus[1].to_string());
+        let mut setting = super::super::memory::tests::setting(crate::describe::caches());
+        setting.cpus = cpus;
+        let id: PrimitiveId = id.parse().unwrap();
+        let prepare = if id.operation() == "transfer" { transfer } else { read_remote };
+        prepare(&id, &mut setting).unwrap()
+    }
+
+    /// In a thread of its own, because it is bound to a processor.
+    fn in_a_thread(test: impl FnOnce() + Send) {
+        std::thread::scope(|scope| {
+            scope.spawn(test).join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_line_goes_round_and_one_that_did_not_is_noticed() {
+        in_a_thread(|| {
+            let mut operation = prepare("cache.transfer{from={0},to={1}}").operation;
+            for length in [2, 4, 100] {
+                operation.run(length).unwrap();
+                operation.disarm(length).unwrap();
+            }
+            assert!(operation.disarm(2).unwrap_err().to_string().contains("0 done"));
+        });
+    }
+
+    #[test]
+    fn what_the_other_processor_wrote_is_what_is_read_in_every_batch() {
+        in_a_thread(|| {
+            let mut operation = prepare("cache.read_remote{set=64KiB,from={0},to={1}}").operation;
+            assert_eq!(operation.max_batch(), 16);
+            for length in [1, 16, 16, 3] {
+                operation.arm(length).unwrap();
+                operation.run(length).unwrap();
+                operation.disarm(length).unwrap();
+            }
+            operation.arm(4).unwrap();
+            operation.run(3).unwrap();
+            assert!(operation.disarm(4).is_err());
+        });
+    }
+}

@@ -1,0 +1,324 @@
+//! Instruction fetch: what the next instruction costs when it lies in another line, by the size of the code.
+//!
+//! The code is made for each sample: every line of the set counts and jumps to another one, in random order, so
+//! that each operation fetches a line, decodes its two instructions and is led on by a jump that only its own
+//! address predicts. Calls into it and returns from it come once in hundreds of lines.
+
+use std::arch::asm;
+use std::io;
+
+use assay_quantity::{PrimitiveId, Size};
+use rustix::mm::{MprotectFlags, mprotect};
+
+use super::memory::order::Order;
+use super::memory::{Course, Residence, WorkingSet};
+use crate::benchmark::{Operation, Prepared, Refusal, Setting, expect_done};
+use crate::flush::flush;
+use crate::layout::{Buffer, LINE, PAGE};
+use crate::table::{Per, Profile, Row};
+
+/// The rows of this file.
+pub(crate) const ROWS: &[Row] = &[
+    row(Profile::Quick, &["code.fetch{level=l1}", "code.fetch{level=l2}", "code.fetch{level=dram}"]),
+    row(
+        Profile::Full,
+        &[
+            "code.fetch{level=l3}",
+            "code.fetch{set=4KiB}",
+            "code.fetch{set=8KiB}",
+            "code.fetch{set=16KiB}",
+            "code.fetch{set=32KiB}",
+            "code.fetch{set=64KiB}",
+            "code.fetch{set=128KiB}",
+            "code.fetch{set=256KiB}",
+            "code.fetch{set=512KiB}",
+            "code.fetch{set=1MiB}",
+            "code.fetch{set=2MiB}",
+            "code.fetch{set=4MiB}",
+            "code.fetch{set=8MiB}",
+            "code.fetch{set=16MiB}",
+            "code.fetch{set=32MiB}",
+            "code.fetch{set=64MiB}",
+        ],
+    ),
+];
+
+const fn row(profile: Profile, ids: &'static [&'static str]) -> Row {
+    Row {
+        ids,
+        profile,
+        cost: Per::Operation,
+        calls: &[],
+        about: "jump to another line of the code, lines in random order",
+        source: "own: instruction misses dominate servers, and no suite times them",
+        prepare: fetch,
+    }
+}
+
+/// Lines between one call into the code and the next: the call and the return, perhaps mispredicted, are then
+/// less than a tenth of a cycle per line.
+const LINES_PER_CALL: u64 = 512;
+
+/// One jump to another line of the code.
+fn fetch(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let set = WorkingSet::of(id, setting, Course::Chase)?;
+    let lines = (set.bytes / PAGE * (PAGE / LINE)) as u64;
+    if lines == 0 || Size(set.bytes as u64) > machine::REACH {
+        return Err(Refusal::Unavailable(format!(
+            "code of {} B is not between a page and the {} that a jump reaches; ask for a set that is",
+            set.bytes,
+            machine::REACH
+        )));
+    }
+    let order = Order::random(lines, &mut setting.rng);
+    let lap = match set.residence {
+        Residence::Found => lines,
+        Residence::Memory => LINES_IN_MEMORY.min(lines / 2 / LINES_PER_CALL * LINES_PER_CALL),
+    };
+    let longest = if lap < lines { lap / BATCHES_PER_LAP } else { u64::MAX };
+    // A power of two that divides the lap, so that batches are calls without a rest.
+    let lines_per_call = LINES_PER_CALL.min(1 << lap.trailing_zeros());
+    let mut buffer = Buffer::new(set.bytes, &mut setting.rng)?;
+    for position in 0..lap {
+        let (from, to) = (order.at(position), order.at((position + 1) % lap));
+        let distance = (to.cast_signed() - from.cast_signed()) * LINE as i64;
+        let returns = (position + 1).is_multiple_of(lines_per_call);
+        machine::write_line(&mut buffer[place(from)..][..LINE], (!returns).then_some(distance));
+    }
+    let entries = (0..lap / lines_per_call).map(|call| place(order.at(call * lines_per_call))).collect();
+    let code = Code::of(buffer)?;
+    if set.residence == Residence::Memory {
+        leave_caches_to_others(&code, &order, lap, set.last_cache);
+    }
+    Ok(Prepared::alone(Fetch { code, entries, lines_per_call, next: 0, longest, counted: 0, done: 0 }))
+}
+
+/// Lines that are written of code in memory: a sample comes to no more.
+const LINES_IN_MEMORY: u64 = 1 << 18;
+
+/// A sample is some 23 of its shorter batches, so that batches of a lap's twelfth at most make less than a lap.
+const BATCHES_PER_LAP: u64 = 12;
+
+/// Where a line of the code begins.
+#[expect(clippy::cast_possible_truncation, reason = "lines of a buffer, whose length is a usize")]
+fn place(line: u64) -> usize {
+    line as usize * LINE
+}
+
+/// Takes everything out of the caches, and fills those that code and data share with lines that will not run.
+fn leave_caches_to_others(code: &Code, order: &Order, lap: u64, last_cache: Size) {
+    // SAFETY: the lines of a live buffer.
+    unsafe { flush(code.buffer.chunks(LINE).map(<[u8]>::as_ptr)) };
+    let fitting = last_cache.bytes() / LINE as u64;
+    for position in lap.max(order.length().saturating_sub(fitting))..order.length() {
+        // SAFETY: the first byte of a line of the buffer.
+        let _ = unsafe { code.buffer.as_ptr().add(place(order.at(position))).read_volatile() };
+    }
+}
+
+/// Memory that holds code and is written no more.
+struct Code {
+    buffer: Buffer,
+}
+
+impl Code {
+    fn of(buffer: Buffer) -> Result<Self, Refusal> {
+        let begin = buffer.base().addr() / PAGE * PAGE;
+        let length = (buffer.base().addr() + buffer.len()).next_multiple_of(PAGE) - begin;
+        let at = buffer.base().wrapping_sub(buffer.base().addr() - begin);
+        machine::make_visible(&buffer);
+        // SAFETY: exactly the pages of the buffer, to which there is no reference now and none for writing later.
+        unsafe { mprotect(at.cast(), length, MprotectFlags::READ | MprotectFlags::EXEC) }.map_err(|error| {
+            Refusal::Unavailable(format!(
+                "the kernel does not let memory that was written be executed ({error}); allow it (SELinux: \
+                 execmem) to measure instruction fetch"
+            ))
+        })?;
+        Ok(Self { buffer })
+    }
+}
+
+struct Fetch {
+    code: Code,
+    /// Where each stretch of lines begins, in the order of the lap.
+    entries: Vec<usize>,
+    lines_per_call: u64,
+    next: usize,
+    longest: u64,
+    /// Lines that have counted themselves.
+    counted: u64,
+    done: u64,
+}
+
+impl Operation for Fetch {
+    fn run(&mut self, operations: u64) -> io::Result<()> {
+        let mut counted = 0;
+        for _ in 0..operations / self.lines_per_call {
+            // SAFETY: the entry is that of a stretch of lines in executable memory, which counts and returns.
+            unsafe { machine::call(self.code.buffer.as_ptr().add(self.entries[self.next]), &mut counted) };
+            self.next += 1;
+            if self.next == self.entries.len() {
+                self.next = 0;
+            }
+        }
+        self.counted = counted;
+        self.done = operations;
+        Ok(())
+    }
+
+    fn disarm(&mut self, operations: u64) -> io::Result<()> {
+        expect_done(std::mem::take(&mut self.done), operations)?;
+        let counted = std::mem::take(&mut self.counted);
+        if counted == operations {
+            Ok(())
+        } else {
+            Err(io::Error::other(format!("{operations} lines of code were due and {counted} counted")))
+        }
+    }
+
+    fn max_batch(&self) -> u64 {
+        self.longest
+    }
+
+    fn granule(&self) -> u64 {
+        self.lines_per_call
+    }
+}
+
+/// The instructions of x86-64 (Intel SDM, volume 2).
+#[cfg(target_arch = "x86_64")]
+mod machine {
+    use super::{Size, asm};
+
+    /// How far a jump reaches.
+    pub(super) const REACH: Size = Size::mib(1 << 10);
+
+    const INC_RAX: [u8; 3] = [0x48, 0xff, 0xc0];
+    const JMP: u8 = 0xe9;
+    const RET: u8 = 0xc3;
+    const INT3: u8 = 0xcc;
+
+    /// A line that counts and goes on to the line so many bytes away, or returns.
+    pub(super) fn write_line(line: &mut [u8], distance: Option<i64>) {
+        line.fill(INT3);
+        line[..3].copy_from_slice(&INC_RAX);
+        match distance.map(|distance| i32::try_from(distance - 8)) {
+            Some(Ok(relative)) => {
+                line[3] = JMP;
+                line[4..8].copy_from_slice(&relative.to_le_bytes());
+            }
+            // A line beyond reach, which `REACH` excludes, would be noticed: the count falls short.
+            None | Some(Err(_)) => line[3] = RET,
+        }
+    }
+
+    /// The processor sees what was written by itself.
+    pub(super) fn make_visible(_: &[u8]) {}
+
+    /// Runs lines until they return.
+    ///
+    /// # Safety
+    /// There must be lines written by [`write_line`] that lead to one that returns.
+    #[inline]
+    pub(super) unsafe fn call(entry: *const u8, counted: &mut u64) {
+        // SAFETY: the lines change rax and the flags only, and return.
+        unsafe { asm!("call {entry}", entry = in(reg) entry, inout("rax") *counted) };
+    }
+}
+
+/// The instructions of aarch64 (Arm ARM, chapter C6).
+#[cfg(target_arch = "aarch64")]
+mod machine {
+    use super::{LINE, Size, asm};
+
+    /// How far a branch reaches.
+    pub(super) const REACH: Size = Size::mib(128);
+
+    const ADD_X0_1: u32 = 0x9100_0400;
+    const B: u32 = 0x1400_0000;
+    const RET: u32 = 0xd65f_03c0;
+
+    /// A line that counts and goes on to the line so many bytes away, or returns.
+    pub(super) fn write_line(line: &mut [u8], distance: Option<i64>) {
+        line.fill(0);
+        line[..4].copy_from_slice(&ADD_X0_1.to_le_bytes());
+        let on = match distance.map(|distance| i32::try_from((distance - 4) / 4)) {
+            Some(Ok(words)) => B | words.cast_unsigned() & 0x03ff_ffff,
+            None | Some(Err(_)) => RET,
+        };
+        line[4..8].copy_from_slice(&on.to_le_bytes());
+    }
+
+    /// Takes what was written to where instructions are fetched from.
+    pub(super) fn make_visible(code: &[u8]) {
+        // SAFETY: cache maintenance of lines of a live slice, which Linux opens to user mode.
+        unsafe {
+            for line in code.chunks(LINE) {
+                asm!("dc cvau, {}", in(reg) line.as_ptr(), options(nostack, preserves_flags));
+            }
+            asm!("dsb ish", options(nostack, preserves_flags));
+            for line in code.chunks(LINE) {
+                asm!("ic ivau, {}", in(reg) line.as_ptr(), options(nostack, preserves_flags));
+            }
+            asm!("dsb ish", "isb", options(nostack, preserves_flags));
+        }
+    }
+
+    /// Runs lines until they return.
+    ///
+    /// # Safety
+    /// There must be lines written by [`write_line`] that lead to one that returns.
+    #[inline]
+    pub(super) unsafe fn call(entry: *const u8, counted: &mut u64) {
+        // SAFETY: the lines change x0 only, and return by the link register.
+        unsafe { asm!("blr {entry}", entry = in(reg) entry, inout("x0") *counted, out("x30") _) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prepared(set: &str) -> Result<Prepared, Refusal> {
+        let mut setting = super::super::memory::tests::setting(crate::describe::caches());
+        fetch(&format!("code.fetch{{set={set}}}").parse().unwrap(), &mut setting)
+    }
+
+    #[test]
+    fn every_line_of_the_code_counts_itself() {
+        for (set, granule) in [("4KiB", 64), ("96KiB", 512), ("20KiB", 64), ("24KiB", 128)] {
+            let mut operation = prepared(set).unwrap().operation;
+            assert_eq!(operation.granule(), granule, "{set}");
+            for calls in [1, 2, 5, 100] {
+                operation.run(calls * granule).unwrap();
+                operation.disarm(calls * granule).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn lines_that_did_not_run_are_noticed() {
+        let mut operation = prepared("8KiB").unwrap().operation;
+        assert!(operation.disarm(128).is_err());
+        operation.run(128).unwrap();
+        assert!(operation.disarm(256).is_err());
+    }
+
+    #[test]
+    fn code_of_less_than_a_page_or_beyond_reach_is_refused() {
+        for set in ["4000B", "2GiB"] {
+            let refusal = prepared(set).err().unwrap().to_string();
+            assert!(refusal.contains("a jump reaches"), "{refusal}");
+        }
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn a_line_is_an_increment_and_a_jump_of_four_bytes_or_a_return() {
+        let mut line = [0; LINE];
+        machine::write_line(&mut line, Some(-64));
+        assert_eq!(line[..9], [0x48, 0xff, 0xc0, 0xe9, 0xb8, 0xff, 0xff, 0xff, 0xcc]);
+        machine::write_line(&mut line, None);
+        assert_eq!(line[..5], [0x48, 0xff, 0xc0, 0xc3, 0xcc]);
+    }
+}

@@ -1,0 +1,403 @@
+//! The rate of reading, writing and copying (thesis, section 2.2.5: one method of access and the machine's word
+//! for all three), and of writing past the caches.
+//!
+//! Every byte that is counted is touched, and looked at afterwards: lmbench's `bw_mem rd` counts eight times the
+//! words that it reads.
+
+use std::io;
+
+use assay_quantity::PrimitiveId;
+use rand::RngExt;
+
+use super::walk::{Pass, Visited, Walk};
+use super::words::{
+    CHUNK, NonTemporal, Store, Temporal, WORDS, WORDS_PER_LINE, WORDS_PER_TURN, chunk, flush_all,
+    number_words, read_chunk, sum_of_chunk, words,
+};
+use super::{Course, Residence, WorkingSet};
+use crate::benchmark::{Prepare, Prepared, Refusal, Setting};
+use crate::layout::Buffer;
+use crate::table::{Per, Profile, Row};
+
+/// The rows of this file.
+pub(crate) const ROWS: &[Row] = &[
+    row(
+        Profile::Quick,
+        &[
+            "memory.read{level=l1}",
+            "memory.read{level=l2}",
+            "memory.read{level=l3}",
+            "memory.read{level=dram}",
+        ],
+        READ,
+    ),
+    row(
+        Profile::Quick,
+        &[
+            "memory.write{level=l1}",
+            "memory.write{level=l2}",
+            "memory.write{level=l3}",
+            "memory.write{level=dram}",
+        ],
+        WRITE,
+    ),
+    row(
+        Profile::Quick,
+        &[
+            "memory.copy{level=l1}",
+            "memory.copy{level=l2}",
+            "memory.copy{level=l3}",
+            "memory.copy{level=dram}",
+        ],
+        COPY,
+    ),
+    row(Profile::Quick, &["memory.write_nontemporal{level=dram}"], NONTEMPORAL),
+    row(
+        Profile::Full,
+        &[
+            "memory.write_nontemporal{level=l1}",
+            "memory.write_nontemporal{level=l2}",
+            "memory.write_nontemporal{level=l3}",
+            "memory.write_nontemporal{set=16KiB}",
+            "memory.write_nontemporal{set=64KiB}",
+            "memory.write_nontemporal{set=256KiB}",
+            "memory.write_nontemporal{set=1MiB}",
+            "memory.write_nontemporal{set=4MiB}",
+            "memory.write_nontemporal{set=16MiB}",
+            "memory.write_nontemporal{set=64MiB}",
+            "memory.write_nontemporal{set=256MiB}",
+        ],
+        NONTEMPORAL,
+    ),
+    row(
+        Profile::Full,
+        &[
+            "memory.read{set=16KiB}",
+            "memory.read{set=64KiB}",
+            "memory.read{set=256KiB}",
+            "memory.read{set=1MiB}",
+            "memory.read{set=4MiB}",
+            "memory.read{set=16MiB}",
+            "memory.read{set=64MiB}",
+            "memory.read{set=256MiB}",
+        ],
+        READ,
+    ),
+    row(
+        Profile::Full,
+        &[
+            "memory.write{set=16KiB}",
+            "memory.write{set=64KiB}",
+            "memory.write{set=256KiB}",
+            "memory.write{set=1MiB}",
+            "memory.write{set=4MiB}",
+            "memory.write{set=16MiB}",
+            "memory.write{set=64MiB}",
+            "memory.write{set=256MiB}",
+        ],
+        WRITE,
+    ),
+    row(
+        Profile::Full,
+        &[
+            "memory.copy{set=16KiB}",
+            "memory.copy{set=64KiB}",
+            "memory.copy{set=256KiB}",
+            "memory.copy{set=1MiB}",
+            "memory.copy{set=4MiB}",
+            "memory.copy{set=16MiB}",
+            "memory.copy{set=64MiB}",
+            "memory.copy{set=256MiB}",
+        ],
+        COPY,
+    ),
+];
+
+/// What the rows of one operation have in common: what it is, where it comes from, how it is made ready.
+type Kind = (&'static str, &'static str, Prepare);
+
+const READ: Kind = ("load of every word of the working set, in order", SOURCE, read);
+const WRITE: Kind = ("store to every word of the working set, in order", SOURCE, write);
+const COPY: Kind =
+    ("load and store of every word from one half of the working set to the other, in order", SOURCE, copy);
+const NONTEMPORAL: Kind = (
+    "store past the caches to every word of the working set, in order",
+    "own: what streaming copies and hypervisors' zeroing use; stress-ng has it without a time per byte",
+    write_nontemporal,
+);
+const SOURCE: &str = "thesis, section 2.2.5";
+
+const fn row(profile: Profile, ids: &'static [&'static str], (about, source, prepare): Kind) -> Row {
+    Row { ids, profile, cost: Per::ByteOf(CHUNK as u64), calls: &[], about, source, prepare }
+}
+
+/// Read every word of the next chunk of the working set.
+fn read(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let set = WorkingSet::of(id, setting, Course::Sweep)?;
+    let chunks = chunks(set, 1)?;
+    let buffer = Buffer::new(chunks * CHUNK, &mut setting.rng)?;
+    let pass = Read::of(buffer, chunks, setting.rng.random());
+    if set.residence == Residence::Memory {
+        // What was written to make ready is not to be written back while reading is timed.
+        flush_all(&pass.buffer);
+    }
+    Ok(Prepared::alone(Walk::settled(pass, set.last_cache, CHUNK as u64)?))
+}
+
+/// Write every word of the next chunk of the working set.
+fn write(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    written(id, setting, Temporal)
+}
+
+/// The same with stores that leave no line in a cache.
+fn write_nontemporal(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    written(id, setting, NonTemporal)
+}
+
+fn written<S: Store + 'static>(
+    id: &PrimitiveId,
+    setting: &mut Setting,
+    store: S,
+) -> Result<Prepared, Refusal> {
+    let set = WorkingSet::of(id, setting, Course::Sweep)?;
+    let chunks = chunks(set, 1)?;
+    let buffer = Buffer::new(chunks * CHUNK, &mut setting.rng)?;
+    let pass = Write { buffer, chunks, value: setting.rng.random(), store };
+    Ok(Prepared::alone(Walk::settled(pass, set.last_cache, CHUNK as u64)?))
+}
+
+/// Copy every word of the next chunk of one half of the working set to the other half.
+fn copy(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let set = WorkingSet::of(id, setting, Course::Sweep)?;
+    let chunks = chunks(set, 2)?;
+    let buffer = Buffer::new(2 * chunks * CHUNK, &mut setting.rng)?;
+    let pass = Copy::of(buffer, chunks);
+    Ok(Prepared::alone(Walk::settled(pass, set.last_cache, 2 * CHUNK as u64)?))
+}
+
+/// Chunks in each of so many equal regions of a working set.
+fn chunks(set: WorkingSet, regions: usize) -> Result<usize, Refusal> {
+    match set.bytes / CHUNK / regions {
+        0 => Err(Refusal::Unavailable(format!(
+            "a working set of {} B is less than {regions} times the {CHUNK} B of one operation; ask for a \
+             larger one",
+            set.bytes
+        ))),
+        chunks => Ok(chunks),
+    }
+}
+
+struct Read {
+    buffer: Buffer,
+    chunks: usize,
+    /// What the first word holds; each holds one more than the one before it.
+    first: u64,
+    sum: u64,
+}
+
+impl Read {
+    fn of(buffer: Buffer, chunks: usize, first: u64) -> Self {
+        // SAFETY: the buffer is so long and nobody else's.
+        unsafe { number_words(buffer.base().cast(), chunks, first) };
+        Self { buffer, chunks, first, sum: 0 }
+    }
+
+    fn sum_of(&self, chunk: usize) -> u64 {
+        sum_of_chunk(self.first, chunk)
+    }
+}
+
+impl Pass for Read {
+    fn chunks(&self) -> usize {
+        self.chunks
+    }
+
+    fn arm(&mut self) {
+        self.sum = 0;
+    }
+
+    #[inline]
+    fn visit(&mut self, chunk: usize) {
+        // SAFETY: the chunk is within the buffer.
+        let sum = unsafe { read_chunk(self.buffer.as_ptr().cast(), chunk) };
+        self.sum = self.sum.wrapping_add(sum);
+    }
+
+    fn check(&mut self, visited: Visited) -> io::Result<()> {
+        let (laps, rest) = visited.laps();
+        let lap = (0..self.chunks).map(|chunk| self.sum_of(chunk)).fold(0, u64::wrapping_add);
+        let due = rest.map(|chunk| self.sum_of(chunk)).fold(lap.wrapping_mul(laps), u64::wrapping_add);
+        if self.sum == due {
+            Ok(())
+        } else {
+            Err(io::Error::other(format!("what was read adds up to {} where {due} is due", self.sum)))
+        }
+    }
+}
+
+struct Write<S> {
+    buffer: Buffer,
+    chunks: usize,
+    /// What this batch writes; every batch writes something else.
+    value: u64,
+    store: S,
+}
+
+impl<S: Store> Pass for Write<S> {
+    fn chunks(&self) -> usize {
+        self.chunks
+    }
+
+    fn arm(&mut self) {
+        self.value = self.value.wrapping_add(1);
+    }
+
+    #[inline]
+    fn visit(&mut self, chunk: usize) {
+        let words = self.buffer.base().cast::<u64>();
+        for turn in 0..WORDS / WORDS_PER_TURN {
+            for line in (0..WORDS_PER_TURN).step_by(WORDS_PER_LINE) {
+                let place = chunk * WORDS + turn * WORDS_PER_TURN + line;
+                // SAFETY: the chunk is within the buffer.
+                unsafe { self.store.store_line(words.add(place), self.value) };
+            }
+        }
+    }
+
+    #[inline]
+    fn finish(&mut self) {
+        self.store.drain();
+    }
+
+    fn check(&mut self, visited: Visited) -> io::Result<()> {
+        for number in visited.each() {
+            let written = chunk(words(&mut self.buffer), number);
+            let missing = written.iter().filter(|word| **word != self.value).count();
+            if missing > 0 {
+                return Err(io::Error::other(format!(
+                    "{missing} of {WORDS} words of a chunk were not written"
+                )));
+            }
+            if S::PAST_CACHES {
+                flush_all(&self.buffer[number * CHUNK..][..CHUNK]);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The first half holds numbers; what the second holds is forgotten after each batch.
+struct Copy {
+    buffer: Buffer,
+    chunks: usize,
+}
+
+impl Copy {
+    fn of(buffer: Buffer, chunks: usize) -> Self {
+        // From 1, because a word that was not copied is 0.
+        // SAFETY: the buffer is longer than that and nobody else's.
+        unsafe { number_words(buffer.base().cast(), chunks, 1) };
+        Self { buffer, chunks }
+    }
+}
+
+impl Pass for Copy {
+    fn chunks(&self) -> usize {
+        self.chunks
+    }
+
+    #[inline]
+    fn visit(&mut self, chunk: usize) {
+        let words = self.buffer.base().cast::<u64>();
+        let distance = self.chunks * WORDS;
+        for turn in 0..WORDS / WORDS_PER_TURN {
+            for word in 0..WORDS_PER_TURN {
+                let place = chunk * WORDS + turn * WORDS_PER_TURN + word;
+                // SAFETY: the buffer is twice as long as the region that is walked over.
+                unsafe { words.add(distance + place).write_volatile(words.add(place).read_volatile()) };
+            }
+        }
+    }
+
+    fn check(&mut self, visited: Visited) -> io::Result<()> {
+        let (from, to) = words(&mut self.buffer).split_at_mut(self.chunks * WORDS);
+        for number in visited.each() {
+            let copied = chunk(to, number);
+            if copied != chunk(from, number) {
+                return Err(io::Error::other("a chunk was not copied"));
+            }
+            copied.fill(0);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::walk::tests::{batches, walk};
+    use super::*;
+
+    const CHUNKS: usize = 5;
+    const LENGTHS: [u64; 4] = [1, 4, 17, 3];
+
+    fn buffer(chunks: usize) -> Buffer {
+        Buffer::aligned(chunks * CHUNK).unwrap()
+    }
+
+    fn write<S: Store>(store: S) -> Write<S> {
+        Write { buffer: buffer(CHUNKS), chunks: CHUNKS, value: 0, store }
+    }
+
+    #[test]
+    fn batches_that_were_done_pass_their_check() {
+        batches(&mut walk(Read::of(buffer(CHUNKS), CHUNKS, u64::MAX - 700)), &LENGTHS, |_| false).unwrap();
+        batches(&mut walk(write(Temporal)), &LENGTHS, |_| false).unwrap();
+        batches(&mut walk(Copy::of(buffer(2 * CHUNKS), CHUNKS)), &LENGTHS, |_| false).unwrap();
+    }
+
+    #[test]
+    fn nontemporal_stores_write_every_word() {
+        batches(&mut walk(write(NonTemporal)), &LENGTHS, |_| false).unwrap();
+        let left_out = batches(&mut walk(write(NonTemporal)), &LENGTHS, |chunk| chunk == 2).unwrap_err();
+        assert!(left_out.to_string().contains("512 of 512 words"), "{left_out}");
+    }
+
+    /// Also in a later batch, when an earlier one has done the same before.
+    #[test]
+    fn a_chunk_that_was_left_out_is_noticed() {
+        for chunk in 0..CHUNKS {
+            for done_before in [0, CHUNKS as u64] {
+                let fails = |outcome: io::Result<()>, reason: &str| {
+                    let error = outcome.unwrap_err().to_string();
+                    assert!(error.contains(reason), "{error}");
+                };
+                let mut read = walk(Read::of(buffer(CHUNKS), CHUNKS, 1));
+                batches(&mut read, &[done_before], |_| false).unwrap();
+                fails(batches(&mut read, &[CHUNKS as u64], |at| at == chunk), "adds up to");
+                let mut written = walk(write(Temporal));
+                batches(&mut written, &[done_before], |_| false).unwrap();
+                fails(batches(&mut written, &[CHUNKS as u64], |at| at == chunk), "were not written");
+                let mut copied = walk(Copy::of(buffer(2 * CHUNKS), CHUNKS));
+                batches(&mut copied, &[done_before], |_| false).unwrap();
+                fails(batches(&mut copied, &[CHUNKS as u64], |at| at == chunk), "was not copied");
+            }
+        }
+    }
+
+    #[test]
+    fn a_word_that_was_not_copied_or_written_is_noticed() {
+        let mut pass = Copy::of(buffer(2 * CHUNKS), CHUNKS);
+        pass.visit(3);
+        words(&mut pass.buffer)[(CHUNKS + 3) * WORDS + 77] ^= 1;
+        assert!(pass.check(visits(3)).is_err());
+        let mut pass = write(Temporal);
+        pass.arm();
+        pass.visit(3);
+        words(&mut pass.buffer)[3 * WORDS + 77] ^= 1;
+        assert!(pass.check(visits(3)).unwrap_err().to_string().contains("1 of 512"));
+    }
+
+    fn visits(chunk: usize) -> Visited {
+        Visited::of(chunk, 1, CHUNKS)
+    }
+}

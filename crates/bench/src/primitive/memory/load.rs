@@ -1,0 +1,213 @@
+//! The latency of a load, by where its working set lies: random order over the lines, strides, huge pages, and
+//! several chains at once.
+//!
+//! The order is random because prefetchers follow any other: lmbench's default stride shows an eighth of the
+//! latency of the same memory in random order. Address translation is part of a load and is not taken off;
+//! [`super::translate`] tells it apart.
+
+use std::rc::Rc;
+
+use assay_quantity::{Key, PrimitiveId};
+
+use super::chain::{Chain, Chase, Touch};
+use super::order::Order;
+use super::{Course, Residence, WorkingSet, odd};
+use crate::benchmark::{Prepared, Refusal, Setting};
+use crate::layout::{Buffer, LINE};
+use crate::table::{Per, Profile, Row};
+
+/// The rows of this file.
+pub(crate) const ROWS: &[Row] = &[
+    row(
+        Profile::Quick,
+        &[
+            "memory.load{level=l1}",
+            "memory.load{level=l2}",
+            "memory.load{level=l3}",
+            "memory.load{level=dram}",
+            "memory.load{level=dram,pages=huge}",
+            "memory.load{level=dram,chains=8}",
+        ],
+    ),
+    row(
+        Profile::Full,
+        &[
+            "memory.load{set=4KiB}",
+            "memory.load{set=6KiB}",
+            "memory.load{set=8KiB}",
+            "memory.load{set=12KiB}",
+            "memory.load{set=16KiB}",
+            "memory.load{set=24KiB}",
+            "memory.load{set=32KiB}",
+            "memory.load{set=48KiB}",
+            "memory.load{set=64KiB}",
+            "memory.load{set=96KiB}",
+            "memory.load{set=128KiB}",
+            "memory.load{set=192KiB}",
+            "memory.load{set=256KiB}",
+            "memory.load{set=384KiB}",
+            "memory.load{set=512KiB}",
+            "memory.load{set=768KiB}",
+            "memory.load{set=1MiB}",
+            "memory.load{set=1536KiB}",
+            "memory.load{set=2MiB}",
+            "memory.load{set=3MiB}",
+            "memory.load{set=4MiB}",
+            "memory.load{set=6MiB}",
+            "memory.load{set=8MiB}",
+            "memory.load{set=12MiB}",
+            "memory.load{set=16MiB}",
+            "memory.load{set=24MiB}",
+            "memory.load{set=32MiB}",
+            "memory.load{set=48MiB}",
+            "memory.load{set=64MiB}",
+            "memory.load{set=96MiB}",
+            "memory.load{set=128MiB}",
+            "memory.load{set=192MiB}",
+            "memory.load{set=256MiB}",
+            // Beyond the first levels, where small pages begin to miss the TLB.
+            "memory.load{set=1MiB,pages=huge}",
+            "memory.load{set=2MiB,pages=huge}",
+            "memory.load{set=4MiB,pages=huge}",
+            "memory.load{set=8MiB,pages=huge}",
+            "memory.load{set=16MiB,pages=huge}",
+            "memory.load{set=32MiB,pages=huge}",
+            "memory.load{set=64MiB,pages=huge}",
+            "memory.load{set=128MiB,pages=huge}",
+            "memory.load{set=256MiB,pages=huge}",
+            // What prefetchers make of memory.
+            "memory.load{set=64MiB,stride=64B}",
+            "memory.load{set=64MiB,stride=128B}",
+            "memory.load{set=64MiB,stride=256B}",
+            "memory.load{set=64MiB,stride=512B}",
+            "memory.load{set=64MiB,stride=1KiB}",
+            "memory.load{set=64MiB,stride=4KiB}",
+            "memory.load{level=dram,chains=1}",
+            "memory.load{level=dram,chains=2}",
+            "memory.load{level=dram,chains=4}",
+            "memory.load{level=dram,chains=16}",
+        ],
+    ),
+];
+
+const fn row(profile: Profile, ids: &'static [&'static str]) -> Row {
+    Row {
+        ids,
+        profile,
+        cost: Per::Operation,
+        calls: &[],
+        about: "load whose address is the result of the load before it in its chain, lines in random order or, \
+                with a stride, ascending",
+        source: "lmbench 1996, section 6.2, in random order; lmbench 3, lat_mem_rd and par_mem",
+        prepare: load,
+    }
+}
+
+/// One load whose address is the value of the load before it in its chain.
+fn load(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let set = WorkingSet::of(id, setting, Course::Chase)?;
+    let buffer = match id.word(Key::Pages) {
+        "huge" => Buffer::huge(set.bytes, &mut setting.rng)?,
+        _ => Buffer::new(set.bytes, &mut setting.rng)?,
+    };
+    let (order, spacing) = match id.number(Key::Stride) {
+        None => (Order::random(set.places(LINE)?, &mut setting.rng), LINE),
+        Some(stride) => {
+            let spacing = of_words(stride)?;
+            (Order::Ascending { length: set.places(spacing)? }, spacing)
+        }
+    };
+    let chains = id.number(Key::Chains).unwrap_or(1);
+    Lap { set, buffer: Rc::new(buffer), order, spacing }.followed_by(chains)
+}
+
+/// A stride as a number of bytes, if it is one of whole words.
+pub(super) fn of_words(stride: u64) -> Result<usize, Refusal> {
+    usize::try_from(stride)
+        .ok()
+        .filter(|stride| *stride > 0 && stride.is_multiple_of(size_of::<usize>()))
+        .ok_or_else(|| {
+            Refusal::Unavailable(format!(
+                "a stride of {stride} B is not one of whole words; ask for 8B or 64B"
+            ))
+        })
+}
+
+/// A working set that is to be gone through.
+pub(super) struct Lap {
+    pub(super) set: WorkingSet,
+    pub(super) buffer: Rc<Buffer>,
+    pub(super) order: Order,
+    /// Bytes between one element and the next in memory.
+    pub(super) spacing: usize,
+}
+
+/// Loads of one chain for which a random order through memory is linked: the shortest latencies, some 60 ns, let
+/// a sample make twice 23 batches of a quarter of a millisecond.
+const LOADS_PER_CHAIN: u64 = 1 << 18;
+
+/// A sample is some 23 of its shorter batches (6 pairs of n and 2n, a few of n/2, and the doubling up to 2n before
+/// them), so that batches of a lap's twelfth at most make less than a lap.
+const BATCHES_PER_LAP: u64 = 12;
+
+impl Lap {
+    /// The lines of a working set in random order.
+    pub(super) fn of_lines(set: WorkingSet, setting: &mut Setting) -> Result<Self, Refusal> {
+        let buffer = Rc::new(Buffer::new(set.bytes, &mut setting.rng)?);
+        let order = Order::random(set.places(LINE)?, &mut setting.rng);
+        Ok(Self { set, buffer, order, spacing: LINE })
+    }
+
+    /// Links it as so many chains. Of a set in memory, only as much is linked as a sample comes to, and the rest is
+    /// left in the caches, loaded or modified. Also tells the longest batch.
+    pub(super) fn linked(self, chains: u64, others: Touch) -> (Chain<impl Fn(usize) -> usize>, u64) {
+        let Self { set, buffer, order, spacing } = self;
+        let place = move |element| element * spacing;
+        if set.residence == Residence::Found {
+            let length = order.length();
+            return (Chain::link(buffer, order, length, chains, place), u64::MAX);
+        }
+        let half = odd(order.length() / 2);
+        let lap = match order {
+            Order::Ascending { .. } => half,
+            Order::Random(_) | Order::Pairs(_) => odd(LOADS_PER_CHAIN * chains).min(half),
+        };
+        let chain = Chain::link(buffer, order, lap, chains, place);
+        chain.leave_caches_to_others(set.last_cache.bytes() / spacing.min(LINE) as u64, others);
+        (chain, lap / BATCHES_PER_LAP)
+    }
+
+    /// Loads along so many chains. The number is a constant of each loop, so that all of them are under way
+    /// together and no loop over them is.
+    fn followed_by(self, chains: u64) -> Result<Prepared, Refusal> {
+        macro_rules! one_of {
+            ($($number:literal)*) => {
+                match chains {
+                    $($number => Ok(Prepared::alone(self.chase::<$number>())),)*
+                    _ => Err(Refusal::Unavailable(format!(
+                        "chains={chains} is not between 1 and 16: a processor has no registers for more"
+                    ))),
+                }
+            };
+        }
+        one_of!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16)
+    }
+
+    pub(super) fn chase<const K: usize>(self) -> Chase<K, impl Fn(usize) -> usize> {
+        let (chain, longest) = self.linked(K as u64, Touch::Load);
+        Chase::along(chain, longest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strides_are_whole_words() {
+        assert_eq!(of_words(24).unwrap(), 24);
+        for stride in [0, 4, 12, 63] {
+            assert!(of_words(stride).unwrap_err().to_string().contains("whole words"), "{stride}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Loaded latency: a load beside a neighbour that keeps the memory busy (Intel's Memory Latency Checker and
+//! multichase call it so).
+//!
+//! The neighbour is a process on another processor that reads through memory of its own, a piece at a time, and
+//! then waits so long that the reading takes its share of the time. At 0 per cent it only waits: what then differs
+//! from 100 is the traffic and nothing else. The share is one of what a single processor draws, not of what the
+//! memory could give.
+
+use std::hint::black_box;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use assay_quantity::{Key, PrimitiveId};
+
+use super::load::Lap;
+use super::{Course, WorkingSet};
+use crate::benchmark::{Operation, Prepared, Refusal, Setting};
+use crate::clock::monotonic::now_ns;
+use crate::contamination::Sharing;
+use crate::layout::{Buffer, LINE};
+use crate::partner::Partner;
+use crate::primitive::shared::Shared;
+use crate::table::{Per, Profile, Row};
+
+/// The rows of this file.
+pub(crate) const ROWS: &[Row] = &[
+    row(Profile::Quick, &["memory.load{level=dram,load=100}"]),
+    row(Profile::Full, &["memory.load{level=dram,load=0}", "memory.load{level=dram,load=50}"]),
+];
+
+const fn row(profile: Profile, ids: &'static [&'static str]) -> Row {
+    Row {
+        ids,
+        profile,
+        cost: Per::Operation,
+        calls: &[],
+        about: "load whose address is the result of the load before it, while another processor reads through \
+                memory for so much of the time",
+        source: "own: loaded latency as multichase and MLC have it",
+        prepare: load,
+    }
+}
+
+/// One dependent load beside a neighbour's traffic.
+fn load(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let share = id.number(Key::Load).filter(|share| *share <= 100).ok_or_else(|| {
+        Refusal::Unavailable(format!("the load of {id} is not a share between 0 and 100 per cent"))
+    })?;
+    let cpu = setting.other_cpu.ok_or_else(|| {
+        Refusal::Unavailable("this process may use one processor only, and it needs two".to_owned())
+    })?;
+    let set = WorkingSet::of(id, setting, Course::Chase)?;
+    // Makes itself ready while this process does.
+    let traffic = Traffic::start(cpu, share, set.bytes)?;
+    let chase = Lap::of_lines(set, setting)?.chase::<1>();
+    traffic.expect_flowing()?;
+    let sharing = Sharing::TwoCpus { partner: traffic.partner.pid(), cpu };
+    Ok(Prepared { operation: Box::new(Loaded { chase, traffic }), baseline: None, sharing })
+}
+
+/// The chase, and the neighbour beside it.
+struct Loaded<O> {
+    chase: O,
+    traffic: Traffic,
+}
+
+impl<O: Operation> Operation for Loaded<O> {
+    fn run(&mut self, operations: u64) -> io::Result<()> {
+        self.chase.run(operations)
+    }
+
+    fn disarm(&mut self, operations: u64) -> io::Result<()> {
+        self.chase.disarm(operations)?;
+        self.traffic.expect_flowing()
+    }
+
+    fn max_batch(&self) -> u64 {
+        self.chase.max_batch()
+    }
+}
+
+/// A process that reads through memory for a share of its time.
+struct Traffic {
+    partner: Partner,
+    turns: Shared<AtomicU64>,
+}
+
+/// Bytes that are read at a time: some ten microseconds, a fiftieth of a batch.
+const PIECE: usize = 64 << 10;
+
+/// How long a turn with nothing to read lasts.
+const IDLE_TURN_NS: u64 = 10_000;
+
+/// How long a turn may take before the neighbour is taken for dead; making ready takes part of a second.
+const TURN_MAX_NS: u64 = 5_000_000_000;
+
+impl Traffic {
+    fn start(cpu: usize, share: u64, set: usize) -> io::Result<Self> {
+        let turns = Shared::new(AtomicU64::new(0))?;
+        let partner = Partner::fork(cpu, || {
+            // In the partner's own memory: its lines must not become ours by being in a shared cache.
+            let Ok(buffer) = Buffer::aligned(set.next_multiple_of(PIECE)) else { return libc::EXIT_FAILURE };
+            flow(&buffer, share, &turns)
+        })?;
+        Ok(Self { partner, turns })
+    }
+
+    /// Waits until the neighbour has begun and ended another turn.
+    fn expect_flowing(&self) -> io::Result<()> {
+        let (before, begun) = (self.turns.load(Ordering::Relaxed), now_ns());
+        while self.turns.load(Ordering::Relaxed) < before + 2 {
+            if now_ns() - begun > TURN_MAX_NS {
+                return Err(io::Error::other("the process that is to keep the memory busy does not"));
+            }
+            std::hint::spin_loop();
+        }
+        Ok(())
+    }
+}
+
+/// The partner's whole life: reads a piece, then waits, for ever.
+fn flow(buffer: &Buffer, share: u64, turns: &AtomicU64) -> ! {
+    let mut pieces = buffer.chunks(PIECE).cycle();
+    loop {
+        let begun = now_ns();
+        let turn_ns = match (share, pieces.next()) {
+            (0, _) | (_, None) => IDLE_TURN_NS,
+            (share, Some(piece)) => {
+                read_lines(piece);
+                (now_ns() - begun) * 100 / share
+            }
+        };
+        while now_ns() - begun < turn_ns {
+            std::hint::spin_loop();
+        }
+        turns.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Fetches every line of a piece.
+fn read_lines(piece: &[u8]) {
+    for line in piece.chunks(LINE) {
+        // SAFETY: the first byte of a slice that is not empty.
+        black_box(unsafe { line.as_ptr().read_volatile() });
+    }
+}

@@ -1,0 +1,225 @@
+//! The memory hierarchy: latency by working set, page size, order and neighbours, and bandwidth by level.
+//!
+//! Each file defines some of the operations; what they share is here: how large the working set of a level is,
+//! and whether the machine has the memory for it, which is looked at before it is used (lmbench, 1996,
+//! section 3.1).
+
+pub(crate) mod bandwidth;
+mod chain;
+pub(crate) mod load;
+pub(crate) mod loaded;
+pub(crate) mod near;
+pub(crate) mod node;
+pub(crate) mod order;
+pub(crate) mod page;
+pub(crate) mod stream;
+pub(crate) mod translate;
+pub(crate) mod update;
+mod walk;
+pub(crate) mod words;
+
+use std::io;
+
+use assay_quantity::{Key, PrimitiveId, Size};
+
+use crate::benchmark::{Refusal, Setting};
+use crate::describe;
+
+/// A working set, and the last cache that it meets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct WorkingSet {
+    pub(super) bytes: usize,
+    pub(super) last_cache: Size,
+    pub(super) residence: Residence,
+}
+
+/// Where a working set is when it is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Residence {
+    /// Wherever the caches have it after a lap.
+    Found,
+    /// In memory alone: nothing that is come to is in a cache.
+    Memory,
+}
+
+/// How a working set is gone through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Course {
+    /// Part of a lap, in random order: nothing is come to twice.
+    Chase,
+    /// Lap after lap, in order of address.
+    Sweep,
+}
+
+/// Last cache that is assumed where the machine tells none.
+const CACHE_UNKNOWN: Size = Size::mib(64);
+
+/// Smallest working set of `level=dram` for a chase, whose translation is then what large sets have.
+const CHASED_MIN: Size = Size::mib(64);
+
+/// Working set of `level=dram` for a sweep up to which it is [`SWEPT_TIMES`] the last cache: more takes longer to
+/// make ready than to measure.
+const SWEPT_AMPLE: Size = Size::mib(96);
+
+/// Caches whose replacement resists sweeps keep a part of a set that is a little too large for them; four times
+/// as large is the field's rule (STREAM's run rules).
+const SWEPT_TIMES: u64 = 4;
+
+/// Largest working set of `level=dram`: more takes longer to make ready than a sample may.
+const DRAM_MAX: Size = Size::mib(512);
+
+impl WorkingSet {
+    /// The working set that an id asks for, by its bytes or by its level.
+    pub(super) fn of(id: &PrimitiveId, setting: &Setting, course: Course) -> Result<Self, Refusal> {
+        match id.number(Key::Set) {
+            Some(bytes) => Self::of_bytes(Size(bytes), setting),
+            None => Self::of_level(id.word(Key::Level), setting, course),
+        }
+    }
+
+    /// A working set of so many bytes.
+    pub(super) fn of_bytes(set: Size, setting: &Setting) -> Result<Self, Refusal> {
+        let last_cache = setting.caches.last().unwrap_or(CACHE_UNKNOWN);
+        let outside = set.bytes() >= 2 * last_cache.bytes();
+        Self::fitting(set, last_cache, if outside { Residence::Memory } else { Residence::Found })
+    }
+
+    /// The working set for a level: half of a cache, so that the rest of the process fits beside it; for memory,
+    /// more than the last cache.
+    pub(super) fn of_level(level: &str, setting: &Setting, course: Course) -> Result<Self, Refusal> {
+        let caches = &setting.caches;
+        let size = |cache: Option<Size>| {
+            cache.ok_or_else(|| {
+                Refusal::Unavailable(format!(
+                    "the machine does not tell the size of the cache that level={level} is about; ask for a \
+                     working set in bytes, set=..."
+                ))
+            })
+        };
+        let half = |cache| Ok::<_, Refusal>((Size(size(cache)?.bytes() / 2), Residence::Found));
+        let (set, residence) = match level {
+            "l1" => half(caches.l1)?,
+            "l2" => half(caches.l2)?,
+            "l3" => half(caches.l3)?,
+            _ => (in_memory(size(caches.last())?, course)?, Residence::Memory),
+        };
+        Self::fitting(set, caches.last().unwrap_or(CACHE_UNKNOWN), residence)
+    }
+
+    /// The same, if there is the memory for it.
+    fn fitting(set: Size, last_cache: Size, residence: Residence) -> Result<Self, Refusal> {
+        let free = describe::meminfo("MemAvailable").unwrap_or(Size(u64::MAX));
+        if set.bytes() > free.bytes() / 2 {
+            return Err(Refusal::Unavailable(format!(
+                "its working set of {set} does not fit into half of the {free} of free memory; ask for a smaller \
+                 one or end what uses the memory"
+            )));
+        }
+        let bytes = usize::try_from(set.bytes()).map_err(io::Error::other)?;
+        Ok(Self { bytes, last_cache, residence })
+    }
+
+    /// How many of its places, so many bytes apart, are visited. It is an odd number, so that no batch, whose
+    /// length is a power of two, ends where it began: a chain that nobody followed is then seen to be one.
+    pub(super) fn places(self, spacing: usize) -> Result<u64, Refusal> {
+        let places = (self.bytes / spacing) as u64;
+        if places < 4 {
+            return Err(Refusal::Unavailable(format!(
+                "a working set of {} B has fewer than four places {spacing} B apart; ask for a larger one",
+                self.bytes
+            )));
+        }
+        Ok(odd(places))
+    }
+}
+
+/// The next lower odd number, if it is not one.
+pub(super) fn odd(number: u64) -> u64 {
+    number - u64::from(number.is_multiple_of(2))
+}
+
+/// A working set that the last cache does not hold.
+fn in_memory(last: Size, course: Course) -> Result<Size, Refusal> {
+    let twice = last.bytes().saturating_mul(2);
+    if twice > DRAM_MAX.bytes() {
+        return Err(Refusal::Unavailable(format!(
+            "its last cache of {last} is too large beside the largest working set of {DRAM_MAX}; ask for one in \
+             bytes, set=..."
+        )));
+    }
+    Ok(match course {
+        // A power of two between the cache and twice that: its random order is computed fastest.
+        Course::Chase => Size((twice / 2 + 1).next_power_of_two()).max(CHASED_MIN),
+        Course::Sweep => Size((SWEPT_TIMES * last.bytes()).min(SWEPT_AMPLE.bytes().max(twice))),
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::describe::CacheSizes;
+    use rand::SeedableRng;
+    use rand_pcg::Pcg64Mcg;
+
+    /// A setting for tests of what is prepared in it.
+    pub(in super::super) fn setting(caches: CacheSizes) -> Setting {
+        Setting {
+            rng: Pcg64Mcg::seed_from_u64(1),
+            cpu: 0,
+            cpus: vec![0],
+            other_cpu: None,
+            caches,
+            directory: std::env::temp_dir(),
+            peer: None,
+        }
+    }
+
+    fn with_last(mib: u64) -> CacheSizes {
+        CacheSizes { l1: Some(Size::kib(32)), l2: Some(Size::mib(1)), l3: Some(Size::mib(mib)) }
+    }
+
+    fn set(id: &str, caches: CacheSizes, course: Course) -> Result<WorkingSet, String> {
+        WorkingSet::of(&id.parse().unwrap(), &setting(caches), course).map_err(|refusal| refusal.to_string())
+    }
+
+    #[test]
+    fn a_level_is_half_of_its_cache_and_memory_more_than_the_last() {
+        let level = |level: &str, mib, course| {
+            let set = set(&format!("memory.load{{level={level}}}"), with_last(mib), course)?;
+            assert_eq!(set.residence == Residence::Memory, level == "dram");
+            Ok::<_, String>(Size(set.bytes as u64))
+        };
+        assert_eq!(level("l1", 36, Course::Chase), Ok(Size::kib(16)));
+        assert_eq!(level("l3", 36, Course::Sweep), Ok(Size::mib(18)));
+        for (last, chased, swept) in
+            [(4, 64, 16), (32, 64, 96), (36, 64, 96), (64, 128, 128), (105, 128, 210)]
+        {
+            assert_eq!(level("dram", last, Course::Chase), Ok(Size::mib(chased)), "{last}");
+            assert_eq!(level("dram", last, Course::Sweep), Ok(Size::mib(swept)), "{last}");
+        }
+        assert!(level("dram", 300, Course::Chase).unwrap_err().contains("300MiB is too large"));
+        let unknown = set("memory.load{level=l2}", CacheSizes::default(), Course::Chase).unwrap_err();
+        assert!(unknown.contains("level=l2"), "{unknown}");
+    }
+
+    #[test]
+    fn a_working_set_that_does_not_fit_into_free_memory_is_refused_before_it_is_touched() {
+        let refused = set("memory.load{set=4096GiB}", with_last(36), Course::Chase).unwrap_err();
+        assert!(refused.contains("4096GiB does not fit"), "{refused}");
+    }
+
+    #[test]
+    fn a_set_in_bytes_is_in_memory_from_twice_the_last_cache_on() {
+        let residence = |id: &str| set(id, with_last(36), Course::Chase).unwrap().residence;
+        assert_eq!(residence("memory.load{set=71MiB}"), Residence::Found);
+        assert_eq!(residence("memory.load{set=72MiB}"), Residence::Memory);
+    }
+
+    #[test]
+    fn the_places_of_a_set_are_odd() {
+        let set = |bytes| WorkingSet { bytes, last_cache: Size::mib(36), residence: Residence::Found };
+        assert_eq!(set(4096).places(64).unwrap(), 63);
+        assert_eq!(set(4096 + 64).places(64).unwrap(), 65);
+        assert!(set(192).places(64).unwrap_err().to_string().contains("fewer than four places"));
+    }
+}

@@ -1,0 +1,121 @@
+//! Latency of memory by its distance: the load of [`super::load`] from one processor into the memory of one node.
+
+use std::fs;
+use std::io;
+
+use assay_quantity::{Key, PrimitiveId, Size};
+
+use super::load::Lap;
+use super::{Course, WorkingSet};
+use crate::benchmark::{Prepared, Refusal, Setting};
+use crate::describe::parse::cpu_list;
+use crate::kernel::{check, pin};
+use crate::layout::{Buffer, PAGE};
+use crate::primitive::processor;
+use crate::table::{Per, Profile, Row};
+
+/// The rows of this file.
+pub(crate) const ROWS: &[Row] = &[Row {
+    ids: &["memory.load_node{from=0,to=0}"],
+    profile: Profile::Full,
+    cost: Per::Operation,
+    calls: &[],
+    about: "load whose address is the result of the load before it, lines in random order, from a processor into \
+            the memory of a node",
+    source: "own: the matrix of distances, as MLC has it",
+    prepare: load_node,
+}];
+
+/// Nodes that have memory, as the kernel lists them.
+const NODES: &str = "/sys/devices/system/node/has_memory";
+
+/// One dependent load by processor `from` out of memory of node `to`.
+fn load_node(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let nodes = fs::read_to_string(NODES).ok().and_then(|list| cpu_list(&list)).unwrap_or_default();
+    if nodes.len() < 2 {
+        return Err(Refusal::Unavailable(format!(
+            "this machine has one memory node ({NODES}), from which all memory is equally far"
+        )));
+    }
+    let cpu = processor::named(id, Key::From, setting)?;
+    let node = id.number(Key::To).and_then(|node| usize::try_from(node).ok());
+    let node = node.filter(|node| nodes.contains(node)).ok_or_else(|| {
+        Refusal::Unavailable(format!("to of {id} is none of the memory nodes {nodes:?}; ask for one of them"))
+    })?;
+    pin(cpu)?;
+    setting.cpu = cpu;
+    let set = WorkingSet::of_level("dram", setting, Course::Chase)?;
+    let lap = from_node(node, || Lap::of_lines(set, setting))??;
+    expect_on_node(&lap.buffer, node)?;
+    Ok(Prepared::alone(lap.chase::<1>()))
+}
+
+/// Does something with all memory that it takes coming from one node.
+fn from_node<T>(node: usize, then: impl FnOnce() -> T) -> io::Result<T> {
+    let mut mask = [0_u64; NODES_MAX / 64];
+    let word = mask.get_mut(node / 64).ok_or_else(|| io::Error::other(format!("node {node} is too high")))?;
+    *word |= 1 << (node % 64);
+    set_policy(libc::MPOL_BIND, &mask)?;
+    let result = then();
+    set_policy(libc::MPOL_DEFAULT, &[])?;
+    Ok(result)
+}
+
+/// More nodes than any kernel is configured for.
+const NODES_MAX: usize = 1024;
+
+fn set_policy(mode: libc::c_int, mask: &[u64]) -> io::Result<()> {
+    // The kernel takes the number of bits plus one.
+    let bits = if mask.is_empty() { 0 } else { mask.len() * 64 + 1 };
+    let pointer = if mask.is_empty() { std::ptr::null() } else { mask.as_ptr() };
+    // SAFETY: the pointer and the length describe the mask, which outlives the call.
+    let result = unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, pointer, bits) };
+    check("set_mempolicy", result).map(drop)
+}
+
+/// Looks where the pages of a buffer really are: a policy that was ignored would give the wrong distance.
+fn expect_on_node(buffer: &Buffer, node: usize) -> io::Result<()> {
+    // The buffer begins and ends within pages: its last byte may be in one more.
+    let firsts = buffer.chunks(PAGE).map(<[u8]>::as_ptr);
+    let pages: Vec<*const u8> = firsts.chain(buffer.last().map(std::ptr::from_ref)).collect();
+    let mut nodes = vec![-1_i32; pages.len()];
+    // SAFETY: both arrays are as long as is said; without target nodes nothing is moved.
+    let result = unsafe {
+        let none = std::ptr::null::<libc::c_int>();
+        libc::syscall(libc::SYS_move_pages, 0, pages.len(), pages.as_ptr(), none, nodes.as_mut_ptr(), 0)
+    };
+    check("move_pages", result)?;
+    let elsewhere = nodes.iter().filter(|on| usize::try_from(**on) != Ok(node)).count();
+    if elsewhere == 0 {
+        Ok(())
+    } else {
+        let all = Size((pages.len() * PAGE) as u64);
+        Err(io::Error::other(format!("{elsewhere} pages of {all} are not on node {node}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+    use rand_pcg::Pcg64Mcg;
+
+    #[test]
+    fn memory_comes_from_the_node_that_is_asked_for_and_is_seen_to_do_so() {
+        let nodes = cpu_list(&fs::read_to_string(NODES).unwrap()).unwrap();
+        let mut rng = Pcg64Mcg::seed_from_u64(1);
+        for node in &nodes {
+            let buffer = from_node(*node, || Buffer::new(20 * PAGE + 7, &mut rng)).unwrap().unwrap();
+            expect_on_node(&buffer, *node).unwrap();
+            let wrong = expect_on_node(&buffer, node + 1).unwrap_err().to_string();
+            assert!(wrong.contains("are not on node"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_node_that_is_not_there_gives_no_memory() {
+        let error = from_node(NODES_MAX - 1, || ()).unwrap_err().to_string();
+        assert!(error.contains("set_mempolicy"), "{error}");
+        assert!(from_node(NODES_MAX, || ()).is_err());
+    }
+}

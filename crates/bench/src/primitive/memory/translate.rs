@@ -1,0 +1,127 @@
+//! Address translation: what the TLB's misses and the walks through page tables add to a load.
+//!
+//! With small pages, a few pages of memory are mapped again and again, each time to reach another line of them
+//! through a page of its own. The same lines are then loaded in the same order through those many pages and, as
+//! the baseline, through the first mapping alone: caches hold and miss the same in both, and the difference is
+//! translation. Within the first TLB's reach it is nothing: about half of the samples then come out below zero and
+//! are refused, and the others tell how near to nothing it is. Beyond 64 times that reach the baseline itself begins
+//! to miss the first TLB.
+//!
+//! Huge pages cannot be mapped so; each has a line of its own, and the baseline is as many lines of the first.
+
+use std::rc::Rc;
+
+use assay_quantity::{Key, PrimitiveId, Size};
+
+use super::WorkingSet;
+use super::chain::{Chain, Chase};
+use super::order::Order;
+use crate::benchmark::{Prepared, Refusal, Setting};
+use crate::contamination::Sharing;
+use crate::layout::{Buffer, LINE, huge_page};
+use crate::table::{Per, Profile, Row};
+
+/// The rows of this file.
+pub(crate) const ROWS: &[Row] = &[
+    row(Profile::Quick, &["memory.translate{set=64MiB}"]),
+    row(
+        Profile::Full,
+        &[
+            "memory.translate{set=64KiB}",
+            "memory.translate{set=96KiB}",
+            "memory.translate{set=128KiB}",
+            "memory.translate{set=192KiB}",
+            "memory.translate{set=256KiB}",
+            "memory.translate{set=384KiB}",
+            "memory.translate{set=512KiB}",
+            "memory.translate{set=768KiB}",
+            "memory.translate{set=1MiB}",
+            "memory.translate{set=1536KiB}",
+            "memory.translate{set=2MiB}",
+            "memory.translate{set=3MiB}",
+            "memory.translate{set=4MiB}",
+            "memory.translate{set=6MiB}",
+            "memory.translate{set=8MiB}",
+            "memory.translate{set=12MiB}",
+            "memory.translate{set=16MiB}",
+            "memory.translate{set=24MiB}",
+            "memory.translate{set=32MiB}",
+            "memory.translate{set=48MiB}",
+            "memory.translate{set=128MiB}",
+            "memory.translate{set=256MiB}",
+            "memory.translate{set=128MiB,pages=huge}",
+            "memory.translate{set=256MiB,pages=huge}",
+            "memory.translate{set=512MiB,pages=huge}",
+        ],
+    ),
+];
+
+const fn row(profile: Profile, ids: &'static [&'static str]) -> Row {
+    Row {
+        ids,
+        profile,
+        cost: Per::Operation,
+        calls: &[],
+        about: "translation of a load's address: dependent loads of one line per page of the set, less loads of \
+                as many lines that share few pages",
+        source: "lmbench 3, tlb, with the cost told and the same lines on both sides",
+        prepare: translate,
+    }
+}
+
+/// One load per page, in random order, less one from few pages.
+fn translate(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let bytes = id.number(Key::Set).unwrap_or(0);
+    match id.word(Key::Pages) {
+        "huge" => of_huge_pages(WorkingSet::of_bytes(Size(bytes), setting)?, setting),
+        _ => of_small_pages(Size(bytes), setting),
+    }
+}
+
+fn of_small_pages(set: Size, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let page = rustix::param::page_size();
+    let lines_per_page = page / LINE;
+    // What takes memory is a line per page, and the page tables, which are smaller.
+    let lines = WorkingSet::of_bytes(Size(set.bytes() / lines_per_page as u64), setting)?;
+    let pages = lines.bytes / LINE;
+    let frames = pages.div_ceil(lines_per_page);
+    let order = Order::random(lines.places(LINE)?, &mut setting.rng);
+    let buffer = Rc::new(Buffer::aliased(frames * page, pages.div_ceil(frames))?);
+    // Element i is line i / frames of frame i % frames, by its own page or by that of the first mapping.
+    let apart = move |element: usize| element * page + element / frames * LINE;
+    let together = move |element: usize| element % frames * page + element / frames * LINE + SECOND_WORD;
+    Ok(difference(&buffer, &order, apart, together))
+}
+
+fn of_huge_pages(set: WorkingSet, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let page = huge_page()?;
+    let order = Order::random(set.places(page)?, &mut setting.rng);
+    let buffer = Rc::new(Buffer::huge(set.bytes, &mut setting.rng)?);
+    // Lines of neighbouring pages fall into neighbouring sets of the caches, as the lines of the baseline do.
+    let apart = move |element: usize| element * page + element * LINE % (page / 2);
+    let together = move |element: usize| page / 2 + element * LINE % (page / 2);
+    Ok(difference(&buffer, &order, apart, together))
+}
+
+/// Where the baseline keeps its pointers, in the lines that hold the others in their first word.
+const SECOND_WORD: usize = size_of::<usize>();
+
+/// Loads in this order of elements at one place each, less loads of them at the other.
+fn difference(
+    buffer: &Rc<Buffer>,
+    order: &Order,
+    apart: impl Fn(usize) -> usize + 'static,
+    together: impl Fn(usize) -> usize + 'static,
+) -> Prepared {
+    Prepared {
+        operation: Box::new(chase(buffer, order, apart)),
+        baseline: Some(Box::new(chase(buffer, order, together))),
+        sharing: Sharing::Alone,
+    }
+}
+
+fn chase<P: Fn(usize) -> usize>(buffer: &Rc<Buffer>, order: &Order, place: P) -> Chase<1, P> {
+    let length = order.length();
+    let chain = Chain::link(Rc::clone(buffer), order.clone(), length, 1, place);
+    Chase::along(chain, u64::MAX)
+}

@@ -1,0 +1,194 @@
+//! Going through a working set chunk by chunk, over and over, and looking afterwards at what was done to it.
+
+use std::io;
+
+use assay_quantity::Size;
+
+use crate::benchmark::{Operation, expect_done};
+
+/// What is done to the chunks of a working set, in order.
+pub(super) trait Pass {
+    /// Chunks of a lap.
+    fn chunks(&self) -> usize;
+
+    /// Makes ready for a batch, untimed.
+    fn arm(&mut self) {}
+
+    /// Does it to one chunk: the timed part.
+    fn visit(&mut self, chunk: usize);
+
+    /// Waits for what is still under way: the end of the timed part.
+    fn finish(&mut self) {}
+
+    /// Looks, untimed, at what was done to the chunks of the batch, and undoes it so far that the next batch
+    /// cannot be taken for done because this one was.
+    fn check(&mut self, visited: Visited) -> io::Result<()>;
+}
+
+/// The chunks of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Visited {
+    first: usize,
+    visits: u64,
+    chunks: usize,
+}
+
+impl Visited {
+    pub(super) fn of(first: usize, visits: u64, chunks: usize) -> Self {
+        Self { first, visits, chunks }
+    }
+
+    /// Each chunk that was visited, once.
+    pub(super) fn each(self) -> impl Iterator<Item = usize> {
+        let visits = usize::try_from(self.visits).unwrap_or(usize::MAX);
+        (0..self.chunks.min(visits)).map(move |step| (self.first + step) % self.chunks)
+    }
+
+    /// Whole laps, and the chunks that were visited once more than that.
+    pub(super) fn laps(self) -> (u64, impl Iterator<Item = usize>) {
+        let chunks = self.chunks as u64;
+        let rest = Self { visits: self.visits % chunks, ..self };
+        (self.visits / chunks, rest.each())
+    }
+}
+
+/// The operation: one chunk. The position stays from batch to batch, so that a short batch does not begin where
+/// the one before it has left the caches warm.
+pub(super) struct Walk<P> {
+    pass: P,
+    next: usize,
+    first: usize,
+    done: u64,
+}
+
+impl<P: Pass> Walk<P> {
+    /// Begins a lap with the caches as the end of a lap leaves them: as many of the last chunks have been visited
+    /// as fit into the last cache, a chunk being so many bytes of it.
+    pub(super) fn settled(pass: P, last_cache: Size, chunk_bytes: u64) -> io::Result<Self> {
+        let chunks = pass.chunks();
+        let fitting = usize::try_from(last_cache.bytes() / chunk_bytes).unwrap_or(chunks).clamp(1, chunks);
+        let mut walk = Self { pass, next: chunks - fitting, first: 0, done: 0 };
+        let visits = fitting as u64;
+        walk.arm(visits)?;
+        walk.run(visits)?;
+        walk.disarm(visits)?;
+        Ok(walk)
+    }
+}
+
+impl<P: Pass> Operation for Walk<P> {
+    fn arm(&mut self, _: u64) -> io::Result<()> {
+        self.first = self.next;
+        self.pass.arm();
+        Ok(())
+    }
+
+    fn run(&mut self, operations: u64) -> io::Result<()> {
+        let chunks = self.pass.chunks();
+        for _ in 0..operations {
+            self.pass.visit(self.next);
+            self.next += 1;
+            if self.next == chunks {
+                self.next = 0;
+            }
+        }
+        self.pass.finish();
+        self.done = operations;
+        Ok(())
+    }
+
+    fn disarm(&mut self, operations: u64) -> io::Result<()> {
+        expect_done(std::mem::take(&mut self.done), operations)?;
+        let visited = Visited::of(self.first, operations, self.pass.chunks());
+        self.pass.check(visited)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A walk over a pass as it is, from the first chunk on.
+    pub(in super::super) fn walk<P: Pass>(pass: P) -> Walk<P> {
+        Walk { pass, next: 0, first: 0, done: 0 }
+    }
+
+    /// Batches of a pass as the harness makes them, with chunks left out of the timed part by `skip`.
+    pub(in super::super) fn batches<P: Pass>(
+        walk: &mut Walk<P>,
+        lengths: &[u64],
+        skip: impl Fn(usize) -> bool,
+    ) -> io::Result<()> {
+        for length in lengths {
+            walk.arm(*length)?;
+            for _ in 0..*length {
+                if !skip(walk.next) {
+                    walk.pass.visit(walk.next);
+                }
+                walk.next = (walk.next + 1) % walk.pass.chunks();
+            }
+            walk.pass.finish();
+            walk.done = *length;
+            walk.disarm(*length)?;
+        }
+        Ok(())
+    }
+
+    struct Counts {
+        visits: Vec<u64>,
+        checked: Vec<u64>,
+    }
+
+    impl Pass for Counts {
+        fn chunks(&self) -> usize {
+            self.visits.len()
+        }
+
+        fn visit(&mut self, chunk: usize) {
+            self.visits[chunk] += 1;
+        }
+
+        fn check(&mut self, visited: Visited) -> io::Result<()> {
+            let (laps, rest) = visited.laps();
+            self.checked.iter_mut().for_each(|count| *count += laps);
+            rest.for_each(|chunk| self.checked[chunk] += 1);
+            Ok(())
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_checked_is_what_was_visited(
+            chunks in 1usize..20,
+            lengths in prop::collection::vec(1u64..70, 1..6),
+            cache in 0u64..40,
+        ) {
+            let counts = Counts { visits: vec![0; chunks], checked: vec![0; chunks] };
+            let mut walk = Walk::settled(counts, Size(cache), 1).unwrap();
+            prop_assert_eq!(walk.next, 0, "a lap begins");
+            for length in lengths {
+                walk.arm(length).unwrap();
+                walk.run(length).unwrap();
+                walk.disarm(length).unwrap();
+                prop_assert_eq!(&walk.pass.visits, &walk.pass.checked);
+            }
+        }
+
+        #[test]
+        fn each_chunk_of_a_batch_is_looked_at_once(first in 0usize..9, visits in 1u64..40) {
+            let each: Vec<usize> = Visited { first, visits, chunks: 9 }.each().collect();
+            prop_assert_eq!(each.len() as u64, visits.min(9));
+            let distinct: std::collections::BTreeSet<_> = each.iter().collect();
+            prop_assert_eq!(distinct.len(), each.len());
+            prop_assert_eq!(each[0], first);
+        }
+    }
+
+    #[test]
+    fn a_batch_that_was_not_walked_is_refused() {
+        let mut walk = walk(Counts { visits: vec![0; 3], checked: vec![0; 3] });
+        walk.arm(4).unwrap();
+        assert!(walk.disarm(4).unwrap_err().to_string().contains("0 done"));
+    }
+}

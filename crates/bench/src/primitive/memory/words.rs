@@ -1,0 +1,144 @@
+//! Words of a working set, in chunks: numbering, reading and writing them one by one.
+//!
+//! All accesses that are timed are volatile or written in the machine's instructions, so that they are neither left
+//! out, nor merged into vectors, nor turned into calls of the C library: every pass touches memory in words, the
+//! same on every machine.
+
+use crate::flush::flush;
+use crate::layout::{Buffer, LINE};
+
+/// Bytes of one operation: a page's worth of words.
+pub(in super::super) const CHUNK: usize = 4096;
+
+/// Words of one operation.
+pub(super) const WORDS: usize = CHUNK / size_of::<u64>();
+
+/// Words of a line.
+pub(super) const WORDS_PER_LINE: usize = LINE / size_of::<u64>();
+
+/// Words per turn of a loop: so many that counting turns costs little beside touching, and that where the jump
+/// back happens to lie (across 32 bytes of code it slows some processors down) makes little difference.
+pub(super) const WORDS_PER_TURN: usize = 4 * WORDS_PER_LINE;
+
+/// Writes `first`, `first + 1` and so on into the words of so many chunks.
+///
+/// # Safety
+/// There must be so many, and nobody else may use them meanwhile.
+pub(in super::super) unsafe fn number_words(words: *mut u64, chunks: usize, first: u64) {
+    for place in 0..chunks * WORDS {
+        // SAFETY: the caller vouches for the words.
+        unsafe { words.add(place).write(first.wrapping_add(place as u64)) };
+    }
+}
+
+/// What the words of a chunk that [`number_words`] has written add up to.
+pub(in super::super) fn sum_of_chunk(first: u64, chunk: usize) -> u64 {
+    let first = first.wrapping_add((chunk * WORDS) as u64);
+    (WORDS as u64).wrapping_mul(first).wrapping_add((WORDS * (WORDS - 1) / 2) as u64)
+}
+
+/// Reads every word of a chunk, and gives their sum.
+///
+/// # Safety
+/// The chunk must be memory to which nobody writes meanwhile.
+#[inline]
+pub(in super::super) unsafe fn read_chunk(words: *const u64, chunk: usize) -> u64 {
+    // As many sums as words of a line, so that no addition waits for another.
+    let mut sums = [0_u64; WORDS_PER_LINE];
+    for turn in 0..WORDS / WORDS_PER_TURN {
+        for word in 0..WORDS_PER_TURN {
+            let place = chunk * WORDS + turn * WORDS_PER_TURN + word;
+            let sum = &mut sums[word % WORDS_PER_LINE];
+            // SAFETY: the caller vouches for the chunk.
+            *sum = sum.wrapping_add(unsafe { words.add(place).read_volatile() });
+        }
+    }
+    sums.into_iter().fold(0, u64::wrapping_add)
+}
+
+/// Takes bytes out of the caches.
+pub(super) fn flush_all(buffer: &[u8]) {
+    // SAFETY: the lines of a live buffer.
+    unsafe { flush(buffer.chunks(LINE).map(<[u8]>::as_ptr)) };
+}
+
+/// The words of a buffer, which begins at a line.
+pub(super) fn words(buffer: &mut Buffer) -> &mut [u64] {
+    // SAFETY: any bytes are words.
+    let (before, words, after) = unsafe { buffer.align_to_mut() };
+    debug_assert!(before.is_empty() && after.is_empty());
+    words
+}
+
+/// The words of one chunk.
+pub(super) fn chunk(words: &mut [u64], number: usize) -> &mut [u64] {
+    &mut words[number * WORDS..][..WORDS]
+}
+
+/// How words are written.
+pub(super) trait Store {
+    /// Writes a value into every word of a line.
+    ///
+    /// # Safety
+    /// The line must be writable memory.
+    unsafe fn store_line(&self, line: *mut u64, value: u64);
+
+    /// Waits until the stores can be seen, where they do not become so in order.
+    fn drain(&self) {}
+
+    /// Whether looking at what was written must not leave it in a cache.
+    const PAST_CACHES: bool;
+}
+
+/// Ordinary stores.
+pub(super) struct Temporal;
+
+impl Store for Temporal {
+    #[inline]
+    unsafe fn store_line(&self, line: *mut u64, value: u64) {
+        for word in 0..WORDS_PER_LINE {
+            // SAFETY: within the line that the caller vouches for.
+            unsafe { line.add(word).write_volatile(value) };
+        }
+    }
+
+    const PAST_CACHES: bool = false;
+}
+
+/// Stores that go to memory without their line: MOVNTI, STNP.
+pub(super) struct NonTemporal;
+
+impl Store for NonTemporal {
+    #[inline]
+    unsafe fn store_line(&self, line: *mut u64, value: u64) {
+        #[cfg(target_arch = "x86_64")]
+        for word in 0..WORDS_PER_LINE {
+            // SAFETY: within the line that the caller vouches for.
+            unsafe { std::arch::x86_64::_mm_stream_si64(line.add(word).cast(), value.cast_signed()) };
+        }
+        #[cfg(target_arch = "aarch64")]
+        for pair in (0..WORDS_PER_LINE).step_by(2) {
+            // SAFETY: as above.
+            unsafe {
+                std::arch::asm!("stnp {value}, {value}, [{at}]", value = in(reg) value,
+                    at = in(reg) line.add(pair), options(nostack, preserves_flags));
+            }
+        }
+    }
+
+    #[inline]
+    fn drain(&self) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: SFENCE has no operands.
+        unsafe {
+            std::arch::x86_64::_mm_sfence();
+        }
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: the barrier has no operands.
+        unsafe {
+            std::arch::asm!("dsb ishst", options(nostack, preserves_flags));
+        }
+    }
+
+    const PAST_CACHES: bool = true;
+}
