@@ -43,7 +43,7 @@ pub enum Key {
     Threads,
     /// Processor that writes.
     From,
-    /// Processor that reads.
+    /// Processor that reads, or node of memory.
     To,
     /// Whether those who take part share one processor.
     Cpus,
@@ -159,7 +159,7 @@ pub const KEYS: [KeyRow; 24] = [
         about: "number of threads that take part",
     },
     KeyRow { key: Key::From, name: "from", kind: Kind::Count, about: "processor that writes" },
-    KeyRow { key: Key::To, name: "to", kind: Kind::Count, about: "processor that reads" },
+    KeyRow { key: Key::To, name: "to", kind: Kind::Count, about: "processor that reads, or node of memory" },
     KeyRow {
         key: Key::Cpus,
         name: "cpus",

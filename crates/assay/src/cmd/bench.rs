@@ -127,7 +127,7 @@ fn show(
         machine.name.clone_from(name);
     }
     let title = format!("The machine {}", machine.name);
-    let mut blocks = section::profile::blocks(&machine);
+    let mut blocks = section::profile::blocks(&machine)?;
     let samples = journal::measured(&journal::open(&args.store)?, run)?;
     blocks.extend(section::counters::table(&samples).map(Block::Table));
     if !counted.is_empty() {

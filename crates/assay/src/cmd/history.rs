@@ -41,7 +41,7 @@ fn list(store: &Store, args: &HistoryArgs) -> anyhow::Result<()> {
 
 fn show(store: &Store, run: &Run, args: &HistoryArgs) -> anyhow::Result<()> {
     let machine = journal::machine(store, run, args.statistic)?;
-    let blocks = section::profile::blocks(&machine);
+    let blocks = section::profile::blocks(&machine)?;
     let title = format!("Run {}, {}, {}", run.id, run.start.started_at, outcome(run));
     if let Some(path) = &args.output {
         output::write_file(path, &machine_to_json(&machine))?;

@@ -1,12 +1,13 @@
 //! `assay run`: the whole way, from a machine and an application to a prediction that is explained.
 
+use std::collections::HashSet;
 use std::{env, io};
 
 use anyhow::{Context, bail};
-use assay_bench::Profile;
+use assay_bench::{Benchmark, Profile};
 use assay_model::predict;
-use assay_quantity::Demand;
 use assay_quantity::format::{demand_to_json, machine_to_json};
+use assay_quantity::{Demand, Key, PrimitiveId};
 use assay_report::Format;
 use assay_workload::{Operation, Program, Server, StartError, Workload};
 
@@ -14,7 +15,7 @@ use crate::cli::RunArgs;
 use crate::interrupt::Interrupt;
 use crate::journal::{Journal, named_machine};
 use crate::phase::machine::{Effort, Subject};
-use crate::phase::selection::Selection;
+use crate::phase::selection::{Selection, here};
 use crate::phase::tracing::{Traced, Traces};
 use crate::phase::{Found, FoundOperation, application, tracing};
 use crate::{output, section};
@@ -91,7 +92,7 @@ fn phases(
     let machine = match given {
         Some(machine) => machine,
         None => {
-            let benchmarks = Selection::default().benchmarks()?;
+            let benchmarks = wanted(&operations)?;
             let effort = Effort::of(&args.effort, Profile::Quick);
             let machine = subject.measure(effort, &benchmarks, &[], journal, interrupt)?;
             interrupt.check()?;
@@ -106,6 +107,26 @@ fn phases(
     };
     let operations = operations.into_iter().map(predicted).collect();
     Ok(Found { machine, operations })
+}
+
+/// What is worth measuring for these operations: what they ask for, at every size of it, and what people know a machine
+/// by. Without a trace nobody knows what they ask for, and the whole profile is measured.
+fn wanted(operations: &[FoundOperation]) -> anyhow::Result<Vec<Benchmark>> {
+    let traced: Vec<&Traced> =
+        operations.iter().filter_map(|operation| operation.traced.as_ref().ok()).collect();
+    if traced.is_empty() {
+        return Selection::default().benchmarks();
+    }
+    let asked: HashSet<&PrimitiveId> = traced
+        .iter()
+        .flat_map(|traced| &traced.demand.coefficients)
+        .map(|coefficient| &coefficient.primitive)
+        .collect();
+    let known = section::summary::primitives();
+    let is_wanted = |benchmark: &Benchmark| {
+        asked.contains(&benchmark.primitive.without(Key::Size)) || known.contains(&benchmark.primitive)
+    };
+    Ok(here().into_iter().filter(is_wanted).collect())
 }
 
 /// A server whose files find no room is told apart: where they lie is not seen in the command line.

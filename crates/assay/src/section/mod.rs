@@ -6,6 +6,7 @@ pub mod counters;
 pub mod counts;
 pub mod demand;
 pub mod explained;
+pub mod hierarchy;
 pub mod machine;
 pub mod measured;
 pub mod prediction;

@@ -2,15 +2,17 @@
 
 use assay_quantity::Machine;
 use assay_report::Block;
+use assay_report::figure::NoFigure;
 
-use super::{machine, scaling, summary};
+use super::{hierarchy, machine, scaling, summary};
 
 /// Everything that is known of a machine.
-pub fn blocks(measured: &Machine) -> Vec<Block> {
+pub fn blocks(measured: &Machine) -> Result<Vec<Block>, NoFigure> {
     let mut blocks = machine::description(&measured.description);
     blocks.push(Block::Table(machine::costs(measured)));
     blocks.extend(scaling::table(measured).map(Block::Table));
     blocks.extend(machine::unmeasured(measured).map(Block::Table));
+    blocks.extend(hierarchy::blocks(measured)?);
     blocks.extend(summary::tables(&[measured]).into_iter().map(Block::Table));
-    blocks
+    Ok(blocks)
 }

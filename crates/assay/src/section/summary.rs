@@ -17,6 +17,7 @@ const GROUPS: &[Group] = &[
         title: "Calls and processes",
         columns: &[
             ("null call", "call.null"),
+            ("null read", "null.read{size=1B}"),
             ("null write", "null.write{size=1B}"),
             ("stat", "file.stat"),
             ("open/close", "file.open_close"),
@@ -28,23 +29,62 @@ const GROUPS: &[Group] = &[
         ],
     },
     Group {
+        title: "Arithmetic, latency",
+        columns: &[
+            ("cycle", "cpu.cycle"),
+            ("int64 add", "cpu.add{type=int64}"),
+            ("mul", "cpu.mul{type=int64}"),
+            ("div", "cpu.div{type=int64}"),
+            ("mod", "cpu.mod{type=int64}"),
+            ("double add", "cpu.add{type=float64}"),
+            ("double mul", "cpu.mul{type=float64}"),
+            ("double div", "cpu.div{type=float64}"),
+        ],
+    },
+    Group {
         title: "Context switches (processes and working set of each)",
-        columns: &[("2p/0K", "process.context_switch{processes=2,cpus=same}")],
+        columns: &[
+            ("2p/0K", "process.context_switch{processes=2,cpus=same}"),
+            ("2p/16K", "process.context_switch_refill{set=16KiB,processes=2,cpus=same}"),
+            ("2p/64K", "process.context_switch_refill{set=64KiB,processes=2,cpus=same}"),
+            ("8p/0K", "process.context_switch{processes=8,cpus=same}"),
+            ("8p/16K", "process.context_switch_refill{set=16KiB,processes=8,cpus=same}"),
+            ("8p/64K", "process.context_switch_refill{set=64KiB,processes=8,cpus=same}"),
+            ("16p/16K", "process.context_switch_refill{set=16KiB,processes=16,cpus=same}"),
+            ("16p/64K", "process.context_switch_refill{set=64KiB,processes=16,cpus=same}"),
+        ],
     },
     Group {
         title: "Local communication, round trips",
         columns: &[
             ("pipe", "pipe.round_trip{size=1B,cpus=same}"),
             ("unix", "unix.round_trip{size=1B,cpus=same}"),
+            ("udp", "udp.round_trip{size=1B,cpus=same}"),
+            ("rpc/udp", "rpc.null_call{cpus=different,transport=udp}"),
             ("tcp", "tcp.round_trip{size=1B,cpus=same}"),
             ("tcp, 2 cpus", "tcp.round_trip{size=1B,cpus=different}"),
+            ("rpc/tcp", "rpc.null_call{cpus=different,transport=tcp}"),
             ("tcp connect", "tcp.connect"),
         ],
     },
-    Group { title: "Files and virtual memory", columns: &[("page fault", "page_fault.anonymous")] },
+    Group {
+        title: "Files and virtual memory",
+        columns: &[
+            ("create 0K", "file.create{filesystem=ext4}"),
+            ("delete 0K", "file.delete{filesystem=ext4}"),
+            ("create 10K", "file.create{size=10KiB,filesystem=ext4}"),
+            ("delete 10K", "file.delete{size=10KiB,filesystem=ext4}"),
+            ("map 1M", "mmap.map_unmap{size=1MiB}"),
+            ("protection fault", "signal.protection_fault"),
+            ("page fault", "page_fault.anonymous"),
+            ("100 fd select", "select.wait{descriptor=tcp,descriptors=100}"),
+        ],
+    },
     Group {
         title: "Bandwidths",
         columns: &[
+            ("pipe 64K", "pipe.transfer{size=64KiB,buffer=reused}"),
+            ("unix 64K", "unix.transfer{size=64KiB,buffer=reused}"),
             ("tcp 64K", "tcp.transfer{size=64KiB,buffer=reused}"),
             ("file reread", "file.read{size=64KiB,buffer=reused}"),
             ("mmap reread", "mmap.reread{size=1MiB}"),
@@ -63,6 +103,12 @@ const GROUPS: &[Group] = &[
         ],
     },
 ];
+
+/// Every primitive of the summary.
+pub fn primitives() -> Vec<PrimitiveId> {
+    let ids = GROUPS.iter().flat_map(|group| group.columns).map(|(_, id)| *id);
+    ids.filter_map(|id| id.parse().ok()).collect()
+}
 
 /// The groups of which at least one figure is known of one of the machines.
 pub fn tables(machines: &[&Machine]) -> Vec<Table> {

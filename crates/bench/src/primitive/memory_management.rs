@@ -35,7 +35,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         ids: &["brk.move{size=128KiB}"],
-        profile: Profile::Full,
+        profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["brk"],
         about: "brk that moves the end of the heap, half of them up and half of them down",

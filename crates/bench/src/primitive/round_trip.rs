@@ -38,7 +38,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         ids: &["fifo.round_trip{size=1B,cpus=same}", "fifo.round_trip{size=1B,cpus=different}"],
-        profile: Profile::Full,
+        profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["read", "write"],
         about: "size bytes to another process and back, through two named pipes",

@@ -131,7 +131,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         ids: &["directory.list"],
-        profile: Profile::Full,
+        profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["open", "openat", "getdents64", "close"],
         about: "open of a directory of 100 files, getdents64 until its end, close",

@@ -1,0 +1,128 @@
+//! What the curves say of the machine: its caches, lines, translation and store buffer, beside what it claims.
+
+use assay_quantity::knee::{Level, levels, line_size, translation_levels};
+use assay_quantity::{Estimate, Key, Machine, PrimitiveId, Size, Unit};
+use assay_report::figure::{Axis, CurvePoint, Line, NoFigure};
+use assay_report::{Block, Cell, Column, Curve, Figure, Table};
+
+/// Everything that follows from the sweeps that were measured; nothing if none was.
+pub fn blocks(machine: &Machine) -> Result<Vec<Block>, NoFigure> {
+    let loads = sweep(machine, "memory.load", Key::Set);
+    let found = levels(&loads);
+    // A curve over a part of the sizes has steps, but they are not the machine's.
+    if found.len() < 2 {
+        return Ok(Vec::new());
+    }
+    let mut rows: Vec<[Cell; 4]> =
+        found.iter().zip(1..).map(|(level, number)| row(&format!("cache level {number}"), level)).collect();
+    if let Some(last) = rows.last_mut() {
+        last[0] = Cell::text("memory");
+    }
+    let translation = translation_levels(&sweep(machine, "memory.translate", Key::Set));
+    if translation.len() > 1 {
+        rows.extend(
+            translation.iter().zip(1..).map(|(level, n)| row(&format!("translation level {n}"), level)),
+        );
+    }
+    let columns = [
+        Column::words("level"),
+        Column::numbers("holds up to"),
+        Column::numbers("one access"),
+        Column::words("found as"),
+    ];
+    let mut table = Table::of("What the curves say", columns, rows);
+    if let Some(line) = line_size(&sweep(machine, "memory.load_near", Key::Stride)) {
+        table =
+            table.with_note(format!("A cache line has {line}: a load so far from another one is a miss."));
+    }
+    if let Some(fact) = machine.description.facts.iter().find(|fact| fact.name == "caches") {
+        table = table.with_note(format!("The machine itself claims: {}.", fact.value));
+    }
+    Ok(vec![Block::Table(table), Block::Figure(Figure::Curve(picture(machine, &loads)?))])
+}
+
+fn row(name: &str, level: &Level) -> [Cell; 4] {
+    let capacity = level.capacity.map_or_else(
+        || Cell::Missing("its end was not seen".to_owned()),
+        |size| Cell::text(size.to_string()),
+    );
+    let how = if name.starts_with("translation") {
+        "a plateau of what one load per page costs beyond as many in one place"
+    } else {
+        "a plateau of loads in random order"
+    };
+    [Cell::text(name), capacity, level.latency.into(), Cell::text(how)]
+}
+
+/// The costs of a primitive over one key, where it has no other.
+fn sweep(machine: &Machine, name: &str, over: Key) -> Vec<(Size, Estimate)> {
+    let is_swept = |id: &PrimitiveId| {
+        let beside = if over == Key::Set { 1 } else { 2 };
+        format!("{}.{}", id.family(), id.operation()) == name
+            && id.keys().len() == beside
+            && id.keys().keys().all(|key| [Key::Set, over].contains(key))
+    };
+    let swept = machine.costs.iter().filter(|(id, _)| is_swept(id));
+    swept.filter_map(|(id, cost)| Some((Size(id.number(over)?), cost.estimate))).collect()
+}
+
+/// Latency over the working set, translation apart.
+fn picture(machine: &Machine, loads: &[(Size, Estimate)]) -> Result<Curve, NoFigure> {
+    let line = |name: &str, curve: &[(Size, Estimate)]| Line {
+        name: name.to_owned(),
+        points: curve
+            .iter()
+            .filter(|(_, cost)| cost.point > 0.0)
+            .map(|(size, cost)| CurvePoint { x: real(*size), y: *cost })
+            .collect(),
+    };
+    let mut lines = vec![line("load in random order", loads)];
+    let fetches = sweep(machine, "code.fetch", Key::Set);
+    if !fetches.is_empty() {
+        lines.push(line("jump to another line of code", &fetches));
+    }
+    let x = Axis { label: "working set".to_owned(), unit: Unit::Bytes };
+    let y = Axis { label: "one access".to_owned(), unit: Unit::Nanoseconds };
+    Curve::new("Latency by working set", x, y, lines)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "working sets are far below 2^52 bytes")]
+fn real(size: Size) -> f64 {
+    size.bytes() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use assay_quantity::{Cost, Interval, Method};
+
+    fn machine(costs: &[(&str, f64)]) -> Machine {
+        let mut machine = Machine::default();
+        for (id, point) in costs {
+            let interval = Interval { low: point * 0.98, high: point * 1.02, confidence: 0.95 };
+            let estimate = Estimate {
+                point: *point,
+                interval,
+                unit: Unit::Nanoseconds,
+                method: Method::TrimmedMean,
+                values: 9,
+            };
+            machine.costs.insert(id.parse().unwrap(), Cost::from(estimate));
+        }
+        machine
+    }
+
+    #[test]
+    fn caches_are_read_from_the_sweep_alone_and_only_from_a_whole_one() {
+        let sizes = ["8KiB", "16KiB", "32KiB", "64KiB", "128KiB", "256KiB", "512KiB", "1MiB"];
+        let costs = [1.7, 1.7, 1.71, 6.1, 6.2, 6.2, 40.0, 41.0];
+        let ids: Vec<String> = sizes.iter().map(|size| format!("memory.load{{set={size}}}")).collect();
+        let mut all: Vec<(&str, f64)> = ids.iter().map(String::as_str).zip(costs).collect();
+        all.push(("memory.load{set=64KiB,pages=huge}", 99.0));
+        let blocks = blocks(&machine(&all)).unwrap();
+        let Block::Table(table) = &blocks[0] else { panic!("{blocks:?}") };
+        let capacities: Vec<String> = table.cells(1).map(|cell| format!("{cell:?}")).collect();
+        assert!(capacities[0].contains("32KiB") && capacities[1].contains("256KiB"), "{capacities:?}");
+        assert!(super::blocks(&machine(&all[..3])).unwrap().is_empty());
+    }
+}
