@@ -68,7 +68,7 @@ fn a_run_interrupted_while_the_machine_is_measured_ends_its_sample() {
 }
 
 #[test]
-fn an_interrupted_bench_ends_its_sample_and_writes_no_machine() {
+fn an_interrupted_bench_shows_what_it_has_writes_no_machine_and_can_be_gone_on_with() {
     for (name, signal) in SIGNALS {
         let place = Place::new();
         fs::write(place.path("old.machine.json"), OLD).unwrap();
@@ -77,12 +77,48 @@ fn an_interrupted_bench_ends_its_sample_and_writes_no_machine() {
         going.await_line("measuring ");
         let story = random_delay(&format!("{name} in bench"), 500);
         going.signal(signal);
-        assert_interrupted(&going.end(), &story);
+        let said = going.end();
+        assert_eq!(said.status.code(), Some(130), "{story}: {said:?}");
+        assert!(said.stdout.contains("What its primitives cost"), "{story}: {said:?}");
+        assert!(said.stderr.contains("--resume 1"), "{story}: {said:?}");
         place.assert_nothing_runs(&story);
         place.assert_no_litter(&story);
         assert_eq!(place.read("old.machine.json"), OLD, "{story}");
         assert!(place.history().contains(",interrupted"), "{story}: {}", place.history());
     }
+}
+
+#[test]
+fn a_run_that_was_interrupted_goes_on_with_its_own_primitives_and_keeps_its_samples() {
+    let place = Place::new();
+    let mut going = place.start(&[
+        "bench",
+        "call",
+        "null",
+        "--budget",
+        "60",
+        "--precision",
+        "0.001%",
+        "--store",
+        "store.db",
+    ]);
+    going.await_line("measuring ");
+    thread::sleep(Duration::from_millis(500));
+    going.signal(Signal::INT);
+    assert_eq!(going.end().status.code(), Some(130));
+    let resumed =
+        Said::by(&mut place.assay(&["bench", "--resume", "--budget", "1", "--store", "store.db", "--csv"]));
+    assert!(resumed.status.success(), "{resumed:?}");
+    for id in ["call.null", "null.read", "null.write"] {
+        assert!(resumed.stdout.contains(id), "{id}: {resumed:?}");
+    }
+    assert!(
+        place.history().contains(",completed") && place.history().lines().count() == 2,
+        "{}",
+        place.history()
+    );
+    let again = Said::by(&mut place.assay(&["bench", "--resume", "--store", "store.db"]));
+    assert!(!again.status.success() && again.complaint().contains("run 1"), "{again:?}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use assay_quantity::PrimitiveId;
 
-use super::interrupts;
+use super::interrupts::Due;
 use super::spinner::{Activity, Spinner};
 use super::step::{Step, Steps};
 use crate::benchmark::{Prepared, Refusal, Setting};
@@ -29,13 +29,6 @@ pub(crate) const ROWS: &[Row] = &[Row {
     prepare: ipi,
 }];
 
-/// At least one in so many operations must have interrupted the other processor. All of them do while the thread
-/// runs there; that others keep it from running is contamination, which the sample's witness sees and tells.
-const SHARE_MIN: u64 = 10;
-
-/// What the interrupts are counted as.
-const FUNCTION_CALLS: &str = "Function call interrupts";
-
 /// One interrupt to another processor, and its answer.
 fn ipi(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let register = membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
@@ -44,18 +37,16 @@ fn ipi(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
         return Err(Refusal::Unavailable(format!("{error}; it needs Linux 4.14 with CONFIG_MEMBARRIER")));
     }
     let spinner = Rc::new(Spinner::start(setting)?);
-    if interrupts::taken(FUNCTION_CALLS, spinner.cpu())?.is_none() {
-        return Err(Refusal::Unavailable(
+    let due = Due::counted("Function call interrupts", spinner.cpu())?.ok_or_else(|| {
+        Refusal::Unavailable(
             "/proc/interrupts does not count function call interrupts, so nothing shows that one was taken"
                 .to_owned(),
-        ));
-    }
+        )
+    })?;
     let sharing = spinner.sharing();
-    let barriers = |activity| {
-        Box::new(Steps::of(Barrier { spinner: spinner.clone(), activity, taken_before: 0, turns_before: 0 }))
-    };
-    let (operation, baseline) = (barriers(Activity::Spinning), barriers(Activity::Sleeping));
-    Ok(Prepared { operation, baseline: Some(baseline), sharing })
+    let interrupting = Box::new(Steps::of(Barrier { spinner: spinner.clone(), due: Some(due) }));
+    let beside_a_sleeper = Box::new(Steps::of(Barrier { spinner, due: None }));
+    Ok(Prepared { operation: interrupting, baseline: Some(beside_a_sleeper), sharing })
 }
 
 #[inline]
@@ -66,24 +57,20 @@ fn membarrier(command: libc::c_int) -> libc::c_long {
 
 struct Barrier {
     spinner: Rc<Spinner>,
-    activity: Activity,
-    taken_before: u64,
-    turns_before: u64,
-}
-
-impl Barrier {
-    fn taken(&self) -> io::Result<u64> {
-        let taken = interrupts::taken(FUNCTION_CALLS, self.spinner.cpu())?;
-        taken.ok_or_else(|| io::Error::other("/proc/interrupts has lost its count of function calls"))
-    }
+    /// The interrupts that the other processor must take; none, and the thread sleeps.
+    due: Option<Due>,
 }
 
 impl Step for Barrier {
     fn arm(&mut self, _: u64) -> io::Result<()> {
-        self.spinner.set(self.activity)?;
-        self.taken_before = self.taken()?;
-        self.turns_before = self.spinner.turns();
-        Ok(())
+        match &mut self.due {
+            Some(due) => {
+                due.begin()?;
+                // At last, because it may be kept from running again at any time.
+                self.spinner.set(Activity::Spinning)
+            }
+            None => self.spinner.set(Activity::Sleeping),
+        }
     }
 
     #[inline]
@@ -92,16 +79,6 @@ impl Step for Barrier {
     }
 
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
-        if self.activity == Activity::Sleeping {
-            return Ok(());
-        }
-        let taken = self.taken()? - self.taken_before;
-        if self.spinner.turns() == self.turns_before {
-            return Err(io::Error::other("the thread on the other processor did not run"));
-        }
-        if taken >= operations / SHARE_MIN {
-            return Ok(());
-        }
-        Err(io::Error::other(format!("{operations} interrupts were due and {taken} taken")))
+        self.due.as_mut().map_or(Ok(()), |due| due.settle(operations))
     }
 }

@@ -74,11 +74,6 @@ impl Spinner {
         Sharing::TwoCpus { partner: self.partner.tid(), cpu: self.cpu }
     }
 
-    /// How often it has been round its loop.
-    pub(super) fn turns(&self) -> u64 {
-        self.wish.turns.load(Ordering::SeqCst)
-    }
-
     /// Lets it do so, and waits until it does.
     pub(super) fn set(&self, activity: Activity) -> io::Result<()> {
         let turns = self.turns();
@@ -91,6 +86,10 @@ impl Spinner {
             }
         }
         Ok(())
+    }
+
+    fn turns(&self) -> u64 {
+        self.wish.turns.load(Ordering::SeqCst)
     }
 
     fn does(&self, activity: Activity, turns_before: u64) -> io::Result<bool> {

@@ -174,11 +174,11 @@ fn burst(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
 /// Far beyond the depth of any store buffer.
 const STORES_MAX: u64 = 1024;
 
-/// Blocks of divisions after each burst: longer than the longest burst of the table takes to drain into the
-/// second-level cache, at 128 stores of some 5 ns each. As long as the buffer holds the whole burst, the
-/// divisions begin at once and a burst costs what they take; a longer burst keeps them waiting until all but
-/// a bufferful of stores is done. So the cost is level up to the depth of the buffer, and rises from there on.
-const BLOCKS: u64 = 2;
+/// Blocks of divisions after each burst: some 500 ns, longer than the longest burst of the table takes to drain
+/// into the second-level cache (128 stores of 1 to 4 ns each). As long as the buffer holds the whole burst, the
+/// divisions begin at once and a burst costs what they take; a longer burst keeps them waiting until all but a
+/// bufferful of stores is done. So the cost is level up to the depth of the buffer, and rises from there on.
+const BLOCKS: u64 = 1;
 
 struct Bursts {
     buffer: Buffer,
@@ -297,7 +297,7 @@ mod tests {
         bursts.buffer[(3 * 9 + 8) * LINE] ^= 1;
         bursts.done = 2;
         bursts.divisions.go_on(1);
-        assert!(bursts.disarm(2).unwrap_err().to_string().contains("4 blocks of divisions"));
+        assert!(bursts.disarm(2).unwrap_err().to_string().contains("2 blocks of divisions"));
     }
 
     fn lock<P: Protected>(protected: P) -> Steps<Lock<P>> {

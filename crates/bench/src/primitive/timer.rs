@@ -35,21 +35,21 @@ pub(crate) const ROWS: &[Row] = &[Row {
 
 /// Work of one operation, ns: many times an interrupt, so that one has ended long before the next one comes, and
 /// few enough for the interrupts to be a good part of the time.
-const WORK_NS: u64 = 20_000;
+const WORK_NS: u64 = 10_000;
 
 /// Time from one expiry to the next, ns: less than the work takes, should the processor have become faster since
 /// the work was measured, so that the last timer expires before the work has ended.
-const SPACING_NS: u64 = 16_000;
+const SPACING_NS: u64 = 8_000;
 
 /// Work before the first expiry and after the last one, ns, the same in every batch: what passes between the
 /// setting of the timers and the begin of the work, and some more.
-const MARGIN_NS: u64 = 80_000;
+const MARGIN_NS: u64 = 200_000;
 
 /// What the setting of one timer takes at most, ns.
 const SETTING_NS: u64 = 3_000;
 
 /// Shortest batch: of a shorter one most would be margin.
-const OPERATIONS_MIN: u64 = 32;
+const OPERATIONS_MIN: u64 = 64;
 
 /// Timers that can be set: that many descriptors every process may have.
 const TIMERS_MAX: usize = 512;
@@ -220,31 +220,31 @@ mod tests {
 
     #[test]
     fn every_timer_expires_during_the_work() {
-        let mut interrupted = interrupted(32);
+        let mut interrupted = interrupted(64);
         // A busy machine may disturb a batch, which is then refused: of a hundred, one is not.
         let passes = (0..100).any(|_| {
-            interrupted.arm(32).unwrap();
-            interrupted.run(32).unwrap();
-            interrupted.disarm(32).is_ok()
+            interrupted.arm(64).unwrap();
+            interrupted.run(64).unwrap();
+            interrupted.disarm(64).is_ok()
         });
         assert!(passes);
     }
 
     #[test]
     fn a_timer_that_did_not_expire_is_refused() {
-        let mut interrupted = interrupted(32);
+        let mut interrupted = interrupted(64);
         interrupted.first_ns = monotonic::now_ns();
-        let since = (interrupted.first_ns, interrupted.first_ns + 32 * SPACING_NS);
-        let error = interrupted.expect_expired(32, since).unwrap_err().to_string();
-        assert!(error.contains("timer 0 of 32 did not expire"), "{error}");
-        let error = interrupted.expect_expired(32, (since.0 + 1, since.1)).unwrap_err().to_string();
+        let since = (interrupted.first_ns, interrupted.first_ns + 64 * SPACING_NS);
+        let error = interrupted.expect_expired(64, since).unwrap_err().to_string();
+        assert!(error.contains("timer 0 of 64 did not expire"), "{error}");
+        let error = interrupted.expect_expired(64, (since.0 + 1, since.1)).unwrap_err().to_string();
         assert!(error.contains("it was disturbed"), "{error}");
     }
 
     #[test]
     fn work_that_was_not_done_is_refused() {
         let mut interrupted = interrupted(0);
-        interrupted.arm(32).unwrap();
-        assert!(interrupted.disarm(32).is_err());
+        interrupted.arm(64).unwrap();
+        assert!(interrupted.disarm(64).is_err());
     }
 }

@@ -14,7 +14,7 @@ use assay_quantity::PrimitiveId;
 use rand_pcg::Pcg64Mcg;
 use rustix::mm::{Advice, MprotectFlags, madvise, mprotect};
 
-use super::interrupts;
+use super::interrupts::Due;
 use super::spinner::{Activity, Spinner};
 use crate::benchmark::{Operation, Prepared, Refusal, Setting, expect_done};
 use crate::contamination::Sharing;
@@ -70,12 +70,17 @@ fn invalidate(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusa
 /// One translation thrown out of another processor.
 fn shootdown(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let spinner = Rc::new(Spinner::start(setting)?);
-    let mut beside = |activity| {
+    let due = Due::counted("TLB shootdowns", spinner.cpu())?;
+    if due.is_none() && cfg!(target_arch = "x86_64") {
+        return Err(Refusal::Unavailable(
+            "/proc/interrupts does not count TLB shootdowns, so nothing shows that one took place".to_owned(),
+        ));
+    }
+    let mut beside = |activity, due| {
         let changes = Changes::new(2, Contents::Touched, &mut setting.rng)?;
-        let spinner = spinner.clone();
-        io::Result::Ok(Box::new(Beside { changes, spinner, activity, taken_before: 0, turns_before: 0 }))
+        io::Result::Ok(Box::new(Beside { changes, spinner: spinner.clone(), activity, due }))
     };
-    let (operation, baseline) = (beside(Activity::Spinning)?, beside(Activity::Sleeping)?);
+    let (operation, baseline) = (beside(Activity::Spinning, due)?, beside(Activity::Sleeping, None)?);
     Ok(Prepared { operation, baseline: Some(baseline), sharing: spinner.sharing() })
 }
 
@@ -208,41 +213,23 @@ fn can_be_read(maps: &str, address: usize) -> Option<bool> {
     })
 }
 
-/// At least one in so many shootdowns must have reached the other processor. All of them do while the thread runs
-/// there; that others keep it from running is contamination, which the sample's witness sees and tells.
-const SHARE_MIN: u64 = 10;
-
 /// Changes beside a thread on another processor.
 struct Beside {
     changes: Changes,
     spinner: Rc<Spinner>,
     activity: Activity,
-    taken_before: u64,
-    turns_before: u64,
-}
-
-impl Beside {
-    /// Shootdowns that the other processor has taken. Elsewhere than on x86 the hardware tells the other
-    /// processors, and nothing is counted.
-    fn taken(&self) -> io::Result<u64> {
-        if !cfg!(target_arch = "x86_64") {
-            return Ok(0);
-        }
-        let taken = interrupts::taken("TLB shootdowns", self.spinner.cpu())?;
-        taken.ok_or_else(|| {
-            io::Error::other(
-                "/proc/interrupts counts no TLB shootdowns, so nothing shows that one took place",
-            )
-        })
-    }
+    /// The shootdowns that the other processor must take, where they are counted.
+    due: Option<Due>,
 }
 
 impl Operation for Beside {
     fn arm(&mut self, operations: u64) -> io::Result<()> {
-        self.spinner.set(self.activity)?;
         self.changes.arm(operations)?;
-        (self.taken_before, self.turns_before) = (self.taken()?, self.spinner.turns());
-        Ok(())
+        if let Some(due) = &mut self.due {
+            due.begin()?;
+        }
+        // At last, because it may be kept from running again at any time.
+        self.spinner.set(self.activity)
     }
 
     fn run(&mut self, operations: u64) -> io::Result<()> {
@@ -251,17 +238,7 @@ impl Operation for Beside {
 
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
         self.changes.disarm(operations)?;
-        if self.activity == Activity::Sleeping {
-            return Ok(());
-        }
-        if self.spinner.turns() == self.turns_before {
-            return Err(io::Error::other("the thread on the other processor did not run"));
-        }
-        let taken = self.taken()? - self.taken_before;
-        if !cfg!(target_arch = "x86_64") || taken >= operations / SHARE_MIN {
-            return Ok(());
-        }
-        Err(io::Error::other(format!("{operations} shootdowns were due and {taken} taken")))
+        self.due.as_mut().map_or(Ok(()), |due| due.settle(operations))
     }
 }
 

@@ -1,3 +1,5 @@
+//! Curves as measured, and staircases as they could be.
+
 use super::*;
 use crate::estimate::{Interval, Method};
 use crate::unit::Unit;

@@ -40,9 +40,9 @@ impl<P: Fn(usize) -> usize> Chain<P> {
     /// Links the elements at the first `lap` positions of an order, in that order: what the caches still hold
     /// afterwards are the elements that come last, modified.
     ///
-    /// Nothing takes them out again and back in, unmodified: caches that take what another one puts out may refuse
-    /// lines of memory that nobody has used twice (Intel's since Skylake-SP do), and a set that fits into such a
-    /// cache would then never be in it.
+    /// Nothing takes them out again and back in, unmodified: a last cache that is filled by what the one before it
+    /// puts out may refuse unmodified lines that were used once. A set of 2 MiB then took 100 ns a load on a Cascade
+    /// Lake whose third level gave the same set, modified, in 27 ns.
     pub(super) fn link(buffer: Rc<Buffer>, order: Order, lap: u64, chains: u64, place: P) -> Self {
         let chain = Self { buffer, order, lap, chains, place };
         for position in 0..lap {

@@ -144,3 +144,32 @@ fn read_lines(piece: &[u8]) {
         black_box(unsafe { line.as_ptr().read_volatile() });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::allowed_cpus;
+
+    #[test]
+    fn the_neighbour_goes_on_whether_it_reads_or_only_waits() {
+        let cpu = allowed_cpus().unwrap()[0];
+        for share in [0, 50, 100] {
+            let traffic = Traffic::start(cpu, share, 4 * PIECE).unwrap();
+            let before = traffic.turns.load(Ordering::Relaxed);
+            traffic.expect_flowing().unwrap();
+            assert!(traffic.turns.load(Ordering::Relaxed) > before, "{share}");
+        }
+    }
+
+    #[test]
+    fn shares_beyond_the_whole_and_machines_with_one_processor_are_refused() {
+        let refusal = |load: u64, other_cpu: Option<usize>| {
+            let mut setting = super::super::tests::setting(crate::describe::caches());
+            setting.other_cpu = other_cpu;
+            let id = format!("memory.load{{level=dram,load={load}}}").parse().unwrap();
+            super::load(&id, &mut setting).err().unwrap().to_string()
+        };
+        assert!(refusal(101, Some(0)).contains("not a share between 0 and 100"));
+        assert!(refusal(50, None).contains("one processor only"));
+    }
+}

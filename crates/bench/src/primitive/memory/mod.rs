@@ -54,15 +54,12 @@ pub(super) enum Course {
 /// Last cache that is assumed where the machine tells none.
 const CACHE_UNKNOWN: Size = Size::mib(64);
 
-/// Smallest working set of `level=dram` for a chase, whose translation is then what large sets have.
-const CHASED_MIN: Size = Size::mib(64);
+/// A working set of `level=dram` is so large if twice the last cache is less: translation is then what large sets
+/// have, and more takes longer to make ready than to measure.
+const AMPLE: Size = Size::mib(64);
 
-/// Working set of `level=dram` for a sweep up to which it is [`SWEPT_TIMES`] the last cache: more takes longer to
-/// make ready than to measure.
-const SWEPT_AMPLE: Size = Size::mib(96);
-
-/// Caches whose replacement resists sweeps keep a part of a set that is a little too large for them; four times
-/// as large is the field's rule (STREAM's run rules).
+/// Caches whose replacement resists sweeps keep a part of a set that is a little too large for them. Four times as
+/// large is the field's rule (STREAM's run rules), which is kept up to [`AMPLE`].
 const SWEPT_TIMES: u64 = 4;
 
 /// Largest working set of `level=dram`: more takes longer to make ready than a sample may.
@@ -149,8 +146,8 @@ fn in_memory(last: Size, course: Course) -> Result<Size, Refusal> {
     }
     Ok(match course {
         // A power of two between the cache and twice that: its random order is computed fastest.
-        Course::Chase => Size((twice / 2 + 1).next_power_of_two()).max(CHASED_MIN),
-        Course::Sweep => Size((SWEPT_TIMES * last.bytes()).min(SWEPT_AMPLE.bytes().max(twice))),
+        Course::Chase => Size((twice / 2 + 1).next_power_of_two()).max(AMPLE),
+        Course::Sweep => Size((SWEPT_TIMES * last.bytes()).min(AMPLE.bytes().max(twice))),
     })
 }
 
@@ -192,7 +189,7 @@ pub(super) mod tests {
         assert_eq!(level("l1", 36, Course::Chase), Ok(Size::kib(16)));
         assert_eq!(level("l3", 36, Course::Sweep), Ok(Size::mib(18)));
         for (last, chased, swept) in
-            [(4, 64, 16), (32, 64, 96), (36, 64, 96), (64, 128, 128), (105, 128, 210)]
+            [(4, 64, 16), (20, 64, 64), (32, 64, 64), (36, 64, 72), (64, 128, 128), (105, 128, 210)]
         {
             assert_eq!(level("dram", last, Course::Chase), Ok(Size::mib(chased)), "{last}");
             assert_eq!(level("dram", last, Course::Sweep), Ok(Size::mib(swept)), "{last}");

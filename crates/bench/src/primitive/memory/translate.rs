@@ -125,3 +125,49 @@ fn chase<P: Fn(usize) -> usize>(buffer: &Rc<Buffer>, order: &Order, place: P) ->
     let chain = Chain::link(Rc::clone(buffer), order.clone(), length, 1, place);
     Chase::along(chain, u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::benchmark::Operation;
+
+    fn prepared(id: &str) -> Result<Prepared, Refusal> {
+        let mut setting = super::super::tests::setting(crate::describe::caches());
+        translate(&id.parse().unwrap(), &mut setting)
+    }
+
+    fn goes_round(operation: &mut dyn Operation) {
+        for length in [1, 2, 64, 300, 5] {
+            operation.run(length).unwrap();
+            operation.disarm(length).unwrap();
+        }
+        assert!(operation.disarm(1).is_err());
+    }
+
+    /// Also where the pages are no multiple of the lines of a page.
+    #[test]
+    fn the_lines_are_linked_twice_by_their_own_pages_and_by_few() {
+        for set in ["16KiB", "64KiB", "256KiB", "260KiB", "2MiB"] {
+            let mut prepared = prepared(&format!("memory.translate{{set={set}}}")).unwrap();
+            goes_round(prepared.operation.as_mut());
+            goes_round(prepared.baseline.unwrap().as_mut());
+        }
+    }
+
+    #[test]
+    fn huge_pages_are_linked_in_the_same_way_or_refused_with_what_to_do() {
+        match prepared("memory.translate{set=16MiB,pages=huge}") {
+            Ok(mut prepared) => {
+                goes_round(prepared.operation.as_mut());
+                goes_round(prepared.baseline.unwrap().as_mut());
+            }
+            Err(refusal) => assert!(refusal.to_string().contains("huge pages"), "{refusal}"),
+        }
+    }
+
+    #[test]
+    fn fewer_than_four_pages_are_refused() {
+        let refusal = prepared("memory.translate{set=12KiB}").err().unwrap().to_string();
+        assert!(refusal.contains("fewer than four places"), "{refusal}");
+    }
+}
