@@ -6,15 +6,14 @@
 //! are not present are left alone, because touching them would take the very faults that some operations are
 //! about.
 
-use std::arch::asm;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{Ordering, fence};
 
 use assay_quantity::Size;
 use rand_pcg::Pcg64Mcg;
 
+use crate::flush::flush;
 use crate::layout::{Buffer, LINE};
 
 /// The region is so many times the last cache, because replacement is not exactly by age.
@@ -62,15 +61,10 @@ impl Eviction {
             // SAFETY: within the region.
             let _ = unsafe { self.region.as_ptr().add(line).read_volatile() };
         }
-        for page in present {
-            for line in (page..page + self.page).step_by(LINE) {
-                // SAFETY: the line was mapped, readable and present when the maps were read, and this process
-                // has one thread, which has changed no mapping since.
-                unsafe { flush(line) };
-            }
-        }
-        // The flushes are done before anything that follows.
-        fence(Ordering::SeqCst);
+        let lines = present.iter().flat_map(|page| (*page..page + self.page).step_by(LINE));
+        // SAFETY: the lines were mapped, readable and present when the maps were read, and this process has one
+        // thread, which has changed no mapping since.
+        unsafe { flush(lines.map(std::ptr::with_exposed_provenance)) };
         Ok(())
     }
 
@@ -86,23 +80,6 @@ impl Eviction {
             }
         }
         Ok(())
-    }
-}
-
-/// Writes a line back and takes it out of every cache.
-///
-/// # Safety
-/// The address must be mapped.
-unsafe fn flush(address: usize) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: CLFLUSH is part of SSE2, which every x86-64 processor has; the caller vouches for the address.
-    unsafe {
-        asm!("clflush [{}]", in(reg) address, options(nostack, preserves_flags));
-    }
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: Linux opens this operation to user mode; the caller vouches for the address.
-    unsafe {
-        asm!("dc civac, {}", in(reg) address, options(nostack, preserves_flags));
     }
 }
 
@@ -133,8 +110,24 @@ mod tests {
         assert_eq!(readable("nonsense"), None);
     }
 
+    /// In a process of its own, because the other tests' threads unmap what would be flushed.
     #[test]
     fn what_is_flushed_keeps_its_contents_and_what_is_absent_stays_absent() {
+        // SAFETY: the child calls what a process with one thread may, and leaves by `_exit`.
+        let child = unsafe { libc::fork() };
+        assert!(child >= 0);
+        if child == 0 {
+            let passed = std::panic::catch_unwind(assert_contents_survive).is_ok();
+            // SAFETY: ends this process without running anything of the parent's.
+            unsafe { libc::_exit(i32::from(!passed)) };
+        }
+        let mut status = -1;
+        // SAFETY: waits for our own child; the pointer is to a local.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0, "the child's assertion failed, or it crashed");
+    }
+
+    fn assert_contents_survive() {
         let mut eviction = Eviction::prepare(Some(Size::kib(64)), &mut Pcg64Mcg::seed_from_u64(1)).unwrap();
         let touched = vec![7_u8; 3 * 4096];
         let page = eviction.page;

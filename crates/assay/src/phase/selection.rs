@@ -1,6 +1,6 @@
 //! Which benchmarks are measured: names, a profile, and the changes that apply to all of them.
 
-use assay_bench::{Benchmark, Profile, catalogue, find, usable_cpus};
+use assay_bench::{Benchmark, Profile, catalogue, find, memory_nodes, usable_cpus};
 use assay_quantity::{Key, PrimitiveId, Value};
 
 /// What is asked for.
@@ -84,13 +84,18 @@ impl Selection {
     }
 }
 
-/// The catalogue of this machine: what takes place between two processors is there once for each pair.
+/// The catalogue of this machine: what takes place between two processors is there once for each pair,
+/// and what a processor does with a node of memory once for each of those.
 pub fn here() -> Vec<Benchmark> {
-    let cpus = usable_cpus();
+    let (cpus, nodes) = (usable_cpus(), memory_nodes());
     let of_pairs = |benchmark: Benchmark| {
         let pair = [Key::From, Key::To].map(|key| benchmark.primitive.number(key));
         let [Some(_), Some(_)] = pair else { return vec![benchmark] };
-        if cpus.len() < 2 {
+        if nodes.len() > 1 && benchmark.primitive.operation() == "load_node" {
+            let pairs = cpus.iter().flat_map(|cpu| nodes.iter().map(move |node| (*cpu, *node)));
+            return pairs.filter_map(|(cpu, node)| find(&between(&benchmark.primitive, cpu, node))).collect();
+        }
+        if cpus.len() < 2 || benchmark.primitive.operation() == "load_node" {
             return vec![benchmark];
         }
         let pairs = cpus.iter().flat_map(|from| cpus.iter().map(move |to| (*from, *to)));

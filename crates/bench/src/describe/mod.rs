@@ -118,6 +118,14 @@ pub fn usable_cpus() -> Vec<usize> {
     crate::kernel::allowed_cpus().unwrap_or_default()
 }
 
+/// Nodes that have memory, in order; none where the kernel does not say.
+#[must_use]
+pub fn memory_nodes() -> Vec<usize> {
+    one_line("/sys/devices/system/node/has_memory")
+        .and_then(|list| parse::cpu_list(&list))
+        .unwrap_or_default()
+}
+
 /// Processors that share a core with this one, itself included.
 pub(crate) fn siblings(cpu: usize) -> Vec<usize> {
     one_line(&format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"))

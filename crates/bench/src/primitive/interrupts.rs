@@ -107,6 +107,9 @@ ERR:          0
         due.add(100, 100).unwrap();
         due.add(100, 0).unwrap();
         let error = due.add(900, 5).unwrap_err().to_string();
-        assert_eq!(error, "1100 operations should have interrupted processor 1 and it counts 105 TLB shootdowns");
+        assert_eq!(
+            error,
+            "1100 operations should have interrupted processor 1 and it counts 105 TLB shootdowns"
+        );
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use assay_quantity::{Key, PrimitiveId};
 
-use super::arithmetic::Divisions;
+use super::arithmetic::Multiplications;
 use super::limit;
 use super::pieces::Pieces;
 use super::step::{Step, Steps};
@@ -56,7 +56,7 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Full,
         cost: Per::Operation,
         calls: &[],
-        about: "so many stores that miss the first-level cache, and divisions during which they could be done",
+        about: "so many stores that miss the first-level cache, and multiplications during which they could be done",
         source: "uarch-bench; the 1992 paper, section 3.2: the depth of a write buffer may be hard to discover",
         prepare: burst,
     },
@@ -153,7 +153,7 @@ impl<P: Protected> Step for Lock<P> {
     }
 }
 
-/// A burst of stores, and divisions beside which they can be done.
+/// A burst of stores, and multiplications beside which they can be done.
 fn burst(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let stores = limit::count(id, Key::Stores, 1..=STORES_MAX)?;
     // Half of the second-level cache: more than the first level holds, and the next one is not needed.
@@ -167,18 +167,18 @@ fn burst(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
         ));
     }
     let buffer = Buffer::new(lines * LINE, &mut setting.rng)?;
-    let divisions = Divisions::new(&mut setting.rng);
-    Ok(Prepared::alone(Bursts { buffer, stores, slots: lines / stores, bursts: 0, divisions, done: 0 }))
+    let multiplications = Multiplications::new(&mut setting.rng);
+    Ok(Prepared::alone(Bursts { buffer, stores, slots: lines / stores, bursts: 0, multiplications, done: 0 }))
 }
 
 /// Far beyond the depth of any store buffer.
 const STORES_MAX: u64 = 1024;
 
-/// Blocks of divisions after each burst: some 500 ns, longer than the longest burst of the table takes to drain
+/// Blocks of multiplications after each burst: some 500 ns, longer than the longest burst of the table takes to drain
 /// into the second-level cache (128 stores of 1 to 4 ns each). As long as the buffer holds the whole burst, the
-/// divisions begin at once and a burst costs what they take; a longer burst keeps them waiting until all but a
+/// multiplications begin at once and a burst costs what they take; a longer burst keeps them waiting until all but a
 /// bufferful of stores is done. So the cost is level up to the depth of the buffer, and rises from there on.
-const BLOCKS: u64 = 1;
+const BLOCKS: u64 = 3;
 
 struct Bursts {
     buffer: Buffer,
@@ -187,35 +187,35 @@ struct Bursts {
     slots: usize,
     /// Bursts so far; the next one stores its number.
     bursts: u64,
-    divisions: Divisions,
+    multiplications: Multiplications,
     done: u64,
 }
 
 impl Operation for Bursts {
     fn arm(&mut self, _: u64) -> io::Result<()> {
-        self.divisions.begin();
+        self.multiplications.begin();
         Ok(())
     }
 
     fn run(&mut self, operations: u64) -> io::Result<()> {
         let lines = self.buffer.as_mut_ptr();
         let mut slot = usize::try_from(self.bursts % self.slots as u64).map_err(io::Error::other)?;
-        let mut divisions = self.divisions;
+        let mut multiplications = self.multiplications;
         for burst in self.bursts + 1..=self.bursts + operations {
             // SAFETY: `slot` is below `slots`, which is how many times `stores` lines fit into the buffer.
             unsafe { store_lines(lines.add(slot * self.stores * LINE), self.stores, burst) };
-            divisions.go_on(BLOCKS);
+            multiplications.go_on(BLOCKS);
             slot = if slot + 1 == self.slots { 0 } else { slot + 1 };
         }
         self.bursts += operations;
-        self.divisions = divisions;
+        self.multiplications = multiplications;
         self.done = operations;
         Ok(())
     }
 
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
         expect_done(std::mem::take(&mut self.done), operations)?;
-        self.divisions.expect(operations * BLOCKS)?;
+        self.multiplications.expect(operations * BLOCKS)?;
         for (slot, lines) in (0..).zip(self.buffer.chunks_exact(self.stores * LINE).take(self.slots)) {
             let due = last_burst(self.bursts, slot, self.slots as u64).to_ne_bytes();
             if !lines.chunks_exact(LINE).all(|line| line.starts_with(&due)) {
@@ -265,7 +265,7 @@ mod tests {
     fn bursts(stores: usize, slots: usize) -> Bursts {
         let mut rng = Pcg64Mcg::seed_from_u64(2);
         let buffer = Buffer::new((stores * slots + 1) * LINE, &mut rng).unwrap();
-        Bursts { buffer, stores, slots, bursts: 0, divisions: Divisions::new(&mut rng), done: 0 }
+        Bursts { buffer, stores, slots, bursts: 0, multiplications: Multiplications::new(&mut rng), done: 0 }
     }
 
     fn batch(operation: &mut impl Operation, operations: u64) -> io::Result<()> {
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_or_a_division_that_is_missing_is_refused() {
+    fn a_store_or_a_multiplication_that_is_missing_is_refused() {
         let mut bursts = bursts(9, 4);
         batch(&mut bursts, 6).unwrap();
         bursts.arm(2).unwrap();
@@ -296,8 +296,8 @@ mod tests {
         assert!(bursts.disarm(2).unwrap_err().to_string().contains("the last burst that it was in"));
         bursts.buffer[(3 * 9 + 8) * LINE] ^= 1;
         bursts.done = 2;
-        bursts.divisions.go_on(1);
-        assert!(bursts.disarm(2).unwrap_err().to_string().contains("2 blocks of divisions"));
+        bursts.multiplications.go_on(1);
+        assert!(bursts.disarm(2).unwrap_err().to_string().contains("6 blocks of multiplications"));
     }
 
     fn lock<P: Protected>(protected: P) -> Steps<Lock<P>> {

@@ -75,7 +75,7 @@ pub fn gives_a_number_all_the_same(request: &str, sabotage: Sabotage) -> Result<
     let mut prepared_at_all = true;
     let outcome = at_depth(request, &mut |request| {
         let bench = Bench::set_up(request)?;
-        let Ok(prepared) = bench.prepare() else {
+        let Ok((prepared, _)) = bench.prepare() else {
             prepared_at_all = false;
             return Err(Refusal::Unavailable(String::new()));
         };
@@ -106,7 +106,8 @@ fn measure_here(
 ) -> Result<WireSample, Refusal> {
     let bench = Bench::set_up(request)?;
     let copies = bench.start_copies()?;
-    let mut prepared = alter(bench.clock, bench.prepare()?);
+    let (prepared, cpu) = bench.prepare()?;
+    let mut prepared = alter(bench.clock, prepared);
     if copies.crowded {
         prepared.sharing = Sharing::Many;
     }
@@ -117,7 +118,7 @@ fn measure_here(
             ..WireSample::default()
         });
     }
-    let mut watch = Watch::open(prepared.sharing.clone(), request.cpu, copies.beside())?;
+    let mut watch = Watch::open(prepared.sharing.clone(), cpu, copies.beside())?;
     let Batches { observations, baseline } = match bench.benchmark.primitive.word(Key::Cache) {
         "cold" => {
             let mut setting = bench.setting();
@@ -182,8 +183,11 @@ impl<'a> Bench<'a> {
         }
     }
 
-    fn prepare(&self) -> Result<Prepared, Refusal> {
-        (self.benchmark.prepare)(&self.benchmark.primitive, &mut self.setting())
+    /// The benchmark, ready to be timed, and the processor that it has moved this process to, if it has.
+    fn prepare(&self) -> Result<(Prepared, usize), Refusal> {
+        let mut setting = self.setting();
+        let prepared = (self.benchmark.prepare)(&self.benchmark.primitive, &mut setting)?;
+        Ok((prepared, setting.cpu))
     }
 
     /// The copies that the id asks for, this process being one of them.

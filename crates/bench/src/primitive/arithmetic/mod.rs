@@ -182,21 +182,22 @@ pub(super) fn additions(rng: &mut Pcg64Mcg) -> impl Operation + use<> {
     Chains::new(ADDITION, rng)
 }
 
-/// Divisions, each of which waits for the one before it and for nothing else: time in which the processor can do
-/// something beside them.
+/// Multiplications, each of which waits for the one before it and for nothing else: time in which the processor can
+/// do something beside them. They keep a unit busy for a fraction of the time only, so that somebody else who shares
+/// the core hardly delays them.
 #[derive(Clone, Copy)]
-pub(super) struct Divisions {
+pub(super) struct Multiplications {
     start: Registers,
     registers: Registers,
 }
 
-impl Divisions {
-    /// Divisions of one block.
+impl Multiplications {
+    /// Multiplications of one block.
     pub(super) const BLOCK: u64 = 128;
 
-    /// Divisions that begin with a random number.
+    /// Multiplications that begin with a random number.
     pub(super) fn new(rng: &mut Pcg64Mcg) -> Self {
-        let start = Form::FloatQuotient.start(Type::Float64, rng);
+        let start = Form::FloatProduct.start(Type::Float64, rng);
         Self { start, registers: start }
     }
 
@@ -205,19 +206,19 @@ impl Divisions {
         self.registers = self.start;
     }
 
-    /// The next blocks of divisions.
+    /// The next blocks.
     #[inline]
     pub(super) fn go_on(&mut self, blocks: u64) {
-        block::div_float64(&mut self.registers, blocks);
+        block::mul_float64(&mut self.registers, blocks);
     }
 
     /// That so many blocks have been done since the beginning.
     pub(super) fn expect(&self, blocks: u64) -> io::Result<()> {
-        let due = Form::FloatQuotient.after(Type::Float64, &self.start, 1, blocks * Self::BLOCK);
+        let due = Form::FloatProduct.after(Type::Float64, &self.start, 1, blocks * Self::BLOCK);
         if self.registers == due {
             return Ok(());
         }
-        Err(io::Error::other(format!("{blocks} blocks of divisions did not give what was due")))
+        Err(io::Error::other(format!("{blocks} blocks of multiplications did not give what was due")))
     }
 }
 

@@ -17,7 +17,7 @@ use crate::table::{Per, Profile, Row};
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["memory.copy_page{level=l2}", "memory.copy_page{level=dram}"],
+        ids: &["memory.copy_page{level=l2}"],
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &[],
@@ -26,8 +26,26 @@ pub(crate) const ROWS: &[Row] = &[
         prepare: copy_page,
     },
     Row {
-        ids: &["memory.zero_page{level=l2}", "memory.zero_page{level=dram}"],
+        ids: &["memory.copy_page{level=dram}"],
+        profile: Profile::Full,
+        cost: Per::Operation,
+        calls: &[],
+        about: "copy of a page of 4096 bytes as Linux copies pages (rep movsq; ldp and stnp)",
+        source: "own: the part of copy-on-write faults and migration that is memory",
+        prepare: copy_page,
+    },
+    Row {
+        ids: &["memory.zero_page{level=l2}"],
         profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &[],
+        about: "zeroing of a page of 4096 bytes as Linux zeroes pages (rep stosq; dc zva)",
+        source: "own: the part of a page fault that is memory",
+        prepare: zero_page,
+    },
+    Row {
+        ids: &["memory.zero_page{level=dram}"],
+        profile: Profile::Full,
         cost: Per::Operation,
         calls: &[],
         about: "zeroing of a page of 4096 bytes as Linux zeroes pages (rep stosq; dc zva)",
