@@ -27,7 +27,7 @@ use assay_bench::{
 use assay_quantity::comparison::Pair;
 use assay_quantity::comparison::family::{Relation, SAME_WITHIN, Side, compare_costs};
 use assay_quantity::sample::NoCost;
-use assay_quantity::{Cost, Estimate, Sample, Statistic, Unit, estimate};
+use assay_quantity::{Cost, Estimate, Sample, Statistic, Unit, Verdict, estimate};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
@@ -136,6 +136,19 @@ impl<const ADDITIONS: usize> Operation for Chain<ADDITIONS> {
     }
 }
 
+/// What costs nothing at all: whatever the harness says of it is the harness's own.
+struct Nothing;
+
+impl Operation for Nothing {
+    fn run(&mut self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn disarm(&mut self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Makes an operation of known length.
 type Body = fn() -> Box<dyn Operation>;
 
@@ -146,7 +159,7 @@ fn truth() {
         let costs: Vec<f64> = (0..15).map(|_| slope(&clock, operation())).collect();
         estimate::trimmed_mean(&costs, Unit::Nanoseconds).unwrap()
     };
-    let nothing = cost(|| Box::new(Chain::<0>));
+    let empty_loop = cost(|| Box::new(Chain::<0>));
     let bodies: [(u32, Body); 7] = [
         (8, || Box::new(Chain::<8>)),
         (16, || Box::new(Chain::<16>)),
@@ -161,12 +174,10 @@ fn truth() {
     let cycle_ns = last.point / f64::from(longest);
     println!("bodies of known length; one cycle is {cycle_ns:.4} ns");
     println!("{:>9} {:>12} {:>10} {:>18} {:>10}", "additions", "ns", "+-", "cycles recovered", "error");
-    println!(
-        "{:>9} {:>12.4} {:>10.4}   (a loop around nothing)",
-        0,
-        nothing.point,
-        nothing.interval.half_width()
-    );
+    for (what, estimate) in [("nothing", cost(|| Box::new(Nothing))), ("a loop around nothing", empty_loop)] {
+        let half = estimate.interval.half_width();
+        println!("{:>9} {:>12.4} {half:>10.4}   ({what})", 0, estimate.point);
+    }
     for (length, estimate) in measured {
         let cycles = estimate.point / cycle_ns;
         let error = 100.0 * (cycles / f64::from(length) - 1.0);
@@ -192,7 +203,7 @@ fn slope(calibration: &Calibration, operation: Box<dyn Operation>) -> f64 {
 /// Repeats whole measurements, and counts how often an interval holds the mean of all of them.
 fn coverage(repeats: usize) {
     let (clock, benchmarks, spawner) = (calibrate(), chosen(), spawner(&["sample"]));
-    let estimates: Vec<Vec<Estimate>> = (0..repeats)
+    let costs: Vec<Vec<Cost>> = (0..repeats)
         .map(|repeat| {
             // As users measure: until it is precise enough.
             let plan = Plan {
@@ -206,25 +217,40 @@ fn coverage(repeats: usize) {
                 .iter()
                 .zip(&benchmarks)
                 .map(|(samples, benchmark)| {
-                    cost_of(&benchmark.primitive, samples, 0, Statistic::TrimmedMean).unwrap().estimate
+                    cost_of(&benchmark.primitive, samples, 0, Statistic::TrimmedMean).unwrap()
                 })
                 .collect()
         })
         .collect();
-    println!("coverage of {repeats} repeats");
-    println!("{:<50} {:>12} {:>8} {:>8} {:>9}", "primitive", "mean", "cv", "+-", "covered");
-    let mut all = 0;
+    println!("coverage of {repeats} repeats; figures that are called contaminated are told apart");
+    println!(
+        "{:<50} {:>12} {:>8} {:>8} {:>9} {:>13}",
+        "primitive", "mean", "cv", "+-", "covered", "contaminated"
+    );
+    let (mut covered_of_all, mut believable) = (0, 0);
     for (number, benchmark) in benchmarks.iter().enumerate() {
-        let own: Vec<Estimate> = estimates.iter().map(|repeat| repeat[number]).collect();
+        let is_clean = |cost: &&Cost| !matches!(cost.verdict, Some(Verdict::Contaminated(_)));
+        let own: Vec<Estimate> =
+            costs.iter().map(|repeat| &repeat[number]).filter(is_clean).map(|cost| cost.estimate).collect();
+        let (id, contaminated) = (benchmark.primitive.to_string(), repeats - own.len());
+        if own.len() < 2 {
+            println!("{id:<50} {:>12} {:>8} {:>8} {:>9} {contaminated:>13}", "-", "", "", "");
+            continue;
+        }
         let points: Vec<f64> = own.iter().map(|estimate| estimate.point).collect();
         let (mean, cv) = spread(&points);
         let covered = own.iter().filter(|one| one.interval.low <= mean && mean <= one.interval.high).count();
-        let width = own.iter().map(Estimate::relative_half_width).sum::<f64>() / real(repeats);
-        let (id, share) = (benchmark.primitive.to_string(), 100.0 * real(covered) / real(repeats));
-        println!("{id:<50} {mean:>12.4} {:>7.2}% {:>7.2}% {share:>8.1}%", 100.0 * cv, 100.0 * width);
-        all += covered;
+        let width = own.iter().map(Estimate::relative_half_width).sum::<f64>() / real(own.len());
+        let share = 100.0 * real(covered) / real(own.len());
+        println!(
+            "{id:<50} {mean:>12.4} {:>7.2}% {:>7.2}% {share:>8.1}% {contaminated:>13}",
+            100.0 * cv,
+            100.0 * width
+        );
+        covered_of_all += covered;
+        believable += own.len();
     }
-    println!("all: {:.1} % covered", 100.0 * real(all) / real(repeats * benchmarks.len()));
+    println!("all: {:.1} % of {believable} covered", 100.0 * real(covered_of_all) / real(believable.max(1)));
 }
 
 /// Compares each of the chosen primitives with itself and with itself made 2 % slower, all of them in the same

@@ -1,5 +1,5 @@
 //! Emptying the caches before a single operation, so that its worst case is measured and reproducible (Bershad
-//! et al., *Some Issues with Microbenchmarks*, 1992, section 3.1).
+//! et al., *Using Microbenchmarks to Evaluate System Performance*, 1992, section 3.1).
 //!
 //! Two things are done, both outside of the timed part: a region larger than the last cache is read, which
 //! evicts what the kernel touches as well, and every line of this process that is present is flushed. Pages that

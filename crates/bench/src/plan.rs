@@ -117,6 +117,8 @@ pub fn measure(
         .map_err(|error| NoRun::Directory(plan.directory.clone(), error))?;
     let cpus = kernel::allowed_cpus().map_err(NoRun::Processors)?;
     let siblings: Vec<Vec<usize>> = cpus.iter().map(|cpu| describe::siblings(*cpu)).collect();
+    // The widest that was seen so far is what a core has alone.
+    let mut core_width = plan.clock.core_width;
     let mut take = |benchmark: &Benchmark, seed: u64| {
         let (cpu, other_cpu) = placement(seed, &cpus, &siblings);
         let circumstances = Circumstances {
@@ -127,10 +129,15 @@ pub fn measure(
             peer: plan.peer,
             clock: &plan.clock,
             limit: plan.sample_limit,
+            core_width,
             counted: None,
             counters: plan.counters,
         };
-        spawner.sample(benchmark, circumstances, stop)
+        let outcome = spawner.sample(benchmark, circumstances, stop);
+        if let Outcome::Sample(sample) = &outcome {
+            core_width = core_width.max(sample.contamination.core_width);
+        }
+        outcome
     };
     let all = benchmarks.iter().map(|benchmark| Series::begun(benchmark, begun)).collect();
     Ok(rounds(plan, benchmarks, all, &mut monotonic::now_ns, stop, &mut take, on_sample))
@@ -280,6 +287,7 @@ mod tests {
                 resolution_ns: 1.0,
                 error_ppm: 0.0,
                 refused: None,
+                core_width: 0.0,
             },
         }
     }

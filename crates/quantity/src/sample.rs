@@ -36,6 +36,11 @@ pub struct Contamination {
     /// Time in which any task of the machine waited for a processor (pressure stall information) during the timed
     /// part, ns; partners that take turns are among them.
     pub pressure_ns: f64,
+    /// Independent additions in the time of a dependent one, the most that were seen between its batches: how wide
+    /// the core is when no other hardware thread uses it. 0 where that was not looked at.
+    pub core_width: f64,
+    /// Share of the batches before or after which the core was narrower, because another hardware thread used it.
+    pub shared: f64,
 }
 
 impl Contamination {

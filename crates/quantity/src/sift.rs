@@ -30,6 +30,9 @@ const NEIGHBOURS_MAX: f64 = 0.2;
 /// disturbs one batch, and two disturbed batches cannot move the median slope of a sample's twelve.
 const DISTURBED_BATCHES: u64 = 2;
 
+/// Share of its batches that a sample may have had on a shared core: two of them cannot move the median slope.
+const SHARED_MAX: f64 = 0.15;
+
 /// Fewest samples that make an estimate without the contaminated ones. Up to a fifth of the samples may be
 /// contaminated before the verdict says so, which is one of five: so a contaminated sample is in an estimate
 /// only where the verdict says contaminated.
@@ -83,6 +86,7 @@ fn is_contaminated(evidence: &Contamination, usual_major_faults: u64) -> bool {
     let bearable = usual_major_faults.saturating_mul(2).saturating_add(DISTURBED_BATCHES);
     evidence.stolen_share() > STOLEN_MAX
         || evidence.neighbours > NEIGHBOURS_MAX
+        || evidence.shared > SHARED_MAX
         || evidence.major_faults > bearable
 }
 

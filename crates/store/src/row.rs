@@ -63,6 +63,10 @@ struct ContaminationRow {
     neighbours: f64,
     #[serde(default)]
     pressure_ns: f64,
+    #[serde(default)]
+    core_width: f64,
+    #[serde(default)]
+    shared: f64,
 }
 
 impl From<&Sample> for SampleRow {
@@ -78,6 +82,8 @@ impl From<&Sample> for SampleRow {
             interrupt_ns,
             neighbours,
             pressure_ns,
+            core_width,
+            shared,
         } = sample.contamination;
         Self {
             seed: sample.seed,
@@ -91,6 +97,8 @@ impl From<&Sample> for SampleRow {
                 interrupt_ns,
                 neighbours,
                 pressure_ns,
+                core_width,
+                shared,
             },
             counted: sample.counted.iter().map(CountedRow::from).collect(),
         }
@@ -110,6 +118,8 @@ impl From<SampleRow> for Sample {
             interrupt_ns,
             neighbours,
             pressure_ns,
+            core_width,
+            shared,
         } = row.contamination;
         Self {
             seed: row.seed,
@@ -123,6 +133,8 @@ impl From<SampleRow> for Sample {
                 interrupt_ns,
                 neighbours,
                 pressure_ns,
+                core_width,
+                shared,
             },
             counted: row.counted.into_iter().map(Counted::from).collect(),
         }

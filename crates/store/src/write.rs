@@ -1,6 +1,6 @@
 //! Writing: a run begins, things are added one transaction each, it ends.
 
-use assay_quantity::{Contamination, Description, PrimitiveId, Round, Sample, Unit};
+use assay_quantity::{Description, PrimitiveId, Round, Sample, Unit};
 use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
 use serde::Serialize;
 
@@ -194,12 +194,12 @@ impl Store {
 /// A time in the sample that JSON could not hold.
 fn not_finite(sample: &Sample) -> Option<f64> {
     let observed = sample.observations.iter().chain(&sample.baseline).map(|o| o.elapsed_ns);
-    let Contamination { wall_ns, stolen_ns, interrupt_ns, neighbours, pressure_ns, .. } =
-        sample.contamination;
+    let seen = sample.contamination;
     let counted = sample.counted.iter().filter_map(|counted| counted.batches.as_ref().ok()).flatten();
     observed
         .chain(counted.map(|(_, count)| *count))
-        .chain([wall_ns, stolen_ns, interrupt_ns, neighbours, pressure_ns])
+        .chain([seen.wall_ns, seen.stolen_ns, seen.interrupt_ns, seen.neighbours])
+        .chain([seen.pressure_ns, seen.core_width, seen.shared])
         .find(|value| !value.is_finite())
 }
 

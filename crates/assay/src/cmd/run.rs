@@ -15,7 +15,7 @@ use crate::cli::RunArgs;
 use crate::interrupt::Interrupt;
 use crate::journal::{Journal, named_machine};
 use crate::phase::machine::{Effort, Subject};
-use crate::phase::selection::{Selection, here};
+use crate::phase::selection::here;
 use crate::phase::tracing::{Traced, Traces};
 use crate::phase::{Found, FoundOperation, application, tracing};
 use crate::{output, section};
@@ -92,7 +92,7 @@ fn phases(
     let machine = match given {
         Some(machine) => machine,
         None => {
-            let benchmarks = wanted(&operations)?;
+            let benchmarks = wanted(&operations);
             let effort = Effort::of(&args.effort, Profile::Quick);
             let machine = subject.measure(effort, &benchmarks, &[], journal, interrupt)?;
             interrupt.check()?;
@@ -110,15 +110,10 @@ fn phases(
 }
 
 /// What is worth measuring for these operations: what they ask for, at every size of it, and what people know a machine
-/// by. Without a trace nobody knows what they ask for, and the whole profile is measured.
-fn wanted(operations: &[FoundOperation]) -> anyhow::Result<Vec<Benchmark>> {
-    let traced: Vec<&Traced> =
-        operations.iter().filter_map(|operation| operation.traced.as_ref().ok()).collect();
-    if traced.is_empty() {
-        return Selection::default().benchmarks();
-    }
+/// by.
+fn wanted(operations: &[FoundOperation]) -> Vec<Benchmark> {
+    let traced = operations.iter().filter_map(|operation| operation.traced.as_ref().ok());
     let asked: HashSet<&PrimitiveId> = traced
-        .iter()
         .flat_map(|traced| &traced.demand.coefficients)
         .map(|coefficient| &coefficient.primitive)
         .collect();
@@ -126,7 +121,7 @@ fn wanted(operations: &[FoundOperation]) -> anyhow::Result<Vec<Benchmark>> {
     let is_wanted = |benchmark: &Benchmark| {
         asked.contains(&benchmark.primitive.without(Key::Size)) || known.contains(&benchmark.primitive)
     };
-    Ok(here().into_iter().filter(is_wanted).collect())
+    here().into_iter().filter(is_wanted).collect()
 }
 
 /// A server whose files find no room is told apart: where they lie is not seen in the command line.

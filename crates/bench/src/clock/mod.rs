@@ -18,6 +18,8 @@ use tsc as counter;
 
 use std::time::Duration;
 
+use crate::contamination::core;
+
 /// Something that tells how much time a stretch of code took.
 pub trait Clock {
     /// Reading before the stretch: nothing of it has begun.
@@ -51,6 +53,9 @@ pub struct Calibration {
     pub error_ppm: f64,
     /// Why the processor's counter is not used; `None` when it is.
     pub refused: Option<String>,
+    /// Width of the core at the best moment of the calibration: independent additions in the time of a dependent one.
+    /// 0 where it is not known.
+    pub core_width: f64,
 }
 
 impl Clock for Source {
@@ -101,12 +106,22 @@ pub fn calibrate() -> Calibration {
         return fallback(format!("two calibrations of the cycle counter differ by {error_ppm:.0} ppm"));
     }
     let source = Source::Counter { ticks_per_ns };
-    Calibration { source, resolution_ns: resolution_ns(&source), error_ppm, refused: None }
+    let (resolution_ns, core_width) = (resolution_ns(&source), core_width(&source));
+    Calibration { source, resolution_ns, error_ppm, refused: None, core_width }
 }
 
 fn fallback(reason: String) -> Calibration {
     let source = Source::MonotonicRaw;
-    Calibration { source, resolution_ns: resolution_ns(&source), error_ppm: 0.0, refused: Some(reason) }
+    let (resolution_ns, core_width) = (resolution_ns(&source), core_width(&source));
+    Calibration { source, resolution_ns, error_ppm: 0.0, refused: Some(reason), core_width }
+}
+
+/// Looks at the width of the core, some microseconds each: for long enough that a core which is mostly shared is
+/// alone for some of them.
+const WIDTHS: usize = 20_000;
+
+fn core_width(clock: &impl Clock) -> f64 {
+    (0..WIDTHS).filter_map(|_| core::width(clock)).map(|width| width.0).fold(0.0, f64::max)
 }
 
 /// Ticks of the counter per nanosecond over one window.

@@ -4,6 +4,7 @@
 //! run ([`Sharing`]), because the time that a benchmark's own partner takes is part of the measurement.
 //! Nothing here decides what the evidence means: that is `quantity`'s verdict.
 
+pub(crate) mod core;
 mod evidence;
 
 use std::fs::File;
@@ -11,6 +12,8 @@ use std::io;
 
 use assay_quantity::Contamination;
 
+use self::core::Width;
+use crate::clock::{Source, monotonic};
 pub use evidence::delay_is_told;
 pub(crate) use evidence::usage;
 use evidence::{
@@ -82,6 +85,54 @@ pub struct Watch {
     before: Reading,
     batches: Vec<Batch>,
     sum: Contamination,
+    core: Option<Core>,
+}
+
+/// What is seen of the core between batches.
+#[derive(Debug)]
+struct Core {
+    clock: Source,
+    alone: Width,
+    /// Time that was spent on waiting for it, ns.
+    waited_ns: u64,
+    /// Whether the batch that is under way began on a shared core.
+    began_shared: bool,
+    shared_batches: u32,
+    batches: u32,
+}
+
+/// Longest time that a sample waits, in all its pauses between batches, for a core of its own. A sibling's work comes
+/// and goes in tens of milliseconds.
+const PATIENCE_NS: u64 = 40_000_000;
+
+impl Core {
+    /// Waits until the core is alone, or patience is at its end.
+    fn await_alone(&mut self) {
+        let begun_ns = monotonic::now_ns();
+        loop {
+            self.began_shared = self.is_shared();
+            let waited_ns = monotonic::now_ns().saturating_sub(begun_ns);
+            if !self.began_shared || self.waited_ns + waited_ns > PATIENCE_NS {
+                self.waited_ns += waited_ns;
+                return;
+            }
+        }
+    }
+
+    fn batch_ended(&mut self) {
+        let ended_shared = self.is_shared();
+        self.shared_batches += u32::from(self.began_shared || ended_shared);
+        self.batches += 1;
+    }
+
+    fn is_shared(&mut self) -> bool {
+        let Some(width) = core::width(&self.clock) else { return false };
+        let alone = self.alone;
+        if width > alone {
+            self.alone = width;
+        }
+        width.is_shared(alone)
+    }
 }
 
 /// What the whole machine did up to a moment.
@@ -137,9 +188,24 @@ impl Watch {
             before: Reading::default(),
             batches: Vec::new(),
             sum: Contamination::default(),
+            core: None,
         };
         watch.opened = watch.moment()?;
         Ok(watch)
+    }
+
+    /// Looks at the core between batches as well, and waits a little for one of its own. `alone` is the width of a core
+    /// that no other hardware thread uses, as far as it is known. Where a partner of the sample's may be that other
+    /// thread, nothing is looked at.
+    #[must_use]
+    pub fn with_core(mut self, clock: Source, alone: f64) -> Self {
+        let partners_elsewhere = matches!(self.sharing, Sharing::TwoCpus { .. } | Sharing::Many);
+        if !partners_elsewhere && self.copies == 0 {
+            let alone = Width(alone);
+            self.core =
+                Some(Core { clock, alone, waited_ns: 0, began_shared: false, shared_batches: 0, batches: 0 });
+        }
+        self
     }
 
     /// How stolen time is found here.
@@ -168,6 +234,10 @@ impl Watch {
         let pressure =
             now.pressure_ns.zip(opened.pressure_ns).map_or(0, |(now, then)| now.saturating_sub(then));
         self.sum.pressure_ns = pressure as f64 * timed_share;
+        if let Some(core) = &self.core {
+            self.sum.core_width = core.alone.0;
+            self.sum.shared = f64::from(core.shared_batches) / f64::from(core.batches.max(1));
+        }
         let rule = self.rule();
         let batches_ns = rule.stolen_ns(&self.batches);
         self.sum.stolen_ns = if rule == Rule::NobodyRan {
@@ -214,7 +284,7 @@ impl Watch {
         let (running, cpus) = parse_running(&stat).unwrap_or_default();
         #[expect(clippy::cast_precision_loss, reason = "tasks and processors are few")]
         let neighbours = running.saturating_sub(own) as f64 / cpus.max(1) as f64;
-        let ns = crate::clock::monotonic::now_ns();
+        let ns = monotonic::now_ns();
         Ok(Moment { ns, ticks, neighbours, pressure_ns: pressure_ns() })
     }
 
@@ -233,12 +303,18 @@ fn runs(pid: libc::pid_t) -> bool {
 
 impl Witness for Watch {
     fn before(&mut self) -> io::Result<()> {
+        if let Some(core) = &mut self.core {
+            core.await_alone();
+        }
         self.before = self.reading()?;
         Ok(())
     }
 
     fn after(&mut self, elapsed_ns: f64) -> io::Result<()> {
         let (before, after) = (self.before, self.reading()?);
+        if let Some(core) = &mut self.core {
+            core.batch_ended();
+        }
         self.batches.push(Batch::between(&before, &after, elapsed_ns));
         self.sum.wall_ns += elapsed_ns;
         self.sum.involuntary_switches +=

@@ -23,7 +23,7 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::Operation,
         calls: &[],
         about: "compare-and-exchange that takes a free lock and store that releases it, with nothing in between",
-        source: "Using Microbenchmarks to Evaluate System Performance 1992, section 3.2",
+        source: "Using Microbenchmarks to Evaluate System Performance, 1992, section 3.2",
         prepare: lock_unlock,
     },
     Row {
@@ -32,7 +32,7 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::Operation,
         calls: &[],
         about: "the same with a store to the data that the lock protects",
-        source: "Using Microbenchmarks to Evaluate System Performance 1992, section 3.2",
+        source: "Using Microbenchmarks to Evaluate System Performance, 1992, section 3.2",
         prepare: lock_store_unlock,
     },
     Row {

@@ -118,7 +118,8 @@ fn measure_here(
             ..WireSample::default()
         });
     }
-    let mut watch = Watch::open(prepared.sharing.clone(), cpu, copies.beside())?;
+    let mut watch = Watch::open(prepared.sharing.clone(), cpu, copies.beside())?
+        .with_core(bench.clock, request.core_width);
     let Batches { observations, baseline } = match bench.benchmark.primitive.word(Key::Cache) {
         "cold" => {
             let mut setting = bench.setting();

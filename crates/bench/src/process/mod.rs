@@ -60,6 +60,8 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) clock: &'a Calibration,
     pub(crate) limit: Duration,
+    /// Width of a core alone, as far as it is known; 0: not known.
+    pub(crate) core_width: f64,
     /// Lengths of the one batch that is counted instead of timed.
     pub(crate) counted: Option<u64>,
     /// Whether the counters of processor and kernel are read as well.
@@ -109,6 +111,7 @@ impl Spawner {
                 Source::MonotonicRaw => None,
             },
             resolution_ns: circumstances.clock.resolution_ns,
+            core_width: circumstances.core_width,
         };
         let mut environment = seed::stream(circumstances.seed, Purpose::Environment);
         let mut command = Command::new(&self.program);

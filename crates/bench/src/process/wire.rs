@@ -24,6 +24,8 @@ pub(super) struct Request {
     /// Absent: `CLOCK_MONOTONIC_RAW`.
     pub(super) ticks_per_ns: Option<f64>,
     pub(super) resolution_ns: f64,
+    /// Width of the core alone, as far as it is known; 0: not known.
+    pub(super) core_width: f64,
 }
 
 /// What it answers.
@@ -57,6 +59,8 @@ pub(super) struct WireContamination {
     interrupt_ns: f64,
     neighbours: f64,
     pressure_ns: f64,
+    core_width: f64,
+    shared: f64,
 }
 
 impl From<Contamination> for WireContamination {
@@ -69,8 +73,20 @@ impl From<Contamination> for WireContamination {
             interrupt_ns,
             neighbours,
             pressure_ns,
+            core_width,
+            shared,
         } = seen;
-        Self { wall_ns, stolen_ns, involuntary_switches, major_faults, interrupt_ns, neighbours, pressure_ns }
+        Self {
+            wall_ns,
+            stolen_ns,
+            involuntary_switches,
+            major_faults,
+            interrupt_ns,
+            neighbours,
+            pressure_ns,
+            core_width,
+            shared,
+        }
     }
 }
 
@@ -84,7 +100,19 @@ impl From<WireContamination> for Contamination {
             interrupt_ns,
             neighbours,
             pressure_ns,
+            core_width,
+            shared,
         } = wire;
-        Self { wall_ns, stolen_ns, involuntary_switches, major_faults, interrupt_ns, neighbours, pressure_ns }
+        Self {
+            wall_ns,
+            stolen_ns,
+            involuntary_switches,
+            major_faults,
+            interrupt_ns,
+            neighbours,
+            pressure_ns,
+            core_width,
+            shared,
+        }
     }
 }

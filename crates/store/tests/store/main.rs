@@ -51,6 +51,8 @@ fn numbered(number: u32) -> Sample {
             interrupt_ns: 0.7,
             neighbours: 0.5,
             pressure_ns: f64::from(number) * 0.2,
+            core_width: 3.97,
+            shared: 0.25,
         },
         counted: vec![
             Counted { event: "page faults".to_owned(), batches: Ok(vec![(1, 2.0), (2, 4.5)]) },
