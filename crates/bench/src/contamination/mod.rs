@@ -102,8 +102,8 @@ struct Core {
 }
 
 /// Longest time that a sample waits, in all its pauses between batches, for a core of its own. A sibling's work comes
-/// and goes in tens of milliseconds.
-const PATIENCE_NS: u64 = 40_000_000;
+/// and goes within milliseconds, or stays for minutes, when waiting would only cost processes.
+const PATIENCE_NS: u64 = 10_000_000;
 
 impl Core {
     /// Waits until the core is alone, or patience is at its end.
