@@ -1,5 +1,5 @@
 # Two commands do everything on a fresh Debian 12 machine: `make run` and `make test`.
-.PHONY: run test check bench bless fuzz
+.PHONY: run test check bench peers bless fuzz
 
 CARGO ?= cargo
 
@@ -24,6 +24,13 @@ bench:
 	scripts/setup test
 	$(CARGO) bench --package assay-trace-probe --bench slowdown
 	$(CARGO) bench --package assay-workload --bench client
+	$(CARGO) bench --package assay-bench --bench trust
+
+# How well our figures repeat beside lmbench's, in the same minutes.
+peers:
+	scripts/setup test
+	$(CARGO) build --release --package assay
+	bench/peers/repeatability
 
 # Rewrites golden outputs after a change that was meant.
 bless:
