@@ -300,12 +300,12 @@ mod tests {
     #[test]
     fn huge_pages_are_counted_in_the_mappings_of_the_range_only() {
         let smaps = "\
-7f0000000000-7f0000400000 rw-p 00000000 00:00 0 
+7f0000000000-7f0000400000 rw-p 00000000 00:00 0
 Rss:                4096 kB
 AnonHugePages:      4096 kB
-7f0000400000-7f0000600000 rw-p 00000000 00:00 0 
+7f0000400000-7f0000600000 rw-p 00000000 00:00 0
 AnonHugePages:      2048 kB
-7f0000800000-7f0000a00000 rw-p 00000000 00:00 0 
+7f0000800000-7f0000a00000 rw-p 00000000 00:00 0
 AnonHugePages:         0 kB
 ";
         let bytes = |range| huge_bytes(smaps, range);
