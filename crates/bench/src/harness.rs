@@ -105,6 +105,7 @@ pub fn cold_sample(
     prepared: &mut Prepared,
 ) -> io::Result<Batches> {
     let mut cold = |operation: &mut dyn Operation, operations: u64| {
+        witness.settle();
         operation.arm(operations)?;
         // Before the emptying, not after it: asking the kernel would warm its part of the caches.
         witness.before()?;
@@ -240,6 +241,7 @@ fn timed(
     operation: &mut dyn Operation,
     operations: u64,
 ) -> io::Result<Observation> {
+    witness.settle();
     operation.arm(operations)?;
     witness.before()?;
     let observation = bare(clock, operation, operations)?;

@@ -59,6 +59,10 @@ pub const WAKEUP_NS: u64 = 20_000;
 
 /// Notices disturbance around the batches of one sample.
 pub trait Witness {
+    /// Called before a batch is made ready, to wait for a quiet moment: nothing may come between making ready and
+    /// beginning.
+    fn settle(&mut self) {}
+
     /// Called right before a batch.
     ///
     /// # Errors
@@ -110,9 +114,9 @@ impl Core {
     fn await_alone(&mut self) {
         let begun_ns = monotonic::now_ns();
         loop {
-            self.began_shared = self.is_shared();
+            let is_shared = self.is_shared();
             let waited_ns = monotonic::now_ns().saturating_sub(begun_ns);
-            if !self.began_shared || self.waited_ns + waited_ns > PATIENCE_NS {
+            if !is_shared || self.waited_ns + waited_ns > PATIENCE_NS {
                 self.waited_ns += waited_ns;
                 return;
             }
@@ -302,9 +306,15 @@ fn runs(pid: libc::pid_t) -> bool {
 }
 
 impl Witness for Watch {
-    fn before(&mut self) -> io::Result<()> {
+    fn settle(&mut self) {
         if let Some(core) = &mut self.core {
             core.await_alone();
+        }
+    }
+
+    fn before(&mut self) -> io::Result<()> {
+        if let Some(core) = &mut self.core {
+            core.began_shared = core.is_shared();
         }
         self.before = self.reading()?;
         Ok(())
