@@ -122,7 +122,7 @@ fn every_primitive_runs() {
                 // may be lost in the noise of such a machine.
                 match cost_of(&primitive, &samples, rejected.len(), Statistic::TrimmedMean) {
                     Ok(cost) => assert!(cost.estimate.point > 0.0, "{primitive}"),
-                    Err(_) if !samples[0].baseline.is_empty() => {}
+                    Err(_) if !samples[0].baseline.is_empty() || samples.len() < 2 => {}
                     Err(error) => panic!("{primitive}: {error}; rejected: {rejected:?}"),
                 }
             }
