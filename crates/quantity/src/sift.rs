@@ -98,6 +98,18 @@ fn share(part: usize, whole: usize) -> f64 {
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_sample_of_which_more_than_two_batches_had_a_shared_core_is_rejected_and_counted() {
+        let shared = |seed, shared| {
+            let contamination = Contamination { wall_ns: 100.0, shared, ..Contamination::default() };
+            Sample { seed, contamination, ..Sample::default() }
+        };
+        let samples = [shared(1, 0.0), shared(2, 0.14), shared(3, 0.0), shared(4, 0.1), shared(5, 0.22)];
+        let sifted = sifted(&samples);
+        assert_eq!(sifted.kept, [1.0, 2.0, 3.0, 4.0]);
+        assert_eq!(sifted.contaminated, 1);
+    }
+
     /// A sample whose value is its seed.
     fn sample(seed: u64, stolen_ns: f64, major_faults: u64) -> Sample {
         let contamination =

@@ -93,7 +93,7 @@ const WINDOW: Duration = Duration::from_millis(100);
 /// much would add a tenth of a per cent to every figure.
 const ERROR_PPM_MAX: f64 = 1000.0;
 
-/// Chooses and calibrates the clock of a run. Takes about 0.2 s.
+/// Chooses and calibrates the clock of a run. Takes about 0.3 s.
 #[must_use]
 pub fn calibrate() -> Calibration {
     if let Err(reason) = counter::usable() {
