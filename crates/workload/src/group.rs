@@ -297,11 +297,15 @@ mod tests {
     const REQUEST: StopRequest = StopRequest { signal: Signal::TERM, grace: Duration::from_millis(300) };
 
     fn running(script: &str, processes: usize) -> (Group, Vec<Process>) {
+        running_until(script, |members| members.len() == processes)
+    }
+
+    fn running_until(script: &str, is_so: impl Fn(&[Process]) -> bool) -> (Group, Vec<Process>) {
         let mut group = Group::new().unwrap();
         group.spawn(Command::new("/bin/sh").args(["-c", script])).unwrap();
         loop {
             let members = group.members().unwrap();
-            if members.len() == processes {
+            if is_so(&members) {
                 return (group, members);
             }
             assert_eq!(group.exit().unwrap(), None, "the script has ended early");
@@ -332,8 +336,9 @@ mod tests {
 
     #[test]
     fn a_child_that_has_left_the_group_is_found_by_its_descent() {
-        let (mut group, members) = running("setsid sleep 1000 & wait", 2);
-        assert!(members.iter().any(|process| process.group != members[0].group), "{members:?}");
+        let (mut group, members) = running_until("setsid sleep 1000 & wait", |members| {
+            members.iter().any(|process| process.group != members[0].group)
+        });
         assert_eq!(group.stop(REQUEST).unwrap(), Stopped::Killed);
         assert!(all_gone(&members));
     }
