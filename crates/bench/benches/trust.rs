@@ -155,12 +155,9 @@ type Body = fn() -> Box<dyn Operation>;
 /// Bodies of known length, measured by the harness in this very process.
 fn truth() {
     let clock = calibrate();
-    let cost = |operation: Body| {
-        let costs: Vec<f64> = (0..15).map(|_| slope(&clock, operation())).collect();
-        estimate::trimmed_mean(&costs, Unit::Nanoseconds).unwrap()
-    };
-    let empty_loop = cost(|| Box::new(Chain::<0>));
-    let bodies: [(u32, Body); 7] = [
+    let bodies: [(u32, Body); 9] = [
+        (0, || Box::new(Nothing)),
+        (0, || Box::new(Chain::<0>)),
         (8, || Box::new(Chain::<8>)),
         (16, || Box::new(Chain::<16>)),
         (32, || Box::new(Chain::<32>)),
@@ -169,33 +166,42 @@ fn truth() {
         (256, || Box::new(Chain::<256>)),
         (512, || Box::new(Chain::<512>)),
     ];
-    let measured: Vec<(u32, Estimate)> = bodies.iter().map(|(length, body)| (*length, cost(*body))).collect();
-    let (longest, last) = measured[measured.len() - 1];
-    let cycle_ns = last.point / f64::from(longest);
-    println!("bodies of known length; one cycle is {cycle_ns:.4} ns");
-    println!("{:>9} {:>12} {:>10} {:>18} {:>10}", "additions", "ns", "+-", "cycles recovered", "error");
-    for (what, estimate) in [("nothing", cost(|| Box::new(Nothing))), ("a loop around nothing", empty_loop)] {
-        let half = estimate.interval.half_width();
-        println!("{:>9} {:>12.4} {half:>10.4}   ({what})", 0, estimate.point);
-    }
-    for (length, estimate) in measured {
-        let cycles = estimate.point / cycle_ns;
-        let error = 100.0 * (cycles / f64::from(length) - 1.0);
-        let half = estimate.interval.half_width();
-        println!("{length:>9} {:>12.4} {half:>10.4} {cycles:>18.3} {error:>9.2}%", estimate.point);
+    // In turns, each compared with the longest of its own round, so that a change of the clock rate meets all alike.
+    let tried: Vec<Vec<Option<f64>>> =
+        (0..30).map(|_| bodies.iter().map(|(_, body)| slope(&clock, body())).collect()).collect();
+    let rounds: Vec<Vec<f64>> = tried.into_iter().filter_map(|round| round.into_iter().collect()).collect();
+    println!("bodies of known length, in {} of 30 rounds that had a core of their own", rounds.len());
+    println!("{:>9} {:>12} {:>18} {:>10} {:>10}", "additions", "ns", "cycles recovered", "+-", "error");
+    let longest = bodies.len() - 1;
+    for (number, (length, _)) in bodies.iter().enumerate() {
+        let of = |value: &dyn Fn(&Vec<f64>) -> f64| {
+            estimate::trimmed_mean(&rounds.iter().map(value).collect::<Vec<f64>>(), Unit::Nanoseconds)
+        };
+        let (ns, cycles) = (of(&|round| round[number]), of(&|round| 512.0 * round[number] / round[longest]));
+        let (Ok(ns), Ok(cycles)) = (ns, cycles) else { return };
+        let (half, length) = (cycles.interval.half_width(), f64::from(*length));
+        let error = 100.0 * (cycles.point / length - 1.0);
+        let error = match number {
+            0 => "nothing".to_owned(),
+            1 => "a loop around nothing".to_owned(),
+            _ => format!("{error:>9.2}%"),
+        };
+        println!("{length:>9} {:>12.4} {:>18.3} {half:>10.3} {error}", ns.point, cycles.point);
     }
 }
 
-/// The cost that the harness finds for an operation.
-fn slope(calibration: &Calibration, operation: Box<dyn Operation>) -> f64 {
+/// The cost that the harness finds for an operation; `None` if another hardware thread used the core.
+fn slope(calibration: &Calibration, operation: Box<dyn Operation>) -> Option<f64> {
     let clock: Source = calibration.source;
     let mut prepared = Prepared { operation, baseline: None, sharing: Sharing::Alone };
-    let mut watch = Watch::open(Sharing::Alone, 0, 0).unwrap();
+    let mut watch = Watch::open(Sharing::Alone, 0, 0).unwrap().with_core(clock, calibration.core_width);
     let schedule = Schedule::for_resolution(calibration.resolution_ns);
     let batches = harness::sample(&clock, &mut watch, schedule, &mut prepared).unwrap();
+    let is_shared = watch.close().unwrap().shared > 0.0;
     match (Sample { observations: batches.observations, ..Sample::default() }).cost_ns() {
+        _ if is_shared => None,
         // What nothing costs may come out below zero.
-        Ok(cost) | Err(NoCost::NotPositive(cost)) => cost,
+        Ok(cost) | Err(NoCost::NotPositive(cost)) => Some(cost),
         Err(none) => panic!("{none}"),
     }
 }

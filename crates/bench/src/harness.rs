@@ -12,7 +12,7 @@ use assay_quantity::Observation;
 
 use crate::benchmark::{Operation, Prepared};
 use crate::clock::Clock;
-use crate::contamination::Witness;
+use crate::contamination::{Judgement, Witness};
 
 /// How long a sample is.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -35,10 +35,9 @@ const HALVED: usize = 3;
 const RESOLUTIONS: f64 = 1000.0;
 
 /// A batch takes at least this long, ns. An interrupt costs a few microseconds, so it moves a batch by
-/// 1 %, and the median by less; what the time of longer batches would tell is better spent on more
-/// processes, whose differences are larger. A sample's batches take some 10 ms, about as long as the
-/// making ready of files and buffers.
-const BATCH_NS: f64 = 3e5;
+/// 3 %, and the median by less; what the time of longer batches would tell is better spent on more
+/// processes, whose differences are larger, and a longer batch seldom has a shared core to itself from beginning to end.
+const BATCH_NS: f64 = 1.5e5;
 
 impl Schedule {
     /// The schedule for a clock of this resolution.
@@ -79,12 +78,12 @@ pub fn sample(
     for pair in 0..schedule.pairs {
         let half = half.filter(|_| pair % HALVED == HALVED - 1);
         for length in in_turn(pair, length).into_iter().chain(half) {
-            let observation = timed(clock, witness, operation, length)?;
+            let observation = timed(clock, witness, &mut at_once, operation, length)?;
             batches.observations.push(observation);
         }
         if let Some((length, baseline)) = &mut baseline {
             for length in in_turn(pair, *length) {
-                batches.baseline.push(timed(clock, witness, *baseline, length)?);
+                batches.baseline.push(timed(clock, witness, &mut at_once, *baseline, length)?);
             }
         }
     }
@@ -105,15 +104,7 @@ pub fn cold_sample(
     prepared: &mut Prepared,
 ) -> io::Result<Batches> {
     let mut cold = |operation: &mut dyn Operation, operations: u64| {
-        witness.settle();
-        operation.arm(operations)?;
-        // Before the emptying, not after it: asking the kernel would warm its part of the caches.
-        witness.before()?;
-        empty_caches()?;
-        let observation = bare(clock, operation, operations)?;
-        witness.after(observation.elapsed_ns)?;
-        operation.disarm(operations)?;
-        io::Result::Ok(observation)
+        timed(clock, witness, empty_caches, operation, operations)
     };
     let mut batches = Batches::default();
     for _ in 0..PAIRS {
@@ -235,19 +226,32 @@ fn batch_length(clock: &impl Clock, schedule: Schedule, operation: &mut dyn Oper
     }
 }
 
+/// Times one batch, and again until it counts. `begin` is the last that is done before it.
 fn timed(
     clock: &impl Clock,
     witness: &mut impl Witness,
+    begin: &mut dyn FnMut() -> io::Result<()>,
     operation: &mut dyn Operation,
     operations: u64,
 ) -> io::Result<Observation> {
-    witness.settle();
-    operation.arm(operations)?;
-    witness.before()?;
-    let observation = bare(clock, operation, operations)?;
-    witness.after(observation.elapsed_ns)?;
-    operation.disarm(operations)?;
-    Ok(observation)
+    loop {
+        witness.settle();
+        operation.arm(operations)?;
+        // Before the emptying of caches, not after it: asking the kernel would warm its part of them.
+        witness.before()?;
+        begin()?;
+        let observation = bare(clock, operation, operations)?;
+        let judgement = witness.after(observation.elapsed_ns)?;
+        operation.disarm(operations)?;
+        if judgement == Judgement::Counts {
+            return Ok(observation);
+        }
+    }
+}
+
+/// Nothing has to be done before a batch.
+fn at_once() -> io::Result<()> {
+    Ok(())
 }
 
 /// The timed part alone.
@@ -261,7 +265,7 @@ fn bare(clock: &impl Clock, operation: &mut dyn Operation, operations: u64) -> i
 
 /// A batch that nobody watches.
 fn batch(clock: &impl Clock, operation: &mut dyn Operation, operations: u64) -> io::Result<Observation> {
-    timed(clock, &mut Nobody, operation, operations)
+    timed(clock, &mut Nobody, &mut at_once, operation, operations)
 }
 
 /// Whoever looks away.
@@ -272,8 +276,8 @@ impl Witness for Nobody {
         Ok(())
     }
 
-    fn after(&mut self, _: f64) -> io::Result<()> {
-        Ok(())
+    fn after(&mut self, _: f64) -> io::Result<Judgement> {
+        Ok(Judgement::Counts)
     }
 }
 
@@ -361,9 +365,9 @@ mod tests {
         fn before(&mut self) -> io::Result<()> {
             Ok(())
         }
-        fn after(&mut self, elapsed_ns: f64) -> io::Result<()> {
+        fn after(&mut self, elapsed_ns: f64) -> io::Result<Judgement> {
             self.0 += elapsed_ns;
-            Ok(())
+            Ok(Judgement::Counts)
         }
     }
 

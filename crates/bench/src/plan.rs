@@ -90,6 +90,10 @@ pub enum NoRun {
 /// to 94.6 %, for about 1.6 times the processes. A test repeats the simulation.
 const CHECK_POINTS: [usize; 8] = [5, 8, 12, 18, 27, 40, 60, 90];
 
+/// At most one part in so many of the budget is spent on processes that begin nothing because their core is shared: by
+/// then it is how the machine is, and what it costs is measured as it is.
+const WAITING_SHARE: u64 = 3;
+
 /// Processes that may fail one after another at the start before a primitive is given up.
 const FAILURES_MAX: usize = 3;
 
@@ -119,7 +123,7 @@ pub fn measure(
     let siblings: Vec<Vec<usize>> = cpus.iter().map(|cpu| describe::siblings(*cpu)).collect();
     // The widest that was seen so far is what a core has alone.
     let mut core_width = plan.clock.core_width;
-    let mut take = |benchmark: &Benchmark, seed: u64| {
+    let mut take = |benchmark: &Benchmark, seed: u64, only_alone: bool| {
         let (cpu, other_cpu) = placement(seed, &cpus, &siblings);
         let circumstances = Circumstances {
             seed,
@@ -130,6 +134,7 @@ pub fn measure(
             clock: &plan.clock,
             limit: plan.sample_limit,
             core_width,
+            only_alone,
             counted: None,
             counters: plan.counters,
         };
@@ -162,6 +167,8 @@ struct Series {
     samples: Vec<Sample>,
     rejected: Vec<String>,
     unavailable: Option<String>,
+    /// Processes since the last sample that began nothing.
+    postponed: u64,
     /// Duration of its last process, the best guess for its next one.
     last_ns: u64,
     finished: bool,
@@ -173,7 +180,7 @@ fn rounds(
     mut all: Vec<Series>,
     now_ns: &mut dyn FnMut() -> u64,
     stop: &AtomicBool,
-    take: &mut dyn FnMut(&Benchmark, u64) -> Outcome,
+    take: &mut dyn FnMut(&Benchmark, u64, bool) -> Outcome,
     on_sample: &mut dyn FnMut(&PrimitiveId, &Outcome),
 ) -> Vec<Finding> {
     let mut rng = Pcg64Mcg::seed_from_u64(plan.seed);
@@ -182,6 +189,7 @@ fn rounds(
     }
     let budget_ns = u64::try_from(plan.budget.as_nanos()).unwrap_or(u64::MAX);
     let deadline_ns = now_ns().saturating_add(budget_ns);
+    let mut waited_ns = 0;
     loop {
         let mut turn: Vec<usize> = (0..all.len()).filter(|position| !all[*position].finished).collect();
         if turn.is_empty() || stop.load(Ordering::Relaxed) {
@@ -196,11 +204,22 @@ fn rounds(
                 continue;
             }
             // Below 2^53, so that every format and database keeps it exactly.
-            let outcome = take(benchmark, rng.random_range(0..1 << 53));
-            series.last_ns = now_ns().saturating_sub(begun_ns);
-            if outcome == Outcome::Stopped {
-                break;
+            let mut outcome =
+                take(benchmark, rng.random_range(0..1 << 53), waited_ns < budget_ns / WAITING_SHARE);
+            let took_ns = now_ns().saturating_sub(begun_ns);
+            match &mut outcome {
+                Outcome::Stopped => break,
+                Outcome::Postponed => {
+                    waited_ns += took_ns;
+                    series.postponed += 1;
+                    continue;
+                }
+                Outcome::Sample(sample) => {
+                    sample.contamination.postponed = std::mem::take(&mut series.postponed)
+                }
+                Outcome::Rejected(_) | Outcome::Unavailable(_) => {}
             }
+            series.last_ns = took_ns;
             on_sample(&benchmark.primitive, &outcome);
             series.add(outcome);
             series.finished = series.enough(plan, benchmark.unit);
@@ -225,7 +244,7 @@ impl Series {
             // What was there once is not missing: this process failed.
             Outcome::Unavailable(reason) if !self.samples.is_empty() => self.rejected.push(reason),
             Outcome::Unavailable(reason) => self.unavailable = Some(reason),
-            Outcome::Stopped => {}
+            Outcome::Stopped | Outcome::Postponed => {}
         }
     }
 
@@ -258,6 +277,10 @@ impl Series {
         }
         let reason = self.unavailable.unwrap_or_else(|| match self.rejected.last() {
             Some(reason) => format!("all {} processes failed, the last one: {reason}", self.rejected.len()),
+            None if self.postponed > 0 => format!(
+                "another hardware thread used the core at all of its {} turns; give it more time",
+                self.postponed
+            ),
             None => "the run ended before its turn came; give it more time".to_owned(),
         });
         Finding::Unmeasured(Unmeasured { primitive, reason })
@@ -317,7 +340,7 @@ mod tests {
             ids.iter().map(|_| Series::default()).collect(),
             &mut || clock.get(),
             &AtomicBool::new(false),
-            &mut |benchmark, _| {
+            &mut |benchmark, _, _| {
                 clock.set(clock.get() + 1_000_000_000);
                 let count = counts.entry(benchmark.primitive.to_string()).or_default();
                 *count += 1;
@@ -361,6 +384,27 @@ mod tests {
         let none = Plan { budget: Duration::ZERO, ..plan };
         let (findings, _) = run(&none, &["call.null"], |_, _| costing(100.0));
         assert!(matches!(&findings[0], Finding::Unmeasured(u) if u.reason.contains("give it more time")));
+    }
+
+    #[test]
+    fn waiting_for_a_core_takes_a_part_of_the_budget_and_is_told_with_the_next_sample() {
+        let plan = Plan { budget: Duration::from_secs(30), ..plan() };
+        let clock = std::cell::Cell::new(0);
+        let findings = rounds(
+            &plan,
+            &benchmarks(&["call.null"]),
+            vec![Series::default()],
+            &mut || clock.get(),
+            &AtomicBool::new(false),
+            &mut |_, _, only_alone| {
+                clock.set(clock.get() + 1_000_000_000);
+                if only_alone { Outcome::Postponed } else { costing(100.0) }
+            },
+            &mut |_, outcome| assert_ne!(*outcome, Outcome::Postponed),
+        );
+        let Finding::Measured(measured) = &findings[0] else { panic!("{findings:?}") };
+        let postponed: Vec<u64> = measured.samples.iter().map(|s| s.contamination.postponed).collect();
+        assert_eq!(postponed, [10, 0, 0, 0, 0, 0, 0, 0]);
     }
 
     #[test]

@@ -36,11 +36,18 @@ pub struct Contamination {
     /// Time in which any task of the machine waited for a processor (pressure stall information) during the timed
     /// part, ns; partners that take turns are among them.
     pub pressure_ns: f64,
-    /// Independent additions in the time of a dependent one, the most that were seen between its batches: how wide
-    /// the core is when no other hardware thread uses it. 0 where that was not looked at.
+    /// Independent additions in the time of a dependent one, the median of the looks after its batches: how wide the
+    /// core was. 0 where that was not looked at.
     pub core_width: f64,
-    /// Share of the batches before or after which the core was narrower, because another hardware thread used it.
+    /// Share of the batches beside which the core was narrower than it is alone, because another hardware thread used
+    /// it, and that count all the same because no better moment came.
     pub shared: f64,
+    /// Batches that do not count and were timed again for that reason.
+    pub repeated: u64,
+    /// Processes before this one that began nothing because each core at hand was shared.
+    pub postponed: u64,
+    /// One cycle of the core's clock, the median of the same looks, ns. 0 where that was not looked at.
+    pub cycle_ns: f64,
 }
 
 impl Contamination {

@@ -1,6 +1,7 @@
 //! Which samples an estimate is made of: those that nobody disturbed.
 //!
-//! A sample whose processor was taken away, or whose neighbours were busy, did not measure its primitive. It
+//! A sample whose processor was taken away or ran at another clock rate, or whose neighbours were busy, did not measure
+//! its primitive. It
 //! is rejected and counted, as long as enough others are left; if there are many of them, the verdict says so
 //! ([`crate::verdict`]). `bench` calls this before it estimates a cost.
 //!
@@ -33,6 +34,10 @@ const DISTURBED_BATCHES: u64 = 2;
 /// Share of its batches that a sample may have had on a shared core: two of them cannot move the median slope.
 const SHARED_MAX: f64 = 0.15;
 
+/// Change of the core's clock from what is usual in the run, above which a sample measured another machine: much more
+/// than a look at it varies (0.2 %), and less than the step from one turbo frequency to the next.
+const CLOCK_CHANGE_MAX: f64 = 0.02;
+
 /// Fewest samples that make an estimate without the contaminated ones. Up to a fifth of the samples may be
 /// contaminated before the verdict says so, which is one of five: so a contaminated sample is in an estimate
 /// only where the verdict says contaminated.
@@ -55,11 +60,11 @@ pub struct Sifted {
 
 /// Sifts samples. `value` is what a sample says of its primitive, `None` if it gives none.
 pub fn sift(samples: &[Sample], value: impl Fn(&Sample) -> Option<f64>) -> Sifted {
-    let usual_faults = usual_major_faults(samples);
+    let usual = Usual::of(samples);
     let mut disturbed = 0_usize;
     let (mut clean, mut all) = (Vec::new(), Vec::new());
     for sample in samples {
-        let contaminated = is_contaminated(&sample.contamination, usual_faults);
+        let contaminated = usual.is_exceeded_by(&sample.contamination);
         disturbed += usize::from(contaminated);
         let Some(value) = value(sample) else { continue };
         all.push(value);
@@ -75,19 +80,36 @@ pub fn sift(samples: &[Sample], value: impl Fn(&Sample) -> Option<f64>) -> Sifte
     }
 }
 
-/// The median over the samples of a primitive: what its operation causes by itself is not held against it.
-fn usual_major_faults(samples: &[Sample]) -> u64 {
-    let mut counts: Vec<u64> = samples.iter().map(|sample| sample.contamination.major_faults).collect();
-    counts.sort_unstable();
-    counts.get(counts.len() / 2).copied().unwrap_or(0)
+/// The medians over the samples of a primitive: what its operation causes by itself, and what the machine is like
+/// at the time, is not held against a sample.
+struct Usual {
+    major_faults: u64,
+    /// `None` where nobody looked.
+    cycle_ns: Option<f64>,
 }
 
-fn is_contaminated(evidence: &Contamination, usual_major_faults: u64) -> bool {
-    let bearable = usual_major_faults.saturating_mul(2).saturating_add(DISTURBED_BATCHES);
-    evidence.stolen_share() > STOLEN_MAX
-        || evidence.neighbours > NEIGHBOURS_MAX
-        || evidence.shared > SHARED_MAX
-        || evidence.major_faults > bearable
+impl Usual {
+    fn of(samples: &[Sample]) -> Self {
+        let seen = || samples.iter().map(|sample| sample.contamination);
+        let mut faults: Vec<u64> = seen().map(|seen| seen.major_faults).collect();
+        faults.sort_unstable();
+        let mut cycles: Vec<f64> = seen().map(|seen| seen.cycle_ns).filter(|ns| *ns > 0.0).collect();
+        cycles.sort_by(f64::total_cmp);
+        Self {
+            major_faults: faults.get(faults.len() / 2).copied().unwrap_or(0),
+            cycle_ns: cycles.get(cycles.len() / 2).copied(),
+        }
+    }
+
+    fn is_exceeded_by(&self, evidence: &Contamination) -> bool {
+        let bearable = self.major_faults.saturating_mul(2).saturating_add(DISTURBED_BATCHES);
+        let changed = |usual: f64| (evidence.cycle_ns / usual - 1.0).abs() > CLOCK_CHANGE_MAX;
+        evidence.stolen_share() > STOLEN_MAX
+            || evidence.neighbours > NEIGHBOURS_MAX
+            || evidence.shared > SHARED_MAX
+            || evidence.major_faults > bearable
+            || (evidence.cycle_ns > 0.0 && self.cycle_ns.is_some_and(changed))
+    }
 }
 
 fn share(part: usize, whole: usize) -> f64 {
@@ -108,6 +130,16 @@ mod tests {
         let sifted = sifted(&samples);
         assert_eq!(sifted.kept, [1.0, 2.0, 3.0, 4.0]);
         assert_eq!(sifted.contaminated, 1);
+    }
+
+    #[test]
+    fn a_sample_at_another_clock_rate_than_the_others_is_rejected_and_one_without_a_clock_is_not() {
+        let at = |seed, cycle_ns| {
+            let contamination = Contamination { wall_ns: 100.0, cycle_ns, ..Contamination::default() };
+            Sample { seed, contamination, ..Sample::default() }
+        };
+        let samples = [at(1, 0.342), at(2, 0.343), at(3, 0.379), at(4, 0.342), at(5, 0.0), at(6, 0.323)];
+        assert_eq!(sifted(&samples).kept, [1.0, 2.0, 4.0, 5.0]);
     }
 
     /// A sample whose value is its seed.

@@ -67,6 +67,12 @@ struct ContaminationRow {
     core_width: f64,
     #[serde(default)]
     shared: f64,
+    #[serde(default)]
+    repeated: u64,
+    #[serde(default)]
+    postponed: u64,
+    #[serde(default)]
+    cycle_ns: f64,
 }
 
 impl From<&Sample> for SampleRow {
@@ -84,6 +90,9 @@ impl From<&Sample> for SampleRow {
             pressure_ns,
             core_width,
             shared,
+            repeated,
+            postponed,
+            cycle_ns,
         } = sample.contamination;
         Self {
             seed: sample.seed,
@@ -99,6 +108,9 @@ impl From<&Sample> for SampleRow {
                 pressure_ns,
                 core_width,
                 shared,
+                repeated,
+                postponed,
+                cycle_ns,
             },
             counted: sample.counted.iter().map(CountedRow::from).collect(),
         }
@@ -120,6 +132,9 @@ impl From<SampleRow> for Sample {
             pressure_ns,
             core_width,
             shared,
+            repeated,
+            postponed,
+            cycle_ns,
         } = row.contamination;
         Self {
             seed: row.seed,
@@ -135,6 +150,9 @@ impl From<SampleRow> for Sample {
                 pressure_ns,
                 core_width,
                 shared,
+                repeated,
+                postponed,
+                cycle_ns,
             },
             counted: row.counted.into_iter().map(Counted::from).collect(),
         }

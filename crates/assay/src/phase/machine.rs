@@ -172,6 +172,7 @@ fn keep(
         }
         Outcome::Rejected(reason) => journal.rejected(primitive, reason),
         Outcome::Unavailable(reason) => journal.unavailable(primitive, reason),
-        Outcome::Stopped => Ok(()),
+        // Told with the next sample.
+        Outcome::Postponed | Outcome::Stopped => Ok(()),
     }
 }

@@ -53,7 +53,7 @@ pub struct Calibration {
     pub error_ppm: f64,
     /// Why the processor's counter is not used; `None` when it is.
     pub refused: Option<String>,
-    /// Width of the core at the best moment of the calibration: independent additions in the time of a dependent one.
+    /// Width of the core at the best moments of the calibration: independent additions in the time of a dependent one.
     /// 0 where it is not known.
     pub core_width: f64,
 }
@@ -116,12 +116,12 @@ fn fallback(reason: String) -> Calibration {
     Calibration { source, resolution_ns, error_ppm: 0.0, refused: Some(reason), core_width }
 }
 
-/// Looks at the width of the core, some microseconds each: for long enough that a core which is mostly shared is
+/// Looks at the core, some microseconds each: for long enough that a core which is mostly shared is
 /// alone for some of them.
-const WIDTHS: usize = 20_000;
+const LOOKS: usize = 20_000;
 
 fn core_width(clock: &impl Clock) -> f64 {
-    (0..WIDTHS).filter_map(|_| core::width(clock)).map(|width| width.0).fold(0.0, f64::max)
+    core::alone((0..LOOKS).filter_map(|_| core::look(clock)).map(|look| look.width.0).collect())
 }
 
 /// Ticks of the counter per nanosecond over one window.

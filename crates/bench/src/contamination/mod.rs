@@ -12,7 +12,7 @@ use std::io;
 
 use assay_quantity::Contamination;
 
-use self::core::Width;
+use self::core::{Look, Width};
 use crate::clock::{Source, monotonic};
 pub use evidence::delay_is_told;
 pub(crate) use evidence::usage;
@@ -57,6 +57,15 @@ pub enum Sharing {
 /// batch, because a fixed allowance for thousands of wake-ups would hide a competitor.
 pub const WAKEUP_NS: u64 = 20_000;
 
+/// What becomes of a batch that was timed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Judgement {
+    /// It counts.
+    Counts,
+    /// It is timed again: somebody else is known to have been at work beside it.
+    Again,
+}
+
 /// Notices disturbance around the batches of one sample.
 pub trait Witness {
     /// Called before a batch is made ready, to wait for a quiet moment: nothing may come between making ready and
@@ -69,11 +78,11 @@ pub trait Witness {
     /// When the kernel does not give the evidence.
     fn before(&mut self) -> io::Result<()>;
 
-    /// Called right after a batch that took so long.
+    /// Called right after a batch that took so long. Judges by the evidence, never by the time.
     ///
     /// # Errors
     /// When the kernel does not give the evidence.
-    fn after(&mut self, elapsed_ns: f64) -> io::Result<()>;
+    fn after(&mut self, elapsed_ns: f64) -> io::Result<Judgement>;
 }
 
 /// The evidence that Linux keeps.
@@ -97,46 +106,77 @@ pub struct Watch {
 struct Core {
     clock: Source,
     alone: Width,
-    /// Time that was spent on waiting for it, ns.
-    waited_ns: u64,
-    /// Whether the batch that is under way began on a shared core.
+    /// When the batch that is under way was to be made ready, ns.
+    settled_ns: u64,
+    /// Whether it began on a shared core.
     began_shared: bool,
-    shared_batches: u32,
-    batches: u32,
+    /// Time that was spent on waiting and on batches that did not count, ns.
+    lost_ns: u64,
+    /// After the batches that count.
+    looks: Vec<Look>,
+    /// Of those, how many had a shared core.
+    shared: u32,
+    repeated: u32,
 }
 
-/// Longest time that a sample waits, in all its pauses between batches, for a core of its own. A sibling's work comes
-/// and goes within milliseconds, or stays for minutes, when waiting would only cost processes.
-const PATIENCE_NS: u64 = 10_000_000;
+/// Longest time that a sample spends on waiting for a core of its own and on batches that had none. On the machine
+/// where this was tried a sibling was at work for a millisecond or two, and as long not, for minutes; while one is at work
+/// all the time, waiting would only cost processes.
+const PATIENCE_NS: u64 = 20_000_000;
 
 impl Core {
+    fn new(clock: Source, alone: f64) -> Self {
+        let (settled_ns, lost_ns, began_shared, looks, shared, repeated) = (0, 0, false, Vec::new(), 0, 0);
+        Self { clock, alone: Width(alone), settled_ns, began_shared, lost_ns, looks, shared, repeated }
+    }
+
     /// Waits until the core is alone, or patience is at its end.
     fn await_alone(&mut self) {
         let begun_ns = monotonic::now_ns();
-        loop {
-            let is_shared = self.is_shared();
-            let waited_ns = monotonic::now_ns().saturating_sub(begun_ns);
-            if !is_shared || self.waited_ns + waited_ns > PATIENCE_NS {
-                self.waited_ns += waited_ns;
-                return;
+        while self.look().is_some_and(|(_, is_shared)| is_shared) {
+            if self.lost_ns + monotonic::now_ns().saturating_sub(begun_ns) > PATIENCE_NS {
+                break;
             }
         }
+        self.settled_ns = monotonic::now_ns();
+        self.lost_ns += self.settled_ns.saturating_sub(begun_ns);
     }
 
-    fn batch_ended(&mut self) {
-        let ended_shared = self.is_shared();
-        self.shared_batches += u32::from(self.began_shared || ended_shared);
-        self.batches += 1;
+    fn batch_begins(&mut self) {
+        self.began_shared = self.look().is_some_and(|(_, is_shared)| is_shared);
     }
 
-    fn is_shared(&mut self) -> bool {
-        let Some(width) = core::width(&self.clock) else { return false };
-        let alone = self.alone;
-        if width > alone {
-            self.alone = width;
+    fn judge_batch(&mut self) -> Judgement {
+        let Some((look, ended_shared)) = self.look() else { return Judgement::Counts };
+        let is_shared = self.began_shared || ended_shared;
+        if is_shared && self.lost_ns <= PATIENCE_NS {
+            self.lost_ns += monotonic::now_ns().saturating_sub(self.settled_ns);
+            self.repeated += 1;
+            return Judgement::Again;
         }
-        width.is_shared(alone)
+        self.looks.push(look);
+        self.shared += u32::from(is_shared);
+        Judgement::Counts
     }
+
+    fn look(&self) -> Option<(Look, bool)> {
+        core::look(&self.clock).map(|look| (look, look.width.is_shared(self.alone)))
+    }
+
+    fn tell(&self, sum: &mut Contamination) {
+        let batches = u32::try_from(self.looks.len()).unwrap_or(u32::MAX).max(1);
+        sum.shared = f64::from(self.shared) / f64::from(batches);
+        sum.repeated = u64::from(self.repeated);
+        sum.core_width = middle(self.looks.iter().map(|look| look.width.0));
+        sum.cycle_ns = middle(self.looks.iter().map(|look| look.cycle_ns));
+    }
+}
+
+/// The (upper) median; 0 of nothing.
+fn middle(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
 /// What the whole machine did up to a moment.
@@ -205,9 +245,7 @@ impl Watch {
     pub fn with_core(mut self, clock: Source, alone: f64) -> Self {
         let partners_elsewhere = matches!(self.sharing, Sharing::TwoCpus { .. } | Sharing::Many);
         if !partners_elsewhere && self.copies == 0 {
-            let alone = Width(alone);
-            self.core =
-                Some(Core { clock, alone, waited_ns: 0, began_shared: false, shared_batches: 0, batches: 0 });
+            self.core = Some(Core::new(clock, alone));
         }
         self
     }
@@ -239,8 +277,7 @@ impl Watch {
             now.pressure_ns.zip(opened.pressure_ns).map_or(0, |(now, then)| now.saturating_sub(then));
         self.sum.pressure_ns = pressure as f64 * timed_share;
         if let Some(core) = &self.core {
-            self.sum.core_width = core.alone.0;
-            self.sum.shared = f64::from(core.shared_batches) / f64::from(core.batches.max(1));
+            core.tell(&mut self.sum);
         }
         let rule = self.rule();
         let batches_ns = rule.stolen_ns(&self.batches);
@@ -314,23 +351,23 @@ impl Witness for Watch {
 
     fn before(&mut self) -> io::Result<()> {
         if let Some(core) = &mut self.core {
-            core.began_shared = core.is_shared();
+            core.batch_begins();
         }
         self.before = self.reading()?;
         Ok(())
     }
 
-    fn after(&mut self, elapsed_ns: f64) -> io::Result<()> {
+    fn after(&mut self, elapsed_ns: f64) -> io::Result<Judgement> {
         let (before, after) = (self.before, self.reading()?);
-        if let Some(core) = &mut self.core {
-            core.batch_ended();
+        if self.core.as_mut().is_some_and(|core| core.judge_batch() == Judgement::Again) {
+            return Ok(Judgement::Again);
         }
         self.batches.push(Batch::between(&before, &after, elapsed_ns));
         self.sum.wall_ns += elapsed_ns;
         self.sum.involuntary_switches +=
             after.involuntary_switches.saturating_sub(before.involuntary_switches);
         self.sum.major_faults += after.major_faults.saturating_sub(before.major_faults);
-        Ok(())
+        Ok(Judgement::Counts)
     }
 }
 

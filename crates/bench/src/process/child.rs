@@ -8,6 +8,7 @@ use super::wire::{Answer, Request, WireSample};
 use crate::benchmark::{Benchmark, Prepared, Refusal, Setting};
 use crate::clock::Source;
 use crate::cold::Eviction;
+use crate::contamination::core::{self, Width};
 use crate::contamination::{Sharing, Watch};
 use crate::copies::{Copies, Crowd};
 use crate::harness::{self, Batches, Nobody, Schedule};
@@ -55,6 +56,7 @@ fn answer_with(
     let answer = match at_depth(request, &mut |request| measure_here(request, alter))? {
         Ok(sample) => Answer::Sample(sample),
         Err(Refusal::Unavailable(reason)) => Answer::Unavailable(reason),
+        Err(Refusal::Shared) => Answer::Shared,
         Err(Refusal::Failed(error)) => Answer::Failed(error.to_string()),
     };
     let mut line = serde_json::to_vec(&answer).map_err(io::Error::from)?;
@@ -150,6 +152,9 @@ struct Bench<'a> {
     clock: Source,
     schedule: Schedule,
     cpus: Vec<usize>,
+    /// The processor that this process is bound to, unless it is placed by the scheduler.
+    cpu: usize,
+    other_cpu: Option<usize>,
 }
 
 impl<'a> Bench<'a> {
@@ -160,24 +165,29 @@ impl<'a> Bench<'a> {
         let benchmark = request.primitive.parse().ok().and_then(|id| table::find(&id));
         let benchmark =
             benchmark.ok_or_else(|| Refusal::Unavailable("no benchmark has this name".to_owned()))?;
-        if benchmark.primitive.word(Key::Placement) != "free" {
-            kernel::pin(request.cpu)?;
-        }
         let clock = match request.ticks_per_ns {
             Some(ticks_per_ns) => Source::Counter { ticks_per_ns },
             None => Source::MonotonicRaw,
         };
         let schedule = Schedule::for_resolution(request.resolution_ns);
-        Ok(Self { request, benchmark, clock, schedule, cpus })
+        let (mut cpu, mut other_cpu) = (request.cpu, request.other_cpu);
+        if benchmark.primitive.word(Key::Placement) != "free" {
+            let settled = core::settle(&clock, Width(request.core_width), cpu, other_cpu)?;
+            if request.only_alone && !settled.is_alone {
+                return Err(Refusal::Shared);
+            }
+            (cpu, other_cpu) = (settled.cpu, settled.other_cpu);
+        }
+        Ok(Self { request, benchmark, clock, schedule, cpus, cpu, other_cpu })
     }
 
     fn setting(&self) -> Setting {
         let request = self.request;
         Setting {
             rng: seed::stream(request.seed, Purpose::Setting),
-            cpu: request.cpu,
+            cpu: self.cpu,
             cpus: self.cpus.clone(),
-            other_cpu: request.other_cpu,
+            other_cpu: self.other_cpu,
             caches: describe::caches(),
             directory: request.directory.clone(),
             peer: request.peer,
@@ -197,7 +207,7 @@ impl<'a> Bench<'a> {
         let crowd = Crowd {
             copies: primitive.number(Key::Copies).unwrap_or(1),
             cpus: &self.cpus,
-            own: self.request.cpu,
+            own: self.cpu,
             free: primitive.word(Key::Placement) == "free",
         };
         Copies::start(crowd, self.clock, self.schedule, &|copy, cpu| {

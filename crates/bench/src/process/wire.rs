@@ -26,6 +26,8 @@ pub(super) struct Request {
     pub(super) resolution_ns: f64,
     /// Width of the core alone, as far as it is known; 0: not known.
     pub(super) core_width: f64,
+    /// Whether to begin nothing while each core at hand is shared.
+    pub(super) only_alone: bool,
 }
 
 /// What it answers.
@@ -34,6 +36,7 @@ pub(super) struct Request {
 pub(super) enum Answer {
     Sample(WireSample),
     Unavailable(String),
+    Shared,
     Failed(String),
 }
 
@@ -61,6 +64,9 @@ pub(super) struct WireContamination {
     pressure_ns: f64,
     core_width: f64,
     shared: f64,
+    repeated: u64,
+    postponed: u64,
+    cycle_ns: f64,
 }
 
 impl From<Contamination> for WireContamination {
@@ -75,6 +81,9 @@ impl From<Contamination> for WireContamination {
             pressure_ns,
             core_width,
             shared,
+            repeated,
+            postponed,
+            cycle_ns,
         } = seen;
         Self {
             wall_ns,
@@ -86,6 +95,9 @@ impl From<Contamination> for WireContamination {
             pressure_ns,
             core_width,
             shared,
+            repeated,
+            postponed,
+            cycle_ns,
         }
     }
 }
@@ -102,6 +114,9 @@ impl From<WireContamination> for Contamination {
             pressure_ns,
             core_width,
             shared,
+            repeated,
+            postponed,
+            cycle_ns,
         } = wire;
         Self {
             wall_ns,
@@ -113,6 +128,9 @@ impl From<WireContamination> for Contamination {
             pressure_ns,
             core_width,
             shared,
+            repeated,
+            postponed,
+            cycle_ns,
         }
     }
 }
