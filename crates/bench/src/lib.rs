@@ -33,7 +33,7 @@ pub use benchmark::{Benchmark, Operation, Prepared, Refusal};
 pub use clock::{Calibration, calibrate};
 pub use cost::{NoMachineCost, cost_of, machine, values_of};
 pub use count::{Counts, NotCounted, count};
-pub use describe::{describe, memory_nodes, usable_cpus};
+pub use describe::{cores, describe, memory_nodes, usable_cpus};
 pub use plan::{Finding, Measured, Outcome, Plan, measure};
 pub use process::{SampleError, Spawner, delayed_sample_main, gives_a_number_all_the_same, sample_main};
 pub use sabotage::Sabotage;

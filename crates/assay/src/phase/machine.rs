@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use assay_bench::{
-    Benchmark, Calibration, Measured, Outcome, Plan, Profile, Spawner, calibrate, describe, noise,
+    Benchmark, Calibration, Measured, Outcome, Plan, Profile, Spawner, calibrate, cores, describe, noise,
     usable_cpus,
 };
 use assay_quantity::{Description, Fact, Machine, Statistic};
@@ -128,6 +128,7 @@ impl Subject {
         kept?;
         let mut description = self.description.clone();
         description.facts.extend(noise(&self.clock, "after"));
+        description.facts.extend(cores(&findings));
         journal.describe(&description)?;
         let source = format!("assay {}: {}", env!("CARGO_PKG_VERSION"), command_line().join(" "));
         Ok(assay_bench::machine(host(), source, description, &findings, Statistic::default()))

@@ -41,19 +41,20 @@ pub(crate) struct Look {
 
 /// Looks at the core for some 3 us; `None` where the additions have not been written for the architecture.
 pub(crate) fn look(clock: &impl Clock) -> Option<Look> {
-    let (mut dependent_ns, mut independent_ns) = (f64::INFINITY, f64::INFINITY);
-    for _ in 0..READINGS {
+    let (mut nothing_ns, mut dependent_ns, mut independent_ns) =
+        (f64::INFINITY, f64::INFINITY, f64::INFINITY);
+    let least = |least: &mut f64, work: &dyn Fn()| {
         let begin = clock.begin();
-        dependent();
-        let between = clock.end();
-        independent();
-        let end = clock.end();
-        dependent_ns = dependent_ns.min(clock.elapsed_ns(begin, between));
-        independent_ns = independent_ns.min(clock.elapsed_ns(between, end));
+        work();
+        *least = least.min(clock.elapsed_ns(begin, clock.end()));
+    };
+    for _ in 0..READINGS {
+        least(&mut nothing_ns, &|| ());
+        least(&mut dependent_ns, &dependent);
+        least(&mut independent_ns, &independent);
     }
+    let (dependent_ns, independent_ns) = (dependent_ns - nothing_ns, independent_ns - nothing_ns);
     let is_written = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
-    // Four times as many additions, so that both stretches are about as long, and the clock's own cost drops out of
-    // the ratio.
     (is_written && independent_ns > 0.0).then(|| Look {
         width: Width(TIMES * dependent_ns / independent_ns),
         cycle_ns: dependent_ns / DEPENDENT,

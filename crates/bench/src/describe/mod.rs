@@ -1,6 +1,7 @@
 //! What the machine is, and what of it could not be held still: read from `/proc`, `/sys` and the
 //! processor, never changed. A figure without this is an anecdote; the report shows it beside every run.
 
+mod core;
 pub mod parse;
 
 use std::fs;
@@ -8,6 +9,7 @@ use std::path::Path;
 
 use assay_quantity::{Description, Fact, Size};
 
+pub use self::core::cores;
 pub use parse::CacheSizes;
 
 use crate::clock::{Calibration, Source};

@@ -5,6 +5,7 @@
 //! all of them at 5 %, whether or not they depend on each other. And a comparison that would not be one is refused with its
 //! reason: what was disturbed or has several modes has no single ratio.
 
+use std::cmp::Ordering;
 use std::fmt;
 
 use super::{NoComparison, Pair, Ratio, compare, compare_estimates};
@@ -42,6 +43,9 @@ pub enum Relation {
     SameWithin(f64),
     /// Neither a difference nor its absence is shown: more processes would tell.
     Indistinguishable,
+    /// At least one is a printed figure: how it stands to the other if both are taken at their word. Nobody knows how
+    /// far it would be off the next time, so that chance takes no part in this.
+    AsPrinted(Ordering),
     /// The two must not be compared.
     NotComparable(Incomparable),
 }
@@ -53,8 +57,6 @@ pub enum Incomparable {
     Contaminated,
     /// At least one has several modes.
     SeveralModes,
-    /// At least one is a printed figure: nobody knows how far it would be off the next time.
-    Printed,
     /// At least one is a minimum: how far it would be off the next time has no known distribution.
     Minimum,
     /// There is no ratio.
@@ -78,14 +80,14 @@ pub struct Comparison {
 /// 95 % each, so a primitive that differs by `margin` is called the same in at most 2.5 % of cases.
 #[must_use]
 pub fn compare_costs(pairs: &[Pair<Side<'_>>], margin: f64) -> Vec<Comparison> {
-    let tested: Vec<(Option<Ratio>, Result<f64, Incomparable>)> = pairs.iter().map(test).collect();
+    let tested: Vec<(Option<Ratio>, Result<f64, Relation>)> = pairs.iter().map(test).collect();
     let mut adjusted: Vec<f64> = tested.iter().filter_map(|(_, p)| p.ok()).collect();
     holm(&mut adjusted);
     let mut adjusted = adjusted.into_iter();
-    let comparison = |(ratio, p): (Option<Ratio>, Result<f64, Incomparable>)| {
+    let comparison = |(ratio, p): (Option<Ratio>, Result<f64, Relation>)| {
         let p_adjusted = p.is_ok().then(|| adjusted.next()).flatten();
         let relation = match (p, p_adjusted, &ratio) {
-            (Err(reason), ..) => Relation::NotComparable(reason),
+            (Err(untested), ..) => untested,
             (Ok(_), Some(p), Some(ratio)) => relation(&ratio.estimate, p, margin),
             _ => Relation::Indistinguishable,
         };
@@ -94,8 +96,8 @@ pub fn compare_costs(pairs: &[Pair<Side<'_>>], margin: f64) -> Vec<Comparison> {
     tested.into_iter().map(comparison).collect()
 }
 
-/// The ratio of a pair, and its p-value or why it must not have one.
-fn test(pair: &Pair<Side<'_>>) -> (Option<Ratio>, Result<f64, Incomparable>) {
+/// The ratio of a pair, and its p-value or what is to be said without one.
+fn test(pair: &Pair<Side<'_>>) -> (Option<Ratio>, Result<f64, Relation>) {
     let costs = [pair.a.cost, pair.b.cost];
     let ratio = match (pair.a.values, pair.b.values) {
         (Some(a), Some(b)) if costs[0].estimate.unit == costs[1].estimate.unit => compare(Pair { a, b }),
@@ -104,17 +106,30 @@ fn test(pair: &Pair<Side<'_>>) -> (Option<Ratio>, Result<f64, Incomparable>) {
     let any = |condition: fn(&Cost) -> bool| costs.into_iter().any(condition);
     let ratio = match ratio {
         Ok(ratio) => ratio,
-        Err(reason) => return (None, Err(Incomparable::NoRatio(reason))),
+        Err(reason) => return (None, Err(Relation::NotComparable(Incomparable::NoRatio(reason)))),
     };
     let p = if any(|cost| matches!(cost.verdict, Some(Verdict::Contaminated(_)))) {
-        Err(Incomparable::Contaminated)
+        Err(Relation::NotComparable(Incomparable::Contaminated))
     } else if any(|cost| cost.modes.len() > 1 || matches!(cost.verdict, Some(Verdict::Modes(_)))) {
-        Err(Incomparable::SeveralModes)
+        Err(Relation::NotComparable(Incomparable::SeveralModes))
     } else {
         let minimum = any(|cost| cost.estimate.method == Method::Minimum);
-        ratio.p.ok_or(if minimum { Incomparable::Minimum } else { Incomparable::Printed })
+        ratio.p.ok_or_else(|| match minimum {
+            true => Relation::NotComparable(Incomparable::Minimum),
+            false => Relation::AsPrinted(as_printed(&ratio.estimate)),
+        })
     };
     (Some(ratio), p)
+}
+
+fn as_printed(ratio: &Estimate) -> Ordering {
+    if ratio.interval.high < 1.0 {
+        Ordering::Less
+    } else if ratio.interval.low > 1.0 {
+        Ordering::Greater
+    } else {
+        Ordering::Equal
+    }
 }
 
 fn relation(ratio: &Estimate, p_adjusted: f64, margin: f64) -> Relation {
@@ -149,6 +164,9 @@ impl fmt::Display for Relation {
             Relation::Slower => f.write_str("slower"),
             Relation::SameWithin(margin) => write!(f, "same within {} %", margin * 100.0),
             Relation::Indistinguishable => f.write_str("indistinguishable"),
+            Relation::AsPrinted(Ordering::Less) => f.write_str("faster, as printed"),
+            Relation::AsPrinted(Ordering::Greater) => f.write_str("slower, as printed"),
+            Relation::AsPrinted(Ordering::Equal) => f.write_str("equal, as printed"),
             Relation::NotComparable(reason) => write!(f, "not comparable: {reason}"),
         }
     }
@@ -159,7 +177,6 @@ impl fmt::Display for Incomparable {
         match self {
             Incomparable::Contaminated => f.write_str("contaminated"),
             Incomparable::SeveralModes => f.write_str("several modes"),
-            Incomparable::Printed => f.write_str("a printed figure"),
             Incomparable::Minimum => f.write_str("a minimum"),
             Incomparable::NoRatio(reason) => reason.fmt(f),
         }
@@ -169,7 +186,7 @@ impl fmt::Display for Incomparable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::estimate::{minimum, trimmed_mean};
+    use crate::estimate::{Interval, minimum, trimmed_mean};
     use crate::modes::Mode;
     use crate::unit::Unit;
     use proptest::prelude::*;
@@ -215,7 +232,6 @@ mod tests {
             with(Verdict::Contaminated(0.5)),
             with(Verdict::Modes(2)),
             Cost { modes: vec![mode; 2], verdict: None, ..clean.clone() },
-            Cost::from(Estimate { method: Method::Printed, ..clean.estimate }),
             Cost::from(least),
             Cost::from(Estimate { unit: Unit::NanosecondsPerByte, ..clean.estimate }),
         ];
@@ -230,11 +246,30 @@ mod tests {
                 "not comparable: contaminated",
                 "not comparable: several modes",
                 "not comparable: several modes",
-                "not comparable: a printed figure",
                 "not comparable: a minimum",
                 "not comparable: ns cannot be compared with ns/B",
             ]
         );
+    }
+
+    #[test]
+    fn a_printed_figure_is_taken_at_its_word_on_either_side() {
+        let printed = |point| {
+            let interval = Interval { low: point - 0.5, high: point + 0.5, confidence: 1.0 };
+            Cost::from(Estimate {
+                point,
+                interval,
+                method: Method::Printed,
+                ..cost(&around(1.0, 1.0)).estimate
+            })
+        };
+        let measured = cost(&around(100.0, 1.0));
+        let all = [
+            said(&measured, &printed(90.0)),
+            said(&printed(90.0), &measured),
+            said(&printed(90.0), &printed(90.4)),
+        ];
+        assert_eq!(all, ["faster, as printed", "slower, as printed", "equal, as printed"]);
     }
 
     #[test]

@@ -1,0 +1,199 @@
+//! `assay bench` and `assay compare` as their user has them: the real binary on the real machine.
+
+#![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::available_parallelism;
+
+use tempfile::TempDir;
+
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn with(files: &[(&str, &str)]) -> Self {
+        let place = Self::new();
+        for (name, text) in files {
+            fs::write(place.path().join(name), text).unwrap();
+        }
+        place
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn assay(&self, arguments: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_assay"));
+        command.args(arguments.split(' ')).current_dir(self.path()).env("XDG_DATA_HOME", self.path());
+        command
+    }
+
+    /// Exit code, stdout and stderr.
+    fn said(&self, arguments: &str) -> (i32, String, String) {
+        let Output { status, stdout, stderr } = self.assay(arguments).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (status.code().unwrap(), text(stdout), text(stderr))
+    }
+}
+
+/// The first fields of those lines of a CSV that begin with an id.
+fn ids(csv: &str) -> Vec<&str> {
+    let is_id = |field: &&str| field.contains('.') && field.starts_with(|c: char| c.is_ascii_lowercase());
+    csv.lines().filter_map(|line| line.split(',').next()).filter(is_id).collect()
+}
+
+/// Processes that keep every processor busy until they are dropped.
+struct Neighbours(Vec<Child>);
+
+impl Neighbours {
+    fn new() -> Self {
+        let busy = |_| Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        Self((0..2 * available_parallelism().unwrap().get()).map(busy).collect())
+    }
+}
+
+impl Drop for Neighbours {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+#[test]
+fn beside_busy_neighbours_a_figure_is_contaminated_and_that_is_an_error_where_it_shall_be() {
+    let (place, _neighbours) = (Place::new(), Neighbours::new());
+    let (code, shown, said) = place.said("bench call.null --budget 1s --csv");
+    assert_eq!(code, 0, "{said}");
+    assert!(shown.contains("contaminated: "), "{shown}");
+    let (code, shown, said) = place.said("bench call.null --budget 1s --csv --strict");
+    assert_eq!(code, 3, "{said}");
+    assert!(
+        shown.contains("contaminated: ") && said.contains("1 of 1 figures are contaminated, call.null"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_plan_says_what_is_measured_and_the_command_line_has_the_last_word() {
+    let place = Place::with(&[
+        ("plan.toml", "primitives = [\"null\", \"clock.gettime\"]\nbudget = \"1s\"\nseed = 7\n"),
+        ("bad.toml", "primitives = [\"null\"]\nbudgets = \"1s\"\n"),
+    ]);
+    let (code, shown, said) = place.said("bench --plan plan.toml --csv");
+    assert_eq!(code, 0, "{said}");
+    for id in ["null.read", "null.write", "clock.gettime"] {
+        assert!(
+            ids(&shown).iter().any(|measured| measured.trim_matches('"').starts_with(id)),
+            "{id}: {shown}"
+        );
+    }
+    assert!(!shown.contains("call.null"), "{shown}");
+    let (code, shown, said) = place.said("bench call.null --plan plan.toml --csv");
+    assert_eq!(code, 0, "{said}");
+    assert!(ids(&shown).contains(&"call.null") && !shown.contains("null.read"), "{shown}");
+    let (code, shown, said) = place.said("bench --plan bad.toml");
+    assert_eq!((code, shown.as_str()), (1, ""));
+    assert!(said.starts_with("assay: bad.toml is no plan") && said.contains("budgets"), "{said}");
+}
+
+#[test]
+fn valgrind_counts_what_an_operation_executes_and_the_same_the_next_time() {
+    let place = Place::new();
+    let counted = |ids: &str| {
+        let (code, shown, said) = place.said(&format!("bench {ids} --budget 1s --count --csv"));
+        assert_eq!(code, 0, "{said}");
+        let table = shown.split("Executed by one operation").nth(1).unwrap_or_else(|| panic!("{shown}"));
+        table.trim().lines().map(str::to_owned).collect::<Vec<String>>()
+    };
+    let first = counted("memory.load{level=l1} call.null");
+    assert_eq!(first, counted("memory.load{level=l1} call.null"));
+    let load = first.iter().find_map(|line| line.strip_prefix("memory.load{level=l1},")).unwrap();
+    let count = |column: usize| load.split(',').nth(column).unwrap().parse::<f64>().unwrap();
+    let [instructions, loads] = [count(0), count(3)];
+    assert!(loads >= 1.0 && instructions > loads, "{load}");
+    assert!(
+        first.iter().any(|line| line.starts_with("call.null,") && line.contains("the kernel does its work"))
+    );
+}
+
+#[test]
+fn another_host_is_measured_where_it_answers() {
+    let place = Place::new();
+    let mut server = place.assay("bench --serve 127.0.0.1:0").stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.split(' ').nth(2).unwrap().trim_end_matches(';');
+    let measured = place
+        .said(&format!("bench tcp.round_trip{{size=1B,peer=remote}} --budget 1s --peer {address} --csv"));
+    let without = place.said("bench tcp.round_trip{size=1B,peer=remote} --budget 1s --csv");
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(
+        measured.0 == 0 && measured.1.contains("clean")
+            || measured.1.contains("noisy")
+            || measured.1.contains("contaminated"),
+        "{measured:?}"
+    );
+    assert!(without.1.contains("--peer"), "{without:?}");
+}
+
+/// A machine of which two costs are known, with intervals of 1 %.
+fn machine(name: &str, null_ns: f64, read_ns: f64) -> String {
+    let cost = |primitive: &str, ns: f64| {
+        format!(
+            r#"{{"primitive": "{primitive}", "rejected": 0, "verdict": "clean", "estimate": {{"point": {ns},
+            "low": {}, "high": {}, "confidence": 0.95, "unit": "ns", "method": "trimmed_mean", "values": 20}}}}"#,
+            0.99 * ns,
+            1.01 * ns
+        )
+    };
+    format!(
+        r#"{{"format": "assay.machine/1", "name": "{name}", "source": "a test", "facts": [], "uncontrolled": [],
+        "costs": [{}, {}], "unmeasured": []}}"#,
+        cost("call.null", null_ns),
+        cost("null.write{size=1B}", read_ns)
+    )
+}
+
+#[test]
+fn a_slowdown_beyond_the_limit_is_an_error_that_names_what_is_slower() {
+    let place = Place::with(&[
+        ("old.machine.json", &machine("old", 100.0, 150.0)),
+        ("new.machine.json", &machine("new", 110.0, 150.0)),
+    ]);
+    let (code, shown, said) = place.said("compare old.machine.json new.machine.json --csv");
+    assert_eq!(code, 0, "{said}");
+    assert!(shown.lines().any(|line| line.starts_with("call.null,") && line.ends_with("slower")), "{shown}");
+    let (code, shown, said) = place.said("compare old.machine.json new.machine.json --fail-over 5% --csv");
+    assert_eq!(code, 1, "{said}");
+    assert!(shown.contains("call.null,"), "the comparison is shown all the same: {shown}");
+    assert!(said.contains("1 of 2 primitives are slower by more than 5.000 %: call.null"), "{said}");
+    for fine in [
+        "compare old.machine.json new.machine.json --fail-over 15%",
+        "compare new.machine.json old.machine.json --fail-over 5%",
+        "compare old.machine.json new.machine.json null.write --fail-over 5%",
+    ] {
+        let (code, _, said) = place.said(fine);
+        assert_eq!(code, 0, "{fine}: {said}");
+    }
+}
+
+#[test]
+fn thirty_years_are_shown_at_their_word() {
+    let place = Place::with(&[("new.machine.json", &machine("new", 100.0, 150.0))]);
+    let (code, shown, said) = place.said("compare 1996/linux-i686 new.machine.json --csv");
+    assert_eq!(code, 0, "{said}");
+    assert!(shown.contains("faster, as printed"), "{shown}");
+    let (code, shown, said) = place.said("compare 1996/nobody new.machine.json");
+    assert_eq!((code, shown.as_str()), (1, ""));
+    assert!(said.contains("1996/nobody") && said.lines().count() == 1, "{said}");
+}

@@ -1,0 +1,67 @@
+//! What a run saw of the cores that it had: their clock, and how often another hardware thread was in the way.
+
+use assay_quantity::{Contamination, Fact};
+
+use crate::plan::Finding;
+
+/// Facts of the cores, as far as the samples show them; none where no sample looked.
+#[must_use]
+pub fn cores(findings: &[Finding]) -> Vec<Fact> {
+    let samples = findings.iter().filter_map(|finding| match finding {
+        Finding::Measured(measured) => Some(&measured.samples),
+        Finding::Unmeasured(_) => None,
+    });
+    let seen: Vec<Contamination> = samples.flatten().map(|sample| sample.contamination).collect();
+    let mut ghz: Vec<f64> =
+        seen.iter().filter(|seen| seen.cycle_ns > 0.0).map(|seen| 1.0 / seen.cycle_ns).collect();
+    ghz.sort_by(f64::total_cmp);
+    let Some(middle) = ghz.get(ghz.len() / 2) else { return Vec::new() };
+    let clock = format!(
+        "{middle:.2} GHz in the median sample, {:.2} to {:.2} GHz in all",
+        ghz[0],
+        ghz[ghz.len() - 1]
+    );
+    let shared = seen.iter().filter(|seen| seen.shared > 0.0).count();
+    let (repeated, postponed): (u64, u64) =
+        seen.iter().fold((0, 0), |(r, p), seen| (r + seen.repeated, p + seen.postponed));
+    let sharing = format!(
+        "another hardware thread was at work beside {shared} of {} samples that looked; for that reason {repeated} \
+         batches were timed again, and {postponed} processes began nothing",
+        ghz.len()
+    );
+    let fact = |name: &str, value| Fact { name: name.to_owned(), value };
+    vec![fact("core clock", clock), fact("core sharing", sharing)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Measured;
+    use assay_quantity::{Sample, Unit};
+
+    #[test]
+    fn a_run_tells_its_core_clock_and_how_often_it_was_in_company() {
+        let sample = |cycle_ns, shared, repeated, postponed| {
+            let contamination =
+                Contamination { cycle_ns, shared, repeated, postponed, ..Contamination::default() };
+            Sample { contamination, ..Sample::default() }
+        };
+        let samples = vec![
+            sample(0.25, 0.0, 2, 5),
+            sample(0.5, 0.4, 7, 0),
+            sample(0.25, 0.0, 0, 1),
+            sample(0.0, 0.0, 0, 0),
+        ];
+        let primitive = "call.null".parse().unwrap();
+        let measured = Measured { primitive, unit: Unit::Nanoseconds, samples, rejected: Vec::new() };
+        let facts: Vec<String> =
+            cores(&[Finding::Measured(measured)]).into_iter().map(|fact| fact.value).collect();
+        assert_eq!(facts[0], "4.00 GHz in the median sample, 2.00 to 4.00 GHz in all");
+        assert_eq!(
+            facts[1],
+            "another hardware thread was at work beside 1 of 3 samples that looked; for that reason 9 batches were \
+             timed again, and 6 processes began nothing"
+        );
+        assert_eq!(cores(&[]), []);
+    }
+}
