@@ -28,6 +28,7 @@ mod kernel;
 mod partner;
 mod primitive;
 mod seed;
+mod stir;
 
 pub use benchmark::{Benchmark, Operation, Prepared, Refusal};
 pub use clock::{Calibration, calibrate};

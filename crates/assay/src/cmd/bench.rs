@@ -82,6 +82,7 @@ fn measure(args: &BenchArgs, begun: Option<Begun>) -> anyhow::Result<()> {
         copies: args.copies.unwrap_or(1),
         free: args.free,
         cold: args.cold,
+        remote: args.peer.is_some(),
     };
     let benchmarks = selection.benchmarks()?;
     if let Some(path) = &args.output {

@@ -16,11 +16,20 @@ pub struct Selection {
     pub free: bool,
     /// Whether caches are emptied before each operation.
     pub cold: bool,
+    /// Whether another host answers, so that what lies between the two is a part of every profile.
+    pub remote: bool,
 }
 
 impl Default for Selection {
     fn default() -> Self {
-        Self { names: Vec::new(), profile: Profile::Quick, copies: 1, free: false, cold: false }
+        Self {
+            names: Vec::new(),
+            profile: Profile::Quick,
+            copies: 1,
+            free: false,
+            cold: false,
+            remote: false,
+        }
     }
 }
 
@@ -61,7 +70,11 @@ impl Selection {
     }
 
     fn of_profile(&self, all: &[Benchmark]) -> Vec<PrimitiveId> {
-        let chosen = all.iter().filter(|benchmark| benchmark.profile <= self.profile);
+        let wanted = |benchmark: &&Benchmark| {
+            let is_remote = self.remote && benchmark.primitive.word(Key::Peer) == "remote";
+            is_remote || benchmark.profile <= self.profile
+        };
+        let chosen = all.iter().filter(wanted);
         chosen.map(|benchmark| benchmark.primitive.clone()).collect()
     }
 
@@ -100,7 +113,13 @@ pub fn here() -> Vec<Benchmark> {
         }
         let pairs = cpus.iter().flat_map(|from| cpus.iter().map(move |to| (*from, *to)));
         let pairs = pairs.filter(|(from, to)| from < to);
-        pairs.filter_map(|(from, to)| find(&between(&benchmark.primitive, from, to))).collect()
+        let of_pair = |(from, to)| {
+            let found = find(&between(&benchmark.primitive, from, to))?;
+            // The pairs of a large machine are thousands.
+            let profile = if is_typical(&cpus, from, to) { found.profile } else { Profile::Full };
+            Some(Benchmark { profile, ..found })
+        };
+        pairs.filter_map(of_pair).collect()
     };
     let mut all: Vec<Benchmark> = Vec::new();
     for benchmark in catalogue().into_iter().flat_map(of_pairs) {
@@ -109,6 +128,15 @@ pub fn here() -> Vec<Benchmark> {
         }
     }
     all
+}
+
+/// Partners of the first processor that show what distances there are: its neighbour, and some all over the machine.
+const PARTNERS: usize = 8;
+
+fn is_typical(cpus: &[usize], from: usize, to: usize) -> bool {
+    let apart = cpus.len().div_ceil(PARTNERS);
+    let position = cpus.iter().position(|cpu| *cpu == to).unwrap_or(0);
+    cpus.first() == Some(&from) && (position == 1 || position.is_multiple_of(apart))
 }
 
 fn between(id: &PrimitiveId, from: usize, to: usize) -> PrimitiveId {
@@ -167,6 +195,24 @@ mod tests {
                 "call.null{cache=cold,copies=6,placement=free}",
             ]
         );
+    }
+
+    #[test]
+    fn what_lies_between_two_hosts_is_measured_where_another_host_answers() {
+        let remote = |remote| {
+            let all = names(&Selection { remote, ..Selection::default() });
+            all.iter().filter(|id| id.contains("peer=remote")).count()
+        };
+        assert!(remote(true) > 0 && remote(false) == 0);
+    }
+
+    #[test]
+    fn of_the_pairs_of_a_large_machine_a_few_are_typical() {
+        let cpus: Vec<usize> = (0..128).collect();
+        let typical: Vec<usize> = (1..128).filter(|to| is_typical(&cpus, 0, *to)).collect();
+        assert_eq!(typical, [1, 16, 32, 48, 64, 80, 96, 112]);
+        assert!(!is_typical(&cpus, 1, 2));
+        assert!((1..4).all(|to| is_typical(&[0, 1, 2, 3], 0, to)));
     }
 
     #[test]

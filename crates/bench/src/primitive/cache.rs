@@ -26,7 +26,7 @@ use crate::table::{Per, Profile, Row};
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["cache.transfer{from=0,to=1}"],
+        ids: &["cache.transfer_line{from=0,to=1}"],
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &[],
@@ -297,7 +297,7 @@ mod tests {
         let mut setting = super::super::memory::tests::setting(crate::describe::caches());
         setting.cpus = cpus;
         let id: PrimitiveId = id.parse().unwrap();
-        let prepare = if id.operation() == "transfer" { transfer } else { read_remote };
+        let prepare = if id.operation() == "transfer_line" { transfer } else { read_remote };
         prepare(&id, &mut setting).unwrap()
     }
 
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn a_line_goes_round_and_one_that_did_not_is_noticed() {
         in_a_thread(|| {
-            let mut operation = prepare("cache.transfer{from={0},to={1}}").operation;
+            let mut operation = prepare("cache.transfer_line{from={0},to={1}}").operation;
             for length in [2, 4, 100] {
                 operation.run(length).unwrap();
                 operation.disarm(length).unwrap();

@@ -58,10 +58,14 @@ mod tests {
             let refusal = pair_of(id, cpus).unwrap_err();
             assert!(refusal.contains(reason), "{refusal}");
         };
-        assert_eq!(pair_of("cache.transfer{from=0,to=3}", &[0, 3]), Ok((0, 3)));
-        refused("cache.transfer{from=0,to=1}", &[0, 3], "to of cache.transfer{from=0,to=1} is none");
-        refused("cache.transfer{from=3,to=3}", &[0, 3], "hands nothing over to itself");
-        refused("cache.transfer{from=0,to=1}", &[0], "one processor only");
-        refused("cache.transfer", &[0, 1], "from of cache.transfer is none");
+        assert_eq!(pair_of("cache.transfer_line{from=0,to=3}", &[0, 3]), Ok((0, 3)));
+        refused(
+            "cache.transfer_line{from=0,to=1}",
+            &[0, 3],
+            "to of cache.transfer_line{from=0,to=1} is none",
+        );
+        refused("cache.transfer_line{from=3,to=3}", &[0, 3], "hands nothing over to itself");
+        refused("cache.transfer_line{from=0,to=1}", &[0], "one processor only");
+        refused("cache.transfer_line", &[0, 1], "from of cache.transfer_line is none");
     }
 }

@@ -25,7 +25,7 @@ use crate::table::{Per, Profile, Row};
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["mprotect.page"],
+        ids: &["mmap.protect_page"],
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["mprotect"],

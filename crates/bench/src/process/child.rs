@@ -14,6 +14,7 @@ use crate::copies::{Copies, Crowd};
 use crate::harness::{self, Batches, Nobody, Schedule};
 use crate::sabotage::{Sabotage, delayed, sabotaged};
 use crate::seed::{self, Purpose};
+use crate::stir::stir;
 use crate::{counter, describe, kernel, layout, table};
 
 /// A request that cannot be answered.
@@ -107,6 +108,7 @@ fn measure_here(
     alter: &mut dyn FnMut(Source, Prepared) -> Prepared,
 ) -> Result<WireSample, Refusal> {
     let bench = Bench::set_up(request)?;
+    stir(&request.directory, &mut seed::stream(request.seed, Purpose::Kernel))?;
     let copies = bench.start_copies()?;
     let (prepared, cpu) = bench.prepare()?;
     let mut prepared = alter(bench.clock, prepared);
