@@ -166,44 +166,46 @@ fn truth() {
         (256, || Box::new(Chain::<256>)),
         (512, || Box::new(Chain::<512>)),
     ];
-    // In turns, each compared with the longest of its own round, so that a change of the clock rate meets all alike.
-    let tried: Vec<Vec<Option<f64>>> =
-        (0..30).map(|_| bodies.iter().map(|(_, body)| slope(&clock, body())).collect()).collect();
-    let rounds: Vec<Vec<f64>> = tried.into_iter().filter_map(|round| round.into_iter().collect()).collect();
-    println!("bodies of known length, in {} of 30 rounds that had a core of their own", rounds.len());
+    println!("bodies of known length, each sample with a core of its own and in cycles of its own clock");
     println!("{:>9} {:>12} {:>18} {:>10} {:>10}", "additions", "ns", "cycles recovered", "+-", "error");
-    let longest = bodies.len() - 1;
-    for (number, (length, _)) in bodies.iter().enumerate() {
-        let of = |value: &dyn Fn(&Vec<f64>) -> f64| {
-            estimate::trimmed_mean(&rounds.iter().map(value).collect::<Vec<f64>>(), Unit::Nanoseconds)
+    for (number, (length, body)) in bodies.iter().enumerate() {
+        let samples: Vec<(f64, f64)> =
+            (0..MOMENTS).filter_map(|_| alone(&clock, body())).take(PROCESSES).collect();
+        let of = |value: &dyn Fn(&(f64, f64)) -> f64| {
+            estimate::trimmed_mean(&samples.iter().map(value).collect::<Vec<f64>>(), Unit::Nanoseconds)
         };
-        let (ns, cycles) = (of(&|round| round[number]), of(&|round| 512.0 * round[number] / round[longest]));
-        let (Ok(ns), Ok(cycles)) = (ns, cycles) else { return };
+        let (Ok(ns), Ok(cycles)) = (of(&|sample| sample.0), of(&|sample| sample.0 / sample.1)) else {
+            println!("{length:>9} had no core of its own in {MOMENTS} moments");
+            continue;
+        };
         let (half, length) = (cycles.interval.half_width(), f64::from(*length));
-        let error = 100.0 * (cycles.point / length - 1.0);
         let error = match number {
-            0 => "nothing".to_owned(),
-            1 => "a loop around nothing".to_owned(),
-            _ => format!("{error:>9.2}%"),
+            0 => "(nothing)".to_owned(),
+            1 => "(a loop around nothing)".to_owned(),
+            _ => format!("{:>9.2}%", 100.0 * (cycles.point / length - 1.0)),
         };
         println!("{length:>9} {:>12.4} {:>18.3} {half:>10.3} {error}", ns.point, cycles.point);
     }
 }
 
-/// The cost that the harness finds for an operation; `None` if another hardware thread used the core.
-fn slope(calibration: &Calibration, operation: Box<dyn Operation>) -> Option<f64> {
+/// Samples of a body that are tried for at the most.
+const MOMENTS: usize = 1000;
+
+/// The cost that the harness finds for an operation and a cycle of the core's clock meanwhile, both in ns; `None` if
+/// another hardware thread used the core.
+fn alone(calibration: &Calibration, operation: Box<dyn Operation>) -> Option<(f64, f64)> {
     let clock: Source = calibration.source;
     let mut prepared = Prepared { operation, baseline: None, sharing: Sharing::Alone };
     let mut watch = Watch::open(Sharing::Alone, 0, 0).unwrap().with_core(clock, calibration.core_width);
     let schedule = Schedule::for_resolution(calibration.resolution_ns);
     let batches = harness::sample(&clock, &mut watch, schedule, &mut prepared).unwrap();
-    let is_shared = watch.close().unwrap().shared > 0.0;
-    match (Sample { observations: batches.observations, ..Sample::default() }).cost_ns() {
-        _ if is_shared => None,
+    let seen = watch.close().unwrap();
+    let cost = match (Sample { observations: batches.observations, ..Sample::default() }).cost_ns() {
         // What nothing costs may come out below zero.
-        Ok(cost) | Err(NoCost::NotPositive(cost)) => Some(cost),
+        Ok(cost) | Err(NoCost::NotPositive(cost)) => cost,
         Err(none) => panic!("{none}"),
-    }
+    };
+    (seen.shared <= 0.0).then_some((cost, seen.cycle_ns))
 }
 
 /// Repeats whole measurements, and counts how often an interval holds the mean of all of them.
