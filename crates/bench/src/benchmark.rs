@@ -142,6 +142,8 @@ pub struct Setting {
     pub caches: CacheSizes,
     /// Directory for files, on the file system to be measured.
     pub directory: PathBuf,
+    /// Directory on the same file system that all processes of a run share, for what takes long to make.
+    pub shared_directory: PathBuf,
     /// Where another host answers ([`crate::serve`]), for `peer=remote`.
     pub peer: Option<SocketAddr>,
 }

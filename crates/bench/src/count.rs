@@ -104,6 +104,7 @@ fn totals(
         cpu: cpus.first().copied().unwrap_or(0),
         other_cpu: cpus.get(1).copied(),
         directory,
+        shared_directory: directory,
         peer: None,
         clock: &clock,
         limit: LIMIT,

@@ -115,21 +115,25 @@ pub fn measure(
     stop: &AtomicBool,
     on_sample: &mut dyn FnMut(&PrimitiveId, &Outcome),
 ) -> Result<Vec<Finding>, NoRun> {
-    let directory = tempfile::Builder::new()
-        .prefix("assay-")
-        .tempdir_in(&plan.directory)
-        .map_err(|error| NoRun::Directory(plan.directory.clone(), error))?;
+    let directory = || tempfile::Builder::new().prefix("assay-").tempdir_in(&plan.directory);
+    let shared_directory = directory().map_err(|error| NoRun::Directory(plan.directory.clone(), error))?;
     let cpus = kernel::allowed_cpus().map_err(NoRun::Processors)?;
     let siblings: Vec<Vec<usize>> = cpus.iter().map(|cpu| describe::siblings(*cpu)).collect();
     // The widest that was seen so far is what a core has alone.
     let mut core_width = plan.clock.core_width;
     let mut take = |benchmark: &Benchmark, seed: u64, only_alone: bool| {
         let (cpu, other_cpu) = placement(seed, &cpus, &siblings);
+        // Where the kernel keeps a directory in memory has a part in the cost of whatever is looked up in it.
+        let own = match directory() {
+            Ok(own) => own,
+            Err(error) => return Outcome::Rejected(format!("no directory for its files: {error}")),
+        };
         let circumstances = Circumstances {
             seed,
             cpu,
             other_cpu,
-            directory: directory.path(),
+            directory: own.path(),
+            shared_directory: shared_directory.path(),
             peer: plan.peer,
             clock: &plan.clock,
             limit: plan.sample_limit,

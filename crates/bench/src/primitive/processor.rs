@@ -47,6 +47,7 @@ mod tests {
             other_cpu: None,
             caches: CacheSizes::default(),
             directory: std::env::temp_dir(),
+            shared_directory: std::env::temp_dir(),
             peer: None,
         };
         pair(&id.parse().unwrap(), &setting).map_err(|refusal| refusal.to_string())

@@ -98,11 +98,11 @@ impl DirectFile {
     /// The file that all processes of a run read. The first makes it.
     pub(super) fn to_read(setting: &Setting) -> Result<Self, Refusal> {
         required(setting, O_DIRECT)?;
-        let path = setting.directory.join("disk-read");
+        let path = setting.shared_directory.join("disk-read");
         if !path.exists() {
             // Made under another name, so that nobody finds half of it.
-            let unfinished = setting.directory.join(format!("disk-{}", std::process::id()));
-            write(&open(&unfinished)?, &setting.directory)?;
+            let unfinished = setting.shared_directory.join(format!("disk-{}", std::process::id()));
+            write(&open(&unfinished)?, &setting.shared_directory)?;
             fs::rename(&unfinished, &path)?;
         }
         Self::of(open(&path)?, setting)
@@ -114,14 +114,14 @@ impl DirectFile {
         required(setting, O_DIRECT)?;
         let mut number = 0;
         let file = loop {
-            let file = open(&setting.directory.join(format!("disk-write-{number}")))?;
+            let file = open(&setting.shared_directory.join(format!("disk-write-{number}")))?;
             if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
                 break file;
             }
             number += 1;
         };
         if file.metadata()?.len() != FILE_BYTES as u64 {
-            write(&file, &setting.directory)?;
+            write(&file, &setting.shared_directory)?;
         }
         Self::of(file, setting)
     }

@@ -192,6 +192,7 @@ impl<'a> Bench<'a> {
             other_cpu: self.other_cpu,
             caches: describe::caches(),
             directory: request.directory.clone(),
+            shared_directory: request.shared_directory.clone(),
             peer: request.peer,
         }
     }

@@ -58,7 +58,10 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) seed: u64,
     pub(crate) cpu: usize,
     pub(crate) other_cpu: Option<usize>,
+    /// For this sample alone.
     pub(crate) directory: &'a Path,
+    /// For all samples of the run.
+    pub(crate) shared_directory: &'a Path,
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) clock: &'a Calibration,
     pub(crate) limit: Duration,
@@ -107,6 +110,7 @@ impl Spawner {
             cpu: circumstances.cpu,
             other_cpu: circumstances.other_cpu,
             directory: circumstances.directory.to_owned(),
+            shared_directory: circumstances.shared_directory.to_owned(),
             peer: circumstances.peer,
             counted: circumstances.counted,
             counters: circumstances.counters,

@@ -16,6 +16,7 @@ pub(super) struct Request {
     pub(super) cpu: usize,
     pub(super) other_cpu: Option<usize>,
     pub(super) directory: PathBuf,
+    pub(super) shared_directory: PathBuf,
     pub(super) peer: Option<SocketAddr>,
     /// One batch only, of so many times the usual length, for a program that counts what it executes.
     pub(super) counted: Option<u64>,

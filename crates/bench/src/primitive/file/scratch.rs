@@ -214,6 +214,7 @@ mod tests {
             other_cpu: None,
             caches: crate::describe::CacheSizes::default(),
             directory: directory.to_owned(),
+            shared_directory: directory.to_owned(),
             peer: None,
         }
     }

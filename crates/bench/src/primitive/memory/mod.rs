@@ -167,6 +167,7 @@ pub(super) mod tests {
             other_cpu: None,
             caches,
             directory: std::env::temp_dir(),
+            shared_directory: std::env::temp_dir(),
             peer: None,
         }
     }
