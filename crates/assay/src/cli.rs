@@ -164,11 +164,11 @@ pub struct BenchArgs {
     /// Count the instructions, loads and stores of user-mode operations as well, with valgrind.
     #[arg(long)]
     pub count: bool,
-    /// End with exit code 3 if a figure is contaminated.
+    /// End with exit code 3 if a figure is contaminated, a primitive failed or nothing was measured.
     #[arg(long)]
     pub strict: bool,
-    /// Go on with a run that was cut off: its number [default: the latest].
-    #[arg(long, value_name = "RUN", num_args = 0..=1, default_missing_value = "latest", conflicts_with_all = ["primitives", "plan", "list"])]
+    /// Go on with a run that was cut off, with what it was asked for: its number [default: the latest].
+    #[arg(long, value_name = "RUN", num_args = 0..=1, default_missing_value = "latest", conflicts_with_all = NOT_RESUMED)]
     pub resume: Option<String>,
     /// Answer the benchmarks of another host at this address, and measure nothing.
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = SERVED, conflicts_with_all = ["primitives", "plan", "list", "resume"])]
@@ -192,6 +192,10 @@ pub struct BenchArgs {
     #[command(flatten)]
     pub store: StoreArgs,
 }
+
+/// What says what is measured and how: a run that goes on keeps its own.
+const NOT_RESUMED: [&str; 10] =
+    ["primitives", "plan", "list", "quick", "full", "copies", "free", "cold", "counters", "seed"];
 
 /// Where `--serve` listens unless told otherwise: every address of the host.
 const SERVED: &str = "0.0.0.0:7325";
@@ -266,7 +270,8 @@ pub struct CompareArgs {
     /// Compare only these primitives: ids, or beginnings of them.
     #[arg(value_name = "PRIMITIVE")]
     pub primitives: Vec<String>,
-    /// End with exit code 1 if a primitive is slower on B than on A by more than this share, and not by chance.
+    /// End with exit code 1 if a primitive is slower on B than on A by more than this share, and not by chance; with 3
+    /// if it is only one that cannot be judged.
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub fail_over: Option<f64>,
     /// How it is printed.
@@ -363,6 +368,20 @@ mod tests {
     #[test]
     fn the_definition_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_run_that_goes_on_is_not_told_anew_what_it_measures() {
+        let parsed = |words: &str| Cli::try_parse_from(format!("assay bench --resume 1 {words}").split(' '));
+        for other in
+            ["--quick", "--full", "-P 2", "--cold", "--counters", "--seed 1", "--plan p.toml", "call.null"]
+        {
+            assert!(parsed(other).is_err(), "{other}");
+        }
+        for fine in ["--count", "--name x", "--peer 10.0.0.1:1", "--budget 9s", "--precision 2%", "--strict"]
+        {
+            assert!(parsed(fine).is_ok(), "{fine}");
+        }
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! The run in the store: everything that is measured goes there before anything is computed of it.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 use assay_bench::{Finding, Measured};
 use assay_quantity::format::machine_from_json;
-use assay_quantity::{Description, Machine, PrimitiveId, Round, Sample, Statistic, Unit};
+use assay_quantity::{Description, Fact, Machine, PrimitiveId, Round, Sample, Statistic, Unit, Unmeasured};
 use assay_store::{Outcome, Run, RunId, RunStart, Store};
 
 use crate::cli::StoreArgs;
@@ -38,16 +39,9 @@ impl Journal {
 
     /// Goes on with a run that was not completed, on the machine that it was begun on.
     pub fn resume(args: &StoreArgs, run: &Run, description: &Description) -> anyhow::Result<Self> {
-        let lasting = |description: &Description| {
-            let facts = description.facts.iter().filter(|fact| !PASSING.contains(&fact.name.as_str()));
-            facts.cloned().collect::<Vec<_>>()
-        };
-        let (then, now) = (lasting(&run.start.description), lasting(description));
-        let changed =
-            then.iter().find(|fact| !now.contains(fact)).or(now.iter().find(|fact| !then.contains(fact)));
-        if let Some(fact) = changed {
+        if let Some(fact) = changed(&run.start.description, description) {
             bail!(
-                "run {} was begun on another machine or another state of it ({}: {}); begin a new run",
+                "run {} was begun on another machine or another state of it ({}: now {}); begin a new run",
                 run.id,
                 fact.name,
                 fact.value
@@ -106,7 +100,13 @@ impl Journal {
 }
 
 /// Facts that differ from one minute to the next on the same machine.
-const PASSING: [&str; 4] = ["load", "batch clock", "noise before", "noise after"];
+const PASSING: [&str; 3] = ["load", "batch clock", "noise before"];
+
+/// What is said of the machine now and was not when the run was begun. What its samples have added to the run since
+/// then is not asked for.
+fn changed<'a>(then: &Description, now: &'a Description) -> Option<&'a Fact> {
+    now.facts.iter().find(|fact| !PASSING.contains(&fact.name.as_str()) && !then.facts.contains(fact))
+}
 
 /// The raw samples of a run.
 pub fn measured(store: &Store, run: RunId) -> anyhow::Result<Vec<Measured>> {
@@ -122,6 +122,22 @@ pub fn measured(store: &Store, run: RunId) -> anyhow::Result<Vec<Measured>> {
         samples: series.samples,
     });
     Ok(series.collect())
+}
+
+/// The primitives of a run that every process failed to measure, with the last of the reasons: those that have
+/// neither a sample nor a reason why this machine has not got them.
+pub fn failed(store: &Store, run: RunId) -> anyhow::Result<Vec<Unmeasured>> {
+    let mut told: Vec<PrimitiveId> = Vec::new();
+    told.extend(store.samples(run)?.into_iter().map(|series| series.primitive));
+    told.extend(store.unavailable(run)?.into_iter().map(|missing| missing.primitive));
+    let mut failures: BTreeMap<PrimitiveId, (usize, String)> = BTreeMap::new();
+    for rejected in store.rejected(run)?.into_iter().filter(|one| !told.contains(&one.primitive)) {
+        let (processes, last) = failures.entry(rejected.primitive).or_default();
+        (*processes, *last) = (*processes + 1, rejected.reason);
+    }
+    let reason = |(processes, last)| format!("all {processes} processes failed, the last one: {last}");
+    let failures = failures.into_iter();
+    Ok(failures.map(|(primitive, all)| Unmeasured { primitive, reason: reason(all) }).collect())
 }
 
 /// Opens the store that the user named, or the usual one.
@@ -147,9 +163,13 @@ pub fn find(store: &Store, name: &str) -> anyhow::Result<Run> {
 
 /// The machine of a run, estimated anew from its raw samples.
 pub fn machine(store: &Store, run: &Run, statistic: Statistic) -> anyhow::Result<Machine> {
-    let measured = measured(store, run.id)?.into_iter().map(Finding::Measured);
-    let unavailable = store.unavailable(run.id)?.into_iter().map(Finding::Unmeasured);
-    let findings: Vec<Finding> = measured.chain(unavailable).collect();
+    let measured = measured(store, run.id)?;
+    let mut unmeasured = store.unavailable(run.id)?;
+    // What was there once is not missing: it was a process that failed.
+    unmeasured.retain(|missing| measured.iter().all(|measured| measured.primitive != missing.primitive));
+    unmeasured.extend(failed(store, run.id)?);
+    let measured = measured.into_iter().map(Finding::Measured);
+    let findings: Vec<Finding> = measured.chain(unmeasured.into_iter().map(Finding::Unmeasured)).collect();
     let start = &run.start;
     let source = format!("assay {}: {}", start.version, start.command.join(" "));
     Ok(assay_bench::machine(start.machine.clone(), source, start.description.clone(), &findings, statistic))
@@ -200,4 +220,59 @@ pub fn command_line() -> Vec<String> {
 /// Name of this machine.
 pub fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use assay_quantity::Observation;
+
+    fn description(facts: &[(&str, &str)]) -> Description {
+        let fact = |(name, value): &(&str, &str)| Fact { name: (*name).into(), value: (*value).into() };
+        Description { facts: facts.iter().map(fact).collect(), ..Description::default() }
+    }
+
+    #[test]
+    fn only_what_lasts_and_is_said_of_the_machine_now_tells_whether_it_has_changed() {
+        let then =
+            [("cpu", "X"), ("load", "0.1"), ("noise after", "none"), ("core clock", "3 GHz in the median")];
+        let then = description(&[&then[..], &[("core sharing", "beside 0 of 7 samples")]].concat());
+        let now = |cpu| description(&[("cpu", cpu), ("load", "2.5"), ("noise before", "some")]);
+        assert_eq!(changed(&then, &now("X")), None);
+        assert_eq!(changed(&then, &now("Y")).map(|fact| fact.value.as_str()), Some("Y"));
+    }
+
+    #[test]
+    fn a_primitive_of_a_run_is_measured_or_says_why_not_and_never_both() {
+        let directory = tempfile::tempdir().unwrap();
+        let args = StoreArgs { store: Some(directory.path().join("store.db")) };
+        let mut journal = Journal::begin(&args, &Description::default(), 1).unwrap();
+        let id = |name: &str| name.parse::<PrimitiveId>().unwrap();
+        let observation = |operations, elapsed_ns| Observation { operations, elapsed_ns };
+        let observations = vec![observation(10, 1005.0), observation(20, 2005.0)];
+        let sample = Sample { observations, ..Sample::default() };
+        for _ in 0..5 {
+            journal.sample(&id("call.null"), Unit::Nanoseconds, &sample).unwrap();
+        }
+        journal.unavailable(&id("call.null"), "it was gone for a moment").unwrap();
+        journal.rejected(&id("file.stat"), "no space").unwrap();
+        journal.rejected(&id("file.stat"), "no file").unwrap();
+        journal.rejected(&id("tcp.connect"), "no port").unwrap();
+        journal.unavailable(&id("tcp.connect"), "no network").unwrap();
+        let number = journal.run();
+        journal.finish(Ok(())).unwrap();
+        let store = open(&args).unwrap();
+        let machine = machine(&store, &store.run(number).unwrap(), Statistic::default()).unwrap();
+        assert_eq!(machine.costs.keys().map(ToString::to_string).collect::<Vec<_>>(), ["call.null"]);
+        let mut unmeasured: Vec<String> = machine
+            .unmeasured
+            .iter()
+            .map(|missing| format!("{}: {}", missing.primitive, missing.reason))
+            .collect();
+        unmeasured.sort();
+        assert_eq!(
+            unmeasured,
+            ["file.stat: all 2 processes failed, the last one: no file", "tcp.connect: no network"]
+        );
+    }
 }

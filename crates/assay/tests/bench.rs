@@ -49,17 +49,18 @@ fn ids(csv: &str) -> Vec<&str> {
     csv.lines().filter_map(|line| line.split(',').next()).filter(is_id).collect()
 }
 
-/// Processes that keep every processor busy until they are dropped.
-struct Neighbours(Vec<Child>);
+/// Processes that run until this is dropped.
+struct Running(Vec<Child>);
 
-impl Neighbours {
-    fn new() -> Self {
+impl Running {
+    /// Neighbours that keep every processor busy.
+    fn neighbours() -> Self {
         let busy = |_| Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
         Self((0..2 * available_parallelism().unwrap().get()).map(busy).collect())
     }
 }
 
-impl Drop for Neighbours {
+impl Drop for Running {
     fn drop(&mut self) {
         for child in &mut self.0 {
             let _ = child.kill();
@@ -70,7 +71,7 @@ impl Drop for Neighbours {
 
 #[test]
 fn beside_busy_neighbours_a_figure_is_contaminated_and_that_is_an_error_where_it_shall_be() {
-    let (place, _neighbours) = (Place::new(), Neighbours::new());
+    let (place, _neighbours) = (Place::new(), Running::neighbours());
     let (code, shown, said) = place.said("bench call.null --budget 1s --csv");
     assert_eq!(code, 0, "{said}");
     assert!(shown.contains("contaminated: "), "{shown}");
@@ -128,29 +129,40 @@ fn valgrind_counts_what_an_operation_executes_and_the_same_the_next_time() {
 #[test]
 fn another_host_is_measured_where_it_answers() {
     let place = Place::new();
-    let mut server = place.assay("bench --serve 127.0.0.1:0").stderr(Stdio::piped()).spawn().unwrap();
+    let server = place.assay("bench --serve 127.0.0.1:0").stderr(Stdio::piped()).spawn().unwrap();
+    let mut server = Running(vec![server]);
     let mut line = String::new();
-    BufReader::new(server.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    BufReader::new(server.0[0].stderr.take().unwrap()).read_line(&mut line).unwrap();
     let address = line.split(' ').nth(2).unwrap().trim_end_matches(';');
-    let measured = place
-        .said(&format!("bench tcp.round_trip{{size=1B,peer=remote}} --budget 1s --peer {address} --csv"));
-    let without = place.said("bench tcp.round_trip{size=1B,peer=remote} --budget 1s --csv");
-    server.kill().unwrap();
-    server.wait().unwrap();
-    assert!(
-        measured.0 == 0 && measured.1.contains("clean")
-            || measured.1.contains("noisy")
-            || measured.1.contains("contaminated"),
-        "{measured:?}"
-    );
-    assert!(without.1.contains("--peer"), "{without:?}");
+    let bench = "bench tcp.round_trip{size=1B,peer=remote} --budget 2s --csv";
+    // What has a cost has a number behind its id; what has none, a reason.
+    let has_cost = |shown: &str| {
+        let rows =
+            shown.lines().filter_map(|line| line.strip_prefix("\"tcp.round_trip{size=1B,peer=remote}\","));
+        let mut costs = rows.filter_map(|row| row.split(',').next()?.parse::<f64>().ok());
+        costs.next().is_some_and(|cost_ns| cost_ns > 0.0)
+    };
+    let (code, shown, said) = place.said(&format!("{bench} --peer {address}"));
+    assert_eq!(code, 0, "{said}");
+    assert!(has_cost(&shown), "{shown}");
+    let (code, shown, said) = place.said(bench);
+    assert_eq!(code, 0, "{said}");
+    assert!(!has_cost(&shown) && shown.contains("--peer"), "{shown}");
+    let (code, _, said) = place.said(&format!("{bench} --strict"));
+    assert_eq!(code, 3, "{said}");
+    assert!(said.contains("nothing was measured"), "{said}");
 }
 
 /// A machine of which two costs are known, with intervals of 1 %.
 fn machine(name: &str, null_ns: f64, read_ns: f64) -> String {
+    judged(name, null_ns, read_ns, r#""clean""#)
+}
+
+/// The same with a verdict on both.
+fn judged(name: &str, null_ns: f64, read_ns: f64, verdict: &str) -> String {
     let cost = |primitive: &str, ns: f64| {
         format!(
-            r#"{{"primitive": "{primitive}", "rejected": 0, "verdict": "clean", "estimate": {{"point": {ns},
+            r#"{{"primitive": "{primitive}", "rejected": 0, "verdict": {verdict}, "estimate": {{"point": {ns},
             "low": {}, "high": {}, "confidence": 0.95, "unit": "ns", "method": "trimmed_mean", "values": 20}}}}"#,
             0.99 * ns,
             1.01 * ns
@@ -184,6 +196,36 @@ fn a_slowdown_beyond_the_limit_is_an_error_that_names_what_is_slower() {
     ] {
         let (code, _, said) = place.said(fine);
         assert_eq!(code, 0, "{fine}: {said}");
+    }
+}
+
+#[test]
+fn a_slowdown_of_less_than_one_per_cent_is_none_only_where_no_smaller_limit_is_asked_for() {
+    let narrow = |name, ns: f64| {
+        let interval = |factor: f64| format!("{}", factor * ns);
+        let wide = machine(name, ns, ns);
+        wide.replace(&interval(0.99), &interval(0.9999)).replace(&interval(1.01), &interval(1.0001))
+    };
+    let place = Place::with(&[("old.json", &narrow("old", 100.0)), ("new.json", &narrow("new", 100.8))]);
+    for (limit, expected) in [("5%", 0), ("0.5%", 1)] {
+        let (code, shown, said) = place.said(&format!("compare old.json new.json --fail-over {limit} --csv"));
+        assert_eq!(code, expected, "{limit}: {said} {shown}");
+    }
+}
+
+#[test]
+fn what_cannot_be_judged_and_seems_too_slow_is_doubtful() {
+    let disturbed = |ns| judged("new", ns, 150.0, r#"{"contaminated": 0.5}"#);
+    let place = Place::with(&[
+        ("old.json", &machine("old", 100.0, 150.0)),
+        ("same.json", &disturbed(100.0)),
+        ("slower.json", &disturbed(110.0)),
+    ]);
+    for (after, expected) in [("same", 0), ("slower", 3)] {
+        let (code, _, said) = place.said(&format!("compare old.json {after}.json --fail-over 5%"));
+        assert_eq!(code, expected, "{after}: {said}");
+        assert!(said.contains("2 of 2 primitives cannot be judged"), "{said}");
+        assert_eq!(said.contains("seem slower by more than 5.000 %"), expected == 3, "{said}");
     }
 }
 

@@ -116,7 +116,7 @@ impl<const ADDITIONS: usize> Operation for Chain<ADDITIONS> {
             // SAFETY: adds to one register.
             #[cfg(target_arch = "x86_64")]
             unsafe {
-                asm!(".rept {n}", "add {v}, 1", ".endr", n = const ADDITIONS, v = inout(reg) value);
+                asm!(".rept {n}", "add {v}, {one}", ".endr", n = const ADDITIONS, v = inout(reg) value, one = in(reg) 1_u64);
             }
             // SAFETY: adds to one register.
             #[cfg(target_arch = "aarch64")]

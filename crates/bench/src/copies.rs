@@ -5,10 +5,15 @@
 //! own, says that it is ready, and then does batch after batch until it is killed. Only the measuring process is
 //! timed: it is placed anew for every sample, so that over the samples it has been in every place.
 
-use std::io;
-use std::os::fd::OwnedFd;
+use std::convert::Infallible;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::os::fd::{AsFd, OwnedFd};
 
+use assay_quantity::{Key, PrimitiveId};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
+use serde::{Deserialize, Serialize};
 
 use crate::benchmark::{Prepared, Refusal};
 use crate::clock::Source;
@@ -36,17 +41,30 @@ pub(crate) struct Crowd<'a> {
     pub(crate) free: bool,
 }
 
+impl<'a> Crowd<'a> {
+    /// What an id asks for, where this process has one of the processors.
+    pub(crate) fn of(id: &PrimitiveId, cpus: &'a [usize], own: usize) -> Result<Self, Refusal> {
+        let copies = id.number(Key::Copies).unwrap_or(1);
+        if copies > 1 && [Key::From, Key::To].into_iter().any(|key| id.number(key).is_some()) {
+            return Err(Refusal::Unavailable(format!(
+                "all copies of {id} would be on the processors that from and to name; ask for one copy"
+            )));
+        }
+        Ok(Self { copies, cpus, own, free: id.word(Key::Placement) == "free" })
+    }
+}
+
 /// More copies than this on one processor measure the scheduler only.
 const COPIES_PER_CPU: u64 = 64;
 
 impl Copies {
-    /// Starts the others, and returns when each of them is at work. `prepare` gets the number of the copy and
-    /// its processor.
+    /// Starts the others, and returns when each of them is at work. `prepare` gets the number of the copy, its
+    /// processor, and a second one for a partner of the copy, if there is any.
     pub(crate) fn start(
         crowd: Crowd<'_>,
         clock: Source,
         schedule: Schedule,
-        prepare: &dyn Fn(u64, usize) -> Result<Prepared, Refusal>,
+        prepare: &dyn Fn(u64, usize, Option<usize>) -> Result<Prepared, Refusal>,
     ) -> Result<Self, Refusal> {
         let Crowd { copies, cpus, own, free } = crowd;
         let most = COPIES_PER_CPU * cpus.len() as u64;
@@ -59,20 +77,21 @@ impl Copies {
         let mut partners = Vec::new();
         for (copy, cpu) in (1..copies).zip(places) {
             partners.push(Partner::fork(*cpu, || {
-                let work = || -> Result<(), Refusal> {
+                let work = || -> Result<Infallible, Refusal> {
                     if free {
                         kernel::allow(cpus)?;
                     }
-                    let mut prepared = prepare(copy, *cpu)?;
-                    let mut at_work = || rustix::io::write(&report, &[1]).map(drop).map_err(io::Error::from);
-                    harness::go_on(&clock, schedule, prepared.operation.as_mut(), &mut at_work)?;
-                    Ok(())
+                    let mut prepared = prepare(copy, *cpu, second(cpus, *cpu))?;
+                    let mut at_work = || Report::AtWork.write_to(&report);
+                    Ok(harness::go_on(&clock, schedule, prepared.operation.as_mut(), &mut at_work)?)
                 };
-                i32::from(work().is_err())
+                let Err(refusal) = work();
+                // Whoever does not hear of it sees that the copy has ended.
+                let _ = Report::from(refusal).write_to(&report);
+                libc::EXIT_FAILURE
             })?);
         }
-        drop(report);
-        wait_for(&ready, copies - 1)?;
+        wait_for(ready, &partners)?;
         let crowded = copies > 1 && (free || copies > cpus.len() as u64);
         Ok(Self { partners, crowded })
     }
@@ -84,13 +103,50 @@ impl Copies {
 
     /// That none of them has ended: a figure beside fewer copies would be the wrong one.
     pub(crate) fn check_running(&self) -> io::Result<()> {
-        for partner in &self.partners {
-            if has_ended(partner)? {
-                return Err(io::Error::other("a copy ended before the measurement did"));
-            }
-        }
-        Ok(())
+        check_running(&self.partners)
     }
+}
+
+/// A processor beside this one: the next, so that the partners of the copies are spread as the copies are.
+fn second(cpus: &[usize], cpu: usize) -> Option<usize> {
+    let place = cpus.iter().position(|own| *own == cpu)?;
+    cpus.iter().cycle().nth(place + 1).copied().filter(|other| *other != cpu)
+}
+
+/// What a copy says, as a line of JSON.
+#[derive(Debug, Serialize, Deserialize)]
+enum Report {
+    AtWork,
+    Unavailable(String),
+    Failed(String),
+}
+
+impl From<Refusal> for Report {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Unavailable(reason) => Self::Unavailable(reason),
+            Refusal::Shared | Refusal::Failed(_) => Self::Failed(refusal.to_string()),
+        }
+    }
+}
+
+impl Report {
+    /// In one write, which others do not come between.
+    fn write_to(&self, report: &OwnedFd) -> io::Result<()> {
+        let mut line = serde_json::to_vec(self)?;
+        line.push(b'\n');
+        let written = rustix::io::write(report, &line)?;
+        if written == line.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+    }
+}
+
+fn check_running(partners: &[Partner]) -> io::Result<()> {
+    for partner in partners {
+        if has_ended(partner)? {
+            return Err(io::Error::other("a copy ended before the measurement did"));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a child has ended; it is left to be waited for.
@@ -105,12 +161,113 @@ fn has_ended(partner: &Partner) -> io::Result<bool> {
     }
 }
 
-/// Waits until so many copies have said that they are at work.
-fn wait_for(ready: &OwnedFd, copies: u64) -> io::Result<()> {
-    for _ in 0..copies {
-        if rustix::io::read(ready, &mut [0])? == 0 {
-            return Err(io::Error::other("a copy could not be prepared"));
+/// Waits until all copies have said that they are at work.
+fn wait_for(ready: OwnedFd, partners: &[Partner]) -> Result<(), Refusal> {
+    let mut reports = BufReader::new(File::from(ready));
+    for _ in partners {
+        match next_report(&mut reports, partners)? {
+            Report::AtWork => {}
+            Report::Unavailable(reason) => return Err(Refusal::Unavailable(reason)),
+            Report::Failed(reason) => {
+                return Err(io::Error::other(format!("a copy could not be prepared: {reason}")).into());
+            }
         }
     }
     Ok(())
+}
+
+/// How long the copies are waited for before they are looked at.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+
+/// The next report of any copy. That one ends without any is seen by looking at the copies: the others, and whatever
+/// they have forked themselves, hold the pipe open.
+fn next_report(reports: &mut BufReader<File>, partners: &[Partner]) -> io::Result<Report> {
+    while reports.buffer().is_empty() {
+        // Before the pipe is looked at: what a copy said before it ended is then in it.
+        let running = check_running(partners);
+        let ready = PollFd::from_borrowed_fd(reports.get_ref().as_fd(), PollFlags::IN);
+        if poll(&mut [ready], Some(&LOOK))? > 0 {
+            break;
+        }
+        running?;
+    }
+    let mut line = String::new();
+    reports.read_line(&mut line)?;
+    Ok(serde_json::from_str(&line)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCHEDULE: Schedule = Schedule { pairs: 1, batch_ns: 1000.0 };
+
+    /// What becomes of three copies beside this process, of which `prepare` gets the numbers.
+    fn three_more(prepare: &dyn Fn(u64) -> Result<Prepared, Refusal>) -> Result<Copies, String> {
+        let cpus = kernel::allowed_cpus().unwrap();
+        let crowd = Crowd { copies: 4, cpus: &cpus, own: cpus[0], free: false };
+        Copies::start(crowd, Source::MonotonicRaw, SCHEDULE, &|copy, _, _| prepare(copy))
+            .map_err(|refusal| format!("{refusal:?}"))
+    }
+
+    fn works() -> Result<Prepared, Refusal> {
+        Ok(Prepared::repeat(|| Ok(())))
+    }
+
+    #[test]
+    fn copies_are_at_work_until_they_are_dropped() {
+        let copies = three_more(&|_| works()).unwrap();
+        assert_eq!(copies.beside(), 3);
+        copies.check_running().unwrap();
+    }
+
+    #[test]
+    fn why_one_of_several_copies_is_not_at_work_is_told_while_the_others_go_on() {
+        for one in 1..4 {
+            let but = |refusal: &dyn Fn() -> Refusal| {
+                three_more(&|copy| if copy == one { Err(refusal()) } else { works() }).err().unwrap()
+            };
+            assert_eq!(
+                but(&|| Refusal::Unavailable("no \"disk\"".to_owned())),
+                format!("{:?}", Refusal::Unavailable("no \"disk\"".to_owned()))
+            );
+            let failed = but(&|| io::Error::other("no memory").into());
+            assert!(failed.contains("a copy could not be prepared: no memory"), "{failed}");
+        }
+    }
+
+    #[test]
+    fn a_copy_that_ends_without_a_word_is_noticed_while_the_others_go_on() {
+        for one in 1..4 {
+            let silent = three_more(&|copy| {
+                if copy == one {
+                    // Without the hook, which would print, under a lock that another test may hold.
+                    std::panic::resume_unwind(Box::new(()));
+                }
+                works()
+            });
+            let error = silent.err().unwrap();
+            assert!(error.contains("a copy ended before the measurement did"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_partner_of_a_copy_has_another_processor_than_the_copy() {
+        let seconds = |cpus: &[usize]| cpus.iter().map(|cpu| second(cpus, *cpu)).collect::<Vec<_>>();
+        assert_eq!(seconds(&[0, 1]), [Some(1), Some(0)]);
+        assert_eq!(seconds(&[2, 3, 7]), [Some(3), Some(7), Some(2)]);
+        assert_eq!(seconds(&[5]), [None]);
+    }
+
+    #[test]
+    fn copies_of_what_names_its_processors_are_refused() {
+        let crowd = |id: &str| Crowd::of(&id.parse().unwrap(), &[0, 1], 0).map(|crowd| crowd.copies);
+        for id in ["cache.transfer_line{from=0,to=1,copies=2}", "memory.load_node{from=0,to=0,copies=3}"] {
+            let refusal = crowd(id).unwrap_err();
+            assert!(matches!(refusal, Refusal::Unavailable(_)), "{refusal:?}");
+            assert!(refusal.to_string().contains("ask for one copy"), "{refusal}");
+        }
+        assert_eq!(crowd("cache.transfer_line{from=0,to=1}").unwrap(), 1);
+        assert_eq!(crowd("call.null{copies=2}").unwrap(), 2);
+    }
 }

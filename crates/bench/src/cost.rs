@@ -5,10 +5,12 @@
 
 use std::collections::BTreeMap;
 
+use assay_quantity::estimate::Interval;
 use assay_quantity::outlier::outliers;
 use assay_quantity::sample::linearity;
 use assay_quantity::{
-    Cost, Description, Machine, PrimitiveId, Sample, Statistic, Unmeasured, Verdict, estimate, modes, sift,
+    Cost, Description, Machine, PrimitiveId, Sample, Statistic, Unit, Unmeasured, Verdict, estimate, modes,
+    sift,
 };
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
@@ -34,13 +36,23 @@ pub enum NoMachineCost {
         /// What the estimator lacks.
         reason: estimate::NoEstimate,
     },
+    /// A difference to a baseline that came out as none at all.
+    #[error("it is not above zero: {low:.4} to {high:.4} {}", unit.symbol())]
+    NotAboveZero {
+        /// Lower end of its interval.
+        low: f64,
+        /// Upper end.
+        high: f64,
+        /// Unit of both.
+        unit: Unit,
+    },
 }
 
 /// The cost of a primitive from its samples: the statistic over the processes that nobody disturbed, in the
 /// unit of the catalogue. `rejected` is the number of processes that gave no sample at all.
 ///
 /// # Errors
-/// [`NoMachineCost`] when fewer than two samples determine a cost.
+/// [`NoMachineCost`] when fewer than two samples determine a cost, or it is not above zero.
 pub fn cost_of(
     primitive: &PrimitiveId,
     samples: &[Sample],
@@ -57,10 +69,14 @@ pub fn cost_of(
     let estimate = statistic.of(&sifted.kept, benchmark.unit, &mut rng).map_err(|reason| {
         NoMachineCost::NoEstimate { given, samples: samples.len(), last: reasons.last().cloned(), reason }
     })?;
+    let Interval { low, high, .. } = estimate.interval;
+    if estimate.point <= 0.0 {
+        return Err(NoMachineCost::NotAboveZero { low, high, unit: benchmark.unit });
+    }
     let modes = modes::several(&sifted.kept, benchmark.unit).unwrap_or_default();
     Ok(Cost {
         estimate,
-        minimum: sifted.minimum,
+        minimum: sifted.minimum.filter(|minimum| *minimum > 0.0),
         rejected: rejected + reasons.len(),
         contaminated: sifted.contaminated,
         outliers: outliers(&sifted.kept),
@@ -115,7 +131,7 @@ pub fn machine(
 mod tests {
     use super::*;
     use crate::plan::Measured;
-    use assay_quantity::{Contamination, Observation, Unit};
+    use assay_quantity::{Contamination, Observation};
 
     fn sample(cost_ns: f64) -> Sample {
         let observations = vec![
@@ -141,6 +157,23 @@ mod tests {
         let call = cost_of(&"call.null".parse().unwrap(), &samples, 0, Statistic::TrimmedMean).unwrap();
         assert!((call.estimate.point - 4096.0).abs() < 1e-9);
         assert_eq!(call.minimum.map(f64::round), Some(4096.0));
+    }
+
+    #[test]
+    fn small_differences_keep_their_negative_values_and_a_mean_below_zero_is_no_cost() {
+        let difference = |cost_ns: f64| {
+            let level = sample(100.0);
+            Sample { baseline: level.observations, ..sample(100.0 + cost_ns) }
+        };
+        let of = |values: &[f64]| {
+            let samples: Vec<Sample> = values.iter().map(|value| difference(*value)).collect();
+            cost_of(&"call.null".parse().unwrap(), &samples, 0, Statistic::TrimmedMean)
+        };
+        let known = of(&[3.0, 4.0, -0.5, 2.0, 3.0, 4.0, 3.5, 2.5, 3.0, 4.0]).unwrap();
+        assert!((known.estimate.point - 3.1).abs() < 0.1 && known.rejected == 0, "{known:?}");
+        assert_eq!(known.minimum, None);
+        let unknown = of(&[3.0, -4.0, -0.5, 2.0, -3.0, 1.0]).unwrap_err().to_string();
+        assert!(unknown.contains("not above zero"), "{unknown}");
     }
 
     #[test]

@@ -191,6 +191,12 @@ impl Reading {
     }
 }
 
+/// Every event without a count, for this reason.
+pub(crate) fn refused(reason: &str) -> Vec<Counted> {
+    let events = open().into_iter().map(|(name, _)| name.to_owned());
+    events.map(|event| Counted { event, batches: Err(reason.to_owned()) }).collect()
+}
+
 /// Events of every counter in batches of n and of 2n operations. The batches are other ones than those that are
 /// timed: reading the counters around them costs some calls each.
 ///

@@ -120,8 +120,10 @@ pub fn measure(
     let cpus = kernel::allowed_cpus().map_err(NoRun::Processors)?;
     let siblings: Vec<Vec<usize>> = cpus.iter().map(|cpu| describe::siblings(*cpu)).collect();
     // The widest that was seen so far is what a core has alone.
-    let mut core_width = plan.clock.core_width;
-    let mut take = |benchmark: &Benchmark, seed: u64, only_alone: bool| {
+    let widths =
+        begun.iter().flat_map(|measured| &measured.samples).map(|sample| sample.contamination.core_width);
+    let mut core_width = widths.fold(plan.clock.core_width, f64::max);
+    let mut take = |benchmark: &Benchmark, seed: u64, when: When| {
         let (cpu, other_cpu) = placement(seed, &cpus, &siblings);
         // Where the kernel keeps a directory in memory has a part in the cost of whatever is looked up in it.
         let own = match directory() {
@@ -138,7 +140,7 @@ pub fn measure(
             clock: &plan.clock,
             limit: plan.sample_limit,
             core_width,
-            only_alone,
+            only_alone: when == When::CoreIsAlone,
             counted: None,
             counters: plan.counters,
         };
@@ -178,13 +180,22 @@ struct Series {
     finished: bool,
 }
 
+/// Whether a sample may be put off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum When {
+    /// Until no other hardware thread uses its core.
+    CoreIsAlone,
+    /// It may not.
+    Now,
+}
+
 fn rounds(
     plan: &Plan,
     benchmarks: &[Benchmark],
     mut all: Vec<Series>,
     now_ns: &mut dyn FnMut() -> u64,
     stop: &AtomicBool,
-    take: &mut dyn FnMut(&Benchmark, u64, bool) -> Outcome,
+    take: &mut dyn FnMut(&Benchmark, u64, When) -> Outcome,
     on_sample: &mut dyn FnMut(&PrimitiveId, &Outcome),
 ) -> Vec<Finding> {
     let mut rng = Pcg64Mcg::seed_from_u64(plan.seed);
@@ -208,8 +219,9 @@ fn rounds(
                 continue;
             }
             // Below 2^53, so that every format and database keeps it exactly.
-            let mut outcome =
-                take(benchmark, rng.random_range(0..1 << 53), waited_ns < budget_ns / WAITING_SHARE);
+            let may_wait = waited_ns < budget_ns / WAITING_SHARE;
+            let when = if may_wait { When::CoreIsAlone } else { When::Now };
+            let mut outcome = take(benchmark, rng.random_range(0..1 << 53), when);
             let took_ns = now_ns().saturating_sub(begun_ns);
             match &mut outcome {
                 Outcome::Stopped => break,
@@ -400,9 +412,9 @@ mod tests {
             vec![Series::default()],
             &mut || clock.get(),
             &AtomicBool::new(false),
-            &mut |_, _, only_alone| {
+            &mut |_, _, when| {
                 clock.set(clock.get() + 1_000_000_000);
-                if only_alone { Outcome::Postponed } else { costing(100.0) }
+                if when == When::Now { costing(100.0) } else { Outcome::Postponed }
             },
             &mut |_, outcome| assert_ne!(*outcome, Outcome::Postponed),
         );

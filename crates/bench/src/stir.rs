@@ -6,7 +6,6 @@
 //! them back in random order, on the processor that it measures on, whose free lists are then in that order.
 
 use std::fs::{self, File};
-use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -42,38 +41,36 @@ impl Drop for Object {
     }
 }
 
-/// Brings the free lists of the kernel into random order.
-///
-/// # Errors
-/// The first object that the kernel does not give.
-pub(crate) fn stir(directory: &Path, rng: &mut Pcg64Mcg) -> io::Result<()> {
+/// Brings the free lists of the kernel into random order. What the kernel refuses is left out: nothing depends on it.
+pub(crate) fn stir(directory: &Path, rng: &mut Pcg64Mcg) {
     let mut objects = Vec::new();
     for number in 0..rng.random_range(1..=OBJECTS) {
-        let path = directory.join(format!("stir-{}-{number}", std::process::id()));
-        let file = File::create_new(&path)?;
-        objects.push(Object::File(path, file));
-        let tcp = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        let unix = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        let pipe = pipe_with(PipeFlags::CLOEXEC)?;
-        let event = eventfd(0, EventfdFlags::CLOEXEC)?;
-        for descriptors in [vec![tcp], vec![unix.0, unix.1], vec![pipe.0, pipe.1], vec![event]] {
-            objects.push(Object::Descriptors(descriptors));
-        }
+        let path = directory.join(format!("stir-{number}"));
+        objects.extend(File::create_new(&path).map(|file| Object::File(path, file)));
+        let tcp = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+        let unix = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+        let pipe = pipe_with(PipeFlags::CLOEXEC);
+        let event = eventfd(0, EventfdFlags::CLOEXEC);
+        objects.extend(tcp.map(|tcp| Object::Descriptors(vec![tcp])));
+        objects.extend(unix.map(|(one, other)| Object::Descriptors(vec![one, other])));
+        objects.extend(pipe.map(|(one, other)| Object::Descriptors(vec![one, other])));
+        objects.extend(event.map(|event| Object::Descriptors(vec![event])));
     }
     objects.shuffle(rng);
     drop(objects);
-    pages(rng.random_range(1..=PAGES), rng)
+    let count = rng.random_range(1..=PAGES);
+    if let Ok(memory) = Buffer::aligned(count * PAGE) {
+        give_back(&memory, count, rng);
+    }
 }
 
-fn pages(count: usize, rng: &mut Pcg64Mcg) -> io::Result<()> {
-    let memory = Buffer::aligned(count * PAGE)?;
-    let mut order: Vec<usize> = (0..count).collect();
+fn give_back(memory: &Buffer, pages: usize, rng: &mut Pcg64Mcg) {
+    let mut order: Vec<usize> = (0..pages).collect();
     order.shuffle(rng);
     for page in order {
         // SAFETY: the page is one of the buffer's, whose contents nobody wants any more.
-        unsafe { madvise(memory.base().add(page * PAGE).cast(), PAGE, Advice::LinuxDontNeed)? };
+        let _ = unsafe { madvise(memory.base().add(page * PAGE).cast(), PAGE, Advice::LinuxDontNeed) };
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -88,15 +85,14 @@ mod tests {
         // Other tests of this process open and close their own.
         let before = descriptors();
         for seed in 0..20 {
-            stir(directory.path(), &mut Pcg64Mcg::seed_from_u64(seed)).unwrap();
+            stir(directory.path(), &mut Pcg64Mcg::seed_from_u64(seed));
         }
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
         assert!(descriptors() < before + 20 * OBJECTS);
     }
 
     #[test]
-    fn where_no_file_can_be_made_that_is_the_error() {
-        let error = stir(Path::new("/proc/self"), &mut Pcg64Mcg::seed_from_u64(1)).unwrap_err();
-        assert!(error.raw_os_error().is_some(), "{error}");
+    fn where_no_file_can_be_made_the_rest_is_done() {
+        stir(Path::new("/proc/self"), &mut Pcg64Mcg::seed_from_u64(1));
     }
 }

@@ -1,12 +1,10 @@
 //! Which samples an estimate is made of: those that nobody disturbed.
 //!
 //! A sample whose processor was taken away or ran at another clock rate, or whose neighbours were busy, did not measure
-//! its primitive. It
-//! is rejected and counted, as long as enough others are left; if there are many of them, the verdict says so
-//! ([`crate::verdict`]). `bench` calls this before it estimates a cost.
+//! its primitive. It is rejected and counted, as long as enough others are left; if there are many of them, the verdict
+//! says so ([`crate::verdict`]). `bench` calls this before it estimates a cost.
 //!
-//! Rejecting does not bend the estimate, because only the kernel's evidence is looked at, never the time that
-//! was measured: of samples that cost more by themselves (an unlucky layout, a slow processor) none is
+//! Rejecting does not bend the estimate, because only the evidence is looked at, never the time that was measured: of samples that cost more by themselves (an unlucky layout, a slow processor) none is
 //! rejected for it, and what is left is a random part of what was taken. A rule that looked at the costs
 //! would call a machine better than it is.
 //!
@@ -16,6 +14,7 @@
 //! number would have rejected a mode of the machine.
 
 use crate::sample::{Contamination, Sample};
+use crate::verdict::CONTAMINATED_MAX;
 
 /// Stolen share above which a sample is contaminated. Timer interrupts
 /// and short-lived daemons of an otherwise idle machine take less than this; one competing process takes
@@ -38,9 +37,12 @@ const SHARED_MAX: f64 = 0.15;
 /// than a look at it varies (0.2 %), and less than the step from one turbo frequency to the next.
 const CLOCK_CHANGE_MAX: f64 = 0.02;
 
-/// Fewest samples that make an estimate without the contaminated ones. Up to a fifth of the samples may be
-/// contaminated before the verdict says so, which is one of five: so a contaminated sample is in an estimate
-/// only where the verdict says contaminated.
+/// Narrowest core, as a share of the widest in the run, of a sample that had one alone. What a sample knew of the width
+/// when it was taken may have been too little, if the core was shared while the clock was calibrated.
+const WIDTH_MIN: f64 = 0.95;
+
+/// Fewest samples that make an estimate without the contaminated ones. Where there are fewer, the contaminated ones
+/// are in the estimate, but only where the verdict says contaminated.
 const KEPT_MIN: usize = 4;
 
 /// Samples told apart by the evidence.
@@ -72,11 +74,13 @@ pub fn sift(samples: &[Sample], value: impl Fn(&Sample) -> Option<f64>) -> Sifte
             clean.push(value);
         }
     }
+    let contaminated_share = share(disturbed, samples.len());
+    let all_are_needed = clean.len() < KEPT_MIN && contaminated_share > CONTAMINATED_MAX;
     Sifted {
         contaminated: all.len() - clean.len(),
         minimum: clean.iter().copied().reduce(f64::min),
-        contaminated_share: share(disturbed, samples.len()),
-        kept: if clean.len() >= KEPT_MIN { clean } else { all },
+        contaminated_share,
+        kept: if all_are_needed { all } else { clean },
     }
 }
 
@@ -86,6 +90,8 @@ struct Usual {
     major_faults: u64,
     /// `None` where nobody looked.
     cycle_ns: Option<f64>,
+    /// The widest, not the median: 0 where nobody looked.
+    core_width: f64,
 }
 
 impl Usual {
@@ -98,6 +104,7 @@ impl Usual {
         Self {
             major_faults: faults.get(faults.len() / 2).copied().unwrap_or(0),
             cycle_ns: cycles.get(cycles.len() / 2).copied(),
+            core_width: seen().map(|seen| seen.core_width).fold(0.0, f64::max),
         }
     }
 
@@ -107,6 +114,7 @@ impl Usual {
         evidence.stolen_share() > STOLEN_MAX
             || evidence.neighbours > NEIGHBOURS_MAX
             || evidence.shared > SHARED_MAX
+            || (evidence.core_width > 0.0 && evidence.core_width < WIDTH_MIN * self.core_width)
             || evidence.major_faults > bearable
             || (evidence.cycle_ns > 0.0 && self.cycle_ns.is_some_and(changed))
     }
@@ -130,6 +138,24 @@ mod tests {
         let sifted = sifted(&samples);
         assert_eq!(sifted.kept, [1.0, 2.0, 3.0, 4.0]);
         assert_eq!(sifted.contaminated, 1);
+    }
+
+    #[test]
+    fn a_sample_of_a_core_that_others_showed_to_be_wider_is_rejected() {
+        let on = |seed, core_width| {
+            let contamination = Contamination { wall_ns: 100.0, core_width, ..Contamination::default() };
+            Sample { seed, contamination, ..Sample::default() }
+        };
+        let samples = [on(1, 2.6), on(2, 3.95), on(3, 3.93), on(4, 3.96), on(5, 0.0)];
+        assert_eq!(sifted(&samples).kept, [2.0, 3.0, 4.0, 5.0]);
+    }
+
+    #[test]
+    fn a_contaminated_sample_is_in_no_estimate_that_is_not_called_so() {
+        let mut samples: Vec<Sample> = (1..=12).map(|seed| sample(seed, 0.0, 0)).collect();
+        samples[0].contamination.stolen_ns = 50.0;
+        let few = sift(&samples, |sample| (sample.seed <= 4).then_some(1.0));
+        assert_eq!((few.kept.len(), few.contaminated), (3, 1));
     }
 
     #[test]

@@ -14,7 +14,7 @@ const NOISY: f64 = 0.1;
 /// Share of contaminated samples above which the whole is. Up to here the estimate stands on at least four
 /// fifths of the samples, which nobody disturbed; a machine that disturbs more of them was not idle, and what
 /// the evidence did not catch is then likely to be much as well.
-const CONTAMINATED_MAX: f64 = 0.2;
+pub(crate) const CONTAMINATED_MAX: f64 = 0.2;
 
 /// The judgement on one primitive.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -7,7 +7,7 @@ use anyhow::{Context, bail, ensure};
 use assay_bench::serve::{Served, Server};
 use assay_bench::{Benchmark, Counts, Measured, NotCounted, Profile};
 use assay_quantity::format::machine_to_json;
-use assay_quantity::{Machine, PrimitiveId, Verdict};
+use assay_quantity::{Machine, PrimitiveId, Unmeasured, Verdict};
 use assay_report::{Block, Cell, Column, Report, Table};
 use assay_store::{Run, RunId};
 use clap::Parser;
@@ -106,7 +106,7 @@ fn measure(args: &BenchArgs, begun: Option<Begun>) -> anyhow::Result<()> {
         }
         (measured, _) => journal.finish(measured)?,
     };
-    let counted = if args.count { count(&benchmarks, &interrupt)? } else { Vec::new() };
+    let counted = if args.count && stopped.is_ok() { count(&benchmarks, &interrupt)? } else { Vec::new() };
     let shown = show(args, (number, machine), &counted, stopped.is_ok())?;
     if stopped.is_err() {
         output::say(&format!("go on with 'assay bench --resume {number}'"));
@@ -114,7 +114,13 @@ fn measure(args: &BenchArgs, begun: Option<Begun>) -> anyhow::Result<()> {
         output::say(&format!("the raw samples are run {number} of the store"));
     }
     stopped?;
-    if args.strict { believable(&shown) } else { Ok(()) }
+    // While it counted.
+    interrupt.check()?;
+    if args.strict {
+        believable(&shown, &journal::failed(&journal::open(&args.store)?, number)?)
+    } else {
+        Ok(())
+    }
 }
 
 /// Prints the machine, and keeps it where the user wants it if it is whole.
@@ -146,36 +152,49 @@ fn show(
 /// What was counted of one primitive, or why nothing was.
 type Counted = (PrimitiveId, Result<Counts, NotCounted>);
 
-/// Counts what the operations execute.
+/// Counts what the operations execute, until the user stops it.
 fn count(benchmarks: &[Benchmark], interrupt: &Interrupt) -> anyhow::Result<Vec<Counted>> {
     let spawner = spawner()?;
     let directory =
         tempfile::tempdir().context("cannot make a directory for valgrind's counts; set TMPDIR")?;
     output::say("counting with valgrind");
-    let counted = benchmarks.iter().map(|benchmark| {
+    let wanted = benchmarks.iter().take_while(|_| interrupt.check().is_ok());
+    let counted = wanted.map(|benchmark| {
         let counts = assay_bench::count(benchmark, &spawner, directory.path(), interrupt.flag());
         (benchmark.primitive.clone(), counts)
     });
     Ok(counted.collect())
 }
 
-/// An error if a figure is contaminated.
-fn believable(machine: &Machine) -> anyhow::Result<()> {
+/// An error if a figure is contaminated, or is not there although it should be: what a machine has not got is no doubt,
+/// but a machine without any figure is.
+fn believable(machine: &Machine, failed: &[Unmeasured]) -> anyhow::Result<()> {
+    let doubtful = |doubt: String| Err(Doubtful(doubt).into());
+    if let Some(first) = failed.first() {
+        return doubtful(format!(
+            "{} of {} primitives failed, {} among them: {}",
+            failed.len(),
+            machine.costs.len() + machine.unmeasured.len(),
+            first.primitive,
+            first.reason
+        ));
+    }
+    if machine.costs.is_empty() {
+        return doubtful("nothing was measured; the table says why".to_owned());
+    }
     let contaminated: Vec<String> = machine
         .costs
         .iter()
         .filter(|(_, cost)| matches!(cost.verdict, Some(Verdict::Contaminated(_))))
         .map(|(primitive, _)| primitive.to_string())
         .collect();
-    match contaminated.first() {
-        None => Ok(()),
-        Some(first) => Err(Doubtful(format!(
+    contaminated.first().map_or(Ok(()), |first| {
+        doubtful(format!(
             "{} of {} figures are contaminated, {first} among them; measure again when the machine is idle",
             contaminated.len(),
             machine.costs.len()
         ))
-        .into()),
-    }
+    })
 }
 
 /// A run that was not completed.
@@ -205,14 +224,88 @@ impl Begun {
             bail!("run {} was no 'assay bench', so there is nothing to go on with", self.run.id);
         };
         let then = match &then.plan {
-            Some(path) => PlanFile::read(path)?.complete(&then),
+            Some(path) => {
+                let plan = PlanFile::read(path).with_context(|| {
+                    let run = self.run.id;
+                    format!("run {run} was begun with a plan that cannot be read any more; begin a new one")
+                })?;
+                plan.complete(&then)
+            }
             None => then,
         };
         let mut whole = BenchArgs { store: now.store.clone(), print: now.print.clone(), ..then };
         whole.output = now.output.clone().or(whole.output);
+        whole.name = now.name.clone().or(whole.name);
+        whole.peer = now.peer.or(whole.peer);
+        whole.count |= now.count;
         whole.strict |= now.strict;
         whole.effort.budget = now.effort.budget.or(whole.effort.budget);
         whole.effort.precision = now.effort.precision.or(whole.effort.precision);
         Ok(whole)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use assay_quantity::estimate::trimmed_mean;
+    use assay_quantity::{Cost, Description, Unit};
+    use assay_store::RunStart;
+
+    #[test]
+    fn a_machine_without_figures_and_a_primitive_that_failed_are_doubtful() {
+        let doubt = |machine: &Machine, failed: &[Unmeasured]| {
+            believable(machine, failed).map_err(|error| (error.is::<Doubtful>(), error.to_string()))
+        };
+        let missing =
+            |name: &str| Unmeasured { primitive: name.parse().unwrap(), reason: "no file".to_owned() };
+        let mut machine = Machine { unmeasured: vec![missing("file.stat")], ..Machine::default() };
+        let nothing = "nothing was measured; the table says why".to_owned();
+        assert_eq!(doubt(&machine, &[]), Err((true, nothing)));
+        let estimate = trimmed_mean(&[100.0, 101.0, 102.0, 103.0, 104.0], Unit::Nanoseconds).unwrap();
+        machine.costs.insert("call.null".parse().unwrap(), Cost::from(estimate));
+        assert_eq!(doubt(&machine, &[]), Ok(()));
+        let failed = "1 of 2 primitives failed, file.stat among them: no file".to_owned();
+        assert_eq!(doubt(&machine, &[missing("file.stat")]), Err((true, failed)));
+    }
+
+    fn begun(words: &str) -> Begun {
+        let start = RunStart {
+            started_at: String::new(),
+            command: words.split(' ').map(str::to_owned).collect(),
+            version: String::new(),
+            machine: String::new(),
+            description: Description::default(),
+            seed: 1,
+        };
+        Begun { run: Run { id: RunId(1), start, outcome: None }, samples: Vec::new() }
+    }
+
+    fn bench(words: &str) -> BenchArgs {
+        match Cli::try_parse_from(words.split(' ')).unwrap().command {
+            Command::Bench(args) => args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_run_that_goes_on_measures_what_it_was_asked_for_and_counts_and_names_as_asked_now() {
+        let then = begun("assay bench call --cold --name old");
+        let now = then.args(&bench("assay bench --resume --count --name new --peer 10.0.0.1:1")).unwrap();
+        assert_eq!((now.primitives, now.cold), (vec!["call".to_owned()], true));
+        assert_eq!(
+            (now.count, now.name.as_deref(), now.peer),
+            (true, Some("new"), "10.0.0.1:1".parse().ok())
+        );
+        let now = then.args(&bench("assay bench --resume")).unwrap();
+        assert_eq!((now.count, now.name.as_deref(), now.peer), (false, Some("old"), None));
+    }
+
+    #[test]
+    fn a_run_whose_plan_is_gone_says_so() {
+        let then = begun("assay bench --plan /nowhere/plan.toml");
+        let refused = output::line(&then.args(&bench("assay bench --resume")).unwrap_err());
+        assert!(refused.starts_with("run 1 was begun with a plan that cannot be read any more"), "{refused}");
+        assert!(refused.contains("/nowhere/plan.toml"), "{refused}");
     }
 }

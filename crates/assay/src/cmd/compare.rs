@@ -1,14 +1,15 @@
 //! `assay compare`: two machines, or one before and after a change, primitive by primitive.
 
-use anyhow::{bail, ensure};
+use anyhow::ensure;
 use assay_quantity::PrimitiveId;
-use assay_quantity::comparison::family::Relation;
+use assay_quantity::comparison::family::{Relation, SAME_WITHIN};
 use assay_report::{Block, Report};
 
 use crate::cli::CompareArgs;
+use crate::output::{self, Doubtful};
 use crate::phase::comparison::{Compared, compare};
 use crate::phase::selection::is_named;
-use crate::{journal, output, section};
+use crate::{journal, section};
 
 /// Runs the subcommand.
 pub fn run(args: &CompareArgs) -> anyhow::Result<()> {
@@ -17,7 +18,9 @@ pub fn run(args: &CompareArgs) -> anyhow::Result<()> {
     let wanted = |id: &PrimitiveId| {
         args.primitives.is_empty() || args.primitives.iter().any(|name| is_named(id, name))
     };
-    let compared = compare(&before, &after, &wanted);
+    // What is too slow must not be the same.
+    let margin = args.fail_over.map_or(SAME_WITHIN, |share| share.min(SAME_WITHIN));
+    let compared = compare(&before, &after, &wanted, margin);
     ensure!(
         !compared.is_empty(),
         "{} and {} have no such primitive in common; 'assay bench' measures more",
@@ -33,22 +36,40 @@ pub fn run(args: &CompareArgs) -> anyhow::Result<()> {
     args.fail_over.map_or(Ok(()), |share| fail(&compared, share))
 }
 
-/// An error if something is slower by more than this share.
+/// An error if something is slower by more than this share; another one if something that cannot be judged looks so.
 fn fail(compared: &[Compared], share: f64) -> anyhow::Result<()> {
-    let too_slow = |compared: &&Compared| {
-        let ratio = compared.comparison.ratio.map_or(1.0, |ratio| ratio.estimate.point);
-        compared.comparison.relation == Relation::Slower && ratio > 1.0 + share
+    let is_over =
+        |one: &Compared| one.comparison.ratio.is_some_and(|ratio| ratio.estimate.point > 1.0 + share);
+    let over = |relation: fn(&Relation) -> bool| {
+        let over = compared.iter().filter(|one| relation(&one.comparison.relation) && is_over(one));
+        over.map(|one| one.primitive.to_string()).collect::<Vec<String>>()
     };
-    let slower: Vec<String> =
-        compared.iter().filter(too_slow).map(|compared| compared.primitive.to_string()).collect();
-    if slower.is_empty() {
-        return Ok(());
+    let not_comparable = |relation: &Relation| matches!(relation, Relation::NotComparable(_));
+    let unjudged = compared.iter().filter(|one| not_comparable(&one.comparison.relation)).count();
+    if unjudged > 0 {
+        output::say(&format!(
+            "{unjudged} of {} primitives cannot be judged; the table says why",
+            compared.len()
+        ));
     }
-    bail!(
+    let (slower, doubtful) = (over(|relation| *relation == Relation::Slower), over(not_comparable));
+    ensure!(
+        slower.is_empty(),
         "{} of {} primitives are slower by more than {:.3} %: {}",
         slower.len(),
         compared.len(),
         share * 100.0,
         slower.join(", ")
-    )
+    );
+    if doubtful.is_empty() {
+        return Ok(());
+    }
+    Err(Doubtful(format!(
+        "{} of {} primitives seem slower by more than {:.3} % and cannot be judged; measure them again: {}",
+        doubtful.len(),
+        compared.len(),
+        share * 100.0,
+        doubtful.join(", ")
+    ))
+    .into())
 }

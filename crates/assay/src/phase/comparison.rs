@@ -2,7 +2,7 @@
 
 use assay_bench::values_of;
 use assay_quantity::comparison::Pair;
-use assay_quantity::comparison::family::{Comparison, SAME_WITHIN, Side, compare_costs};
+use assay_quantity::comparison::family::{Comparison, Side, compare_costs};
 use assay_quantity::{Cost, PrimitiveId};
 
 use crate::journal::Known;
@@ -18,8 +18,14 @@ pub struct Compared {
     pub comparison: Comparison,
 }
 
-/// Compares the wanted primitives that both machines have.
-pub fn compare(before: &Known, after: &Known, wanted: &dyn Fn(&PrimitiveId) -> bool) -> Vec<Compared> {
+/// Compares the wanted primitives that both machines have; costs that differ by less than `margin`, a share, are
+/// the same.
+pub fn compare(
+    before: &Known,
+    after: &Known,
+    wanted: &dyn Fn(&PrimitiveId) -> bool,
+    margin: f64,
+) -> Vec<Compared> {
     let shared: Vec<(&PrimitiveId, Pair<&Cost>)> = before
         .machine
         .costs
@@ -34,7 +40,7 @@ pub fn compare(before: &Known, after: &Known, wanted: &dyn Fn(&PrimitiveId) -> b
         .zip(&values)
         .map(|((_, costs), values)| Pair { a: side(costs.a, &values.a), b: side(costs.b, &values.b) })
         .collect();
-    let comparisons = compare_costs(&sides, SAME_WITHIN);
+    let comparisons = compare_costs(&sides, margin);
     let compared = shared.into_iter().zip(comparisons).map(|((primitive, costs), comparison)| Compared {
         primitive: primitive.clone(),
         costs: Pair { a: costs.a.clone(), b: costs.b.clone() },

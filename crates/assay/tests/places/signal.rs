@@ -122,6 +122,23 @@ fn a_run_that_was_interrupted_goes_on_with_its_own_primitives_and_keeps_its_samp
 }
 
 #[test]
+fn an_interrupt_ends_the_counting_too() {
+    let place = Place::new();
+    let bench = ["bench", "memory.load", "cpu", "--budget", "1", "--count", "--store", "store.db", "--csv"];
+    let mut going = place.start(&bench);
+    going.await_line("counting with valgrind");
+    going.signal(Signal::INT);
+    let said = going.end();
+    assert_eq!(said.status.code(), Some(130), "{said:?}");
+    let counted = said.stdout.split("Executed by one operation").nth(1).unwrap_or_default();
+    let rows = counted.lines().filter(|line| line.starts_with("cpu.")).count();
+    assert_eq!(rows, 0, "{said:?}");
+    assert!(place.history().contains(",completed"), "what was measured is whole: {}", place.history());
+    place.assert_nothing_runs("an interrupt while it counts");
+    place.assert_no_litter("an interrupt while it counts");
+}
+
+#[test]
 fn an_interrupted_trace_of_a_command_ends_the_command_and_is_whole() {
     for (name, signal) in SIGNALS {
         a_trace_of_a_command_is_interrupted(name, |going| going.signal(signal));

@@ -117,6 +117,7 @@ const ROUNDS: usize = 16;
 /// Dependent additions of a reading.
 const DEPENDENT: f64 = 1024.0;
 
+/// The addend is in a register, because newer processors add small constants without an execution unit.
 #[inline(never)]
 fn dependent() {
     let mut value = 0_u64;
@@ -124,7 +125,7 @@ fn dependent() {
         // SAFETY: adds to one register.
         #[cfg(target_arch = "x86_64")]
         unsafe {
-            std::arch::asm!(".rept 64", "add {v}, 1", ".endr", v = inout(reg) value, options(nomem, nostack));
+            std::arch::asm!(".rept 64", "add {v}, {one}", ".endr", v = inout(reg) value, one = in(reg) 1_u64, options(nomem, nostack));
         }
         // SAFETY: adds to one register.
         #[cfg(target_arch = "aarch64")]
@@ -144,11 +145,12 @@ fn independent() {
         unsafe {
             std::arch::asm!(
                 ".rept 32",
-                "add {a}, 1", "add {b}, 1", "add {c}, 1", "add {d}, 1",
-                "add {e}, 1", "add {f}, 1", "add {g}, 1", "add {h}, 1",
+                "add {a}, {one}", "add {b}, {one}", "add {c}, {one}", "add {d}, {one}",
+                "add {e}, {one}", "add {f}, {one}", "add {g}, {one}", "add {h}, {one}",
                 ".endr",
                 a = inout(reg) a, b = inout(reg) b, c = inout(reg) c, d = inout(reg) d,
                 e = inout(reg) e, f = inout(reg) f, g = inout(reg) g, h = inout(reg) h,
+                one = in(reg) 1_u64,
                 options(nomem, nostack)
             );
         }

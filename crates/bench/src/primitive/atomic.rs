@@ -150,7 +150,10 @@ fn contended(
         ));
     };
     let contended = Contended::begin(&cpus[..threads - 1], operation)?;
-    let sharing = Sharing::TwoCpus { partner: contended.partners[0].pid(), cpu };
+    let sharing = match contended.partners.as_slice() {
+        [partner] => Sharing::TwoCpus { partner: partner.pid(), cpu },
+        partners => Sharing::Many { others: partners.iter().map(Partner::pid).collect() },
+    };
     Ok(Prepared { operation: Box::new(contended), baseline: None, sharing })
 }
 

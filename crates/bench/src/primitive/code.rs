@@ -6,14 +6,15 @@
 
 use std::arch::asm;
 use std::io;
+use std::ops::Range;
 
 use assay_quantity::{PrimitiveId, Size};
 use rustix::mm::{MprotectFlags, mprotect};
 
+use super::memory::once::{self, Others};
 use super::memory::order::Order;
 use super::memory::{Course, Residence, WorkingSet};
 use crate::benchmark::{Operation, Prepared, Refusal, Setting, expect_done};
-use crate::flush::flush;
 use crate::layout::{Buffer, LINE, PAGE};
 use crate::table::{Per, Profile, Row};
 
@@ -61,6 +62,11 @@ const LINES_PER_CALL: u64 = 512;
 
 /// One jump to another line of the code.
 fn fetch(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    Ok(Prepared::alone(written(id, setting)?))
+}
+
+/// Writes the code.
+fn written(id: &PrimitiveId, setting: &mut Setting) -> Result<Fetch, Refusal> {
     let set = WorkingSet::of(id, setting, Course::Chase)?;
     let lines = (set.bytes / PAGE * (PAGE / LINE)) as u64;
     if lines == 0 || Size(set.bytes as u64) > machine::REACH {
@@ -73,9 +79,8 @@ fn fetch(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let order = Order::random(lines, &mut setting.rng);
     let lap = match set.residence {
         Residence::Found => lines,
-        Residence::Memory => LINES_IN_MEMORY.min(lines / 2 / LINES_PER_CALL * LINES_PER_CALL),
+        Residence::Memory => once::LAP.min(lines / 2 / LINES_PER_CALL * LINES_PER_CALL),
     };
-    let longest = if lap < lines { lap / BATCHES_PER_LAP } else { u64::MAX };
     // A power of two that divides the lap, so that batches are calls without a rest.
     let lines_per_call = LINES_PER_CALL.min(1 << lap.trailing_zeros());
     let mut buffer = Buffer::new(set.bytes, &mut setting.rng)?;
@@ -87,33 +92,19 @@ fn fetch(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     }
     let entries = (0..lap / lines_per_call).map(|call| place(order.at(call * lines_per_call))).collect();
     let code = Code::of(buffer)?;
-    if set.residence == Residence::Memory {
-        leave_caches_to_others(&code, &order, lap, set.last_cache);
-    }
-    Ok(Prepared::alone(Fetch { code, entries, lines_per_call, next: 0, longest, counted: 0, done: 0 }))
+    let others = match set.residence {
+        Residence::Found => None,
+        Residence::Memory => Some(Others::behind(lap, &order, set.last_cache.bytes() / LINE as u64)),
+    };
+    let fetch = Fetch { code, order, entries, lines_per_call, next: 0, others, counted: 0, done: 0 };
+    fetch.others.iter().for_each(|others| fetch.leave_caches_to(others));
+    Ok(fetch)
 }
-
-/// Lines that are written of code in memory: a sample comes to no more.
-const LINES_IN_MEMORY: u64 = 1 << 18;
-
-/// A sample is some 23 of its shorter batches, so that batches of a lap's twelfth at most make less than a lap.
-const BATCHES_PER_LAP: u64 = 12;
 
 /// Where a line of the code begins.
 #[expect(clippy::cast_possible_truncation, reason = "lines of a buffer, whose length is a usize")]
 fn place(line: u64) -> usize {
     line as usize * LINE
-}
-
-/// Takes everything out of the caches, and fills those that code and data share with lines that will not run.
-fn leave_caches_to_others(code: &Code, order: &Order, lap: u64, last_cache: Size) {
-    // SAFETY: the lines of a live buffer.
-    unsafe { flush(code.buffer.chunks(LINE).map(<[u8]>::as_ptr)) };
-    let fitting = last_cache.bytes() / LINE as u64;
-    for position in lap.max(order.length().saturating_sub(fitting))..order.length() {
-        // SAFETY: the first byte of a line of the buffer.
-        let _ = unsafe { code.buffer.as_ptr().add(place(order.at(position))).read_volatile() };
-    }
 }
 
 /// Memory that holds code and is written no more.
@@ -140,26 +131,53 @@ impl Code {
 
 struct Fetch {
     code: Code,
+    order: Order,
     /// Where each stretch of lines begins, in the order of the lap.
     entries: Vec<usize>,
     lines_per_call: u64,
+    /// The stretch that comes next; after the last one the lap begins again.
     next: usize,
-    longest: u64,
+    /// Lines that will not run, which those caches are left to that code and data share, where the code is to come
+    /// from memory.
+    others: Option<Others>,
     /// Lines that have counted themselves.
     counted: u64,
     done: u64,
 }
 
+impl Fetch {
+    fn leave_caches_to(&self, others: &Others) {
+        let code = &self.code.buffer;
+        let touch = |positions: Range<u64>| {
+            for position in positions {
+                // SAFETY: the first byte of a line of the buffer.
+                let _ = unsafe { code.as_ptr().add(place(self.order.at(position))).read_volatile() };
+            }
+        };
+        // SAFETY: the lines of a live buffer.
+        unsafe { others.take_caches(code.chunks(LINE).map(<[u8]>::as_ptr), touch) };
+    }
+}
+
 impl Operation for Fetch {
+    fn arm(&mut self, operations: u64) -> io::Result<()> {
+        let end = self.next as u64 * self.lines_per_call + operations;
+        if let Some(others) = self.others.as_ref().filter(|others| others.are_due_before(end)) {
+            self.leave_caches_to(others);
+            self.next = 0;
+        }
+        Ok(())
+    }
+
     fn run(&mut self, operations: u64) -> io::Result<()> {
         let mut counted = 0;
         for _ in 0..operations / self.lines_per_call {
-            // SAFETY: the entry is that of a stretch of lines in executable memory, which counts and returns.
-            unsafe { machine::call(self.code.buffer.as_ptr().add(self.entries[self.next]), &mut counted) };
-            self.next += 1;
             if self.next == self.entries.len() {
                 self.next = 0;
             }
+            // SAFETY: the entry is that of a stretch of lines in executable memory, which counts and returns.
+            unsafe { machine::call(self.code.buffer.as_ptr().add(self.entries[self.next]), &mut counted) };
+            self.next += 1;
         }
         self.counted = counted;
         self.done = operations;
@@ -177,7 +195,7 @@ impl Operation for Fetch {
     }
 
     fn max_batch(&self) -> u64 {
-        self.longest
+        self.others.as_ref().map_or(u64::MAX, Others::longest_batch)
     }
 
     fn granule(&self) -> u64 {
@@ -278,6 +296,7 @@ mod machine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::describe::CacheSizes;
 
     fn prepared(set: &str) -> Result<Prepared, Refusal> {
         let mut setting = super::super::memory::tests::setting(crate::describe::caches());
@@ -294,6 +313,24 @@ mod tests {
                 operation.disarm(calls * granule).unwrap();
             }
         }
+    }
+
+    #[test]
+    fn code_in_memory_begins_its_lap_again_and_never_runs_on_into_it() {
+        let caches = CacheSizes { l3: Some(Size::kib(64)), ..CacheSizes::default() };
+        let mut setting = super::super::memory::tests::setting(caches);
+        let mut fetch = written(&"code.fetch{set=256KiB}".parse().unwrap(), &mut setting).unwrap();
+        // Half of its 4096 lines are linked, in four stretches.
+        assert!(fetch.max_batch() < 2048);
+        let begins = [1, 1, 1, 1, 2, 1, 2, 2].map(|calls| {
+            let operations = calls * LINES_PER_CALL;
+            fetch.arm(operations).unwrap();
+            let begin = fetch.next;
+            fetch.run(operations).unwrap();
+            fetch.disarm(operations).unwrap();
+            begin
+        });
+        assert_eq!(begins, [0, 1, 2, 3, 0, 2, 0, 2]);
     }
 
     #[test]

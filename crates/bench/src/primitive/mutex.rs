@@ -164,7 +164,7 @@ fn contended(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusa
     }
     let sharing = match partners.as_slice() {
         [partner] => Sharing::TwoCpus { partner: partner.tid(), cpu: other_cpu },
-        _ => Sharing::Many,
+        partners => Sharing::Many { others: partners.iter().map(PartnerThread::tid).collect() },
     };
     let operation = Contended { contest, partners: partners.len() as u64, before: 0 };
     Ok(Prepared { operation: Box::new(operation), baseline: None, sharing })

@@ -14,6 +14,7 @@ use assay_quantity::Size;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use rustix::fs::{FlockOperation, flock, statvfs};
+use rustix::io::Errno;
 
 use super::file::{Contents, PAGE, file_system};
 use crate::benchmark::{Refusal, Setting};
@@ -115,7 +116,7 @@ impl DirectFile {
         let mut number = 0;
         let file = loop {
             let file = open(&setting.shared_directory.join(format!("disk-write-{number}")))?;
-            if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            if is_locked_now(&file)? {
                 break file;
             }
             number += 1;
@@ -134,6 +135,15 @@ impl DirectFile {
             return Err(none(setting, O_DIRECT));
         }
         Ok(Self { file, contents: contents(), block })
+    }
+}
+
+/// Whether nobody else had the lock, which this process has now.
+fn is_locked_now(file: &File) -> io::Result<bool> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(io::Error::other(format!("flock: {error}"))),
     }
 }
 
@@ -193,6 +203,18 @@ fn write(file: &File, directory: &Path) -> Result<(), Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_another_has_locked_is_passed_over_and_one_that_cannot_be_locked_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let first = File::create(&path).unwrap();
+        assert!(is_locked_now(&first).unwrap());
+        assert!(!is_locked_now(&File::open(&path).unwrap()).unwrap());
+        let unlockable = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(&path).unwrap();
+        let error = is_locked_now(&unlockable).unwrap_err().to_string();
+        assert!(error.starts_with("flock: "), "{error}");
+    }
 
     #[test]
     fn the_account_is_read_by_name_and_one_without_the_names_is_none() {

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use assay_quantity::{Key, Observation};
+use assay_quantity::{Counted, Key, Observation};
 
 use super::wire::{Answer, Request, WireSample};
 use crate::benchmark::{Benchmark, Prepared, Refusal, Setting};
@@ -108,35 +108,21 @@ fn measure_here(
     alter: &mut dyn FnMut(Source, Prepared) -> Prepared,
 ) -> Result<WireSample, Refusal> {
     let bench = Bench::set_up(request)?;
-    stir(&request.directory, &mut seed::stream(request.seed, Purpose::Kernel))?;
+    stir(&request.directory, &mut seed::stream(request.seed, Purpose::Kernel));
     let copies = bench.start_copies()?;
     let (prepared, cpu) = bench.prepare()?;
     let mut prepared = alter(bench.clock, prepared);
     if copies.crowded {
-        prepared.sharing = Sharing::Many;
+        prepared.sharing = Sharing::Many { others: Vec::new() };
     }
     if let Some(lengths) = request.counted {
-        let batch = harness::one_batch(&bench.clock, prepared.operation.as_mut(), lengths)?;
-        return Ok(WireSample {
-            observations: vec![(batch.operations, batch.elapsed_ns)],
-            ..WireSample::default()
-        });
+        return bench.count(prepared, lengths);
     }
     let mut watch = Watch::open(prepared.sharing.clone(), cpu, copies.beside())?
         .with_core(bench.clock, request.core_width);
-    let Batches { observations, baseline } = match bench.benchmark.primitive.word(Key::Cache) {
-        "cold" => {
-            let mut setting = bench.setting();
-            let mut eviction = Eviction::prepare(setting.caches.last(), &mut setting.rng)?;
-            harness::cold_sample(&bench.clock, &mut watch, &mut || eviction.evict(), &mut prepared)?
-        }
-        _ => harness::sample(&bench.clock, &mut watch, bench.schedule, &mut prepared)?,
-    };
+    let Batches { observations, baseline } = bench.time(&mut watch, &mut prepared)?;
     let contamination = watch.close()?;
-    let counted = match request.counters {
-        true => counter::count(&bench.clock, bench.schedule, prepared.operation.as_mut())?,
-        false => Vec::new(),
-    };
+    let counted = if request.counters { bench.events(&mut prepared)? } else { Vec::new() };
     copies.check_running()?;
     let pairs = |batches: Vec<Observation>| batches.iter().map(|b| (b.operations, b.elapsed_ns)).collect();
     Ok(WireSample {
@@ -146,6 +132,9 @@ fn measure_here(
         counted: counted.into_iter().map(|counted| (counted.event, counted.batches)).collect(),
     })
 }
+
+/// Why nothing is counted of a primitive that has a baseline.
+const DIFFERENCE: &str = "its cost is a difference of two operations, and events are not subtracted";
 
 /// A benchmark in the process that measures it, before it is prepared.
 struct Bench<'a> {
@@ -204,18 +193,53 @@ impl<'a> Bench<'a> {
         Ok((prepared, setting.cpu))
     }
 
+    fn is_cold(&self) -> bool {
+        self.benchmark.primitive.word(Key::Cache) == "cold"
+    }
+
+    fn time(&self, watch: &mut Watch, prepared: &mut Prepared) -> Result<Batches, Refusal> {
+        if !self.is_cold() {
+            return Ok(harness::sample(&self.clock, watch, self.schedule, prepared)?);
+        }
+        let granule = prepared.operation.granule();
+        if granule > 1 {
+            return Err(Refusal::Unavailable(format!(
+                "it is done {granule} times at once, so that only the first would find empty caches"
+            )));
+        }
+        let mut setting = self.setting();
+        let mut eviction = Eviction::prepare(setting.caches.last(), &mut setting.rng)?;
+        Ok(harness::cold_sample(&self.clock, watch, &mut || eviction.evict(), prepared)?)
+    }
+
+    /// What is counted beside the time, in batches of their own.
+    fn events(&self, prepared: &mut Prepared) -> io::Result<Vec<Counted>> {
+        if prepared.baseline.is_some() {
+            return Ok(counter::refused(DIFFERENCE));
+        }
+        if self.is_cold() {
+            return Ok(counter::refused("single operations with empty caches are not counted"));
+        }
+        counter::count(&self.clock, self.schedule, prepared.operation.as_mut())
+    }
+
+    /// One batch for a program that counts what is executed.
+    fn count(&self, mut prepared: Prepared, lengths: u64) -> Result<WireSample, Refusal> {
+        if prepared.baseline.is_some() {
+            return Err(Refusal::Unavailable(DIFFERENCE.to_owned()));
+        }
+        let batch = harness::one_batch(&self.clock, prepared.operation.as_mut(), lengths)?;
+        let observations = vec![(batch.operations, batch.elapsed_ns)];
+        Ok(WireSample { observations, ..WireSample::default() })
+    }
+
     /// The copies that the id asks for, this process being one of them.
     fn start_copies(&self) -> Result<Copies, Refusal> {
         let primitive = &self.benchmark.primitive;
-        let crowd = Crowd {
-            copies: primitive.number(Key::Copies).unwrap_or(1),
-            cpus: &self.cpus,
-            own: self.cpu,
-            free: primitive.word(Key::Placement) == "free",
-        };
-        Copies::start(crowd, self.clock, self.schedule, &|copy, cpu| {
+        let crowd = Crowd::of(primitive, &self.cpus, self.cpu)?;
+        Copies::start(crowd, self.clock, self.schedule, &|copy, cpu, other_cpu| {
             let rng = seed::stream(self.request.seed.wrapping_add(copy), Purpose::Setting);
-            (self.benchmark.prepare)(primitive, &mut Setting { rng, cpu, ..self.setting() })
+            (self.benchmark.prepare)(primitive, &mut Setting { rng, cpu, other_cpu, ..self.setting() })
         })
     }
 }

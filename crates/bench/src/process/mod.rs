@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use assay_quantity::{Counted, Observation, Sample};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use self::wire::{Answer, Request, WireSample};
 use crate::benchmark::Benchmark;
@@ -129,7 +130,7 @@ impl Spawner {
         command.env("ASSAY_LAYOUT", layout::environment(&mut environment));
         // A group of its own, so that partners end with it, and Ctrl-C reaches only the parent.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        Ok(Running { child: command.spawn()?, output: Vec::new() })
+        Ok(Running { child: command.spawn()?, output: Vec::new(), is_reaped: false })
     }
 }
 
@@ -143,6 +144,8 @@ enum Ended {
 struct Running {
     child: Child,
     output: Vec<u8>,
+    /// Whether it was waited for, so that its number may be another's by now.
+    is_reaped: bool,
 }
 
 impl Running {
@@ -165,23 +168,43 @@ impl Running {
             }
             let mut part = [0; 4096];
             match stdout.read(&mut part)? {
-                0 => return Ok(Ended::Exited(self.child.wait()?)),
+                0 => return Ok(Ended::Exited(self.reap()?)),
                 length => self.output.extend_from_slice(&part[..length]),
             }
         }
     }
 }
 
+impl Running {
+    /// Waits for the process, ends whatever it has left behind, and only then lets go of its number, which is that of
+    /// the group.
+    fn reap(&mut self) -> io::Result<ExitStatus> {
+        let process = Pid::from_child(&self.child);
+        loop {
+            match waitid(WaitId::Pid(process), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+                Ok(_) => break,
+            }
+        }
+        self.kill_group();
+        self.is_reaped = true;
+        self.child.wait()
+    }
+
+    /// Only before the process has been waited for.
+    fn kill_group(&self) {
+        // Nobody may be left in it.
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Ok(Some(_)) = self.child.try_wait() {
-            return;
+        if !self.is_reaped {
+            self.kill_group();
+            let _ = self.child.wait();
         }
-        if let Ok(group) = libc::pid_t::try_from(self.child.id()) {
-            // SAFETY: the child leads a group of its own and has not been waited for, so the group is ours.
-            unsafe { libc::kill(-group, libc::SIGKILL) };
-        }
-        let _ = self.child.wait();
     }
 }
 

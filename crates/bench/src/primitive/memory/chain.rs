@@ -6,9 +6,9 @@ use std::io;
 use std::ops::Range;
 use std::rc::Rc;
 
+use super::once::Others;
 use super::order::Order;
 use crate::benchmark::{Operation, expect_done};
-use crate::flush::flush;
 use crate::layout::Buffer;
 
 /// Elements of a working set, linked into a lap or, for several chains, into interleaved ones.
@@ -22,6 +22,8 @@ pub(super) struct Chain<P> {
     lap: u64,
     chains: u64,
     place: P,
+    /// What the caches are left to, where all elements of the lap must come from memory.
+    others: Option<(Others, Touch)>,
 }
 
 /// What is done to an element that is to be in the caches.
@@ -44,7 +46,7 @@ impl<P: Fn(usize) -> usize> Chain<P> {
     /// puts out may refuse unmodified lines that were used once. A set of 2 MiB then took 100 ns a load on a Cascade
     /// Lake whose third level gave the same set, modified, in 27 ns.
     pub(super) fn link(buffer: Rc<Buffer>, order: Order, lap: u64, chains: u64, place: P) -> Self {
-        let chain = Self { buffer, order, lap, chains, place };
+        let chain = Self { buffer, order, lap, chains, place, others: None };
         for position in 0..lap {
             let (from, to) = (chain.at(position), chain.at((position + chains) % lap));
             // SAFETY: `place` gives places within the buffer, multiples of a word, and the buffer begins at a line.
@@ -58,14 +60,36 @@ impl<P: Fn(usize) -> usize> Chain<P> {
         self.lap
     }
 
-    /// Takes everything out of the caches, and fills them with elements that are not part of the lap: those that
-    /// come last in the order, `fitting` of them or as many as there are. What a load finds is then what it finds
-    /// in a program that goes through far more than the caches hold.
-    pub(super) fn leave_caches_to_others(&self, fitting: u64, touch: Touch) {
-        let length = self.order.length();
+    /// The same chain, all of whose elements come from memory: the caches are left to elements that are not part of
+    /// the lap, `fitting` of them or as many as there are, and again whenever a batch would pass the lap's end.
+    pub(super) fn left_to_others(mut self, fitting: u64, touch: Touch) -> Self {
+        let others = Others::behind(self.lap, &self.order, fitting);
+        self.leave_caches_to(&others, touch);
+        self.others = Some((others, touch));
+        self
+    }
+
+    fn leave_caches_to(&self, others: &Others, touch: Touch) {
+        let elements = 0..self.order.length();
+        let lines = elements.map(|element| self.element(element).cast::<u8>().cast_const());
         // SAFETY: elements are within the buffer.
-        unsafe { flush((0..length).map(|element| self.element(element).cast::<u8>().cast_const())) };
-        self.touch(self.lap.max(length.saturating_sub(fitting))..length, touch);
+        unsafe { others.take_caches(lines, |positions| self.touch(positions, touch)) };
+    }
+
+    /// Whether a batch that ends right before this position must begin at the beginning of the lap instead of going
+    /// on. The caches have then been emptied of the lap.
+    fn begins_again(&self, end: u64) -> bool {
+        let Some((others, touch)) = self.others.as_ref().filter(|(others, _)| others.are_due_before(end))
+        else {
+            return false;
+        };
+        self.leave_caches_to(others, *touch);
+        true
+    }
+
+    /// The longest batch.
+    fn longest_batch(&self) -> u64 {
+        self.others.as_ref().map_or(u64::MAX, |(others, _)| others.longest_batch())
     }
 
     /// Touches the elements at these positions, in their order, without waiting for one after the other.
@@ -102,22 +126,32 @@ impl<P: Fn(usize) -> usize> Chain<P> {
 pub(super) struct Chase<const K: usize, P> {
     chain: Chain<P>,
     at: [*const usize; K],
-    /// Where in the lap the first chain stands.
+    /// Where the first chain stands, laps included.
     position: u64,
-    longest: u64,
     done: u64,
 }
 
 impl<const K: usize, P: Fn(usize) -> usize> Chase<K, P> {
-    /// Begins at the first elements of the lap. `longest` bounds a batch.
-    pub(super) fn along(chain: Chain<P>, longest: u64) -> Self {
+    /// Begins at the first elements of the lap.
+    pub(super) fn along(chain: Chain<P>) -> Self {
         debug_assert_eq!(chain.chains, K as u64);
-        let at = std::array::from_fn(|number| chain.at(number as u64 % chain.lap()).cast_const());
-        Self { chain, at, position: 0, longest, done: 0 }
+        Self { at: Self::firsts(&chain), chain, position: 0, done: 0 }
+    }
+
+    fn firsts(chain: &Chain<P>) -> [*const usize; K] {
+        std::array::from_fn(|number| chain.at(number as u64 % chain.lap()).cast_const())
     }
 }
 
 impl<const K: usize, P: Fn(usize) -> usize> Operation for Chase<K, P> {
+    fn arm(&mut self, operations: u64) -> io::Result<()> {
+        if self.chain.begins_again(self.position + operations) {
+            self.position = 0;
+            self.at = Self::firsts(&self.chain);
+        }
+        Ok(())
+    }
+
     fn run(&mut self, operations: u64) -> io::Result<()> {
         let mut at = self.at;
         for _ in 0..operations / K as u64 {
@@ -135,7 +169,7 @@ impl<const K: usize, P: Fn(usize) -> usize> Operation for Chase<K, P> {
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
         expect_done(std::mem::take(&mut self.done), operations)?;
         let lap = self.chain.lap();
-        self.position = (self.position + operations) % lap;
+        self.position += operations;
         for (number, at) in self.at.iter().enumerate() {
             expect_at(self.chain.at((self.position + number as u64) % lap), *at)?;
         }
@@ -143,7 +177,7 @@ impl<const K: usize, P: Fn(usize) -> usize> Operation for Chase<K, P> {
     }
 
     fn max_batch(&self) -> u64 {
-        self.longest
+        self.chain.longest_batch()
     }
 
     fn granule(&self) -> u64 {
@@ -165,12 +199,16 @@ pub(super) struct DirtyChase<P> {
 }
 
 impl<P: Fn(usize) -> usize> DirtyChase<P> {
-    pub(super) fn along(chain: Chain<P>, longest: u64) -> Self {
-        Self { chase: Chase::along(chain, longest) }
+    pub(super) fn along(chain: Chain<P>) -> Self {
+        Self { chase: Chase::along(chain) }
     }
 }
 
 impl<P: Fn(usize) -> usize> Operation for DirtyChase<P> {
+    fn arm(&mut self, operations: u64) -> io::Result<()> {
+        self.chase.arm(operations)
+    }
+
     fn run(&mut self, operations: u64) -> io::Result<()> {
         self.chase.run(operations)
     }
@@ -197,26 +235,27 @@ impl<P: Fn(usize) -> usize> Operation for DirtyChase<P> {
 pub(super) struct Update<P> {
     chain: Chain<P>,
     at: *mut usize,
-    /// Steps of all batches.
-    total: u64,
-    longest: u64,
+    /// Where it stands, laps included.
+    position: u64,
     done: u64,
 }
 
 impl<P: Fn(usize) -> usize> Update<P> {
-    pub(super) fn along(chain: Chain<P>, longest: u64) -> Self {
+    pub(super) fn along(chain: Chain<P>) -> Self {
         let at = chain.at(0);
-        Self { chain, at, total: 0, longest, done: 0 }
-    }
-
-    /// How often so many steps come to this position of the lap.
-    fn visits(&self, position: u64, steps: u64) -> u64 {
-        let lap = self.chain.lap();
-        steps / lap + u64::from(position < steps % lap)
+        Self { chain, at, position: 0, done: 0 }
     }
 }
 
 impl<P: Fn(usize) -> usize> Operation for Update<P> {
+    fn arm(&mut self, operations: u64) -> io::Result<()> {
+        if self.chain.begins_again(self.position + operations) {
+            self.position = 0;
+            self.at = self.chain.at(0);
+        }
+        Ok(())
+    }
+
     fn run(&mut self, operations: u64) -> io::Result<()> {
         let mut at = self.at;
         for _ in 0..operations {
@@ -234,17 +273,22 @@ impl<P: Fn(usize) -> usize> Operation for Update<P> {
         Ok(())
     }
 
+    /// Looks at the counts of the lines that the batch came to, which are in the caches, and takes them back to 0.
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
         expect_done(std::mem::take(&mut self.done), operations)?;
         let lap = self.chain.lap();
-        let first = self.total;
-        self.total += operations;
-        expect_at(self.chain.at(self.total % lap), self.at)?;
-        for step in first..first + operations.min(lap) {
-            let position = step % lap;
+        let first = self.position;
+        self.position += operations;
+        expect_at(self.chain.at(self.position % lap), self.at)?;
+        for step in 0..operations.min(lap) {
+            let due = operations / lap + u64::from(step < operations % lap);
             // SAFETY: as in `run`.
-            let count = unsafe { self.chain.at(position).add(COUNT).read_volatile() } as u64;
-            let due = self.visits(position, self.total);
+            let count = unsafe {
+                let count = self.chain.at((first + step) % lap).add(COUNT);
+                let counted = count.read_volatile();
+                count.write_volatile(0);
+                counted as u64
+            };
             if count != due {
                 return Err(io::Error::other(format!(
                     "a line was modified {count} times where {due} are due"
@@ -255,7 +299,7 @@ impl<P: Fn(usize) -> usize> Operation for Update<P> {
     }
 
     fn max_batch(&self) -> u64 {
-        self.longest
+        self.chain.longest_batch()
     }
 }
 
@@ -266,6 +310,7 @@ mod tests {
     use proptest::prelude::*;
     use rand::SeedableRng;
     use rand_pcg::Pcg64Mcg;
+    use std::cell::Cell;
 
     fn chain(lines: usize, chains: u64, seed: u64) -> Chain<impl Fn(usize) -> usize> {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
@@ -277,7 +322,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_chain_comes_to_every_element_once_in_a_lap(lines in 3usize..300, seed: u64) {
-            let mut chase = Chase::<1, _>::along(chain(lines, 1, seed), u64::MAX);
+            let mut chase = Chase::<1, _>::along(chain(lines, 1, seed));
             let first = chase.at;
             for step in 1..=lines {
                 chase.run(1).unwrap();
@@ -288,7 +333,7 @@ mod tests {
 
         #[test]
         fn several_chains_share_one_lap(lines in 4usize..200, rounds in 1u64..100, seed: u64) {
-            let mut chase = Chase::<4, _>::along(chain(lines, 4, seed), u64::MAX);
+            let mut chase = Chase::<4, _>::along(chain(lines, 4, seed));
             chase.run(4 * rounds).unwrap();
             chase.disarm(4 * rounds).unwrap();
             // Where each would be alone: so many rounds of four positions from its own.
@@ -304,7 +349,7 @@ mod tests {
             batches in prop::collection::vec(1u64..500, 1..6),
             seed: u64,
         ) {
-            let mut update = Update::along(chain(lines, 1, seed), u64::MAX);
+            let mut update = Update::along(chain(lines, 1, seed));
             for batch in batches {
                 update.run(batch).unwrap();
                 update.disarm(batch).unwrap();
@@ -314,21 +359,21 @@ mod tests {
 
     #[test]
     fn a_chain_that_was_not_followed_to_its_end_is_noticed() {
-        let mut chase = Chase::<1, _>::along(chain(63, 1, 1), u64::MAX);
+        let mut chase = Chase::<1, _>::along(chain(63, 1, 1));
         chase.run(16).unwrap();
         assert!(chase.disarm(32).unwrap_err().to_string().contains("16 done"));
-        let mut chase = Chase::<1, _>::along(chain(63, 1, 1), u64::MAX);
+        let mut chase = Chase::<1, _>::along(chain(63, 1, 1));
         let begin = chase.at;
         chase.run(64).unwrap();
         chase.at = begin;
         assert!(chase.disarm(64).unwrap_err().to_string().contains("where the chain leads to"));
-        let mut idle = Chase::<2, _>::along(chain(63, 2, 1), u64::MAX);
+        let mut idle = Chase::<2, _>::along(chain(63, 2, 1));
         assert!(idle.disarm(2).is_err());
     }
 
     #[test]
     fn an_update_that_is_missing_in_one_line_is_noticed() {
-        let mut update = Update::along(chain(63, 1, 2), u64::MAX);
+        let mut update = Update::along(chain(63, 1, 2));
         update.run(63).unwrap();
         // SAFETY: an element of the live chain.
         unsafe { update.chain.at(40).add(COUNT).write_volatile(0) };
@@ -339,15 +384,66 @@ mod tests {
     #[test]
     fn leaving_the_caches_and_modifying_lines_keep_the_chain_whole() {
         for touch in [Touch::Load, Touch::Modify] {
-            let mut chain = chain(127, 1, 3);
-            chain = Chain::link(chain.buffer, chain.order, 63, 1, chain.place);
-            chain.leave_caches_to_others(20, touch);
-            let mut dirty = DirtyChase::along(chain, u64::MAX);
+            let chain = chain(127, 1, 3);
+            let chain = Chain::link(chain.buffer, chain.order, 63, 1, chain.place).left_to_others(20, touch);
+            let mut dirty = DirtyChase::along(chain);
             for batch in [5, 64, 200] {
                 dirty.run(batch).unwrap();
                 dirty.disarm(batch).unwrap();
             }
             assert!(dirty.disarm(1).is_err());
         }
+    }
+
+    /// Lines of a lap through memory, and batches that fill it without a rest.
+    const LAP: u64 = 60;
+    const BATCH: u64 = 20;
+
+    /// Batch after batch of an operation along a lap that must come from memory: how many lines each of them looked
+    /// up before it began, which is what emptying the caches does.
+    fn looked_up<O: Operation>(
+        along: impl FnOnce(Chain<Box<dyn Fn(usize) -> usize>>) -> O,
+        batches: usize,
+    ) -> Vec<u64> {
+        let looked_up = Rc::new(Cell::new(0));
+        let seen = looked_up.clone();
+        let Chain { buffer, order, .. } = chain(127, 1, 4);
+        let place: Box<dyn Fn(usize) -> usize> = Box::new(move |element| {
+            seen.set(seen.get() + 1);
+            element * LINE
+        });
+        let mut operation =
+            along(Chain::link(buffer, order, LAP, 1, place).left_to_others(30, Touch::Modify));
+        assert!(operation.max_batch() < LAP);
+        let batch = || {
+            looked_up.set(0);
+            operation.arm(BATCH).unwrap();
+            let before = looked_up.get();
+            operation.run(BATCH).unwrap();
+            operation.disarm(BATCH).unwrap();
+            before
+        };
+        std::iter::repeat_with(batch).take(batches).collect()
+    }
+
+    #[test]
+    fn whoever_would_come_to_a_line_of_memory_again_empties_the_caches_and_begins_again() {
+        // All lines are flushed, thirty take their place, and the chase looks up its first one.
+        let again = 127 + 30 + 1;
+        let expected = [0, 0, 0, again, 0, 0, again];
+        assert_eq!(looked_up(Chase::<1, _>::along, 7), expected);
+        assert_eq!(looked_up(DirtyChase::along, 7), expected);
+        assert_eq!(looked_up(Update::along, 7), expected);
+    }
+
+    #[test]
+    fn a_lap_that_the_caches_may_hold_is_gone_through_again_and_again() {
+        let mut chase = Chase::<1, _>::along(chain(63, 1, 5));
+        for _ in 0..10 {
+            chase.arm(BATCH).unwrap();
+            chase.run(BATCH).unwrap();
+            chase.disarm(BATCH).unwrap();
+        }
+        assert_eq!(chase.position, 10 * BATCH);
     }
 }

@@ -11,7 +11,7 @@ use assay_quantity::{Key, PrimitiveId};
 
 use super::chain::{Chain, Chase, Touch};
 use super::order::Order;
-use super::{Course, Residence, WorkingSet, odd};
+use super::{Course, Residence, WorkingSet, odd, once};
 use crate::benchmark::{Prepared, Refusal, Setting};
 use crate::layout::{Buffer, LINE};
 use crate::table::{Per, Profile, Row};
@@ -142,14 +142,6 @@ pub(super) struct Lap {
     pub(super) spacing: usize,
 }
 
-/// Loads of one chain for which a random order through memory is linked: the shortest latencies, some 60 ns, let
-/// a sample make twice 23 batches of a quarter of a millisecond.
-const LOADS_PER_CHAIN: u64 = 1 << 18;
-
-/// A sample is some 23 of its shorter batches (6 pairs of n and 2n, a few of n/2, and the doubling up to 2n before
-/// them), so that batches of a lap's twelfth at most make less than a lap.
-const BATCHES_PER_LAP: u64 = 12;
-
 impl Lap {
     /// The lines of a working set in random order.
     pub(super) fn of_lines(set: WorkingSet, setting: &mut Setting) -> Result<Self, Refusal> {
@@ -159,22 +151,21 @@ impl Lap {
     }
 
     /// Links it as so many chains. Of a set in memory, only as much is linked as a sample comes to, and the rest is
-    /// left in the caches, loaded or modified. Also tells the longest batch.
-    pub(super) fn linked(self, chains: u64, others: Touch) -> (Chain<impl Fn(usize) -> usize>, u64) {
+    /// left in the caches, loaded or modified.
+    pub(super) fn linked(self, chains: u64, others: Touch) -> Chain<impl Fn(usize) -> usize> {
         let Self { set, buffer, order, spacing } = self;
         let place = move |element| element * spacing;
         if set.residence == Residence::Found {
             let length = order.length();
-            return (Chain::link(buffer, order, length, chains, place), u64::MAX);
+            return Chain::link(buffer, order, length, chains, place);
         }
         let half = odd(order.length() / 2);
         let lap = match order {
             Order::Ascending { .. } => half,
-            Order::Random(_) | Order::Pairs(_) => odd(LOADS_PER_CHAIN * chains).min(half),
+            Order::Random(_) | Order::Pairs(_) => odd(once::LAP * chains).min(half),
         };
-        let chain = Chain::link(buffer, order, lap, chains, place);
-        chain.leave_caches_to_others(set.last_cache.bytes() / spacing.min(LINE) as u64, others);
-        (chain, lap / BATCHES_PER_LAP)
+        let fitting = set.last_cache.bytes() / spacing.min(LINE) as u64;
+        Chain::link(buffer, order, lap, chains, place).left_to_others(fitting, others)
     }
 
     /// Loads along so many chains. The number is a constant of each loop, so that all of them are under way
@@ -194,8 +185,7 @@ impl Lap {
     }
 
     pub(super) fn chase<const K: usize>(self) -> Chase<K, impl Fn(usize) -> usize> {
-        let (chain, longest) = self.linked(K as u64, Touch::Load);
-        Chase::along(chain, longest)
+        Chase::along(self.linked(K as u64, Touch::Load))
     }
 }
 

@@ -65,6 +65,10 @@ struct Loaded<O> {
 }
 
 impl<O: Operation> Operation for Loaded<O> {
+    fn arm(&mut self, operations: u64) -> io::Result<()> {
+        self.chase.arm(operations)
+    }
+
     fn run(&mut self, operations: u64) -> io::Result<()> {
         self.chase.run(operations)
     }

@@ -10,6 +10,7 @@ pub(crate) mod load;
 pub(crate) mod loaded;
 pub(crate) mod near;
 pub(crate) mod node;
+pub(crate) mod once;
 pub(crate) mod order;
 pub(crate) mod page;
 pub(crate) mod stream;

@@ -122,8 +122,7 @@ fn difference(
 
 fn chase<P: Fn(usize) -> usize>(buffer: &Rc<Buffer>, order: &Order, place: P) -> Chase<1, P> {
     let length = order.length();
-    let chain = Chain::link(Rc::clone(buffer), order.clone(), length, 1, place);
-    Chase::along(chain, u64::MAX)
+    Chase::along(Chain::link(Rc::clone(buffer), order.clone(), length, 1, place))
 }
 
 #[cfg(test)]

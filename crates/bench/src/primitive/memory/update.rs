@@ -46,13 +46,13 @@ const fn updates(profile: Profile, ids: &'static [&'static str]) -> Row {
 /// One load while the caches are full of modified lines.
 fn load_dirty(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let set = WorkingSet::of(id, setting, Course::Chase)?;
-    let (chain, longest) = Lap::of_lines(set, setting)?.linked(1, Touch::Modify);
-    Ok(Prepared::alone(DirtyChase::along(chain, longest)))
+    let chain = Lap::of_lines(set, setting)?.linked(1, Touch::Modify);
+    Ok(Prepared::alone(DirtyChase::along(chain)))
 }
 
 /// One load of the next line's address and one store into this line.
 fn update(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let set = WorkingSet::of(id, setting, Course::Chase)?;
-    let (chain, longest) = Lap::of_lines(set, setting)?.linked(1, Touch::Modify);
-    Ok(Prepared::alone(Update::along(chain, longest)))
+    let chain = Lap::of_lines(set, setting)?.linked(1, Touch::Modify);
+    Ok(Prepared::alone(Update::along(chain)))
 }
