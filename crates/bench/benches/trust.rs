@@ -12,6 +12,7 @@
 #![expect(clippy::print_stdout, reason = "it prints tables")]
 
 use std::arch::asm;
+use std::fmt;
 use std::io;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -262,31 +263,61 @@ fn coverage(repeats: usize) {
 }
 
 /// Compares each of the chosen primitives with itself and with itself made 2 % slower, all of them in the same
-/// rounds of the same minutes, and corrects for their number as `assay compare` does.
+/// rounds of the same minutes, and corrects for their number as `assay compare` does. What it refuses to compare because
+/// it is contaminated or has several modes is told apart.
 fn comparison(pairs: usize) {
     let (clock, benchmarks) = (calibrate(), chosen());
-    let (mut alarms, mut families, mut found, mut planted) = (0, 0, 0, 0);
-    let mut by_primitive = vec![(0_usize, 0_usize); benchmarks.len()];
+    let mut of_equals = vec![Tally::default(); benchmarks.len()];
+    let mut of_slower = of_equals.clone();
+    let mut with_alarm = 0;
     for pair in 0..pairs {
         let [a, same, slower] = three(&benchmarks, &clock, pair as u64);
-        let alarmed: Vec<bool> = relations(&benchmarks, &a, &same).iter().map(|r| r.is_some()).collect();
-        let seen: Vec<bool> = relations(&benchmarks, &a, &slower).iter().map(|r| *r == Some(true)).collect();
-        alarms += usize::from(alarmed.contains(&true));
-        families += 1;
-        found += seen.iter().filter(|seen| **seen).count();
-        planted += seen.len();
-        for (counts, (alarmed, seen)) in by_primitive.iter_mut().zip(alarmed.into_iter().zip(seen)) {
-            counts.0 += usize::from(alarmed);
-            counts.1 += usize::from(seen);
+        let (equals, slowed) = (relations(&benchmarks, &a, &same), relations(&benchmarks, &a, &slower));
+        let is_different = |relation: &Relation| matches!(relation, Relation::Faster | Relation::Slower);
+        let alarms = equals.iter().filter(|relation| is_different(relation)).count();
+        let found = slowed.iter().filter(|relation| **relation == Relation::Slower).count();
+        println!("pair {pair}: {alarms} false alarms, {found} slowdowns found");
+        with_alarm += usize::from(alarms > 0);
+        for (number, (equal, slowed)) in equals.iter().zip(&slowed).enumerate() {
+            of_equals[number].add(*equal, is_different(equal));
+            of_slower[number].add(*slowed, *slowed == Relation::Slower);
         }
     }
     println!("{pairs} comparisons of {} primitives, {PROCESSES} processes each", benchmarks.len());
-    println!("{:<50} {:>13} {:>15}", "primitive", "false alarms", "2 % found");
-    for (benchmark, (alarms, found)) in benchmarks.iter().zip(by_primitive) {
-        println!("{:<50} {alarms:>13} {found:>8} of {pairs}", benchmark.primitive.to_string());
+    println!("{:<50} {:>18} {:>18}", "primitive", "false alarms", "2 % found");
+    for (benchmark, (equals, slower)) in benchmarks.iter().zip(of_equals.iter().zip(&of_slower)) {
+        println!(
+            "{:<50} {:>18} {:>18}",
+            benchmark.primitive.to_string(),
+            equals.to_string(),
+            slower.to_string()
+        );
     }
-    println!("comparisons of equals with any alarm: {alarms} of {families}");
-    println!("slowdowns of 2 % found: {found} of {planted}, {:.1} %", 100.0 * real(found) / real(planted));
+    let all = of_slower
+        .iter()
+        .fold(Tally::default(), |a, b| Tally { told: a.told + b.told, judged: a.judged + b.judged });
+    println!("comparisons of equals with any alarm: {with_alarm} of {pairs}");
+    println!("slowdowns of 2 % found: {all}, {:.1} %", 100.0 * real(all.told) / real(all.judged.max(1)));
+}
+
+/// How often something was told, of how many comparisons that were made.
+#[derive(Debug, Clone, Default)]
+struct Tally {
+    told: usize,
+    judged: usize,
+}
+
+impl Tally {
+    fn add(&mut self, relation: Relation, is_told: bool) {
+        self.judged += usize::from(!matches!(relation, Relation::NotComparable(_)));
+        self.told += usize::from(is_told);
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.told, self.judged)
+    }
 }
 
 /// Processes of each side of a comparison, and in how many turns they are taken.
@@ -318,8 +349,8 @@ fn three(benchmarks: &[Benchmark], clock: &Calibration, pair: u64) -> [Vec<Vec<S
     machines
 }
 
-/// For each primitive whether b is called slower than a (`Some(true)`), faster (`Some(false)`) or neither.
-fn relations(benchmarks: &[Benchmark], a: &[Vec<Sample>], b: &[Vec<Sample>]) -> Vec<Option<bool>> {
+/// What is said of b, beside a.
+fn relations(benchmarks: &[Benchmark], a: &[Vec<Sample>], b: &[Vec<Sample>]) -> Vec<Relation> {
     let cost = |benchmark: &Benchmark, samples: &Vec<Sample>| {
         let cost = cost_of(&benchmark.primitive, samples, 0, Statistic::TrimmedMean).unwrap();
         (cost, values_of(&benchmark.primitive, samples))
@@ -329,12 +360,7 @@ fn relations(benchmarks: &[Benchmark], a: &[Vec<Sample>], b: &[Vec<Sample>]) -> 
     };
     let (a, b) = (of(a), of(b));
     let pairs: Vec<_> = a.iter().zip(&b).map(|(a, b)| Pair { a: side(a), b: side(b) }).collect();
-    let told = compare_costs(&pairs, SAME_WITHIN).into_iter().map(|comparison| match comparison.relation {
-        Relation::Slower => Some(true),
-        Relation::Faster => Some(false),
-        _ => None,
-    });
-    told.collect()
+    compare_costs(&pairs, SAME_WITHIN).into_iter().map(|comparison| comparison.relation).collect()
 }
 
 fn side((cost, values): &(Cost, Vec<f64>)) -> Side<'_> {

@@ -211,6 +211,8 @@ fn rounds(
             break;
         }
         turn.shuffle(&mut rng);
+        // Whoever was put off comes first.
+        turn.sort_by_key(|position| all[*position].samples.len() + all[*position].rejected.len());
         for position in turn {
             let (benchmark, series) = (&benchmarks[position], &mut all[position]);
             let begun_ns = now_ns();

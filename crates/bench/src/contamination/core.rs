@@ -8,7 +8,7 @@
 
 use std::io;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, monotonic};
 use crate::kernel;
 
 /// Independent additions that are done in the time of one that waits for another: the width of the core as one
@@ -87,28 +87,32 @@ pub(crate) struct Settled {
     pub(crate) is_alone: bool,
 }
 
-/// Binds the calling thread to the first of at most two processors, unless its core is shared at the moment and that
-/// of the second less so.
+/// Longest time that is spent on finding a processor whose core is alone. A sibling's work comes and goes within
+/// milliseconds, and another process would take some as well.
+const SETTLING_NS: u64 = 6_000_000;
+
+/// Binds the calling thread to one of at most two processors, whose core is alone; to the first if none was found.
 pub(crate) fn settle(
     clock: &impl Clock,
     alone: Width,
     cpu: usize,
     other_cpu: Option<usize>,
 ) -> io::Result<Settled> {
-    let alone_looks = |cpu| {
-        kernel::pin(cpu)?;
-        let is_alone = |_: &usize| look(clock).is_none_or(|look| !look.width.is_shared(alone));
-        io::Result::Ok((0..LOOKS).filter(is_alone).count())
-    };
-    let here = alone_looks(cpu)?;
-    if let Some(other) = other_cpu.filter(|_| here < ALONE_LOOKS) {
-        let there = alone_looks(other)?;
-        if there > here {
-            return Ok(Settled { cpu: other, other_cpu: Some(cpu), is_alone: there >= ALONE_LOOKS });
+    let begun_ns = monotonic::now_ns();
+    loop {
+        for (cpu, other_cpu) in [(Some(cpu), other_cpu), (other_cpu, Some(cpu))] {
+            let Some(cpu) = cpu else { continue };
+            kernel::pin(cpu)?;
+            let is_alone = |_: &usize| look(clock).is_none_or(|look| !look.width.is_shared(alone));
+            if (0..LOOKS).filter(is_alone).count() >= ALONE_LOOKS {
+                return Ok(Settled { cpu, other_cpu, is_alone: true });
+            }
         }
-        kernel::pin(cpu)?;
+        if monotonic::now_ns().saturating_sub(begun_ns) > SETTLING_NS {
+            kernel::pin(cpu)?;
+            return Ok(Settled { cpu, other_cpu, is_alone: false });
+        }
     }
-    Ok(Settled { cpu, other_cpu, is_alone: here >= ALONE_LOOKS })
 }
 
 /// Rounds of 64 dependent or 256 independent additions.
