@@ -173,6 +173,8 @@ struct Series {
     samples: Vec<Sample>,
     rejected: Vec<String>,
     unavailable: Option<String>,
+    /// Seed of the next sample, once it was drawn.
+    seed: Option<u64>,
     /// Processes since the last sample that began nothing.
     postponed: u64,
     /// Duration of its last process, the best guess for its next one.
@@ -205,6 +207,10 @@ fn rounds(
     let budget_ns = u64::try_from(plan.budget.as_nanos()).unwrap_or(u64::MAX);
     let deadline_ns = now_ns().saturating_add(budget_ns);
     let mut waited_ns = 0;
+    // A stream for each, so that a sample's seed does not depend on who was put off before.
+    let mut seeds: Vec<Pcg64Mcg> = (0..all.len() as u64)
+        .map(|position| seed::stream(plan.seed.wrapping_add(position << 32), Purpose::Sample))
+        .collect();
     loop {
         let mut turn: Vec<usize> = (0..all.len()).filter(|position| !all[*position].finished).collect();
         if turn.is_empty() || stop.load(Ordering::Relaxed) {
@@ -223,7 +229,8 @@ fn rounds(
             // Below 2^53, so that every format and database keeps it exactly.
             let may_wait = waited_ns < budget_ns / WAITING_SHARE;
             let when = if may_wait { When::CoreIsAlone } else { When::Now };
-            let mut outcome = take(benchmark, rng.random_range(0..1 << 53), when);
+            let seed = *series.seed.get_or_insert_with(|| seeds[position].random_range(0..1 << 53));
+            let mut outcome = take(benchmark, seed, when);
             let took_ns = now_ns().saturating_sub(begun_ns);
             match &mut outcome {
                 Outcome::Stopped => break,
@@ -238,6 +245,7 @@ fn rounds(
                 Outcome::Rejected(_) | Outcome::Unavailable(_) => {}
             }
             series.last_ns = took_ns;
+            series.seed = None;
             on_sample(&benchmark.primitive, &outcome);
             series.add(outcome);
             series.finished = series.enough(plan, benchmark.unit);

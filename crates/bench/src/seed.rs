@@ -17,6 +17,8 @@ pub(crate) enum Purpose {
     Placement,
     /// Where the stack begins.
     Depth,
+    /// The seeds of a primitive's samples.
+    Sample,
     /// Where the kernel's objects lie.
     Kernel,
     /// What the benchmark itself chooses: where its buffers begin, the order of its loads.
@@ -28,6 +30,7 @@ impl Purpose {
     fn constant(self) -> u64 {
         match self {
             Purpose::Environment => 0x9d1c_5e7b_30f2_a846,
+            Purpose::Sample => 0xc7a2_4d1e_6b93_085f,
             Purpose::Kernel => 0x51e8_90c3_7d26_bf4b,
             Purpose::Placement => 0x3b84_f6d9_c217_50ea,
             Purpose::Depth => 0xe46f_0a92_7d5b_831c,
