@@ -129,18 +129,27 @@ fn every_primitive_runs() {
             Finding::Unmeasured(missing) => {
                 let id = missing.primitive.to_string();
                 assert!(MAY_BE_MISSING.iter().any(|part| id.contains(part)), "{id}: {}", missing.reason);
-                assert!(!missing.reason.contains("failed"), "{id}: {}", missing.reason);
+                let is_late = missing.reason.contains(LATE);
+                assert!(is_late || !missing.reason.contains("failed"), "{id}: {}", missing.reason);
             }
         }
     }
 }
 
+/// What is said where the host lets a processor that was woken wait for longer than a whole pause.
+const LATE: &str = "the sleeper had not told of its wake";
+
 fn every_size_runs() {
     for finding in run(&plan(1), &catalogue(), &spawner(&["sample"])) {
         if let Finding::Unmeasured(missing) = finding {
+            // A busy machine may spoil one process, and say so; but not every one.
+            if missing.reason.contains("failed") && !missing.reason.contains(LATE) {
+                let again = run(&plan(3), &[find(&missing.primitive).unwrap()], &spawner(&["sample"]));
+                assert!(matches!(again[0], Finding::Measured(_)), "{again:?}");
+                continue;
+            }
             let id = missing.primitive.to_string();
             assert!(MAY_BE_MISSING.iter().any(|part| id.contains(part)), "{id}: {}", missing.reason);
-            assert!(!missing.reason.contains("failed"), "{id}: {}", missing.reason);
         }
     }
 }
@@ -255,7 +264,8 @@ fn the_kernel_sees_the_calls() {
         let seen = text.lines().filter(|seen| line.iter().all(|part| seen.contains(part))).count();
         if line.is_empty() {
             // Faults are no calls: one mapping per batch is what must be seen, and checks itself by ru_minflt.
-            let lengths = u64::from(shortest.ilog2()) + 2 + operations.len() as u64;
+            // One more is the memory by which the kernel's free lists are stirred.
+            let lengths = u64::from(shortest.ilog2()) + 2 + operations.len() as u64 + 1;
             let advised = text.lines().filter(|line| line.contains("MADV_NOHUGEPAGE")).count();
             assert_eq!(advised as u64, lengths, "{id}");
         } else {
