@@ -115,12 +115,15 @@ fn valgrind_counts_what_an_operation_executes_and_the_same_the_next_time() {
         let table = shown.split("Executed by one operation").nth(1).unwrap_or_else(|| panic!("{shown}"));
         table.trim().lines().map(str::to_owned).collect::<Vec<String>>()
     };
+    let load = |table: &[String]| {
+        let row = table.iter().find_map(|line| line.strip_prefix("memory.load{level=l1},")).unwrap();
+        [0, 3, 6].map(|column| row.split(',').nth(column).unwrap().parse::<f64>().unwrap())
+    };
     let first = counted("memory.load{level=l1} call.null");
-    assert_eq!(first, counted("memory.load{level=l1} call.null"));
-    let load = first.iter().find_map(|line| line.strip_prefix("memory.load{level=l1},")).unwrap();
-    let count = |column: usize| load.split(',').nth(column).unwrap().parse::<f64>().unwrap();
-    let [instructions, loads] = [count(0), count(3)];
-    assert!(loads >= 1.0 && instructions > loads, "{load}");
+    let (counts, again) = (load(&first), load(&counted("memory.load{level=l1}")));
+    // What a process does besides may differ by a few instructions, of a thousand operations.
+    assert!(counts.iter().zip(again).all(|(a, b)| (a - b).abs() < 0.02), "{counts:?}, {again:?}");
+    assert!(counts[1] >= 1.0 && counts[0] > counts[1], "{counts:?}");
     assert!(
         first.iter().any(|line| line.starts_with("call.null,") && line.contains("the kernel does its work"))
     );
