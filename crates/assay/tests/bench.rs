@@ -120,7 +120,7 @@ fn valgrind_counts_what_an_operation_executes_and_the_same_the_next_time() {
         [0, 3, 6].map(|column| row.split(',').nth(column).unwrap().parse::<f64>().unwrap())
     };
     let first = counted("memory.load{level=l1} call.null");
-    let (counts, again) = (load(&first), load(&counted("memory.load{level=l1}")));
+    let (counts, again) = (load(&first), load(&counted("memory.load{level=l1} call.null")));
     // What a process does besides may differ by a few instructions, of a thousand operations.
     assert!(counts.iter().zip(again).all(|(a, b)| (a - b).abs() < 0.02), "{counts:?}, {again:?}");
     assert!(counts[1] >= 1.0 && counts[0] > counts[1], "{counts:?}");
