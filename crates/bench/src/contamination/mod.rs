@@ -10,6 +10,7 @@ mod evidence;
 
 use std::fs::File;
 use std::io;
+use std::time::Duration;
 
 use assay_quantity::Contamination;
 
@@ -114,7 +115,9 @@ struct Core {
     settled_ns: u64,
     /// Whether it began on a shared core.
     began_shared: bool,
-    /// Time that was spent on waiting and on batches that did not count, ns.
+    /// Time that may be spent on waiting and on batches that do not count, ns.
+    patience_ns: u64,
+    /// What was spent of it.
     lost_ns: u64,
     /// After the batches that count.
     looks: Vec<Look>,
@@ -126,19 +129,31 @@ struct Core {
 /// Longest time that a sample spends on waiting for a core of its own and on batches that had none. On the machine
 /// where this was tried a sibling was at work for a millisecond or two, and as long not, for minutes; while one is at work
 /// all the time, waiting would only cost processes.
-const PATIENCE_NS: u64 = 20_000_000;
+pub const PATIENCE: Duration = Duration::from_millis(20);
+
+/// The same where waiting has been given up for this run: a moment's work of the sibling is still waited for.
+pub(crate) const SHORT_PATIENCE: Duration = Duration::from_millis(3);
 
 impl Core {
-    fn new(clock: Source, alone: f64) -> Self {
-        let (settled_ns, lost_ns, began_shared, looks, shared, repeated) = (0, 0, false, Vec::new(), 0, 0);
-        Self { clock, alone: Width(alone), settled_ns, began_shared, lost_ns, looks, shared, repeated }
+    fn new(clock: Source, alone: f64, patience: Duration) -> Self {
+        Self {
+            clock,
+            alone: Width(alone),
+            settled_ns: 0,
+            began_shared: false,
+            patience_ns: u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX),
+            lost_ns: 0,
+            looks: Vec::new(),
+            shared: 0,
+            repeated: 0,
+        }
     }
 
     /// Waits until the core is alone, or patience is at its end.
     fn await_alone(&mut self) {
         let begun_ns = monotonic::now_ns();
         while self.look().is_some_and(|(_, is_shared)| is_shared) {
-            if self.lost_ns + monotonic::now_ns().saturating_sub(begun_ns) > PATIENCE_NS {
+            if self.lost_ns + monotonic::now_ns().saturating_sub(begun_ns) > self.patience_ns {
                 break;
             }
         }
@@ -153,7 +168,7 @@ impl Core {
     fn judge_batch(&mut self) -> Judgement {
         let Some((look, ended_shared)) = self.look() else { return Judgement::Counts };
         let is_shared = self.began_shared || ended_shared;
-        if is_shared && self.lost_ns <= PATIENCE_NS {
+        if is_shared && self.lost_ns <= self.patience_ns {
             self.lost_ns += monotonic::now_ns().saturating_sub(self.settled_ns);
             self.repeated += 1;
             return Judgement::Again;
@@ -249,10 +264,10 @@ impl Watch {
     /// that no other hardware thread uses, as far as it is known. Where a partner of the sample's may be that other
     /// thread, nothing is looked at.
     #[must_use]
-    pub fn with_core(mut self, clock: Source, alone: f64) -> Self {
+    pub fn with_core(mut self, clock: Source, alone: f64, patience: Duration) -> Self {
         let partners_elsewhere = matches!(self.sharing, Sharing::TwoCpus { .. } | Sharing::Many { .. });
         if !partners_elsewhere && self.copies == 0 {
-            self.core = Some(Core::new(clock, alone));
+            self.core = Some(Core::new(clock, alone, patience));
         }
         self
     }

@@ -9,7 +9,7 @@ use crate::benchmark::{Benchmark, Prepared, Refusal, Setting};
 use crate::clock::Source;
 use crate::cold::Eviction;
 use crate::contamination::core::{self, Width};
-use crate::contamination::{Sharing, Watch};
+use crate::contamination::{PATIENCE, SHORT_PATIENCE, Sharing, Watch};
 use crate::copies::{Copies, Crowd};
 use crate::harness::{self, Batches, Nobody, Schedule};
 use crate::sabotage::{Sabotage, delayed, sabotaged};
@@ -118,8 +118,11 @@ fn measure_here(
     if let Some(lengths) = request.counted {
         return bench.count(prepared, lengths);
     }
-    let mut watch = Watch::open(prepared.sharing.clone(), cpu, copies.beside())?
-        .with_core(bench.clock, request.core_width);
+    let mut watch = Watch::open(prepared.sharing.clone(), cpu, copies.beside())?.with_core(
+        bench.clock,
+        request.core_width,
+        if request.only_alone { PATIENCE } else { SHORT_PATIENCE },
+    );
     let Batches { observations, baseline } = bench.time(&mut watch, &mut prepared)?;
     let contamination = watch.close()?;
     let counted = if request.counters { bench.events(&mut prepared)? } else { Vec::new() };
