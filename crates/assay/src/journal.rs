@@ -135,8 +135,8 @@ pub fn failed(store: &Store, run: RunId) -> anyhow::Result<Vec<Unmeasured>> {
         let (processes, last) = failures.entry(rejected.primitive).or_default();
         (*processes, *last) = (*processes + 1, rejected.reason);
     }
-    let reason = |(processes, last)| format!("all {processes} processes failed, the last one: {last}");
     let failures = failures.into_iter();
+    let reason = |(processes, last): (usize, String)| assay_bench::all_failed(processes, &last);
     Ok(failures.map(|(primitive, all)| Unmeasured { primitive, reason: reason(all) }).collect())
 }
 

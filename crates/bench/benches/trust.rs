@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use assay_bench::clock::Source;
 use assay_bench::contamination::{PATIENCE, Sharing, Watch};
-use assay_bench::harness::{self, Schedule};
+use assay_bench::harness::{self, Nothing, Schedule};
 use assay_bench::{
     Benchmark, Calibration, Finding, Operation, Plan, Prepared, Spawner, calibrate, cost_of,
     delayed_sample_main, find, measure, sample_main, values_of,
@@ -117,7 +117,10 @@ impl<const ADDITIONS: usize> Operation for Chain<ADDITIONS> {
             // SAFETY: adds to one register.
             #[cfg(target_arch = "x86_64")]
             unsafe {
-                asm!(".rept {n}", "add {v}, {one}", ".endr", n = const ADDITIONS, v = inout(reg) value, one = in(reg) 1_u64);
+                asm!(
+                    ".rept {n}", "add {v}, {one}", ".endr",
+                    n = const ADDITIONS, v = inout(reg) value, one = in(reg) 1_u64
+                );
             }
             // SAFETY: adds to one register.
             #[cfg(target_arch = "aarch64")]
@@ -130,19 +133,6 @@ impl<const ADDITIONS: usize> Operation for Chain<ADDITIONS> {
         } else {
             Err(io::Error::other("additions are missing"))
         }
-    }
-
-    fn disarm(&mut self, _: u64) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// What costs nothing at all: whatever the harness says of it is the harness's own.
-struct Nothing;
-
-impl Operation for Nothing {
-    fn run(&mut self, _: u64) -> io::Result<()> {
-        Ok(())
     }
 
     fn disarm(&mut self, _: u64) -> io::Result<()> {
@@ -264,8 +254,8 @@ fn coverage(repeats: usize) {
 }
 
 /// Compares each of the chosen primitives with itself and with itself made 2 % slower, all of them in the same
-/// rounds of the same minutes, and corrects for their number as `assay compare` does. What it refuses to compare because
-/// it is contaminated or has several modes is told apart.
+/// rounds of the same minutes, and corrects for their number as `assay compare` does. What it refuses to compare,
+/// because it is contaminated or has several modes, is told apart.
 fn comparison(pairs: usize) {
     let (clock, benchmarks) = (calibrate(), chosen());
     let mut of_equals = vec![Tally::default(); benchmarks.len()];

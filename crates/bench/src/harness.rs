@@ -36,7 +36,8 @@ const RESOLUTIONS: f64 = 1000.0;
 
 /// A batch takes at least this long, ns. An interrupt costs a few microseconds, so it moves a batch by
 /// 3 %, and the median by less; what the time of longer batches would tell is better spent on more
-/// processes, whose differences are larger, and a longer batch seldom has a shared core to itself from beginning to end.
+/// processes, whose differences are larger, and a longer batch seldom has a shared core to itself from beginning to
+/// end.
 const BATCH_NS: f64 = 1.5e5;
 
 impl Schedule {
@@ -187,8 +188,9 @@ pub(crate) fn one_batch(
     batch(clock, operation, length.max(granule) * lengths)
 }
 
-/// No operation.
-struct Nothing;
+/// No operation: what it costs is the harness's own.
+#[derive(Debug)]
+pub struct Nothing;
 
 impl Operation for Nothing {
     fn run(&mut self, _: u64) -> io::Result<()> {

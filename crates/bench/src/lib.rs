@@ -35,7 +35,7 @@ pub use clock::{Calibration, calibrate};
 pub use cost::{NoMachineCost, cost_of, machine, values_of};
 pub use count::{Counts, NotCounted, count};
 pub use describe::{cores, describe, memory_nodes, usable_cpus};
-pub use plan::{Finding, Measured, Outcome, Plan, measure};
+pub use plan::{Finding, Measured, Outcome, Plan, all_failed, measure};
 pub use process::{SampleError, Spawner, delayed_sample_main, gives_a_number_all_the_same, sample_main};
 pub use sabotage::Sabotage;
 pub use table::{Profile, catalogue, find};

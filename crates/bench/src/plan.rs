@@ -90,8 +90,8 @@ pub enum NoRun {
 /// to 94.6 %, for about 1.6 times the processes. A test repeats the simulation.
 const CHECK_POINTS: [usize; 8] = [5, 8, 12, 18, 27, 40, 60, 90];
 
-/// At most one part in so many of the budget, a third of it, is spent on processes that begin nothing because their core is shared: by
-/// then it is how the machine is, and what it costs is measured as it is.
+/// One part in so many of the budget may be spent on processes that begin nothing because their core is shared. By then
+/// it is how the machine is, and what it costs is measured as it is.
 const WAITING_SHARE: u64 = 3;
 
 /// Processes that may fail one after another at the start before a primitive is given up.
@@ -254,6 +254,12 @@ fn rounds(
     benchmarks.iter().zip(all).map(|(benchmark, series)| series.finding(benchmark)).collect()
 }
 
+/// Why a primitive has no sample although so many processes were started for one.
+#[must_use]
+pub fn all_failed(processes: usize, last: &str) -> String {
+    format!("all {processes} processes failed, the last one: {last}")
+}
+
 impl Series {
     /// With the samples that this benchmark has already.
     fn begun(benchmark: &Benchmark, begun: &[Measured]) -> Self {
@@ -302,7 +308,7 @@ impl Series {
             return Finding::Measured(Measured { primitive, unit: benchmark.unit, samples, rejected });
         }
         let reason = self.unavailable.unwrap_or_else(|| match self.rejected.last() {
-            Some(reason) => format!("all {} processes failed, the last one: {reason}", self.rejected.len()),
+            Some(reason) => all_failed(self.rejected.len(), reason),
             None if self.postponed > 0 => format!(
                 "another hardware thread used the core at all of its {} turns; give it more time",
                 self.postponed

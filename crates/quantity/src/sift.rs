@@ -4,9 +4,9 @@
 //! its primitive. It is rejected and counted, as long as enough others are left; if there are many of them, the verdict
 //! says so ([`crate::verdict`]). `bench` calls this before it estimates a cost.
 //!
-//! Rejecting does not bend the estimate, because only the evidence is looked at, never the time that was measured: of samples that cost more by themselves (an unlucky layout, a slow processor) none is
-//! rejected for it, and what is left is a random part of what was taken. A rule that looked at the costs
-//! would call a machine better than it is.
+//! Rejecting does not bend the estimate, because only the evidence is looked at, never the time that was measured: of
+//! samples that cost more by themselves (an unlucky layout, a slow processor) none is rejected for it, and what is
+//! left is a random part of what was taken. A rule that looked at the costs would call a machine better than it is.
 //!
 //! Involuntary switches are kept with the sample and not looked at. The time that they cost is in the stolen
 //! time. Their number depends on how an operation of two processes on one processor happens to run: samples of

@@ -16,7 +16,8 @@ pub struct SampleRow {
     observations: Vec<(u64, f64)>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     baseline: Vec<(u64, f64)>,
-    contamination: ContaminationRow,
+    #[serde(with = "ContaminationRow")]
+    contamination: Contamination,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     counted: Vec<CountedRow>,
 }
@@ -49,8 +50,9 @@ impl From<CountedRow> for Counted {
     }
 }
 
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// [`Contamination`] in a row: the compiler sees that neither has a field more than the other.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Contamination", deny_unknown_fields)]
 struct ContaminationRow {
     wall_ns: f64,
     stolen_ns: f64,
@@ -80,38 +82,11 @@ impl From<&Sample> for SampleRow {
         let pairs = |observations: &[Observation]| {
             observations.iter().map(|observation| (observation.operations, observation.elapsed_ns)).collect()
         };
-        let Contamination {
-            wall_ns,
-            stolen_ns,
-            involuntary_switches,
-            major_faults,
-            interrupt_ns,
-            neighbours,
-            pressure_ns,
-            core_width,
-            shared,
-            repeated,
-            postponed,
-            cycle_ns,
-        } = sample.contamination;
         Self {
             seed: sample.seed,
             observations: pairs(&sample.observations),
             baseline: pairs(&sample.baseline),
-            contamination: ContaminationRow {
-                wall_ns,
-                stolen_ns,
-                involuntary_switches,
-                major_faults,
-                interrupt_ns,
-                neighbours,
-                pressure_ns,
-                core_width,
-                shared,
-                repeated,
-                postponed,
-                cycle_ns,
-            },
+            contamination: sample.contamination,
             counted: sample.counted.iter().map(CountedRow::from).collect(),
         }
     }
@@ -122,38 +97,11 @@ impl From<SampleRow> for Sample {
         let observations = |pairs: Vec<(u64, f64)>| {
             pairs.into_iter().map(|(operations, elapsed_ns)| Observation { operations, elapsed_ns }).collect()
         };
-        let ContaminationRow {
-            wall_ns,
-            stolen_ns,
-            involuntary_switches,
-            major_faults,
-            interrupt_ns,
-            neighbours,
-            pressure_ns,
-            core_width,
-            shared,
-            repeated,
-            postponed,
-            cycle_ns,
-        } = row.contamination;
         Self {
             seed: row.seed,
             observations: observations(row.observations),
             baseline: observations(row.baseline),
-            contamination: Contamination {
-                wall_ns,
-                stolen_ns,
-                involuntary_switches,
-                major_faults,
-                interrupt_ns,
-                neighbours,
-                pressure_ns,
-                core_width,
-                shared,
-                repeated,
-                postponed,
-                cycle_ns,
-            },
+            contamination: row.contamination,
             counted: row.counted.into_iter().map(Counted::from).collect(),
         }
     }

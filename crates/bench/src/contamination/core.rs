@@ -18,8 +18,8 @@ use crate::kernel;
 pub(crate) struct Width(pub(crate) f64);
 
 /// A width below this share of what the core has alone is a shared core. On a virtual machine where this was tried, of
-/// 40,000 looks from an idle guest a quarter lay between 3.9 and 4.0 additions and the others all the way down to 2.0;
-/// a system call took 93 ns in processes that saw no other width than the first, and 126 to 150 ns in the others.
+/// 40,000 looks from an idle guest a fifth lay between 3.9 and 4.0 additions and the others all the way down to 2.0; a
+/// system call took 92 to 94 ns in processes that saw no other width than the first, and up to 150 ns in the others.
 const ALONE: f64 = 0.97;
 
 impl Width {
@@ -116,8 +116,8 @@ pub(crate) fn settle(
     }
 }
 
-/// Rounds of 64 dependent or 256 independent additions. The compiler must not unroll them: decoded from more code than the
-/// cache of decoded instructions holds, they would measure the decoder.
+/// Rounds of 64 dependent or 256 independent additions. The compiler must not unroll them: decoded from more code than
+/// the cache of decoded instructions holds, they would measure the decoder.
 const ROUNDS: usize = 16;
 
 /// Dependent additions of a reading.
@@ -131,7 +131,11 @@ fn dependent() {
         // SAFETY: adds to one register.
         #[cfg(target_arch = "x86_64")]
         unsafe {
-            std::arch::asm!(".rept 64", "add {v}, {one}", ".endr", v = inout(reg) value, one = in(reg) 1_u64, options(nomem, nostack));
+            std::arch::asm!(
+                ".rept 64", "add {v}, {one}", ".endr",
+                v = inout(reg) value, one = in(reg) 1_u64,
+                options(nomem, nostack)
+            );
         }
         // SAFETY: adds to one register.
         #[cfg(target_arch = "aarch64")]

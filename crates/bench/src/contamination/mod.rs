@@ -2,11 +2,12 @@
 //!
 //! The harness calls [`Watch`] around every batch. What counts as disturbance depends on who is meant to
 //! run ([`Sharing`]), because the time that a benchmark's own partner takes is part of the measurement.
-//! What the evidence of a whole sample means is `quantity`'s verdict; here it is only decided that a batch beside a busy
-//! hardware thread is timed again.
+//! What the evidence of a sample means is `quantity`'s verdict; only that a batch beside a busy hardware thread is timed
+//! again is decided here.
 
 pub(crate) mod core;
 mod evidence;
+mod waiting;
 
 use std::fs::File;
 use std::io;
@@ -14,7 +15,6 @@ use std::time::Duration;
 
 use assay_quantity::Contamination;
 
-use self::core::{Look, Width};
 use crate::clock::{Source, monotonic};
 pub use evidence::delay_is_told;
 pub(crate) use evidence::usage;
@@ -22,6 +22,9 @@ use evidence::{
     Delay, OWN_DELAY, Ticks, cpu_time_ns, delay, is_runnable, parse_running, parse_ticks, pressure_ns,
     process_ns, unsigned, usage_ns,
 };
+use waiting::Core;
+pub use waiting::PATIENCE;
+pub(crate) use waiting::SHORT_PATIENCE;
 
 /// Who is meant to run during the timed part.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,98 +107,6 @@ pub struct Watch {
     batches: Vec<Batch>,
     sum: Contamination,
     core: Option<Core>,
-}
-
-/// What is seen of the core between batches.
-#[derive(Debug)]
-struct Core {
-    clock: Source,
-    alone: Width,
-    /// When the batch that is under way was to be made ready, ns.
-    settled_ns: u64,
-    /// Whether it began on a shared core.
-    began_shared: bool,
-    /// Time that may be spent on waiting and on batches that do not count, ns.
-    patience_ns: u64,
-    /// What was spent of it.
-    lost_ns: u64,
-    /// After the batches that count.
-    looks: Vec<Look>,
-    /// Of those, how many had a shared core.
-    shared: u32,
-    repeated: u32,
-}
-
-/// Longest time that a sample spends on waiting for a core of its own and on batches that had none. On the machine
-/// where this was tried a sibling was at work for a millisecond or two, and as long not, for minutes; while one is at work
-/// all the time, waiting would only cost processes.
-pub const PATIENCE: Duration = Duration::from_millis(20);
-
-/// The same where waiting has been given up for this run: a moment's work of the sibling is still waited for.
-pub(crate) const SHORT_PATIENCE: Duration = Duration::from_millis(3);
-
-impl Core {
-    fn new(clock: Source, alone: f64, patience: Duration) -> Self {
-        Self {
-            clock,
-            alone: Width(alone),
-            settled_ns: 0,
-            began_shared: false,
-            patience_ns: u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX),
-            lost_ns: 0,
-            looks: Vec::new(),
-            shared: 0,
-            repeated: 0,
-        }
-    }
-
-    /// Waits until the core is alone, or patience is at its end.
-    fn await_alone(&mut self) {
-        let begun_ns = monotonic::now_ns();
-        while self.look().is_some_and(|(_, is_shared)| is_shared) {
-            if self.lost_ns + monotonic::now_ns().saturating_sub(begun_ns) > self.patience_ns {
-                break;
-            }
-        }
-        self.settled_ns = monotonic::now_ns();
-        self.lost_ns += self.settled_ns.saturating_sub(begun_ns);
-    }
-
-    fn batch_begins(&mut self) {
-        self.began_shared = self.look().is_some_and(|(_, is_shared)| is_shared);
-    }
-
-    fn judge_batch(&mut self) -> Judgement {
-        let Some((look, ended_shared)) = self.look() else { return Judgement::Counts };
-        let is_shared = self.began_shared || ended_shared;
-        if is_shared && self.lost_ns <= self.patience_ns {
-            self.lost_ns += monotonic::now_ns().saturating_sub(self.settled_ns);
-            self.repeated += 1;
-            return Judgement::Again;
-        }
-        self.looks.push(look);
-        self.shared += u32::from(is_shared);
-        Judgement::Counts
-    }
-
-    fn look(&self) -> Option<(Look, bool)> {
-        core::look(&self.clock).map(|look| (look, look.width.is_shared(self.alone)))
-    }
-
-    fn tell(&self, sum: &mut Contamination) {
-        let batches = u32::try_from(self.looks.len()).unwrap_or(u32::MAX).max(1);
-        sum.shared = f64::from(self.shared) / f64::from(batches);
-        sum.repeated = u64::from(self.repeated);
-        sum.core_width = middle(self.looks.iter().map(|look| look.width.0));
-        sum.cycle_ns = middle(self.looks.iter().map(|look| look.cycle_ns));
-    }
-}
-
-/// The (upper) median; 0 of nothing.
-fn middle(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
 /// What the whole machine did up to a moment.
@@ -420,7 +331,7 @@ impl Rule {
         }
     }
 
-    /// Stolen time of all batches of a sample: of what was stolen between the readings around a batch, its share by time.
+    /// Stolen time of all batches of a sample: of what was stolen between the readings around one, its share by time.
     #[expect(clippy::cast_precision_loss, reason = "a batch is far shorter than 2^52 ns")]
     fn stolen_ns(self, batches: &[Batch]) -> f64 {
         let allowed_ns = if self == Rule::DelayBeyondWakeups { wakeup_ns(batches) } else { 0 };

@@ -131,7 +131,7 @@ fn measure_here(
     Ok(WireSample {
         observations: pairs(observations),
         baseline: pairs(baseline),
-        contamination: contamination.into(),
+        contamination,
         counted: counted.into_iter().map(|counted| (counted.event, counted.batches)).collect(),
     })
 }

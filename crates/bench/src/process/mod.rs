@@ -232,7 +232,7 @@ fn received(sample: WireSample, seed: u64) -> Sample {
         seed,
         observations: batches(sample.observations),
         baseline: batches(sample.baseline),
-        contamination: sample.contamination.into(),
+        contamination: sample.contamination,
         counted: sample.counted.into_iter().map(|(event, batches)| Counted { event, batches }).collect(),
     }
 }

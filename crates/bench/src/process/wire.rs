@@ -46,16 +46,18 @@ pub(super) enum Answer {
 pub(super) struct WireSample {
     pub(super) observations: Vec<(u64, f64)>,
     pub(super) baseline: Vec<(u64, f64)>,
-    pub(super) contamination: WireContamination,
+    #[serde(with = "WireContamination")]
+    pub(super) contamination: Contamination,
     pub(super) counted: Vec<WireCounted>,
 }
 
 /// An event, and its batches or why there are none.
 pub(super) type WireCounted = (String, Result<Vec<(u64, f64)>, String>);
 
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct WireContamination {
+/// [`Contamination`] on the wire: the compiler sees that neither has a field more than the other.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Contamination", deny_unknown_fields)]
+struct WireContamination {
     wall_ns: f64,
     stolen_ns: f64,
     involuntary_switches: u64,
@@ -68,70 +70,4 @@ pub(super) struct WireContamination {
     repeated: u64,
     postponed: u64,
     cycle_ns: f64,
-}
-
-impl From<Contamination> for WireContamination {
-    fn from(seen: Contamination) -> Self {
-        let Contamination {
-            wall_ns,
-            stolen_ns,
-            involuntary_switches,
-            major_faults,
-            interrupt_ns,
-            neighbours,
-            pressure_ns,
-            core_width,
-            shared,
-            repeated,
-            postponed,
-            cycle_ns,
-        } = seen;
-        Self {
-            wall_ns,
-            stolen_ns,
-            involuntary_switches,
-            major_faults,
-            interrupt_ns,
-            neighbours,
-            pressure_ns,
-            core_width,
-            shared,
-            repeated,
-            postponed,
-            cycle_ns,
-        }
-    }
-}
-
-impl From<WireContamination> for Contamination {
-    fn from(wire: WireContamination) -> Self {
-        let WireContamination {
-            wall_ns,
-            stolen_ns,
-            involuntary_switches,
-            major_faults,
-            interrupt_ns,
-            neighbours,
-            pressure_ns,
-            core_width,
-            shared,
-            repeated,
-            postponed,
-            cycle_ns,
-        } = wire;
-        Self {
-            wall_ns,
-            stolen_ns,
-            involuntary_switches,
-            major_faults,
-            interrupt_ns,
-            neighbours,
-            pressure_ns,
-            core_width,
-            shared,
-            repeated,
-            postponed,
-            cycle_ns,
-        }
-    }
 }
