@@ -109,6 +109,7 @@ fn totals(
         clock: &clock,
         limit: LIMIT,
         core_width: 0.0,
+        translation_ns: 0.0,
         only_alone: false,
         counted: Some(lengths),
         counters: false,

@@ -119,10 +119,10 @@ pub fn measure(
     let shared_directory = directory().map_err(|error| NoRun::Directory(plan.directory.clone(), error))?;
     let cpus = kernel::allowed_cpus().map_err(NoRun::Processors)?;
     let siblings: Vec<Vec<usize>> = cpus.iter().map(|cpu| describe::siblings(*cpu)).collect();
-    // The widest that was seen so far is what a core has alone.
-    let widths =
-        begun.iter().flat_map(|measured| &measured.samples).map(|sample| sample.contamination.core_width);
-    let mut core_width = widths.fold(plan.clock.core_width, f64::max);
+    let seen = || begun.iter().flat_map(|measured| &measured.samples).map(|sample| sample.contamination);
+    // The widest that was seen so far is what a core has alone, the least what a change of translations takes.
+    let mut core_width = seen().map(|seen| seen.core_width).fold(plan.clock.core_width, f64::max);
+    let mut translation_ns = seen().map(|seen| seen.translation_ns).fold(0.0, lesser_known);
     let mut take = |benchmark: &Benchmark, seed: u64, when: When| {
         let (cpu, other_cpu) = placement(seed, &cpus, &siblings);
         // Where the kernel keeps a directory in memory has a part in the cost of whatever is looked up in it.
@@ -140,18 +140,26 @@ pub fn measure(
             clock: &plan.clock,
             limit: plan.sample_limit,
             core_width,
+            translation_ns,
             only_alone: when == When::CoreIsAlone,
             counted: None,
             counters: plan.counters,
         };
         let outcome = spawner.sample(benchmark, circumstances, stop);
         if let Outcome::Sample(sample) = &outcome {
-            core_width = core_width.max(sample.contamination.core_width);
+            let seen = sample.contamination;
+            core_width = core_width.max(seen.core_width);
+            translation_ns = lesser_known(translation_ns, seen.translation_ns);
         }
         outcome
     };
     let all = benchmarks.iter().map(|benchmark| Series::begun(benchmark, begun)).collect();
     Ok(rounds(plan, benchmarks, all, &mut monotonic::now_ns, stop, &mut take, on_sample))
+}
+
+/// The lesser of two times, of which 0 is none.
+fn lesser_known(one: f64, other: f64) -> f64 {
+    if one > 0.0 && other > 0.0 { one.min(other) } else { one.max(other) }
 }
 
 /// The processor of a sample and one for its partner: of another core where there is one, because two

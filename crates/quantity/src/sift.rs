@@ -92,6 +92,8 @@ struct Usual {
     cycle_ns: Option<f64>,
     /// The widest, not the median: 0 where nobody looked.
     core_width: f64,
+    /// The least, for the same reason.
+    translation_ns: Option<f64>,
 }
 
 impl Usual {
@@ -105,17 +107,20 @@ impl Usual {
             major_faults: faults.get(faults.len() / 2).copied().unwrap_or(0),
             cycle_ns: cycles.get(cycles.len() / 2).copied(),
             core_width: seen().map(|seen| seen.core_width).fold(0.0, f64::max),
+            translation_ns: seen().map(|seen| seen.translation_ns).filter(|ns| *ns > 0.0).reduce(f64::min),
         }
     }
 
     fn is_exceeded_by(&self, evidence: &Contamination) -> bool {
         let bearable = self.major_faults.saturating_mul(2).saturating_add(DISTURBED_BATCHES);
+        let is_slow = |least: f64| evidence.translation_ns > Contamination::SLOW_TRANSLATION * least;
         let changed = |usual: f64| (evidence.cycle_ns / usual - 1.0).abs() > CLOCK_CHANGE_MAX;
         evidence.stolen_share() > STOLEN_MAX
             || evidence.neighbours > NEIGHBOURS_MAX
             || evidence.shared > SHARED_MAX
             || (evidence.core_width > 0.0 && evidence.core_width < WIDTH_MIN * self.core_width)
             || evidence.major_faults > bearable
+            || self.translation_ns.is_some_and(is_slow)
             || (evidence.cycle_ns > 0.0 && self.cycle_ns.is_some_and(changed))
     }
 }
@@ -138,6 +143,16 @@ mod tests {
         let sifted = sifted(&samples);
         assert_eq!(sifted.kept, [1.0, 2.0, 3.0, 4.0]);
         assert_eq!(sifted.contaminated, 1);
+    }
+
+    #[test]
+    fn a_sample_that_was_slow_to_change_what_it_translates_is_rejected() {
+        let at = |seed, translation_ns| {
+            let contamination = Contamination { wall_ns: 100.0, translation_ns, ..Contamination::default() };
+            Sample { seed, contamination, ..Sample::default() }
+        };
+        let samples = [at(1, 4600.0), at(2, 6600.0), at(3, 4550.0), at(4, 5400.0), at(5, 0.0), at(6, 4700.0)];
+        assert_eq!(sifted(&samples).kept, [1.0, 3.0, 4.0, 5.0, 6.0]);
     }
 
     #[test]

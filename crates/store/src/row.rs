@@ -75,6 +75,8 @@ struct ContaminationRow {
     postponed: u64,
     #[serde(default)]
     cycle_ns: f64,
+    #[serde(default)]
+    translation_ns: f64,
 }
 
 impl From<&Sample> for SampleRow {

@@ -9,6 +9,9 @@
 use std::hint::black_box;
 use std::io;
 
+use assay_quantity::Contamination;
+
+use super::translation;
 use crate::clock::{Clock, monotonic};
 use crate::kernel;
 
@@ -78,42 +81,64 @@ const LOOKS: usize = 100;
 /// Looks of a core that is alone but for interrupts of whoever shares it.
 const ALONE_LOOKS: usize = 90;
 
+/// What a core is like at its best moments, as far as it is known.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Best {
+    pub(crate) width: Width,
+    /// Time of a change of what is translated, ns; 0: not known.
+    pub(crate) translation_ns: f64,
+}
+
 /// Where the calling thread was bound to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Settled {
     pub(crate) cpu: usize,
     /// The other one of the two.
     pub(crate) other_cpu: Option<usize>,
-    /// Whether its core is alone at the moment.
-    pub(crate) is_alone: bool,
+    /// Whether its core is at its best at the moment: alone, and quick to change what it translates.
+    pub(crate) is_at_best: bool,
+    /// Time of a change of what is translated, ns; 0 where the core was not alone meanwhile.
+    pub(crate) translation_ns: f64,
 }
 
-/// Longest time that is spent on finding a processor whose core is alone. A sibling's work comes and goes within
+/// Longest time that is spent on finding a processor whose core is at its best. A sibling's work comes and goes within
 /// milliseconds, and another process would take some as well.
 const SETTLING_NS: u64 = 6_000_000;
 
-/// Binds the calling thread to one of at most two processors, whose core is alone; to the first if none was found.
+/// Binds the calling thread to one of at most two processors, whose core is at its best; to the first if none was
+/// found.
 pub(crate) fn settle(
     clock: &impl Clock,
-    alone: Width,
+    best: Best,
     cpu: usize,
     other_cpu: Option<usize>,
 ) -> io::Result<Settled> {
+    // Beside a busy sibling everything is slow, translations as well.
+    let look_at_translation =
+        || is_alone(clock, best.width).then(|| translation::look(clock)).map(Option::unwrap_or_default);
     let begun_ns = monotonic::now_ns();
     loop {
         for (cpu, other_cpu) in [(Some(cpu), other_cpu), (other_cpu, Some(cpu))] {
             let Some(cpu) = cpu else { continue };
             kernel::pin(cpu)?;
-            let is_alone = |_: &usize| look(clock).is_none_or(|look| !look.width.is_shared(alone));
-            if (0..LOOKS).filter(is_alone).count() >= ALONE_LOOKS {
-                return Ok(Settled { cpu, other_cpu, is_alone: true });
+            let Some(translation_ns) = look_at_translation() else { continue };
+            let is_slow = translation_ns > Contamination::SLOW_TRANSLATION * best.translation_ns;
+            if best.translation_ns == 0.0 || !is_slow {
+                return Ok(Settled { cpu, other_cpu, is_at_best: true, translation_ns });
             }
         }
         if monotonic::now_ns().saturating_sub(begun_ns) > SETTLING_NS {
             kernel::pin(cpu)?;
-            return Ok(Settled { cpu, other_cpu, is_alone: false });
+            let translation_ns = look_at_translation().unwrap_or(0.0);
+            return Ok(Settled { cpu, other_cpu, is_at_best: false, translation_ns });
         }
     }
+}
+
+/// Whether the core is alone for long enough to begin.
+fn is_alone(clock: &impl Clock, alone: Width) -> bool {
+    let is_alone = |_: &usize| look(clock).is_none_or(|look| !look.width.is_shared(alone));
+    (0..LOOKS).filter(is_alone).count() >= ALONE_LOOKS
 }
 
 /// Rounds of 64 dependent or 256 independent additions. The compiler must not unroll them: decoded from more code than
@@ -211,14 +236,20 @@ mod tests {
         let Calibration { source, .. } = calibrate();
         let cpus = kernel::allowed_cpus().unwrap();
         // No core is that wide, so every one is shared; and none is narrower than nothing.
-        let settled = |alone, other| settle(&source, Width(alone), cpus[0], other).unwrap();
-        assert_eq!(settled(1000.0, None), Settled { cpu: cpus[0], other_cpu: None, is_alone: false });
-        assert!(settled(0.0, None).is_alone);
-        let [first, second] = [cpus[0], cpus[cpus.len() - 1]];
-        assert_eq!(
-            settled(1000.0, Some(second)),
-            Settled { cpu: first, other_cpu: Some(second), is_alone: false }
-        );
+        let settled = |alone, translation_ns, other| {
+            let best = Best { width: Width(alone), translation_ns };
+            settle(&source, best, cpus[0], other).unwrap()
+        };
+        let at = |other_cpu| Settled { cpu: cpus[0], other_cpu, is_at_best: false, translation_ns: 0.0 };
+        let second = Some(cpus[cpus.len() - 1]);
+        for other in [None, second] {
+            assert_eq!(settled(1000.0, 0.0, other), at(other));
+        }
+        assert!(settled(0.0, 0.0, None).is_at_best);
+        // No change takes so little; what it takes is told.
+        let slow = settled(0.0, 1e-9, second);
+        assert_eq!(Settled { translation_ns: 0.0, ..slow }, at(second));
+        assert!(slow.translation_ns > 1.0);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 pub(crate) mod core;
 mod evidence;
+mod translation;
 mod waiting;
 
 use std::fs::File;

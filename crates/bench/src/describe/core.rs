@@ -1,4 +1,5 @@
-//! What a run saw of the cores that it had: their clock, and how often another hardware thread was in the way.
+//! What a run saw of the cores that it had: their clock, how often another hardware thread was in the way, and
+//! how long they took to change what they translate.
 
 use assay_quantity::{Contamination, Fact};
 
@@ -30,7 +31,16 @@ pub fn cores(findings: &[Finding]) -> Vec<Fact> {
         ghz.len()
     );
     let fact = |name: &str, value| Fact { name: name.to_owned(), value };
-    vec![fact("core clock", clock), fact("core sharing", sharing)]
+    let mut facts = vec![fact("core clock", clock), fact("core sharing", sharing)];
+    let mut us: Vec<f64> =
+        seen.iter().map(|seen| seen.translation_ns / 1000.0).filter(|us| *us > 0.0).collect();
+    us.sort_by(f64::total_cmp);
+    if let [least, .., most] = us.as_slice() {
+        let middle = us[us.len() / 2];
+        let value = format!("{middle:.2} us in the median sample, {least:.2} to {most:.2} us in all");
+        facts.push(fact("change of a translation", value));
+    }
+    facts
 }
 
 #[cfg(test)]
@@ -42,8 +52,15 @@ mod tests {
     #[test]
     fn a_run_tells_its_core_clock_and_how_often_it_was_in_company() {
         let sample = |cycle_ns, shared, repeated, postponed| {
-            let contamination =
-                Contamination { cycle_ns, shared, repeated, postponed, ..Contamination::default() };
+            let translation_ns = 5000.0 * cycle_ns;
+            let contamination = Contamination {
+                cycle_ns,
+                shared,
+                repeated,
+                postponed,
+                translation_ns,
+                ..Contamination::default()
+            };
             Sample { contamination, ..Sample::default() }
         };
         let samples = vec![
@@ -62,6 +79,7 @@ mod tests {
             "another hardware thread was at work beside 1 of 3 samples that looked; for that reason 9 batches were \
              timed again, and 6 processes began nothing"
         );
+        assert_eq!(facts[2], "1.25 us in the median sample, 1.25 to 2.50 us in all");
         assert_eq!(cores(&[]), []);
     }
 }

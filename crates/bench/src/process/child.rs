@@ -2,13 +2,13 @@
 
 use std::io::{self, Write};
 
-use assay_quantity::{Counted, Key, Observation};
+use assay_quantity::{Contamination, Counted, Key, Observation};
 
 use super::wire::{Answer, Request, WireSample};
 use crate::benchmark::{Benchmark, Prepared, Refusal, Setting};
 use crate::clock::Source;
 use crate::cold::Eviction;
-use crate::contamination::core::{self, Width};
+use crate::contamination::core::{self, Best, Width};
 use crate::contamination::{PATIENCE, SHORT_PATIENCE, Sharing, Watch};
 use crate::copies::{Copies, Crowd};
 use crate::harness::{self, Batches, Nobody, Schedule};
@@ -124,7 +124,7 @@ fn measure_here(
         if request.only_alone { PATIENCE } else { SHORT_PATIENCE },
     );
     let Batches { observations, baseline } = bench.time(&mut watch, &mut prepared)?;
-    let contamination = watch.close()?;
+    let contamination = Contamination { translation_ns: bench.translation_ns, ..watch.close()? };
     let counted = if request.counters { bench.events(&mut prepared)? } else { Vec::new() };
     copies.check_running()?;
     let pairs = |batches: Vec<Observation>| batches.iter().map(|b| (b.operations, b.elapsed_ns)).collect();
@@ -149,6 +149,8 @@ struct Bench<'a> {
     /// The processor that this process is bound to, unless it is placed by the scheduler.
     cpu: usize,
     other_cpu: Option<usize>,
+    /// Time of a change of what is translated, ns; 0 where it was not looked at.
+    translation_ns: f64,
 }
 
 impl<'a> Bench<'a> {
@@ -164,15 +166,16 @@ impl<'a> Bench<'a> {
             None => Source::MonotonicRaw,
         };
         let schedule = Schedule::for_resolution(request.resolution_ns);
-        let (mut cpu, mut other_cpu) = (request.cpu, request.other_cpu);
+        let (mut cpu, mut other_cpu, mut translation_ns) = (request.cpu, request.other_cpu, 0.0);
         if benchmark.primitive.word(Key::Placement) != "free" {
-            let settled = core::settle(&clock, Width(request.core_width), cpu, other_cpu)?;
-            if request.only_alone && !settled.is_alone {
+            let best = Best { width: Width(request.core_width), translation_ns: request.translation_ns };
+            let settled = core::settle(&clock, best, cpu, other_cpu)?;
+            if request.only_alone && !settled.is_at_best {
                 return Err(Refusal::Shared);
             }
-            (cpu, other_cpu) = (settled.cpu, settled.other_cpu);
+            (cpu, other_cpu, translation_ns) = (settled.cpu, settled.other_cpu, settled.translation_ns);
         }
-        Ok(Self { request, benchmark, clock, schedule, cpus, cpu, other_cpu })
+        Ok(Self { request, benchmark, clock, schedule, cpus, cpu, other_cpu, translation_ns })
     }
 
     fn setting(&self) -> Setting {

@@ -68,6 +68,8 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) limit: Duration,
     /// Width of a core alone, as far as it is known; 0: not known.
     pub(crate) core_width: f64,
+    /// Least time of a change of what is translated, ns, as far as it is known; 0: not known.
+    pub(crate) translation_ns: f64,
     /// Whether to begin nothing while each core at hand is shared.
     pub(crate) only_alone: bool,
     /// Lengths of the one batch that is counted instead of timed.
@@ -121,6 +123,7 @@ impl Spawner {
             },
             resolution_ns: circumstances.clock.resolution_ns,
             core_width: circumstances.core_width,
+            translation_ns: circumstances.translation_ns,
             only_alone: circumstances.only_alone,
         };
         let mut environment = seed::stream(circumstances.seed, Purpose::Environment);

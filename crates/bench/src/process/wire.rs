@@ -27,6 +27,8 @@ pub(super) struct Request {
     pub(super) resolution_ns: f64,
     /// Width of the core alone, as far as it is known; 0: not known.
     pub(super) core_width: f64,
+    /// Least time of a change of what is translated, ns, as far as it is known; 0: not known.
+    pub(super) translation_ns: f64,
     /// Whether to begin nothing while each core at hand is shared.
     pub(super) only_alone: bool,
 }
@@ -70,4 +72,5 @@ struct WireContamination {
     repeated: u64,
     postponed: u64,
     cycle_ns: f64,
+    translation_ns: f64,
 }

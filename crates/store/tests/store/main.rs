@@ -56,6 +56,7 @@ fn numbered(number: u32) -> Sample {
             repeated: 3,
             postponed: 7,
             cycle_ns: 0.342,
+            translation_ns: 4562.5,
         },
         counted: vec![
             Counted { event: "page faults".to_owned(), batches: Ok(vec![(1, 2.0), (2, 4.5)]) },
