@@ -314,8 +314,8 @@ impl fmt::Display for Tally {
 }
 
 /// Processes of each side of a comparison, and in how many turns they are taken.
-const PROCESSES: usize = 20;
-const TURNS: usize = 4;
+const PROCESSES: usize = 40;
+const TURNS: usize = 10;
 
 /// Three machines: this one twice, and this one with every operation made 2 % longer; measured in turns.
 fn three(benchmarks: &[Benchmark], clock: &Calibration, pair: u64) -> [Vec<Vec<Sample>>; 3] {

@@ -11,6 +11,7 @@
 //! made outside of the run's own goes with the benchmark; one that a killed process has left behind is
 //! recognised by the lock that nobody holds on it any more, and removed by the next.
 
+use std::borrow::Cow;
 use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io;
@@ -162,11 +163,14 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 fn none(wanted: &str, own: &Path) -> Refusal {
-    let others = PLACES.join(", ");
+    // Every sample has a directory of its own there, whose name would make every refusal another one.
+    let temporary = own.parent().unwrap_or(own);
+    let mut places = vec![temporary.to_string_lossy()];
+    places.extend(PLACES.into_iter().filter(|place| Path::new(place) != temporary).map(Cow::from));
+    let places = places.join(", ");
     let kind = if wanted == "other" { "a type of its own" } else { wanted };
     Refusal::Unavailable(format!(
-        "none of {}, {others} is a directory on {kind} that can be written to; set TMPDIR to one that is",
-        own.display()
+        "none of {places} is a directory on {kind} that can be written to; set TMPDIR to one that is"
     ))
 }
 
