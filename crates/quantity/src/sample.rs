@@ -48,14 +48,14 @@ pub struct Contamination {
     pub postponed: u64,
     /// One cycle of the core's clock, the median of the same looks, ns. 0 where that was not looked at.
     pub cycle_ns: f64,
-    /// Time in which a page was protected from writing, permitted again and written to before the sample began, ns: how
-    /// long the processor took to change what it translates. 0 where that was not looked at.
+    /// Time in which a page was protected from writing, permitted again and written to before the sample began, ns:
+    /// how long the processor took to change what it translates. 0 where that was not looked at.
     pub translation_ns: f64,
 }
 
 impl Contamination {
-    /// A change of what is translated takes longer than so many times the least that is known: the processor, or the host
-    /// below it, made everything slow that switches between address spaces. On a virtual machine where this was
+    /// A change of what is translated takes longer than so many times the least that is known: the processor, or the
+    /// host below it, made everything slow that switches between address spaces. On a virtual machine where this was
     /// tried, such changes took 2.4 to 2.8 us at most moments and 3.3 to 3.8 us at others.
     pub const SLOW_TRANSLATION: f64 = 1.2;
 
