@@ -133,12 +133,14 @@ fn share(part: usize, whole: usize) -> f64 {
 mod tests {
     use super::*;
 
+    /// A sample of 100 ns that saw this.
+    fn seeing(seed: u64, seen: Contamination) -> Sample {
+        Sample { seed, contamination: Contamination { wall_ns: 100.0, ..seen }, ..Sample::default() }
+    }
+
     #[test]
     fn a_sample_of_which_more_than_two_batches_had_a_shared_core_is_rejected_and_counted() {
-        let shared = |seed, shared| {
-            let contamination = Contamination { wall_ns: 100.0, shared, ..Contamination::default() };
-            Sample { seed, contamination, ..Sample::default() }
-        };
+        let shared = |seed, shared| seeing(seed, Contamination { shared, ..Contamination::default() });
         let samples = [shared(1, 0.0), shared(2, 0.14), shared(3, 0.0), shared(4, 0.1), shared(5, 0.22)];
         let sifted = sifted(&samples);
         assert_eq!(sifted.kept, [1.0, 2.0, 3.0, 4.0]);
@@ -147,20 +149,15 @@ mod tests {
 
     #[test]
     fn a_sample_that_was_slow_to_change_what_it_translates_is_rejected() {
-        let at = |seed, translation_ns| {
-            let contamination = Contamination { wall_ns: 100.0, translation_ns, ..Contamination::default() };
-            Sample { seed, contamination, ..Sample::default() }
-        };
+        let at =
+            |seed, translation_ns| seeing(seed, Contamination { translation_ns, ..Contamination::default() });
         let samples = [at(1, 4600.0), at(2, 6600.0), at(3, 4550.0), at(4, 5400.0), at(5, 0.0), at(6, 4700.0)];
         assert_eq!(sifted(&samples).kept, [1.0, 3.0, 4.0, 5.0, 6.0]);
     }
 
     #[test]
     fn a_sample_of_a_core_that_others_showed_to_be_wider_is_rejected() {
-        let on = |seed, core_width| {
-            let contamination = Contamination { wall_ns: 100.0, core_width, ..Contamination::default() };
-            Sample { seed, contamination, ..Sample::default() }
-        };
+        let on = |seed, core_width| seeing(seed, Contamination { core_width, ..Contamination::default() });
         let samples = [on(1, 2.6), on(2, 3.95), on(3, 3.93), on(4, 3.96), on(5, 0.0)];
         assert_eq!(sifted(&samples).kept, [2.0, 3.0, 4.0, 5.0]);
     }
@@ -175,10 +172,7 @@ mod tests {
 
     #[test]
     fn a_sample_at_another_clock_rate_than_the_others_is_rejected_and_one_without_a_clock_is_not() {
-        let at = |seed, cycle_ns| {
-            let contamination = Contamination { wall_ns: 100.0, cycle_ns, ..Contamination::default() };
-            Sample { seed, contamination, ..Sample::default() }
-        };
+        let at = |seed, cycle_ns| seeing(seed, Contamination { cycle_ns, ..Contamination::default() });
         let samples = [at(1, 0.342), at(2, 0.343), at(3, 0.379), at(4, 0.342), at(5, 0.0), at(6, 0.323)];
         assert_eq!(sifted(&samples).kept, [1.0, 2.0, 4.0, 5.0]);
     }

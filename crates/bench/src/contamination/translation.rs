@@ -4,8 +4,8 @@
 //! page's protection takes 3.3 to 3.8 us instead of 2.4 to 2.8 us, and each switch from one address space to another
 //! 500 ns more, with the core alone, the same clock, and the same events in the kernel. In those moments a system
 //! call without a switch, a page fault, and loads from every level of the cache cost what they always do (34
-//! processes in such moments beside 394 in others). A process that does not idle keeps what it began with. Whoever
-//! cannot see the host can only notice: by timing such a change.
+//! processes in such moments beside 394 in others). A process that does not idle keeps what it began with. Its cause
+//! cannot be seen from inside; that it is there can be noticed, by timing such a change.
 
 use std::hint::black_box;
 use std::ptr;
