@@ -19,7 +19,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use assay_bench::clock::Source;
-use assay_bench::contamination::{PATIENCE, Sharing, Watch};
+use assay_bench::contamination::{Sharing, Watch};
 use assay_bench::harness::{self, Nothing, Schedule};
 use assay_bench::{
     Benchmark, Calibration, Finding, Operation, Plan, Prepared, Spawner, calibrate, cost_of,
@@ -187,8 +187,7 @@ const MOMENTS: usize = 1000;
 fn alone(calibration: &Calibration, operation: Box<dyn Operation>) -> Option<(f64, f64)> {
     let clock: Source = calibration.source;
     let mut prepared = Prepared { operation, baseline: None, sharing: Sharing::Alone };
-    let mut watch =
-        Watch::open(Sharing::Alone, 0, 0).unwrap().with_core(clock, calibration.core_width, PATIENCE);
+    let mut watch = Watch::open(Sharing::Alone, 0, 0).unwrap().with_core(clock, calibration.core_width);
     let schedule = Schedule::for_resolution(calibration.resolution_ns);
     let batches = harness::sample(&clock, &mut watch, schedule, &mut prepared).unwrap();
     let seen = watch.close().unwrap();

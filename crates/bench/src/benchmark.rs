@@ -119,9 +119,6 @@ pub enum Refusal {
     /// This machine has not got it, and why.
     #[error("{0}")]
     Unavailable(String),
-    /// Nothing was begun, because another hardware thread uses the core at the moment.
-    #[error("another hardware thread uses the core")]
-    Shared,
     /// A call failed that should not.
     #[error(transparent)]
     Failed(#[from] io::Error),

@@ -125,7 +125,7 @@ impl From<Refusal> for Report {
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::Unavailable(reason) => Self::Unavailable(reason),
-            Refusal::Shared | Refusal::Failed(_) => Self::Failed(refusal.to_string()),
+            Refusal::Failed(_) => Self::Failed(refusal.to_string()),
         }
     }
 }

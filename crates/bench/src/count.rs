@@ -109,15 +109,13 @@ fn totals(
         clock: &clock,
         limit: LIMIT,
         core_width: 0.0,
-        translation_ns: 0.0,
-        only_alone: false,
         counted: Some(lengths),
         counters: false,
     };
     let sample = match valgrind.sample(benchmark, circumstances, stop) {
         Outcome::Sample(sample) => sample,
         Outcome::Rejected(reason) | Outcome::Unavailable(reason) => return Err(NotCounted(reason)),
-        Outcome::Stopped | Outcome::Postponed => return Err(NotCounted("it was stopped".to_owned())),
+        Outcome::Stopped => return Err(NotCounted("it was stopped".to_owned())),
     };
     let text = fs::read_to_string(&log)
         .map_err(|error| NotCounted(format!("valgrind left no log in {}: {error}", log.display())))?;

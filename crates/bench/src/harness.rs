@@ -12,7 +12,7 @@ use assay_quantity::Observation;
 
 use crate::benchmark::{Operation, Prepared};
 use crate::clock::Clock;
-use crate::contamination::{Judgement, Witness};
+use crate::contamination::Witness;
 
 /// How long a sample is.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -228,7 +228,7 @@ fn batch_length(clock: &impl Clock, schedule: Schedule, operation: &mut dyn Oper
     }
 }
 
-/// Times one batch, and again until it counts. `begin` is the last that is done before it.
+/// Times one batch. `begin` is the last that is done before it.
 fn timed(
     clock: &impl Clock,
     witness: &mut impl Witness,
@@ -236,19 +236,14 @@ fn timed(
     operation: &mut dyn Operation,
     operations: u64,
 ) -> io::Result<Observation> {
-    loop {
-        witness.settle();
-        operation.arm(operations)?;
-        // Before the emptying of caches, not after it: asking the kernel would warm its part of them.
-        witness.before()?;
-        begin()?;
-        let observation = bare(clock, operation, operations)?;
-        let judgement = witness.after(observation.elapsed_ns)?;
-        operation.disarm(operations)?;
-        if judgement == Judgement::Counts {
-            return Ok(observation);
-        }
-    }
+    operation.arm(operations)?;
+    // Before the emptying of caches, not after it: asking the kernel would warm its part of them.
+    witness.before()?;
+    begin()?;
+    let observation = bare(clock, operation, operations)?;
+    witness.after(observation.elapsed_ns)?;
+    operation.disarm(operations)?;
+    Ok(observation)
 }
 
 /// Nothing has to be done before a batch.
@@ -278,8 +273,8 @@ impl Witness for Nobody {
         Ok(())
     }
 
-    fn after(&mut self, _: f64) -> io::Result<Judgement> {
-        Ok(Judgement::Counts)
+    fn after(&mut self, _: f64) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -367,9 +362,9 @@ mod tests {
         fn before(&mut self) -> io::Result<()> {
             Ok(())
         }
-        fn after(&mut self, elapsed_ns: f64) -> io::Result<Judgement> {
+        fn after(&mut self, elapsed_ns: f64) -> io::Result<()> {
             self.0 += elapsed_ns;
-            Ok(Judgement::Counts)
+            Ok(())
         }
     }
 

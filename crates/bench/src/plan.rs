@@ -90,10 +90,6 @@ pub enum NoRun {
 /// to 94.6 %, for about 1.6 times the processes. A test repeats the simulation.
 const CHECK_POINTS: [usize; 8] = [5, 8, 12, 18, 27, 40, 60, 90];
 
-/// One part in so many of the budget may be spent on processes that begin nothing because their core is shared. By then
-/// it is how the machine is, and what it costs is measured as it is.
-const WAITING_SHARE: u64 = 3;
-
 /// Processes that may fail one after another at the start before a primitive is given up.
 const FAILURES_MAX: usize = 3;
 
@@ -120,10 +116,9 @@ pub fn measure(
     let cpus = kernel::allowed_cpus().map_err(NoRun::Processors)?;
     let siblings: Vec<Vec<usize>> = cpus.iter().map(|cpu| describe::siblings(*cpu)).collect();
     let seen = || begun.iter().flat_map(|measured| &measured.samples).map(|sample| sample.contamination);
-    // The widest that was seen so far is what a core has alone, the least what a change of translations takes.
+    // The widest that was seen so far is what a core has alone.
     let mut core_width = seen().map(|seen| seen.core_width).fold(plan.clock.core_width, f64::max);
-    let mut translation_ns = seen().map(|seen| seen.translation_ns).fold(0.0, lesser_known);
-    let mut take = |benchmark: &Benchmark, seed: u64, when: When| {
+    let mut take = |benchmark: &Benchmark, seed: u64| {
         let (cpu, other_cpu) = placement(seed, &cpus, &siblings);
         // Where the kernel keeps a directory in memory has a part in the cost of whatever is looked up in it.
         let own = match directory() {
@@ -140,26 +135,17 @@ pub fn measure(
             clock: &plan.clock,
             limit: plan.sample_limit,
             core_width,
-            translation_ns,
-            only_alone: when == When::CoreIsAlone,
             counted: None,
             counters: plan.counters,
         };
         let outcome = spawner.sample(benchmark, circumstances, stop);
         if let Outcome::Sample(sample) = &outcome {
-            let seen = sample.contamination;
-            core_width = core_width.max(seen.core_width);
-            translation_ns = lesser_known(translation_ns, seen.translation_ns);
+            core_width = core_width.max(sample.contamination.core_width);
         }
         outcome
     };
     let all = benchmarks.iter().map(|benchmark| Series::begun(benchmark, begun)).collect();
     Ok(rounds(plan, benchmarks, all, &mut monotonic::now_ns, stop, &mut take, on_sample))
-}
-
-/// The lesser of two times, of which 0 is none.
-fn lesser_known(one: f64, other: f64) -> f64 {
-    if one > 0.0 && other > 0.0 { one.min(other) } else { one.max(other) }
 }
 
 /// The processor of a sample and one for its partner: of another core where there is one, because two
@@ -181,22 +167,9 @@ struct Series {
     samples: Vec<Sample>,
     rejected: Vec<String>,
     unavailable: Option<String>,
-    /// Seed of the next sample, once it was drawn.
-    seed: Option<u64>,
-    /// Processes since the last sample that began nothing.
-    postponed: u64,
     /// Duration of its last process, the best guess for its next one.
     last_ns: u64,
     finished: bool,
-}
-
-/// Whether a sample may be put off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum When {
-    /// Until no other hardware thread uses its core.
-    CoreIsAlone,
-    /// It may not.
-    Now,
 }
 
 fn rounds(
@@ -205,7 +178,7 @@ fn rounds(
     mut all: Vec<Series>,
     now_ns: &mut dyn FnMut() -> u64,
     stop: &AtomicBool,
-    take: &mut dyn FnMut(&Benchmark, u64, When) -> Outcome,
+    take: &mut dyn FnMut(&Benchmark, u64) -> Outcome,
     on_sample: &mut dyn FnMut(&PrimitiveId, &Outcome),
 ) -> Vec<Finding> {
     let mut rng = Pcg64Mcg::seed_from_u64(plan.seed);
@@ -214,8 +187,7 @@ fn rounds(
     }
     let budget_ns = u64::try_from(plan.budget.as_nanos()).unwrap_or(u64::MAX);
     let deadline_ns = now_ns().saturating_add(budget_ns);
-    let mut waited_ns = 0;
-    // A stream for each, so that a sample's seed does not depend on who was put off before.
+    // A stream for each, so that a sample's seed does not depend on when other primitives were known.
     let mut seeds: Vec<Pcg64Mcg> = (0..all.len() as u64)
         .map(|position| seed::stream(plan.seed.wrapping_add(position << 32), Purpose::Sample))
         .collect();
@@ -225,8 +197,6 @@ fn rounds(
             break;
         }
         turn.shuffle(&mut rng);
-        // Whoever was put off comes first.
-        turn.sort_by_key(|position| all[*position].samples.len() + all[*position].rejected.len());
         for position in turn {
             let (benchmark, series) = (&benchmarks[position], &mut all[position]);
             let begun_ns = now_ns();
@@ -235,25 +205,11 @@ fn rounds(
                 continue;
             }
             // Below 2^53, so that every format and database keeps it exactly.
-            let may_wait = waited_ns < budget_ns / WAITING_SHARE;
-            let when = if may_wait { When::CoreIsAlone } else { When::Now };
-            let seed = *series.seed.get_or_insert_with(|| seeds[position].random_range(0..1 << 53));
-            let mut outcome = take(benchmark, seed, when);
-            let took_ns = now_ns().saturating_sub(begun_ns);
-            match &mut outcome {
-                Outcome::Stopped => break,
-                Outcome::Postponed => {
-                    waited_ns += took_ns;
-                    series.postponed += 1;
-                    continue;
-                }
-                Outcome::Sample(sample) => {
-                    sample.contamination.postponed = std::mem::take(&mut series.postponed)
-                }
-                Outcome::Rejected(_) | Outcome::Unavailable(_) => {}
+            let outcome = take(benchmark, seeds[position].random_range(0..1 << 53));
+            if outcome == Outcome::Stopped {
+                break;
             }
-            series.last_ns = took_ns;
-            series.seed = None;
+            series.last_ns = now_ns().saturating_sub(begun_ns);
             on_sample(&benchmark.primitive, &outcome);
             series.add(outcome);
             series.finished = series.enough(plan, benchmark.unit);
@@ -284,7 +240,7 @@ impl Series {
             // What was there once is not missing: this process failed.
             Outcome::Unavailable(reason) if !self.samples.is_empty() => self.rejected.push(reason),
             Outcome::Unavailable(reason) => self.unavailable = Some(reason),
-            Outcome::Stopped | Outcome::Postponed => {}
+            Outcome::Stopped => {}
         }
     }
 
@@ -317,10 +273,6 @@ impl Series {
         }
         let reason = self.unavailable.unwrap_or_else(|| match self.rejected.last() {
             Some(reason) => all_failed(self.rejected.len(), reason),
-            None if self.postponed > 0 => format!(
-                "another hardware thread used the core at all of its {} turns; give it more time",
-                self.postponed
-            ),
             None => "the run ended before its turn came; give it more time".to_owned(),
         });
         Finding::Unmeasured(Unmeasured { primitive, reason })
@@ -380,7 +332,7 @@ mod tests {
             ids.iter().map(|_| Series::default()).collect(),
             &mut || clock.get(),
             &AtomicBool::new(false),
-            &mut |benchmark, _, _| {
+            &mut |benchmark, _| {
                 clock.set(clock.get() + 1_000_000_000);
                 let count = counts.entry(benchmark.primitive.to_string()).or_default();
                 *count += 1;
@@ -424,27 +376,6 @@ mod tests {
         let none = Plan { budget: Duration::ZERO, ..plan };
         let (findings, _) = run(&none, &["call.null"], |_, _| costing(100.0));
         assert!(matches!(&findings[0], Finding::Unmeasured(u) if u.reason.contains("give it more time")));
-    }
-
-    #[test]
-    fn waiting_for_a_core_takes_a_part_of_the_budget_and_is_told_with_the_next_sample() {
-        let plan = Plan { budget: Duration::from_secs(30), ..plan() };
-        let clock = std::cell::Cell::new(0);
-        let findings = rounds(
-            &plan,
-            &benchmarks(&["call.null"]),
-            vec![Series::default()],
-            &mut || clock.get(),
-            &AtomicBool::new(false),
-            &mut |_, _, when| {
-                clock.set(clock.get() + 1_000_000_000);
-                if when == When::Now { costing(100.0) } else { Outcome::Postponed }
-            },
-            &mut |_, outcome| assert_ne!(*outcome, Outcome::Postponed),
-        );
-        let Finding::Measured(measured) = &findings[0] else { panic!("{findings:?}") };
-        let postponed: Vec<u64> = measured.samples.iter().map(|s| s.contamination.postponed).collect();
-        assert_eq!(postponed, [10, 0, 0, 0, 0, 0, 0, 0]);
     }
 
     #[test]

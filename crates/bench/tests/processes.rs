@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use assay_bench::{
-    Benchmark, Calibration, Finding, Measured, Plan, Sabotage, Spawner, calibrate, catalogue, cost_of, find,
+    Benchmark, Finding, Measured, Plan, Sabotage, Spawner, calibrate, catalogue, cost_of, find,
     gives_a_number_all_the_same, measure, sample_main,
 };
 use assay_quantity::{PrimitiveId, Statistic, Unmeasured, Verdict};
@@ -252,9 +252,7 @@ fn the_kernel_sees_the_calls() {
         let executable = std::env::current_exe().unwrap();
         let words = ["-f", "-o", trace.to_str().unwrap(), executable.to_str().unwrap(), "sample"];
         let strace = Spawner { program: "strace".into(), arguments: words.map(Into::into).to_vec() };
-        // No core is narrower than nothing, so that no batch is timed again.
-        let clock = Calibration { core_width: 0.0, ..plan(1).clock };
-        let findings = run(&Plan { clock, ..plan(1) }, &chosen(&[id]), &strace);
+        let findings = run(&plan(1), &chosen(&[id]), &strace);
         let Finding::Measured(measured) = &findings[0] else { panic!("{findings:?}") };
         let operations: Vec<u64> = measured.samples[0].observations.iter().map(|o| o.operations).collect();
         let shortest = operations.iter().max().unwrap() / 2;

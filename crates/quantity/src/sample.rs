@@ -40,12 +40,8 @@ pub struct Contamination {
     /// core was. 0 where that was not looked at.
     pub core_width: f64,
     /// Share of the batches beside which the core was narrower than it is alone, because another hardware thread used
-    /// it, and that count all the same because no better moment came.
+    /// it.
     pub shared: f64,
-    /// Batches that do not count and were timed again for that reason.
-    pub repeated: u64,
-    /// Processes before this one that began nothing because each core at hand was shared.
-    pub postponed: u64,
     /// One cycle of the core's clock, the median of the same looks, ns. 0 where that was not looked at.
     pub cycle_ns: f64,
     /// Time in which a page was protected from writing, permitted again and written to before the sample began, ns:

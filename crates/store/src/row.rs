@@ -50,9 +50,10 @@ impl From<CountedRow> for Counted {
     }
 }
 
-/// [`Contamination`] in a row: the compiler sees that neither has a field more than the other.
+/// [`Contamination`] in a row: the compiler sees that neither has a field more than the other. Rows of earlier versions
+/// may hold counts of batches and processes that waited for a quiet core; nothing waits any more, and they are ignored.
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "Contamination", deny_unknown_fields)]
+#[serde(remote = "Contamination")]
 struct ContaminationRow {
     wall_ns: f64,
     stolen_ns: f64,
@@ -69,10 +70,6 @@ struct ContaminationRow {
     core_width: f64,
     #[serde(default)]
     shared: f64,
-    #[serde(default)]
-    repeated: u64,
-    #[serde(default)]
-    postponed: u64,
     #[serde(default)]
     cycle_ns: f64,
     #[serde(default)]

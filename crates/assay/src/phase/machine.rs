@@ -173,7 +173,6 @@ fn keep(
         }
         Outcome::Rejected(reason) => journal.rejected(primitive, reason),
         Outcome::Unavailable(reason) => journal.unavailable(primitive, reason),
-        // Told with the next sample.
-        Outcome::Postponed | Outcome::Stopped => Ok(()),
+        Outcome::Stopped => Ok(()),
     }
 }

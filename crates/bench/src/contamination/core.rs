@@ -7,13 +7,10 @@
 //! sibling it does about half. The ratio does not depend on the clock rate, and asking takes a few microseconds.
 
 use std::hint::black_box;
-use std::io;
 
 use assay_quantity::Contamination;
 
-use super::translation;
-use crate::clock::{Clock, monotonic};
-use crate::kernel;
+use crate::clock::{Clock, Source};
 
 /// Independent additions that are done in the time of one that waits for another: the width of the core as one
 /// thread sees it.
@@ -75,70 +72,47 @@ pub(crate) fn alone(mut widths: Vec<f64>) -> f64 {
 /// Independent additions for each dependent one.
 const TIMES: f64 = 4.0;
 
-/// Looks at a processor before a sample is bound to it, some 0.3 ms.
-const LOOKS: usize = 100;
-
-/// Looks of a core that is alone but for interrupts of whoever shares it.
-const ALONE_LOOKS: usize = 90;
-
-/// What a core is like at its best moments, as far as it is known.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Best {
-    pub(crate) width: Width,
-    /// Time of a change of what is translated, ns; 0: not known.
-    pub(crate) translation_ns: f64,
+/// The looks of one sample.
+#[derive(Debug)]
+pub(super) struct Looks {
+    clock: Source,
+    alone: Width,
+    /// Whether the batch that is under way began on a shared core.
+    began_shared: bool,
+    /// One after each batch.
+    after: Vec<Look>,
+    /// Batches that began or ended on a shared core.
+    shared: u32,
 }
 
-/// Where the calling thread was bound to.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Settled {
-    pub(crate) cpu: usize,
-    /// The other one of the two.
-    pub(crate) other_cpu: Option<usize>,
-    /// Whether its core is at its best at the moment: alone, and quick to change what it translates.
-    pub(crate) is_at_best: bool,
-    /// Time of a change of what is translated, ns; 0 where the core was not alone meanwhile.
-    pub(crate) translation_ns: f64,
-}
+impl Looks {
+    pub(super) fn new(clock: Source, alone: f64) -> Self {
+        Self { clock, alone: Width(alone), began_shared: false, after: Vec::new(), shared: 0 }
+    }
 
-/// Longest time that is spent on finding a processor whose core is at its best. A sibling's work comes and goes within
-/// milliseconds, and another process would take some as well.
-const SETTLING_NS: u64 = 6_000_000;
+    pub(super) fn batch_begins(&mut self) {
+        self.began_shared = look(&self.clock).is_some_and(|look| look.width.is_shared(self.alone));
+    }
 
-/// Binds the calling thread to one of at most two processors, whose core is at its best; to the first if none was
-/// found.
-pub(crate) fn settle(
-    clock: &impl Clock,
-    best: Best,
-    cpu: usize,
-    other_cpu: Option<usize>,
-) -> io::Result<Settled> {
-    // Beside a busy sibling everything is slow, translations as well.
-    let look_at_translation =
-        || is_alone(clock, best.width).then(|| translation::look(clock)).map(Option::unwrap_or_default);
-    let begun_ns = monotonic::now_ns();
-    loop {
-        for (cpu, other_cpu) in [(Some(cpu), other_cpu), (other_cpu, Some(cpu))] {
-            let Some(cpu) = cpu else { continue };
-            kernel::pin(cpu)?;
-            let Some(translation_ns) = look_at_translation() else { continue };
-            let is_slow = translation_ns > Contamination::SLOW_TRANSLATION * best.translation_ns;
-            if best.translation_ns == 0.0 || !is_slow {
-                return Ok(Settled { cpu, other_cpu, is_at_best: true, translation_ns });
-            }
-        }
-        if monotonic::now_ns().saturating_sub(begun_ns) > SETTLING_NS {
-            kernel::pin(cpu)?;
-            let translation_ns = look_at_translation().unwrap_or(0.0);
-            return Ok(Settled { cpu, other_cpu, is_at_best: false, translation_ns });
-        }
+    pub(super) fn batch_ended(&mut self) {
+        let Some(look) = look(&self.clock) else { return };
+        self.after.push(look);
+        self.shared += u32::from(self.began_shared || look.width.is_shared(self.alone));
+    }
+
+    pub(super) fn tell(&self, sum: &mut Contamination) {
+        let batches = u32::try_from(self.after.len()).unwrap_or(u32::MAX).max(1);
+        sum.shared = f64::from(self.shared) / f64::from(batches);
+        sum.core_width = middle(self.after.iter().map(|look| look.width.0));
+        sum.cycle_ns = middle(self.after.iter().map(|look| look.cycle_ns));
     }
 }
 
-/// Whether the core is alone for long enough to begin.
-fn is_alone(clock: &impl Clock, alone: Width) -> bool {
-    let is_alone = |_: &usize| look(clock).is_none_or(|look| !look.width.is_shared(alone));
-    (0..LOOKS).filter(is_alone).count() >= ALONE_LOOKS
+/// The (upper) median; 0 of nothing.
+fn middle(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
 /// Rounds of 64 dependent or 256 independent additions. The compiler must not unroll them: decoded from more code than
@@ -232,24 +206,21 @@ mod tests {
     }
 
     #[test]
-    fn a_processor_without_an_alternative_is_taken_as_it_is() {
+    fn a_batch_on_a_core_narrower_than_alone_is_shared_and_every_batch_is_looked_at() {
         let Calibration { source, .. } = calibrate();
-        let cpus = kernel::allowed_cpus().unwrap();
-        // No core is that wide, so every one is shared; and none is narrower than nothing.
-        let settled = |alone, translation_ns, other| {
-            let best = Best { width: Width(alone), translation_ns };
-            settle(&source, best, cpus[0], other).unwrap()
-        };
-        let at = |other_cpu| Settled { cpu: cpus[0], other_cpu, is_at_best: false, translation_ns: 0.0 };
-        let second = Some(cpus[cpus.len() - 1]);
-        for other in [None, second] {
-            assert_eq!(settled(1000.0, 0.0, other), at(other));
+        // No core is that wide, and none is narrower than nothing.
+        for (alone, shared) in [(1000.0, 1.0), (0.0, 0.0)] {
+            let mut looks = Looks::new(source, alone);
+            for _ in 0..3 {
+                looks.batch_begins();
+                looks.batch_ended();
+            }
+            let mut seen = Contamination::default();
+            looks.tell(&mut seen);
+            if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
+                assert!((seen.shared - shared).abs() < 1e-12 && seen.core_width > 0.0, "{seen:?}");
+            }
         }
-        assert!(settled(0.0, 0.0, None).is_at_best);
-        // No change takes so little; what it takes is told.
-        let slow = settled(0.0, 1e-9, second);
-        assert_eq!(Settled { translation_ns: 0.0, ..slow }, at(second));
-        assert!(slow.translation_ns > 1.0);
     }
 
     #[test]

@@ -2,30 +2,27 @@
 //!
 //! The harness calls [`Watch`] around every batch. What counts as disturbance depends on who is meant to
 //! run ([`Sharing`]), because the time that a benchmark's own partner takes is part of the measurement.
-//! What the evidence of a sample means is `quantity`'s verdict; only that a batch beside a busy hardware thread is timed
-//! again is decided here.
+//! What the evidence of a sample means is `quantity`'s verdict. Nothing here waits for a quiet moment: on a machine
+//! whose other hardware threads are busy there is none, and figures taken without waiting repeat within 1 to 5 %.
 
 pub(crate) mod core;
 mod evidence;
-mod translation;
-mod waiting;
+pub(crate) mod translation;
 
 use std::fs::File;
 use std::io;
-use std::time::Duration;
 
 use assay_quantity::Contamination;
 
 use crate::clock::{Source, monotonic};
 pub use evidence::delay_is_told;
 pub(crate) use evidence::usage;
+
+use self::core::Looks;
 use evidence::{
     Delay, OWN_DELAY, Ticks, cpu_time_ns, delay, is_runnable, parse_running, parse_ticks, pressure_ns,
     process_ns, unsigned, usage_ns,
 };
-use waiting::Core;
-pub use waiting::PATIENCE;
-pub(crate) use waiting::SHORT_PATIENCE;
 
 /// Who is meant to run during the timed part.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,32 +63,19 @@ pub enum Sharing {
 /// batch, because a fixed allowance for thousands of wake-ups would hide a competitor.
 pub const WAKEUP_NS: u64 = 20_000;
 
-/// What becomes of a batch that was timed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Judgement {
-    /// It counts.
-    Counts,
-    /// It is timed again: somebody else is known to have been at work beside it.
-    Again,
-}
-
 /// Notices disturbance around the batches of one sample.
 pub trait Witness {
-    /// Called before a batch is made ready, to wait for a quiet moment: nothing may come between making ready and
-    /// beginning.
-    fn settle(&mut self) {}
-
     /// Called right before a batch.
     ///
     /// # Errors
     /// When the kernel does not give the evidence.
     fn before(&mut self) -> io::Result<()>;
 
-    /// Called right after a batch that took so long. Judges by the evidence, never by the time.
+    /// Called right after a batch that took so long.
     ///
     /// # Errors
     /// When the kernel does not give the evidence.
-    fn after(&mut self, elapsed_ns: f64) -> io::Result<Judgement>;
+    fn after(&mut self, elapsed_ns: f64) -> io::Result<()>;
 }
 
 /// The evidence that Linux keeps.
@@ -107,7 +91,7 @@ pub struct Watch {
     before: Reading,
     batches: Vec<Batch>,
     sum: Contamination,
-    core: Option<Core>,
+    looks: Option<Looks>,
 }
 
 /// What the whole machine did up to a moment.
@@ -166,20 +150,20 @@ impl Watch {
             before: Reading::default(),
             batches: Vec::new(),
             sum: Contamination::default(),
-            core: None,
+            looks: None,
         };
         watch.opened = watch.moment()?;
         Ok(watch)
     }
 
-    /// Looks at the core between batches as well, and waits a little for one of its own. `alone` is the width of a core
-    /// that no other hardware thread uses, as far as it is known. Where a partner of the sample's may be that other
-    /// thread, nothing is looked at.
+    /// Looks at the core before and after each batch as well. `alone` is the width of a core that no other hardware
+    /// thread uses, as far as it is known. Where a partner of the sample's may be that other thread, nothing is looked
+    /// at.
     #[must_use]
-    pub fn with_core(mut self, clock: Source, alone: f64, patience: Duration) -> Self {
+    pub fn with_core(mut self, clock: Source, alone: f64) -> Self {
         let partners_elsewhere = matches!(self.sharing, Sharing::TwoCpus { .. } | Sharing::Many { .. });
         if !partners_elsewhere && self.copies == 0 {
-            self.core = Some(Core::new(clock, alone, patience));
+            self.looks = Some(Looks::new(clock, alone));
         }
         self
     }
@@ -210,8 +194,8 @@ impl Watch {
         let pressure =
             now.pressure_ns.zip(opened.pressure_ns).map_or(0, |(now, then)| now.saturating_sub(then));
         self.sum.pressure_ns = pressure as f64 * timed_share;
-        if let Some(core) = &self.core {
-            core.tell(&mut self.sum);
+        if let Some(looks) = &self.looks {
+            looks.tell(&mut self.sum);
         }
         let rule = self.rule();
         let batches_ns = rule.stolen_ns(&self.batches);
@@ -278,31 +262,25 @@ fn runs(pid: libc::pid_t) -> bool {
 }
 
 impl Witness for Watch {
-    fn settle(&mut self) {
-        if let Some(core) = &mut self.core {
-            core.await_alone();
-        }
-    }
-
     fn before(&mut self) -> io::Result<()> {
-        if let Some(core) = &mut self.core {
-            core.batch_begins();
+        if let Some(looks) = &mut self.looks {
+            looks.batch_begins();
         }
         self.before = self.reading()?;
         Ok(())
     }
 
-    fn after(&mut self, elapsed_ns: f64) -> io::Result<Judgement> {
+    fn after(&mut self, elapsed_ns: f64) -> io::Result<()> {
         let (before, after) = (self.before, self.reading()?);
-        if self.core.as_mut().is_some_and(|core| core.judge_batch() == Judgement::Again) {
-            return Ok(Judgement::Again);
+        if let Some(looks) = &mut self.looks {
+            looks.batch_ended();
         }
         self.batches.push(Batch::between(&before, &after, elapsed_ns));
         self.sum.wall_ns += elapsed_ns;
         self.sum.involuntary_switches +=
             after.involuntary_switches.saturating_sub(before.involuntary_switches);
         self.sum.major_faults += after.major_faults.saturating_sub(before.major_faults);
-        Ok(Judgement::Counts)
+        Ok(())
     }
 }
 

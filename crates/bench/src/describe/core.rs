@@ -23,13 +23,8 @@ pub fn cores(findings: &[Finding]) -> Vec<Fact> {
         ghz[ghz.len() - 1]
     );
     let shared = seen.iter().filter(|seen| seen.shared > 0.0).count();
-    let (repeated, postponed): (u64, u64) =
-        seen.iter().fold((0, 0), |(r, p), seen| (r + seen.repeated, p + seen.postponed));
-    let sharing = format!(
-        "another hardware thread was at work beside {shared} of {} samples that looked; for that reason {repeated} \
-         batches were timed again, and {postponed} processes began nothing",
-        ghz.len()
-    );
+    let sharing =
+        format!("another hardware thread was at work beside {shared} of {} samples that looked", ghz.len());
     let fact = |name: &str, value| Fact { name: name.to_owned(), value };
     let mut facts = vec![fact("core clock", clock), fact("core sharing", sharing)];
     let mut us: Vec<f64> =
@@ -51,34 +46,19 @@ mod tests {
 
     #[test]
     fn a_run_tells_its_core_clock_and_how_often_it_was_in_company() {
-        let sample = |cycle_ns, shared, repeated, postponed| {
+        let sample = |cycle_ns, shared| {
             let translation_ns = 5000.0 * cycle_ns;
-            let contamination = Contamination {
-                cycle_ns,
-                shared,
-                repeated,
-                postponed,
-                translation_ns,
-                ..Contamination::default()
-            };
+            let contamination =
+                Contamination { cycle_ns, shared, translation_ns, ..Contamination::default() };
             Sample { contamination, ..Sample::default() }
         };
-        let samples = vec![
-            sample(0.25, 0.0, 2, 5),
-            sample(0.5, 0.4, 7, 0),
-            sample(0.25, 0.0, 0, 1),
-            sample(0.0, 0.0, 0, 0),
-        ];
+        let samples = vec![sample(0.25, 0.0), sample(0.5, 0.4), sample(0.25, 0.0), sample(0.0, 0.0)];
         let primitive = "call.null".parse().unwrap();
         let measured = Measured { primitive, unit: Unit::Nanoseconds, samples, rejected: Vec::new() };
         let facts: Vec<String> =
             cores(&[Finding::Measured(measured)]).into_iter().map(|fact| fact.value).collect();
         assert_eq!(facts[0], "4.00 GHz in the median sample, 2.00 to 4.00 GHz in all");
-        assert_eq!(
-            facts[1],
-            "another hardware thread was at work beside 1 of 3 samples that looked; for that reason 9 batches were \
-             timed again, and 6 processes began nothing"
-        );
+        assert_eq!(facts[1], "another hardware thread was at work beside 1 of 3 samples that looked");
         assert_eq!(facts[2], "1.25 us in the median sample, 1.25 to 2.50 us in all");
         assert_eq!(cores(&[]), []);
     }

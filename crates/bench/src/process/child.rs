@@ -8,8 +8,7 @@ use super::wire::{Answer, Request, WireSample};
 use crate::benchmark::{Benchmark, Prepared, Refusal, Setting};
 use crate::clock::Source;
 use crate::cold::Eviction;
-use crate::contamination::core::{self, Best, Width};
-use crate::contamination::{PATIENCE, SHORT_PATIENCE, Sharing, Watch};
+use crate::contamination::{Sharing, Watch, translation};
 use crate::copies::{Copies, Crowd};
 use crate::harness::{self, Batches, Nobody, Schedule};
 use crate::sabotage::{Sabotage, delayed, sabotaged};
@@ -57,7 +56,6 @@ fn answer_with(
     let answer = match at_depth(request, &mut |request| measure_here(request, alter))? {
         Ok(sample) => Answer::Sample(sample),
         Err(Refusal::Unavailable(reason)) => Answer::Unavailable(reason),
-        Err(Refusal::Shared) => Answer::Shared,
         Err(Refusal::Failed(error)) => Answer::Failed(error.to_string()),
     };
     let mut line = serde_json::to_vec(&answer).map_err(io::Error::from)?;
@@ -118,11 +116,8 @@ fn measure_here(
     if let Some(lengths) = request.counted {
         return bench.count(prepared, lengths);
     }
-    let mut watch = Watch::open(prepared.sharing.clone(), cpu, copies.beside())?.with_core(
-        bench.clock,
-        request.core_width,
-        if request.only_alone { PATIENCE } else { SHORT_PATIENCE },
-    );
+    let watch = Watch::open(prepared.sharing.clone(), cpu, copies.beside())?;
+    let mut watch = watch.with_core(bench.clock, request.core_width);
     let Batches { observations, baseline } = bench.time(&mut watch, &mut prepared)?;
     let contamination = Contamination { translation_ns: bench.translation_ns, ..watch.close()? };
     let counted = if request.counters { bench.events(&mut prepared)? } else { Vec::new() };
@@ -146,9 +141,6 @@ struct Bench<'a> {
     clock: Source,
     schedule: Schedule,
     cpus: Vec<usize>,
-    /// The processor that this process is bound to, unless it is placed by the scheduler.
-    cpu: usize,
-    other_cpu: Option<usize>,
     /// Time of a change of what is translated, ns; 0 where it was not looked at.
     translation_ns: f64,
 }
@@ -166,25 +158,20 @@ impl<'a> Bench<'a> {
             None => Source::MonotonicRaw,
         };
         let schedule = Schedule::for_resolution(request.resolution_ns);
-        let (mut cpu, mut other_cpu, mut translation_ns) = (request.cpu, request.other_cpu, 0.0);
         if benchmark.primitive.word(Key::Placement) != "free" {
-            let best = Best { width: Width(request.core_width), translation_ns: request.translation_ns };
-            let settled = core::settle(&clock, best, cpu, other_cpu)?;
-            if request.only_alone && !settled.is_at_best {
-                return Err(Refusal::Shared);
-            }
-            (cpu, other_cpu, translation_ns) = (settled.cpu, settled.other_cpu, settled.translation_ns);
+            kernel::pin(request.cpu)?;
         }
-        Ok(Self { request, benchmark, clock, schedule, cpus, cpu, other_cpu, translation_ns })
+        let translation_ns = translation::look(&clock).unwrap_or(0.0);
+        Ok(Self { request, benchmark, clock, schedule, cpus, translation_ns })
     }
 
     fn setting(&self) -> Setting {
         let request = self.request;
         Setting {
             rng: seed::stream(request.seed, Purpose::Setting),
-            cpu: self.cpu,
+            cpu: request.cpu,
             cpus: self.cpus.clone(),
-            other_cpu: self.other_cpu,
+            other_cpu: request.other_cpu,
             caches: describe::caches(),
             directory: request.directory.clone(),
             shared_directory: request.shared_directory.clone(),
@@ -242,7 +229,7 @@ impl<'a> Bench<'a> {
     /// The copies that the id asks for, this process being one of them.
     fn start_copies(&self) -> Result<Copies, Refusal> {
         let primitive = &self.benchmark.primitive;
-        let crowd = Crowd::of(primitive, &self.cpus, self.cpu)?;
+        let crowd = Crowd::of(primitive, &self.cpus, self.request.cpu)?;
         Copies::start(crowd, self.clock, self.schedule, &|copy, cpu, other_cpu| {
             let rng = seed::stream(self.request.seed.wrapping_add(copy), Purpose::Setting);
             (self.benchmark.prepare)(primitive, &mut Setting { rng, cpu, other_cpu, ..self.setting() })

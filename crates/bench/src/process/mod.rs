@@ -38,8 +38,6 @@ pub enum Outcome {
     Rejected(String),
     /// This machine has not got the primitive, and why.
     Unavailable(String),
-    /// It began nothing, because another hardware thread used the core.
-    Postponed,
     /// It was told to stop.
     Stopped,
 }
@@ -68,10 +66,6 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) limit: Duration,
     /// Width of a core alone, as far as it is known; 0: not known.
     pub(crate) core_width: f64,
-    /// Least time of a change of what is translated, ns, as far as it is known; 0: not known.
-    pub(crate) translation_ns: f64,
-    /// Whether to begin nothing while each core at hand is shared.
-    pub(crate) only_alone: bool,
     /// Lengths of the one batch that is counted instead of timed.
     pub(crate) counted: Option<u64>,
     /// Whether the counters of processor and kernel are read as well.
@@ -123,8 +117,6 @@ impl Spawner {
             },
             resolution_ns: circumstances.clock.resolution_ns,
             core_width: circumstances.core_width,
-            translation_ns: circumstances.translation_ns,
-            only_alone: circumstances.only_alone,
         };
         let mut environment = seed::stream(circumstances.seed, Purpose::Environment);
         let mut command = Command::new(&self.program);
@@ -221,7 +213,6 @@ fn answer(output: &[u8], status: ExitStatus, seed: u64) -> Outcome {
     match serde_json::from_slice(output) {
         Ok(Answer::Sample(sample)) => Outcome::Sample(received(sample, seed)),
         Ok(Answer::Unavailable(reason)) => Outcome::Unavailable(reason),
-        Ok(Answer::Shared) => Outcome::Postponed,
         Ok(Answer::Failed(reason)) => Outcome::Rejected(reason),
         Err(error) => Outcome::Rejected(format!("its process did not answer with a sample: {error}")),
     }

@@ -27,10 +27,6 @@ pub(super) struct Request {
     pub(super) resolution_ns: f64,
     /// Width of the core alone, as far as it is known; 0: not known.
     pub(super) core_width: f64,
-    /// Least time of a change of what is translated, ns, as far as it is known; 0: not known.
-    pub(super) translation_ns: f64,
-    /// Whether to begin nothing while each core at hand is shared.
-    pub(super) only_alone: bool,
 }
 
 /// What it answers.
@@ -39,7 +35,6 @@ pub(super) struct Request {
 pub(super) enum Answer {
     Sample(WireSample),
     Unavailable(String),
-    Shared,
     Failed(String),
 }
 
@@ -69,8 +64,6 @@ struct WireContamination {
     pressure_ns: f64,
     core_width: f64,
     shared: f64,
-    repeated: u64,
-    postponed: u64,
     cycle_ns: f64,
     translation_ns: f64,
 }

@@ -53,8 +53,6 @@ fn numbered(number: u32) -> Sample {
             pressure_ns: f64::from(number) * 0.2,
             core_width: 3.97,
             shared: 0.25,
-            repeated: 3,
-            postponed: 7,
             cycle_ns: 0.342,
             translation_ns: 4562.5,
         },

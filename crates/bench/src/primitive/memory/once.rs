@@ -2,8 +2,8 @@
 //! second time may be in a cache.
 //!
 //! The chases of this directory and the code of [`code`](super::super::code) go by it. A sample seldom takes more
-//! than a lap; one that does, since batches are repeated beside a busy hardware thread or for counters, begins the
-//! lap again, with the caches emptied of it again.
+//! than a lap; one that does, since counters take batches of their own, begins the lap again,
+//! with the caches emptied of it again.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use crate::flush::flush;
 pub(in super::super) const LAP: u64 = 1 << 18;
 
 /// A sample is some 23 of its shorter batches (6 pairs of n and 2n, a few of n/2, and the doubling up to 2n before
-/// them), so that batches of a lap's twelfth at most make less than a lap unless some are repeated.
+/// them), so that batches of a lap's twelfth at most make less than a lap unless more are taken for counters.
 const BATCHES_PER_LAP: u64 = 12;
 
 /// The elements that the caches are left to while the others of an order are gone through.
