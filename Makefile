@@ -1,5 +1,5 @@
 # Two commands do everything on a fresh Debian 12 machine: `make run` and `make test`.
-.PHONY: run test check bench peers bless fuzz
+.PHONY: run test check soak bench peers bless fuzz
 
 CARGO ?= cargo
 
@@ -11,13 +11,19 @@ run:
 
 # Every lint, and every test on real servers and the real kernel.
 test: check
-	$(CARGO) test --workspace
+	CARGO=$(CARGO) scripts/test
 
 # What a reviewer should not have to say.
 check:
 	scripts/setup test
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets -- --deny warnings
+
+# The tests again and again, in turn on the machine as it is and beside busy loops, into target/soak.md.
+RUNS ?= 2
+soak:
+	scripts/setup test
+	CARGO=$(CARGO) scripts/soak $(RUNS)
 
 # The cost of our own hot paths, side by side with their limits.
 bench:

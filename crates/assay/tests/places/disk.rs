@@ -69,9 +69,11 @@ fn a_disk_that_fills_while_samples_are_kept_is_told_and_the_store_keeps_its_olde
     let earlier = Said::by(&mut place.assay(&bench));
     assert!(earlier.status.success(), "{earlier:?}");
     let before = place.history();
-    // Room for the log of some transactions, not for those of ten minutes.
-    let fill = "mount -t tmpfs -o size=400k none full; cp store.db full/";
-    let said = place.unshared(fill, &["bench", "--budget", "600", "--store", "full/store.db"]);
+    // Room for the log of some samples: each of the 90 that a primitive may have takes a page of 4 KiB at least.
+    let fill =
+        "mount -t tmpfs -o size=$(($(stat -c %s store.db) / 1024 + 200))k none full; cp store.db full/";
+    let precise = ["bench", "call", "--precision", "0.001%", "--budget", "600", "--store", "full/store.db"];
+    let said = place.unshared(fill, &precise);
     said.complains_of(&["store full/store.db", "the disk is full; free some space"]);
     place.assert_nothing_runs("a full disk under the store");
     fs::remove_file(place.path("store.db")).unwrap();
@@ -84,6 +86,8 @@ fn a_disk_that_fills_while_samples_are_kept_is_told_and_the_store_keeps_its_olde
         assert!(after.contains(line), "lost: {line}\nleft: {after}");
     }
     assert_eq!(after.lines().count(), before.lines().count() + 1, "{after}");
+    let kept = Said::by(&mut place.assay(&["history", "latest", "--store", "store.db", "--csv"]));
+    assert!(kept.status.success() && kept.stdout.contains("\ncall.null,"), "no sample was kept: {kept:?}");
 }
 
 #[test]

@@ -23,11 +23,11 @@ pub const OLD: &str = "an older file, whole\n";
 pub const RUN: [&str; 8] =
     ["run", "workload.toml", "--report", "report.html", "--store", "store.db", "--budget", "60"];
 
-/// How long something may take that happens at once on an idle machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long something may take that happens at once on an idle machine. Only a failure takes so long.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How long processes may live on when `assay` has ended.
-const AFTERLIFE: Duration = Duration::from_secs(5);
+const AFTERLIFE: Duration = Duration::from_secs(30);
 
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -79,12 +79,13 @@ impl Place {
     }
 
     /// `assay` with these arguments, after a shell has run `prepare` in a mount namespace of its own. When it has
-    /// ended, which it must within 30 s, `prepare`'s file systems are gone, but what is in `full` is in `kept`.
+    /// ended, which it must within [`PATIENCE`], `prepare`'s file systems are gone, but what is in `full` is in `kept`.
     pub fn unshared(&self, prepare: &str, arguments: &[&str]) -> Said {
         fs::create_dir(self.path("full")).unwrap();
         fs::create_dir(self.path("kept")).unwrap();
         let script = format!(
-            "set -e\n{prepare}\nset +e\ntimeout -s KILL 30 \"$@\"; code=$?\ncp -a full/. kept/ && exit $code"
+            "set -e\n{prepare}\nset +e\ntimeout -s KILL {} \"$@\"; code=$?\ncp -a full/. kept/ && exit $code",
+            PATIENCE.as_secs()
         );
         let wrapper = ["unshare", "--mount", "sh", "-c", &script, "sh", env!("CARGO_BIN_EXE_assay")];
         Said::by(&mut self.command(&wrapper, arguments))

@@ -25,7 +25,7 @@ fn of_nobody() -> Place {
 #[test]
 fn without_root_a_run_measures_machine_and_application_and_says_what_it_leaves_out() {
     let place = of_nobody();
-    let run = ["run", "workload.toml", "--report", "report.html", "--store", "store.db", "--budget", "20"];
+    let run = ["run", "workload.toml", "--report", "report.html", "--store", "store.db", "--budget", "3"];
     let arguments = [run.as_slice(), &["--save-demand", "nginx.demand.json"]].concat();
     let said = Said::by(&mut place.command(&AS_NOBODY, &arguments));
     said.complains_of(&["the report is not whole", "needs root", "sudo"]);

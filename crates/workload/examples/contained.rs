@@ -1,0 +1,139 @@
+//! Runs a program within a time limit, and leaves no process of it behind: `scripts/test` runs every test executable
+//! in it.
+//!
+//!     contained PROGRAM [ARGUMENT...]
+//!
+//! It is the subreaper of everything that the program starts (prctl(2), `PR_SET_CHILD_SUBREAPER`), so that a process
+//! that has lost its parents, whatever group or session it is in, becomes a child of this one and is found. Appends the
+//! program's name, its seconds and how many processes it left to the file that `TEST_TIMES` names. Its exit code is the
+//! program's, 128 and the signal's number if one ended it, and 124 if it ran out of time.
+
+use std::collections::HashSet;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, getpid, kill_process, pidfd_open, pidfd_send_signal,
+    set_child_subreaper, wait,
+};
+
+/// Time after which the program hangs: the slowest test executable takes a tenth of it on an idle machine.
+const LIMIT: Duration = Duration::from_secs(900);
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    let Some(program) = arguments.first() else {
+        complain("usage: contained PROGRAM [ARGUMENT...]");
+        return ExitCode::from(2);
+    };
+    match contain(Command::new(program).args(&arguments[1..])) {
+        Ok(ended) => {
+            let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned();
+            if let Err(error) = note(&name, &ended) {
+                complain(&format!("cannot write to $TEST_TIMES: {error}"));
+            }
+            if ended.is_late {
+                complain(&format!("{name} did not end within {} s and was killed", LIMIT.as_secs()));
+            }
+            if ended.left > 0 {
+                complain(&format!("{name} left {} processes running, which were killed", ended.left));
+            }
+            ExitCode::from(if ended.is_late { 124 } else { ended.code })
+        }
+        Err(error) => {
+            complain(&format!("cannot run {}: {error}", program.display()));
+            ExitCode::from(125)
+        }
+    }
+}
+
+fn complain(what: &str) {
+    // Nothing is left to be done where stderr is closed.
+    let _ = writeln!(io::stderr(), "contained: {what}");
+}
+
+/// How a program ended.
+struct Ended {
+    code: u8,
+    elapsed: Duration,
+    /// Whether its time was over.
+    is_late: bool,
+    /// Processes that it left running.
+    left: usize,
+}
+
+fn contain(command: &mut Command) -> io::Result<Ended> {
+    set_child_subreaper(Some(getpid()))?;
+    let begun = now();
+    let child = command.spawn()?;
+    let main = Pid::from_child(&child);
+    let is_late = Arc::new(AtomicBool::new(false));
+    let process = pidfd_open(main, PidfdFlags::empty())?;
+    let late = is_late.clone();
+    thread::spawn(move || {
+        thread::sleep(LIMIT);
+        late.store(true, Ordering::Relaxed);
+        // It may have ended this very moment.
+        let _ = pidfd_send_signal(process, Signal::KILL);
+    });
+    let code = loop {
+        match wait(WaitOptions::empty()) {
+            Ok(Some((process, status))) if process == main => break code(status),
+            // An orphan, or a signal.
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    };
+    let elapsed = begun.elapsed();
+    Ok(Ended { code, elapsed, is_late: is_late.load(Ordering::Relaxed), left: kill_descendants()? })
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long a program takes is told to people")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+fn code(status: WaitStatus) -> u8 {
+    let code = status.exit_status().or_else(|| status.terminating_signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(125)
+}
+
+/// Kills every descendant, whose children become ours in turn, until none is left; returns how many there were.
+fn kill_descendants() -> io::Result<usize> {
+    let mut killed = HashSet::new();
+    loop {
+        for process in children()? {
+            // Its number is its own until it has been waited for below.
+            kill_process(process, Signal::KILL)?;
+            killed.insert(process);
+        }
+        match wait(WaitOptions::empty()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(Errno::CHILD) => return Ok(killed.len()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// The children of this process that are running: those of all its threads.
+fn children() -> io::Result<Vec<Pid>> {
+    let mut children = Vec::new();
+    for thread in fs::read_dir("/proc/self/task")? {
+        let listed = fs::read_to_string(thread?.path().join("children"))?;
+        children.extend(listed.split_whitespace().filter_map(|number| Pid::from_raw(number.parse().ok()?)));
+    }
+    Ok(children)
+}
+
+fn note(name: &str, ended: &Ended) -> io::Result<()> {
+    let Some(file) = std::env::var_os("TEST_TIMES") else { return Ok(()) };
+    let line = format!("{:.1} {name} {}\n", ended.elapsed.as_secs_f64(), ended.left);
+    OpenOptions::new().create(true).append(true).open(file)?.write_all(line.as_bytes())
+}
