@@ -72,10 +72,10 @@ impl Drop for Running {
 #[test]
 fn beside_busy_neighbours_a_figure_is_contaminated_and_that_is_an_error_where_it_shall_be() {
     let (place, _neighbours) = (Place::new(), Running::neighbours());
-    let (code, shown, said) = place.said("bench call.null --budget 1s --csv");
+    let (code, shown, said) = place.said("bench call.null --precision 99% --csv");
     assert_eq!(code, 0, "{said}");
     assert!(shown.contains("contaminated: "), "{shown}");
-    let (code, shown, said) = place.said("bench call.null --budget 1s --csv --strict");
+    let (code, shown, said) = place.said("bench call.null --precision 99% --csv --strict");
     assert_eq!(code, 3, "{said}");
     assert!(
         shown.contains("contaminated: ") && said.contains("1 of 1 figures are contaminated, call.null"),
@@ -86,7 +86,7 @@ fn beside_busy_neighbours_a_figure_is_contaminated_and_that_is_an_error_where_it
 #[test]
 fn a_plan_says_what_is_measured_and_the_command_line_has_the_last_word() {
     let place = Place::with(&[
-        ("plan.toml", "primitives = [\"null\", \"clock.gettime\"]\nbudget = \"1s\"\nseed = 7\n"),
+        ("plan.toml", "primitives = [\"null\", \"clock.gettime\"]\nprecision = \"99%\"\nseed = 7\n"),
         ("bad.toml", "primitives = [\"null\"]\nbudgets = \"1s\"\n"),
     ]);
     let (code, shown, said) = place.said("bench --plan plan.toml --csv");
@@ -110,7 +110,7 @@ fn a_plan_says_what_is_measured_and_the_command_line_has_the_last_word() {
 fn valgrind_counts_what_an_operation_executes_and_the_same_the_next_time() {
     let place = Place::new();
     let counted = |ids: &str| {
-        let (code, shown, said) = place.said(&format!("bench {ids} --budget 1s --count --csv"));
+        let (code, shown, said) = place.said(&format!("bench {ids} --precision 99% --count --csv"));
         assert_eq!(code, 0, "{said}");
         let table = shown.split("Executed by one operation").nth(1).unwrap_or_else(|| panic!("{shown}"));
         table.trim().lines().map(str::to_owned).collect::<Vec<String>>()
@@ -137,7 +137,7 @@ fn another_host_is_measured_where_it_answers() {
     let mut line = String::new();
     BufReader::new(server.0[0].stderr.take().unwrap()).read_line(&mut line).unwrap();
     let address = line.split(' ').nth(2).unwrap().trim_end_matches(';');
-    let bench = "bench tcp.round_trip{size=1B,peer=remote} --budget 2s --csv";
+    let bench = "bench tcp.round_trip{size=1B,peer=remote} --precision 99% --csv";
     // What has a cost has a number behind its id; what has none, a reason.
     let has_cost = |shown: &str| {
         let rows =

@@ -94,7 +94,7 @@ fn plan(processes: usize) -> Plan {
         seed: 4711,
         processes_min: processes,
         processes_max: processes,
-        budget: Duration::from_secs(120),
+        budget: Duration::from_secs(3600),
         relative_half_width: 0.0,
         sample_limit: Duration::from_secs(60),
         directory: std::env::temp_dir(),
@@ -183,7 +183,7 @@ fn kinds() -> Vec<Benchmark> {
 }
 
 fn sabotage_is_noticed() {
-    let plan = Plan { sample_limit: Duration::from_secs(2), ..plan(1) };
+    let plan = Plan { sample_limit: Duration::from_secs(20), ..plan(1) };
     let (mut noticed, mut unnoticed) = (0, Vec::new());
     for (how, name) in Sabotage::NAMES {
         let makes_calls = |benchmark: &Benchmark| how == Sabotage::Idle || !benchmark.calls.is_empty();
@@ -276,11 +276,11 @@ fn failures_are_rejected() {
     let pid_file = tempfile::NamedTempFile::new().unwrap();
     let pid_file = pid_file.path().to_str().unwrap();
     // Only the one that hangs shall meet its limit, and that not before it has said who it is.
-    let (ample, short) = (Duration::from_secs(60), Duration::from_secs(2));
+    let (ample, short) = (Duration::from_secs(60), Duration::from_secs(5));
     let cases: [(&[&str], Duration, &str); 4] = [
         (&["crash"], ample, "killed by signal 6"),
         (&["babble"], ample, "did not answer with a sample"),
-        (&["hang", pid_file], short, "did not end within 2.0 s"),
+        (&["hang", pid_file], short, "did not end within 5.0 s"),
         (&["sample", "no request"], ample, "exit status: 1"),
     ];
     for (arguments, sample_limit, reason) in cases {

@@ -294,7 +294,11 @@ mod tests {
     use crate::process::Process;
     use crate::workload::StopRequest;
 
-    const REQUEST: StopRequest = StopRequest { signal: Signal::TERM, grace: Duration::from_millis(300) };
+    /// Far more time than a program needs that obeys.
+    const PATIENT: StopRequest = StopRequest { signal: Signal::TERM, grace: Duration::from_secs(60) };
+
+    /// For a program that will not obey.
+    const IMPATIENT: StopRequest = StopRequest { signal: Signal::TERM, grace: Duration::from_millis(300) };
 
     fn running(script: &str, processes: usize) -> (Group, Vec<Process>) {
         running_until(script, |members| members.len() == processes)
@@ -323,14 +327,14 @@ mod tests {
     #[test]
     fn a_program_that_obeys_is_not_killed() {
         let (mut group, members) = running("exec sleep 1000", 1);
-        assert_eq!(group.stop(REQUEST).unwrap(), Stopped::AsAsked);
+        assert_eq!(group.stop(PATIENT).unwrap(), Stopped::AsAsked);
         assert!(all_gone(&members));
     }
 
     #[test]
     fn a_program_that_ignores_its_stop_signal_is_killed_with_its_children() {
         let (mut group, members) = running("trap '' TERM; sleep 1000 & sleep 1000 & wait", 3);
-        assert_eq!(group.stop(REQUEST).unwrap(), Stopped::Killed);
+        assert_eq!(group.stop(IMPATIENT).unwrap(), Stopped::Killed);
         assert!(all_gone(&members));
     }
 
@@ -339,7 +343,7 @@ mod tests {
         let (mut group, members) = running_until("setsid sleep 1000 & wait", |members| {
             members.iter().any(|process| process.group != members[0].group)
         });
-        assert_eq!(group.stop(REQUEST).unwrap(), Stopped::Killed);
+        assert_eq!(group.stop(IMPATIENT).unwrap(), Stopped::Killed);
         assert!(all_gone(&members));
     }
 
@@ -369,7 +373,7 @@ mod tests {
     #[test]
     fn stopping_twice_is_stopping_once() {
         let (mut group, _) = running("exec sleep 1000", 1);
-        assert_eq!(group.stop(REQUEST).unwrap(), Stopped::AsAsked);
+        assert_eq!(group.stop(PATIENT).unwrap(), Stopped::AsAsked);
         assert!(!group.kill().unwrap());
     }
 }

@@ -55,7 +55,13 @@ fn say_once(mut connection: TcpStream, answer: &str) {
     connection.write_all(answer.as_bytes()).unwrap();
 }
 
-fn load(address: SocketAddr, reuse: Reuse) -> Result<Load, LoadError> {
+/// Time that a peer is given which answers: only a failure takes so long.
+const AMPLE: Duration = Duration::from_secs(60);
+
+/// Time that a peer is given which never answers.
+const SHORT: Duration = Duration::from_secs(1);
+
+fn load(address: SocketAddr, reuse: Reuse, timeout: Duration) -> Result<Load, LoadError> {
     let plan = Plan {
         address,
         path: "/".into(),
@@ -63,7 +69,7 @@ fn load(address: SocketAddr, reuse: Reuse) -> Result<Load, LoadError> {
         connections: NonZeroU32::new(2).unwrap(),
         reuse,
         expected: Expected { status: 200, body: ExpectedBody::Exactly(b"hello".to_vec()) },
-        timeout: Duration::from_millis(300),
+        timeout,
     };
     run(&plan, &AtomicBool::new(false), &mut |_| {})
 }
@@ -103,17 +109,17 @@ const KEPT_CONNECTIONS: [Row; 15] = [
         "malformed answer: the head is larger than 16 KiB",
     ),
     (|c| say(c, &format!("{ANSWER}!")), Failure::Surplus, "bytes after the end of the answer"),
-    (|c| say(c, ""), Failure::Timeout, "no complete answer within 300ms"),
+    (|c| say(c, ""), Failure::Timeout, "no complete answer within 1s"),
     (
         |c| say(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell"),
         Failure::Timeout,
-        "no complete answer within 300ms",
+        "no complete answer within 1s",
     ),
-    (|c| trickle(c, Duration::from_millis(20)), Failure::Timeout, "no complete answer within 300ms"),
+    (|c| trickle(c, Duration::from_millis(50)), Failure::Timeout, "no complete answer within 1s"),
     (
         |c| say(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"),
         Failure::Timeout,
-        "the server did not close the connection after its answer within 300ms",
+        "the server did not close the connection after its answer within 1s",
     ),
 ];
 
@@ -133,7 +139,8 @@ fn trickle(mut connection: TcpStream, pause: Duration) {
 #[test]
 fn a_peer_that_misbehaves_is_an_error_of_the_right_kind() {
     for (row, (behaviour, kind, words)) in KEPT_CONNECTIONS.into_iter().enumerate() {
-        let error = load(peer(behaviour), Reuse::KeepAlive).unwrap_err();
+        let timeout = if kind == Failure::Timeout { SHORT } else { AMPLE };
+        let error = load(peer(behaviour), Reuse::KeepAlive, timeout).unwrap_err();
         let LoadError::Failed { failures, first, .. } = &error else { panic!("row {row}: {error}") };
         assert_eq!(failures.count(kind), failures.total(), "row {row}: {error}");
         // Two connections, one request in flight on each, and none begun after the first failure.
@@ -148,7 +155,7 @@ fn a_peer_that_resets_is_an_early_close() {
     let address = peer(|mut connection| {
         connection.read_exact(&mut [0]).unwrap();
     });
-    let error = load(address, Reuse::KeepAlive).unwrap_err();
+    let error = load(address, Reuse::KeepAlive, AMPLE).unwrap_err();
     let LoadError::Failed { failures, .. } = &error else { panic!("{error}") };
     assert_eq!(failures.count(Failure::EarlyClose), failures.total(), "{error}");
 }
@@ -158,14 +165,14 @@ fn nobody_listening_is_a_refused_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let error = load(address, Reuse::KeepAlive).unwrap_err();
+    let error = load(address, Reuse::KeepAlive, AMPLE).unwrap_err();
     let LoadError::Failed { failures, completed: 0, .. } = &error else { panic!("{error}") };
     assert_eq!(failures.count(Failure::Connect), failures.total(), "{error}");
 }
 
 #[test]
 fn a_new_connection_that_the_server_leaves_open_is_an_error() {
-    let error = load(peer(|c| say(c, ANSWER)), Reuse::NewConnection).unwrap_err();
+    let error = load(peer(|c| say(c, ANSWER)), Reuse::NewConnection, SHORT).unwrap_err();
     let LoadError::Failed { failures, .. } = &error else { panic!("{error}") };
     assert_eq!(failures.count(Failure::Timeout), failures.total(), "{error}");
 }
@@ -190,7 +197,7 @@ fn peers_that_are_slow_or_unusual_but_right_are_served_to_the_end() {
         (half_close, Reuse::NewConnection, 10),
     ];
     for (row, (behaviour, reuse, connections)) in rows.into_iter().enumerate() {
-        let load = load(peer(behaviour), reuse).unwrap_or_else(|error| panic!("row {row}: {error}"));
+        let load = load(peer(behaviour), reuse, AMPLE).unwrap_or_else(|error| panic!("row {row}: {error}"));
         assert_eq!((load.requests, load.connections), (10, Some(connections)), "row {row}");
         assert!(load.latency.p50_ns <= load.latency.p999_ns.unwrap(), "row {row}: {load:?}");
         assert!(load.received_bytes >= 10 * 24, "row {row}: {load:?}");

@@ -227,12 +227,13 @@ fn a_start_that_is_stopped_does_not_wait_for_its_timeout() {
 fn a_server_that_goes_into_the_background_is_refused_and_leaves_nothing() {
     let mut workload = shipped("nginx");
     let server = program(&mut workload);
-    server.command =
-        ["sh", "-c", "sleep 1000 & echo $! >{dir}/../assay-background-test"].map(str::to_owned).to_vec();
+    let name = format!("assay-background-test-{}", std::process::id());
+    let script = format!("sleep 1000 & echo $! >{{dir}}/../{name}");
+    server.command = vec!["sh".to_owned(), "-c".to_owned(), script];
     let error = Server::start(&workload, None, &AtomicBool::new(false)).unwrap_err().to_string();
     expect!["'sh' ended with status 0 before it was ready (a server must stay in the foreground); it said: (nothing)"]
         .assert_eq(&error);
-    let note = std::env::temp_dir().join("assay-background-test");
+    let note = std::env::temp_dir().join(name);
     let pid = fs::read_to_string(&note).unwrap().trim().parse().unwrap();
     fs::remove_file(note).unwrap();
     assert!(!alive(pid));
@@ -243,8 +244,8 @@ fn a_server_that_never_answers_is_given_up_and_killed() {
     let mut workload = shipped("nginx");
     let server = program(&mut workload);
     server.command = ["sh", "-c", "echo waiting for nothing; exec sleep 1000"].map(str::to_owned).to_vec();
-    server.ready.timeout = std::time::Duration::from_millis(50);
-    expect!["'sh' was not ready within 50ms: GET /page.html: connect: Connection refused (os error 111); it said: waiting for nothing"]
+    server.ready.timeout = std::time::Duration::from_secs(2);
+    expect!["'sh' was not ready within 2s: GET /page.html: connect: Connection refused (os error 111); it said: waiting for nothing"]
         .assert_eq(&Server::start(&workload, None, &AtomicBool::new(false)).unwrap_err().to_string());
 }
 

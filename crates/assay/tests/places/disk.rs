@@ -45,7 +45,7 @@ fn a_full_disk_under_the_report_is_told_and_the_older_report_is_whole() {
 fn a_full_disk_under_the_machine_file_is_told_and_the_older_one_is_whole() {
     let place = place();
     let fill = format!("{SMALL}\nhead -c 16k /dev/zero >full/filler 2>/dev/null || true");
-    let bench = ["bench", "call", "--budget", "1", "--store", "store.db", "-o", "full/x.machine.json"];
+    let bench = ["bench", "call", "--precision", "99%", "--store", "store.db", "-o", "full/x.machine.json"];
     let said = place.unshared(&fill, &bench);
     // The table is on stdout all the same, and the samples are in the store.
     assert!(said.stdout.contains("call.null"), "{}", said.stdout);
@@ -65,7 +65,7 @@ fn a_full_disk_under_a_new_store_is_told_before_anything_is_started() {
 #[test]
 fn a_disk_that_fills_while_samples_are_kept_is_told_and_the_store_keeps_its_older_runs() {
     let place = place();
-    let bench = ["bench", "call", "--budget", "1", "--store", "store.db"];
+    let bench = ["bench", "call", "--precision", "99%", "--store", "store.db"];
     let earlier = Said::by(&mut place.assay(&bench));
     assert!(earlier.status.success(), "{earlier:?}");
     let before = place.history();

@@ -68,7 +68,7 @@ fn words_that_are_not_utf_8_are_taken_or_refused_but_never_a_panic() {
     let odd = |text: &'static [u8]| OsStr::from_bytes(text);
     let plain = OsStr::new;
     // A panic is caught in `Said::by`.
-    let bench = [plain("bench"), plain("call.null"), plain("--budget"), plain("1"), plain("--store")];
+    let bench = [plain("bench"), plain("call.null"), plain("--precision"), plain("99%"), plain("--store")];
     let said = Said::by(&mut place.assay(&[bench.as_slice(), &[odd(b"\xff.db")]].concat()));
     assert!(said.status.success(), "{said:?}");
     let trace = [plain("trace"), plain("-o"), odd(b"\xff.trace"), plain("--"), plain("true"), odd(b"\xff")];

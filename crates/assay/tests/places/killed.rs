@@ -1,18 +1,17 @@
 //! SIGKILL: nothing of ours can run any more, and still no server may live on, nor a store be damaged.
 
 use std::fs;
-use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::place::{OLD, Place, RUN, patiently};
+use crate::place::{OLD, PATIENCE, Place, RUN, patiently};
 
 fn a_run_is_killed(requests: u32, phase: &str) {
     let place = Place::with_requests(requests);
     fs::write(place.path("report.html"), OLD).unwrap();
     let mut going = place.start(&RUN);
     going.await_line(phase);
-    let another = patiently(Duration::from_secs(10), || (place.processes().len() > 1).then_some(()));
+    let another = patiently(PATIENCE, || (place.processes().len() > 1).then_some(()));
     assert!(another.is_some(), "the test sees no process beside assay, so it would miss one that is left");
     going.signal(Signal::KILL);
     let said = going.end();

@@ -24,7 +24,7 @@ pub const RUN: [&str; 8] =
     ["run", "workload.toml", "--report", "report.html", "--store", "store.db", "--budget", "60"];
 
 /// How long something may take that happens at once on an idle machine. Only a failure takes so long.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How long processes may live on when `assay` has ended.
 const AFTERLIFE: Duration = Duration::from_secs(30);

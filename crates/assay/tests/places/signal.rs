@@ -9,7 +9,7 @@ use std::time::Duration;
 use rand::RngExt;
 use rustix::process::Signal;
 
-use crate::place::{Going, OLD, Place, RUN, Said, patiently};
+use crate::place::{Going, OLD, PATIENCE, Place, RUN, Said, patiently};
 
 const SIGNALS: [(&str, Signal); 2] = [("SIGINT", Signal::INT), ("SIGTERM", Signal::TERM)];
 
@@ -106,8 +106,15 @@ fn a_run_that_was_interrupted_goes_on_with_its_own_primitives_and_keeps_its_samp
     thread::sleep(Duration::from_millis(500));
     going.signal(Signal::INT);
     assert_eq!(going.end().status.code(), Some(130));
-    let resumed =
-        Said::by(&mut place.assay(&["bench", "--resume", "--budget", "1", "--store", "store.db", "--csv"]));
+    let resumed = Said::by(&mut place.assay(&[
+        "bench",
+        "--resume",
+        "--precision",
+        "99%",
+        "--store",
+        "store.db",
+        "--csv",
+    ]));
     assert!(resumed.status.success(), "{resumed:?}");
     for id in ["call.null", "null.read", "null.write"] {
         assert!(resumed.stdout.contains(id), "{id}: {resumed:?}");
@@ -124,7 +131,8 @@ fn a_run_that_was_interrupted_goes_on_with_its_own_primitives_and_keeps_its_samp
 #[test]
 fn an_interrupt_ends_the_counting_too() {
     let place = Place::new();
-    let bench = ["bench", "memory.load", "cpu", "--budget", "1", "--count", "--store", "store.db", "--csv"];
+    let bench =
+        ["bench", "memory.load", "cpu", "--precision", "99%", "--count", "--store", "store.db", "--csv"];
     let mut going = place.start(&bench);
     going.await_line("counting with valgrind");
     going.signal(Signal::INT);
@@ -156,7 +164,7 @@ fn a_trace_of_a_command_is_interrupted(name: &str, interrupt: impl Fn(&Going)) {
     let place = Place::new();
     // From before the probe is in place until long after the command began.
     let going = place.start(&["trace", "-o", "x.trace", "--", "sleep", "100"]);
-    patiently(Duration::from_secs(10), || place.path("x.trace").exists().then_some(())).unwrap();
+    patiently(PATIENCE, || place.path("x.trace").exists().then_some(())).unwrap();
     let story = random_delay(&format!("{name} in trace"), 600);
     interrupt(&going);
     let said = going.end();

@@ -60,7 +60,7 @@ pub fn record_while(command: &[&str], options: Options, act: impl FnOnce(u32)) -
 
 /// Polls, for what takes a moment and no more.
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    for _ in 0..10_000 {
+    for _ in 0..60_000 {
         if condition() {
             return;
         }
