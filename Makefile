@@ -11,7 +11,7 @@ run:
 
 # Every lint, and every test on real servers and the real kernel.
 test: check
-	CARGO=$(CARGO) scripts/test
+	CARGO='$(CARGO)' scripts/test
 
 # What a reviewer should not have to say.
 check:
@@ -23,7 +23,7 @@ check:
 RUNS ?= 2
 soak:
 	scripts/setup test
-	CARGO=$(CARGO) scripts/soak $(RUNS)
+	CARGO='$(CARGO)' scripts/soak $(RUNS)
 
 # The cost of our own hot paths, side by side with their limits.
 bench:

@@ -164,7 +164,7 @@ mod tests {
         assert!(pid > 0);
         // `drop` kills it and waits; the kernel signals its children before it can be waited for.
         drop(parent);
-        let looks = (0..1000).find(|_| {
+        let looks = (0..60_000).find(|_| {
             std::thread::sleep(std::time::Duration::from_millis(1));
             !runs(pid)
         });

@@ -4,9 +4,10 @@
 //!     contained PROGRAM [ARGUMENT...]
 //!
 //! It is the subreaper of everything that the program starts (prctl(2), `PR_SET_CHILD_SUBREAPER`), so that a process
-//! that has lost its parents, whatever group or session it is in, becomes a child of this one and is found. Appends the
-//! program's name, its seconds and how many processes it left to the file that `TEST_TIMES` names. Its exit code is the
-//! program's, 128 and the signal's number if one ended it, and 124 if it ran out of time.
+//! that has lost its parents, whatever group or session it is in, becomes a child of this one and is found. SIGINT,
+//! SIGTERM and SIGHUP end the program and all that it started. Appends the program's name, its seconds and how many
+//! processes it left to the file that `TEST_TIMES` names. Its exit code is the program's, 128 and the signal's number if
+//! one ended it, and 124 if it ran out of time.
 
 use std::collections::HashSet;
 use std::fs::{self, OpenOptions};
@@ -23,6 +24,8 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, getpid, kill_process, pidfd_open, pidfd_send_signal,
     set_child_subreaper, wait,
 };
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 /// Time after which the program hangs: the slowest test executable takes a tenth of it on an idle machine.
 const LIMIT: Duration = Duration::from_secs(900);
@@ -48,7 +51,7 @@ fn main() -> ExitCode {
             ExitCode::from(if ended.is_late { 124 } else { ended.code })
         }
         Err(error) => {
-            complain(&format!("cannot run {}: {error}", program.display()));
+            complain(&format!("cannot run {} to its end: {error}", program.display()));
             ExitCode::from(125)
         }
     }
@@ -71,18 +74,23 @@ struct Ended {
 
 fn contain(command: &mut Command) -> io::Result<Ended> {
     set_child_subreaper(Some(getpid()))?;
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     let begun = now();
     let child = command.spawn()?;
     let main = Pid::from_child(&child);
     let is_late = Arc::new(AtomicBool::new(false));
-    let process = pidfd_open(main, PidfdFlags::empty())?;
-    let late = is_late.clone();
+    let process = Arc::new(pidfd_open(main, PidfdFlags::empty())?);
+    let kill = move || {
+        // It may have ended this very moment.
+        let _ = pidfd_send_signal(&*process, Signal::KILL);
+    };
+    let (late, kill_late) = (is_late.clone(), kill.clone());
     thread::spawn(move || {
         thread::sleep(LIMIT);
         late.store(true, Ordering::Relaxed);
-        // It may have ended this very moment.
-        let _ = pidfd_send_signal(process, Signal::KILL);
+        kill_late();
     });
+    thread::spawn(move || signals.forever().for_each(|_| kill()));
     let code = loop {
         match wait(WaitOptions::empty()) {
             Ok(Some((process, status))) if process == main => break code(status),
@@ -109,7 +117,7 @@ fn code(status: WaitStatus) -> u8 {
 fn kill_descendants() -> io::Result<usize> {
     let mut killed = HashSet::new();
     loop {
-        for process in children()? {
+        for process in children()?.into_iter().filter(|process| !is_zombie(*process)) {
             // Its number is its own until it has been waited for below.
             kill_process(process, Signal::KILL)?;
             killed.insert(process);
@@ -122,7 +130,7 @@ fn kill_descendants() -> io::Result<usize> {
     }
 }
 
-/// The children of this process that are running: those of all its threads.
+/// The children of this process, which are those of all its threads.
 fn children() -> io::Result<Vec<Pid>> {
     let mut children = Vec::new();
     for thread in fs::read_dir("/proc/self/task")? {
@@ -130,6 +138,12 @@ fn children() -> io::Result<Vec<Pid>> {
         children.extend(listed.split_whitespace().filter_map(|number| Pid::from_raw(number.parse().ok()?)));
     }
     Ok(children)
+}
+
+/// Whether a child has ended; its state follows its name, which stands in parentheses (proc(5)).
+fn is_zombie(process: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
+    stat.is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('Z')))
 }
 
 fn note(name: &str, ended: &Ended) -> io::Result<()> {

@@ -59,7 +59,7 @@ fn say_once(mut connection: TcpStream, answer: &str) {
 const AMPLE: Duration = Duration::from_secs(60);
 
 /// Time that a peer is given which never answers.
-const SHORT: Duration = Duration::from_secs(1);
+const SHORT: Duration = Duration::from_secs(2);
 
 fn load(address: SocketAddr, reuse: Reuse, timeout: Duration) -> Result<Load, LoadError> {
     let plan = Plan {
@@ -109,17 +109,17 @@ const KEPT_CONNECTIONS: [Row; 15] = [
         "malformed answer: the head is larger than 16 KiB",
     ),
     (|c| say(c, &format!("{ANSWER}!")), Failure::Surplus, "bytes after the end of the answer"),
-    (|c| say(c, ""), Failure::Timeout, "no complete answer within 1s"),
+    (|c| say(c, ""), Failure::Timeout, "no complete answer within 2s"),
     (
         |c| say(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell"),
         Failure::Timeout,
-        "no complete answer within 1s",
+        "no complete answer within 2s",
     ),
-    (|c| trickle(c, Duration::from_millis(50)), Failure::Timeout, "no complete answer within 1s"),
+    (|c| trickle(c, Duration::from_millis(70)), Failure::Timeout, "no complete answer within 2s"),
     (
         |c| say(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"),
         Failure::Timeout,
-        "the server did not close the connection after its answer within 1s",
+        "the server did not close the connection after its answer within 2s",
     ),
 ];
 

@@ -244,8 +244,8 @@ fn a_server_that_never_answers_is_given_up_and_killed() {
     let mut workload = shipped("nginx");
     let server = program(&mut workload);
     server.command = ["sh", "-c", "echo waiting for nothing; exec sleep 1000"].map(str::to_owned).to_vec();
-    server.ready.timeout = std::time::Duration::from_secs(2);
-    expect!["'sh' was not ready within 2s: GET /page.html: connect: Connection refused (os error 111); it said: waiting for nothing"]
+    server.ready.timeout = std::time::Duration::from_secs(5);
+    expect!["'sh' was not ready within 5s: GET /page.html: connect: Connection refused (os error 111); it said: waiting for nothing"]
         .assert_eq(&Server::start(&workload, None, &AtomicBool::new(false)).unwrap_err().to_string());
 }
 

@@ -39,7 +39,7 @@ fn without_root_a_run_measures_machine_and_application_and_says_what_it_leaves_o
     assert!(!predicted && !place.path("nginx.demand.json").exists(), "a prediction without a demand");
     let found = Said::by(&mut place.command(&AS_NOBODY, &["history", "1", "--store", "store.db", "--csv"]));
     // The processes behind a cost, or one process, which gives none: at least one measured something.
-    let is_measured = [",count,", " of 1 samples gave a cost"].iter().any(|row| found.stdout.contains(row));
+    let is_measured = [",count,", "1 of 1 samples gave a cost"].iter().any(|row| found.stdout.contains(row));
     assert!(found.status.success() && is_measured, "{found:?}");
     place.assert_nothing_runs("without root");
     place.assert_no_litter("without root");

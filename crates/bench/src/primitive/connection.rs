@@ -283,7 +283,6 @@ impl<L: Endpoint> Operation for Close<L> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn a_connection_whose_first_segment_was_dropped_is_an_error_not_a_slow_connect() {
@@ -296,13 +295,23 @@ mod tests {
                 let _first = listener.connect()?;
                 listener.connect()
             });
-            std::thread::sleep(Duration::from_millis(300));
+            while !has_an_unanswered_connect(listener.port()) {
+                std::thread::yield_now();
+            }
             listener.accept().unwrap();
             second.join().unwrap().unwrap()
         });
         connect.0.clients.push(second);
         let error = connect.disarm(1).unwrap_err().to_string();
         assert!(error.contains("its timer was measured"), "{error}");
+    }
+
+    /// Whether, beside a connection to this port, the segment of another one was sent and not answered.
+    fn has_an_unanswered_connect(port: u16) -> bool {
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        // The remote address and the state: 01 is established, 02 has sent its first segment (proc_net_tcp(5)).
+        let has = |state| table.contains(&format!(" 0100007F:{port:04X} {state} "));
+        has("01") && has("02")
     }
 
     #[test]

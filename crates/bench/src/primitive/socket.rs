@@ -44,6 +44,11 @@ impl Listener {
         Ok(Self { socket, address })
     }
 
+    #[cfg(test)]
+    pub(crate) fn port(&self) -> u16 {
+        u16::from_be(self.address.sin_port)
+    }
+
     /// Connects a new socket.
     #[inline]
     pub(crate) fn connect(&self) -> io::Result<OwnedFd> {

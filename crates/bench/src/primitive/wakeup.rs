@@ -431,12 +431,19 @@ mod tests {
     fn a_pause_for_a_late_sleeper_is_counted_and_more_than_a_few_are_refused() {
         let words = Rc::new(Shared::new([AtomicU32::new(0), AtomicU32::new(0)]).unwrap());
         let sleeper = a_sleeper(&words);
-        let mut late = Wakes::new(|| Ok(()), &sleeper, 1, 0);
+        let is_due = std::sync::Barrier::new(2);
+        let wake = || {
+            is_due.wait();
+            Ok(())
+        };
+        let mut late = Wakes::new(wake, &sleeper, 1, 0);
         late.arm(1).unwrap();
         std::thread::scope(|scope| {
-            let word = &words[0];
+            let (word, is_due) = (&words[0], &is_due);
             scope.spawn(move || {
-                std::thread::sleep(Duration::from_millis(100));
+                is_due.wait();
+                // Far longer than the pause needs to begin, and not so long that the sleeper is lost.
+                std::thread::sleep(Duration::from_nanos(LOST_NS / 2));
                 wake_up(word, 0..=1).unwrap();
             });
             late.run(1).unwrap();

@@ -145,7 +145,10 @@ impl Wire {
     /// That so many bytes wait at the receiver. Bytes that are due are waited for: a kernel that is short of
     /// time leaves their delivery to ksoftirqd. That nothing waits must be so at once.
     pub(crate) fn check_arrived(&self, bytes: u64) -> io::Result<()> {
-        let looks = if bytes == 0 { 1 } else { LOOKS };
+        self.check_arrived_within(if bytes == 0 { 1 } else { LOOKS }, bytes)
+    }
+
+    fn check_arrived_within(&self, looks: u32, bytes: u64) -> io::Result<()> {
         let mut arrived = rustix::io::ioctl_fionread(&self.receiver)?;
         for _ in 1..looks {
             if arrived >= bytes {
@@ -190,7 +193,7 @@ mod tests {
                 std::thread::sleep(std::time::Duration::from_millis(2));
                 wire.write(&[1; 100]).unwrap();
             });
-            wire.check_arrived(100).unwrap();
+            wire.check_arrived_within(60_000, 100).unwrap();
         });
         for wrong in [0, 99, 101] {
             let error = wire.check_arrived(wrong).unwrap_err().to_string();

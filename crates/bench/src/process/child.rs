@@ -8,6 +8,7 @@ use super::wire::{Answer, Request, WireSample};
 use crate::benchmark::{Benchmark, Prepared, Refusal, Setting};
 use crate::clock::Source;
 use crate::cold::Eviction;
+use crate::contamination::core::{self, Width};
 use crate::contamination::{Sharing, Watch, translation};
 use crate::copies::{Copies, Crowd};
 use crate::harness::{self, Batches, Nobody, Schedule};
@@ -161,7 +162,12 @@ impl<'a> Bench<'a> {
         if benchmark.primitive.word(Key::Placement) != "free" {
             kernel::pin(request.cpu)?;
         }
-        let translation_ns = translation::look(&clock).unwrap_or(0.0);
+        // Beside a busy sibling everything is slow, translations as well: then none is told.
+        let alone = Width(request.core_width);
+        let is_shared = || core::look(&clock).is_some_and(|look| look.width.is_shared(alone));
+        let was_shared = is_shared();
+        let looked_ns = translation::look(&clock).unwrap_or(0.0);
+        let translation_ns = if was_shared || is_shared() { 0.0 } else { looked_ns };
         Ok(Self { request, benchmark, clock, schedule, cpus, translation_ns })
     }
 
