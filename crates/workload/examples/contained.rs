@@ -27,7 +27,7 @@ use rustix::process::{
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// Time after which the program hangs: the slowest test executable takes a tenth of it on an idle machine.
+/// Time after which the program is taken to hang: the slowest test executable takes a tenth of it beside busy loops.
 const LIMIT: Duration = Duration::from_secs(900);
 
 fn main() -> ExitCode {

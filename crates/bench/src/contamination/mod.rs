@@ -2,8 +2,8 @@
 //!
 //! The harness calls [`Watch`] around every batch. What counts as disturbance depends on who is meant to
 //! run ([`Sharing`]), because the time that a benchmark's own partner takes is part of the measurement.
-//! What the evidence of a sample means is `quantity`'s verdict. Nothing here waits for a quiet moment: on a machine
-//! whose other hardware threads are busy there is none, and figures taken without waiting repeat within 1 to 5 %.
+//! What the evidence of a sample means is `quantity`'s verdict. Nothing here waits for a quiet moment: where other
+//! guests keep the hardware threads busy there may be none.
 
 pub(crate) mod core;
 mod evidence;
@@ -19,7 +19,7 @@ pub use evidence::delay_is_told;
 pub(crate) use evidence::usage;
 
 use self::core::Looks;
-use evidence::{
+use self::evidence::{
     Delay, OWN_DELAY, Ticks, cpu_time_ns, delay, is_runnable, parse_running, parse_ticks, pressure_ns,
     process_ns, unsigned, usage_ns,
 };
