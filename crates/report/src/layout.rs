@@ -72,22 +72,31 @@ pub fn column(table: &Table, column: usize, symbols: Symbols) -> Vec<Laid> {
     cells
 }
 
-/// What the intervals among these estimates are, as a sentence; `None` if there is no estimate.
+/// What the intervals among these estimates are, as a sentence; `None` if there is no estimate. An interval that is
+/// certain is the rounding of printed figures, or was derived from nothing else: chance is unknown there.
 pub fn interval_note<'a>(estimates: impl Iterator<Item = &'a Estimate>, symbols: Symbols) -> Option<String> {
-    let mut confidences: Vec<f64> = estimates.map(|estimate| estimate.interval.confidence).collect();
+    let all = estimates.map(|estimate| estimate.interval.confidence);
+    let (rounded, mut confidences): (Vec<f64>, Vec<f64>) = all.partition(|confidence| *confidence >= 1.0);
     confidences.sort_by(f64::total_cmp);
     // Per cent with at most one decimal: nobody chooses between 95.12 % and 95.13 %.
     let mut named: Vec<String> =
         confidences.iter().map(|c| format!("{} %", (c * 1000.0).round() / 10.0)).collect();
     named.dedup();
     let sign = scale::plus_minus(symbols);
-    match named.as_slice() {
-        [] => None,
-        [one] => Some(format!("{sign} is the interval that covers the true value with {one} confidence.")),
-        [least, .., most] => Some(format!(
-            "{sign} is the interval that covers the true value with between {least} and {most} confidence."
-        )),
-    }
+    let confidence = match named.as_slice() {
+        [] if rounded.is_empty() => return None,
+        [] => {
+            return Some(format!(
+                "{sign} is the rounding of printed figures; how far chance moves them is unknown."
+            ));
+        }
+        [one] => one.clone(),
+        [least, .., most] => format!("between {least} and {most}"),
+    };
+    let of_printed = if rounded.is_empty() { "" } else { "; of printed figures it is only their rounding" };
+    Some(format!(
+        "{sign} is the interval that covers the true value with {confidence} confidence{of_printed}."
+    ))
 }
 
 fn without_unit(shown: Shown) -> Shown {
@@ -129,4 +138,39 @@ fn widths(pieces: &Pieces) -> [usize; 4] {
     let point = pieces.point.chars().count();
     let whole = pieces.point.chars().take_while(|c| *c != '.').count();
     [whole, point - whole, pieces.spread.chars().count(), pieces.unit.chars().count()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use assay_quantity::{Interval, Method};
+
+    fn note(confidences: &[f64]) -> Option<String> {
+        let estimate = |confidence: &f64| Estimate {
+            point: 1.0,
+            interval: Interval { low: 0.9, high: 1.1, confidence: *confidence },
+            unit: Unit::Nanoseconds,
+            method: Method::Derived,
+            values: 0,
+        };
+        let estimates: Vec<Estimate> = confidences.iter().map(estimate).collect();
+        interval_note(estimates.iter(), Symbols::Ascii)
+    }
+
+    #[test]
+    fn the_rounding_of_printed_figures_is_not_called_confidence() {
+        assert_eq!(note(&[]), None);
+        let said = [&[1.0, 1.0][..], &[0.95], &[0.95, 1.0], &[0.9, 0.95, 1.0]].map(|all| note(all).unwrap());
+        assert_eq!(
+            said,
+            [
+                "+- is the rounding of printed figures; how far chance moves them is unknown.",
+                "+- is the interval that covers the true value with 95 % confidence.",
+                "+- is the interval that covers the true value with 95 % confidence; \
+                 of printed figures it is only their rounding.",
+                "+- is the interval that covers the true value with between 90 % and 95 % confidence; \
+                 of printed figures it is only their rounding.",
+            ]
+        );
+    }
 }
