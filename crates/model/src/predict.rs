@@ -1,7 +1,8 @@
 //! Demand times machine, and the terms of the product.
 
 use assay_quantity::{
-    Basis, Coefficient, Estimate, Interval, Machine, Mapping, Method, OperationDemand, PrimitiveId, Unit, Use,
+    Basis, Coefficient, Doubt, Estimate, Evaluation, Interval, Machine, Mapping, Method, OperationDemand,
+    PrimitiveId, Unit, Use,
 };
 
 /// One component of the product.
@@ -19,6 +20,8 @@ pub struct Term {
     pub time: Estimate,
     /// The weakest basis of its costs: measured, interpolated or extrapolated.
     pub basis: Basis,
+    /// Why a measured cost that it rests on is doubtful, if one is.
+    pub doubt: Option<Doubt>,
 }
 
 /// Time of one unit of work on one machine, as far as the operating system's primitives explain it.
@@ -56,23 +59,39 @@ impl Prediction {
         Estimate::sum(&[*measured, negated])
     }
 
+    /// The share of the total that rests on doubtful costs, from 0 to 1.
+    #[must_use]
+    pub fn doubtful_share(&self) -> f64 {
+        self.sum(|term| term.doubt.is_some()).point / self.total.point
+    }
+
     fn part(&self, mapping: Mapping) -> Estimate {
+        self.sum(|term| term.mapping == mapping)
+    }
+
+    fn sum(&self, is_part: impl Fn(&Term) -> bool) -> Estimate {
         let times: Vec<Estimate> =
-            self.terms.iter().filter(|term| term.mapping == mapping).map(|term| term.time).collect();
+            self.terms.iter().filter(|term| is_part(term)).map(|term| term.time).collect();
         Estimate::sum(&times)
     }
 }
 
 /// Why a demand has no prediction on a machine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("machine '{machine}' cannot predict '{operation}': {}; measure it there with 'assay bench'", unmeasured.join("; "))]
-pub struct Unpredictable {
-    /// The machine's name.
-    pub machine: String,
-    /// The operation's name.
-    pub operation: String,
-    /// Each primitive that the demand needs and the machine has no cost for, with the reason if known.
-    pub unmeasured: Vec<String>,
+pub enum Unpredictable {
+    /// There is nothing to multiply.
+    #[error("the demand of '{0}' holds no call, so nothing can be predicted; trace it while it works")]
+    NoDemand(String),
+    /// The machine lacks costs.
+    #[error("machine '{machine}' cannot predict '{operation}': {}; measure it there with 'assay bench'", unmeasured.join("; "))]
+    Unmeasured {
+        /// The machine's name.
+        machine: String,
+        /// The operation's name.
+        operation: String,
+        /// Each primitive that the demand needs and the machine has no cost for, with the reason if known.
+        unmeasured: Vec<String>,
+    },
 }
 
 /// Multiplies a demand with a machine.
@@ -81,8 +100,12 @@ pub struct Unpredictable {
 /// independent and add in quadrature; those of one primitive at several sizes are not, and add.
 ///
 /// # Errors
-/// [`Unpredictable`] when the machine lacks a primitive that the demand needs; all of them are named.
+/// [`Unpredictable`] when the demand holds no call, or the machine lacks a primitive that it needs; all of those are
+/// named.
 pub fn predict(demand: &OperationDemand, machine: &Machine) -> Result<Prediction, Unpredictable> {
+    if demand.coefficients.iter().all(|coefficient| coefficient.operations() <= 0.0) {
+        return Err(Unpredictable::NoDemand(demand.name.clone()));
+    }
     let mut terms = Vec::new();
     let mut unmeasured = Vec::new();
     for coefficient in &demand.coefficients {
@@ -93,7 +116,7 @@ pub fn predict(demand: &OperationDemand, machine: &Machine) -> Result<Prediction
     }
     if !unmeasured.is_empty() {
         let (machine, operation) = (machine.name.clone(), demand.name.clone());
-        return Err(Unpredictable { machine, operation, unmeasured });
+        return Err(Unpredictable::Unmeasured { machine, operation, unmeasured });
     }
     terms.sort_by(|a, b| b.time.point.total_cmp(&a.time.point).then_with(|| a.primitive.cmp(&b.primitive)));
     let times: Vec<Estimate> = terms.iter().map(|term| term.time).collect();
@@ -106,12 +129,13 @@ pub fn predict(demand: &OperationDemand, machine: &Machine) -> Result<Prediction
 }
 
 fn term(coefficient: &Coefficient, machine: &Machine) -> Result<Term, String> {
-    let mut basis = Basis::Measured;
+    let (mut basis, mut doubts) = (Basis::Measured, Vec::new());
     let mut parts = Vec::new();
     for entry in coefficient.uses.iter().filter(|entry| entry.calls > 0.0) {
-        let (cost, found) = cost_of(&coefficient.primitive, entry, machine)?;
-        basis = basis.max(found);
-        parts.push(cost.scaled(entry.calls, Unit::Nanoseconds));
+        let found = cost_of(&coefficient.primitive, entry, machine)?;
+        basis = basis.max(found.basis);
+        doubts.extend(found.doubt);
+        parts.push(found.cost.scaled(entry.calls, Unit::Nanoseconds));
     }
     Ok(Term {
         primitive: coefficient.primitive.clone(),
@@ -120,21 +144,23 @@ fn term(coefficient: &Coefficient, machine: &Machine) -> Result<Term, String> {
         bytes: coefficient.bytes(),
         time: dependent_sum(&parts),
         basis,
+        doubt: doubts.into_iter().min(),
     })
 }
 
 /// Cost of one operation at the size of one entry of the histogram, ns.
-fn cost_of(primitive: &PrimitiveId, entry: &Use, machine: &Machine) -> Result<(Estimate, Basis), String> {
+fn cost_of(primitive: &PrimitiveId, entry: &Use, machine: &Machine) -> Result<Evaluation, String> {
     let Some(size) = entry.size() else {
         let cost = machine.cost(primitive).map_err(|missing| missing.to_string())?;
         return match cost.estimate.unit {
-            Unit::Nanoseconds => Ok((cost.estimate, Basis::Measured)),
+            Unit::Nanoseconds => {
+                Ok(Evaluation { cost: cost.estimate, basis: Basis::Measured, doubt: cost.doubt() })
+            }
             unit => Err(format!("{primitive} costs {unit}, but the demand gives no bytes")),
         };
     };
     let curve = machine.curve(primitive).map_err(|missing| missing.to_string())?;
-    let evaluation = curve.at(size);
-    Ok((evaluation.cost, evaluation.basis))
+    Ok(curve.at(size))
 }
 
 /// Sum of quantities that rest on the same measurements: their ends add.
@@ -156,7 +182,7 @@ fn dependent_sum(parts: &[Estimate]) -> Estimate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use assay_quantity::{Cost, Unmeasured};
+    use assay_quantity::{Cost, Unmeasured, Verdict};
 
     fn estimate(point: f64, unit: Unit) -> Estimate {
         let interval = Interval { low: point * 0.9, high: point * 1.1, confidence: 0.95 };
@@ -233,7 +259,47 @@ mod tests {
     fn a_cost_per_byte_without_bytes_is_a_refusal() {
         let machine = machine(&[("memory.read{level=l1}", 0.1, Unit::NanosecondsPerByte)]);
         let demand = demand(vec![coefficient("memory.read{level=l1}", Mapping::Own, &[(1.0, None)])]);
-        assert!(predict(&demand, &machine).unwrap_err().unmeasured[0].contains("gives no bytes"));
+        assert!(predict(&demand, &machine).unwrap_err().to_string().contains("gives no bytes"));
+    }
+
+    #[test]
+    fn a_demand_without_a_call_is_a_refusal() {
+        let machine = machine(&[("call.null", 100.0, Unit::Nanoseconds)]);
+        for coefficients in [vec![], vec![coefficient("call.null", Mapping::Own, &[(0.0, None)])]] {
+            let refused = predict(&demand(coefficients), &machine);
+            assert_eq!(refused, Err(Unpredictable::NoDemand("page".to_owned())));
+        }
+    }
+
+    #[test]
+    fn a_doubtful_cost_makes_its_term_doubtful_whether_or_not_it_has_a_size() {
+        let mut machine = machine(&[
+            ("call.null", 100.0, Unit::Nanoseconds),
+            ("file.stat", 300.0, Unit::Nanoseconds),
+            ("file.read{size=1KiB}", 1.0, Unit::NanosecondsPerByte),
+        ]);
+        for (id, verdict) in
+            [("call.null", Verdict::Contaminated(0.97)), ("file.read{size=1KiB}", Verdict::Modes(2))]
+        {
+            machine.costs.get_mut(&id.parse().unwrap()).unwrap().verdict = Some(verdict);
+        }
+        let demand = demand(vec![
+            coefficient("call.null", Mapping::Own, &[(1.0, None)]),
+            coefficient("file.stat", Mapping::Own, &[(1.0, None)]),
+            coefficient("file.read", Mapping::Own, &[(1.0, Some(600.0))]),
+        ]);
+        let prediction = predict(&demand, &machine).unwrap();
+        let doubts: Vec<_> =
+            prediction.terms.iter().map(|term| (term.primitive.to_string(), term.doubt)).collect();
+        assert_eq!(
+            doubts,
+            [
+                ("file.read".to_owned(), Some(Doubt::SeveralModes)),
+                ("file.stat".to_owned(), None),
+                ("call.null".to_owned(), Some(Doubt::Contaminated)),
+            ]
+        );
+        assert!((prediction.doubtful_share() - 0.7).abs() < 1e-9);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! extrapolated.
 
 use crate::estimate::{Estimate, Interval, Method};
+use crate::machine::{Cost, Doubt};
 use crate::size::Size;
 use crate::unit::Unit;
 
@@ -27,6 +28,8 @@ pub struct Evaluation {
     pub cost: Estimate,
     /// What it rests on.
     pub basis: Basis,
+    /// Why a measured cost that it rests on is doubtful, if one is.
+    pub doubt: Option<Doubt>,
 }
 
 /// Time of one operation over its size. Invariant: at least one point, sizes strictly increasing and not
@@ -50,6 +53,7 @@ enum Scaling {
 struct Point {
     size: f64,
     cost: Estimate,
+    doubt: Option<Doubt>,
 }
 
 /// Points that make no curve.
@@ -71,14 +75,14 @@ impl CostCurve {
     ///
     /// # Errors
     /// [`NoCurve`] when the points contradict the invariant.
-    pub fn through(costs: &[(Size, Estimate)]) -> Result<Self, NoCurve> {
-        let unit = costs.first().ok_or(NoCurve::Empty)?.1.unit;
+    pub fn through(costs: &[(Size, &Cost)]) -> Result<Self, NoCurve> {
+        let unit = costs.first().ok_or(NoCurve::Empty)?.1.estimate.unit;
         let scaling = match unit {
             Unit::NanosecondsPerByte => Scaling::PerByte,
             Unit::Nanoseconds => Scaling::PerOperation,
             _ => return Err(NoCurve::Units),
         };
-        if costs.iter().any(|(_, cost)| cost.unit != unit) {
+        if costs.iter().any(|(_, cost)| cost.estimate.unit != unit) {
             return Err(NoCurve::Units);
         }
         let mut costs = costs.to_vec();
@@ -95,7 +99,7 @@ impl CostCurve {
             .map(|(size, cost)| {
                 let size = real(size.bytes());
                 let factor = if scaling == Scaling::PerByte { size } else { 1.0 };
-                Point { size, cost: cost.scaled(factor, Unit::Nanoseconds) }
+                Point { size, cost: cost.estimate.scaled(factor, Unit::Nanoseconds), doubt: cost.doubt() }
             })
             .collect();
         Ok(Self { points, scaling })
@@ -109,31 +113,30 @@ impl CostCurve {
     #[must_use]
     pub fn at(&self, size: f64) -> Evaluation {
         if let Some(point) = self.points.iter().find(|point| (point.size - size).abs() < 0.5) {
-            return Evaluation { cost: point.cost, basis: Basis::Measured };
+            return Evaluation { cost: point.cost, basis: Basis::Measured, doubt: point.doubt };
         }
         let upper = self.points.partition_point(|point| point.size < size);
         let (first, last) = (self.points[0], self.points[self.points.len() - 1]);
         if self.points.len() == 1 {
             let factor = if self.scaling == Scaling::PerByte { size / first.size } else { 1.0 };
-            return Evaluation {
-                cost: first.cost.scaled(factor, Unit::Nanoseconds),
-                basis: Basis::Extrapolated,
-            };
+            let cost = first.cost.scaled(factor, Unit::Nanoseconds);
+            return Evaluation { cost, basis: Basis::Extrapolated, doubt: first.doubt };
         }
-        if upper == 0 {
-            let line = blend(first, self.points[1], size);
+        let (a, b) = match upper {
+            0 => (first, self.points[1]),
+            _ if upper == self.points.len() => (self.points[upper - 2], last),
+            _ => (self.points[upper - 1], self.points[upper]),
+        };
+        let (line, doubt) = (blend(a, b, size), a.doubt.into_iter().chain(b.doubt).min());
+        let (cost, basis) = if upper == 0 {
             let floor = first.cost.point * size / first.size;
-            return Evaluation { cost: bounded(line, floor, first.cost.point), basis: Basis::Extrapolated };
-        }
-        if upper == self.points.len() {
-            let line = blend(self.points[upper - 2], last, size);
-            return Evaluation {
-                cost: bounded(line, last.cost.point, f64::INFINITY),
-                basis: Basis::Extrapolated,
-            };
-        }
-        let cost = blend(self.points[upper - 1], self.points[upper], size);
-        Evaluation { cost, basis: Basis::Interpolated }
+            (bounded(line, floor, first.cost.point), Basis::Extrapolated)
+        } else if upper == self.points.len() {
+            (bounded(line, last.cost.point, f64::INFINITY), Basis::Extrapolated)
+        } else {
+            (line, Basis::Interpolated)
+        };
+        Evaluation { cost, basis, doubt }
     }
 }
 
@@ -169,17 +172,23 @@ fn real(bytes: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::verdict::Verdict;
     use proptest::prelude::*;
 
-    fn cost(point: f64, unit: Unit) -> Estimate {
+    fn cost(point: f64, unit: Unit) -> Cost {
         let interval = Interval { low: point * 0.99, high: point * 1.01, confidence: 0.95 };
-        Estimate { point, interval, unit, method: Method::TrimmedMean, values: 9 }
+        Cost::from(Estimate { point, interval, unit, method: Method::TrimmedMean, values: 9 })
+    }
+
+    fn through(costs: &[(u64, Cost)]) -> Result<CostCurve, NoCurve> {
+        let costs: Vec<(Size, &Cost)> = costs.iter().map(|(size, cost)| (Size(*size), cost)).collect();
+        CostCurve::through(&costs)
     }
 
     fn per_byte(points: &[(u64, f64)]) -> CostCurve {
         let costs: Vec<_> =
-            points.iter().map(|(size, c)| (Size(*size), cost(*c, Unit::NanosecondsPerByte))).collect();
-        CostCurve::through(&costs).unwrap()
+            points.iter().map(|(size, c)| (*size, cost(*c, Unit::NanosecondsPerByte))).collect();
+        through(&costs).unwrap()
     }
 
     fn at(curve: &CostCurve, size: f64) -> (f64, Basis) {
@@ -190,7 +199,7 @@ mod tests {
     #[test]
     fn one_point_per_byte_is_proportional_and_one_per_operation_is_constant() {
         assert_eq!(at(&per_byte(&[(4096, 2.0)]), 1024.0), (2048.0, Basis::Extrapolated));
-        let curve = CostCurve::through(&[(Size(4096), cost(50.0, Unit::Nanoseconds))]).unwrap();
+        let curve = through(&[(4096, cost(50.0, Unit::Nanoseconds))]).unwrap();
         assert_eq!(at(&curve, 8192.0), (50.0, Basis::Extrapolated));
     }
 
@@ -213,12 +222,23 @@ mod tests {
 
     #[test]
     fn points_that_make_no_curve_are_refused() {
-        let c = cost(1.0, Unit::Nanoseconds);
-        assert_eq!(CostCurve::through(&[]), Err(NoCurve::Empty));
-        assert_eq!(CostCurve::through(&[(Size(0), c)]), Err(NoCurve::BadSize(0)));
-        assert_eq!(CostCurve::through(&[(Size(4), c), (Size(4), c)]), Err(NoCurve::BadSize(4)));
-        let mixed = [(Size(4), c), (Size(8), cost(1.0, Unit::NanosecondsPerByte))];
-        assert_eq!(CostCurve::through(&mixed), Err(NoCurve::Units));
+        let c = || cost(1.0, Unit::Nanoseconds);
+        assert_eq!(through(&[]), Err(NoCurve::Empty));
+        assert_eq!(through(&[(0, c())]), Err(NoCurve::BadSize(0)));
+        assert_eq!(through(&[(4, c()), (4, c())]), Err(NoCurve::BadSize(4)));
+        let mixed = [(4, c()), (8, cost(1.0, Unit::NanosecondsPerByte))];
+        assert_eq!(through(&mixed), Err(NoCurve::Units));
+    }
+
+    #[test]
+    fn a_doubtful_point_makes_doubtful_what_rests_on_it_and_nothing_else() {
+        let clean = || cost(1.0, Unit::Nanoseconds);
+        let doubtful = Cost { verdict: Some(Verdict::Contaminated(0.5)), ..clean() };
+        let curve = through(&[(10, clean()), (20, clean()), (30, doubtful), (40, clean())]).unwrap();
+        let is_doubtful = |size| curve.at(size).doubt == Some(Doubt::Contaminated);
+        assert_eq!([5.0, 10.0, 15.0, 20.0].map(is_doubtful), [false; 4]);
+        assert_eq!([25.0, 30.0, 35.0, 50.0].map(is_doubtful), [true; 4]);
+        assert!(!is_doubtful(40.0));
     }
 
     proptest! {

@@ -1,6 +1,7 @@
 //! The machine vector: what every primitive costs here (thesis, section 4.1), and what the machine is.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use crate::curve::{CostCurve, NoCurve};
 use crate::estimate::Estimate;
@@ -51,10 +52,39 @@ pub struct Cost {
     pub verdict: Option<Verdict>,
 }
 
+/// Why an estimate does not say what one operation costs, whatever its interval is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Doubt {
+    /// It was disturbed while it was measured.
+    Contaminated,
+    /// It has several modes: their mean is what no operation costs.
+    SeveralModes,
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Doubt::Contaminated => "contaminated",
+            Doubt::SeveralModes => "several modes",
+        })
+    }
+}
+
 /// Distance from 1 beyond which a cost is not linear: half of what makes an estimate noisy.
 const LINEAR: f64 = 0.05;
 
 impl Cost {
+    /// Whether the estimate is doubtful. A noisy one is not: its interval says how wide it is.
+    #[must_use]
+    pub fn doubt(&self) -> Option<Doubt> {
+        match self.verdict {
+            Some(Verdict::Contaminated(_)) => Some(Doubt::Contaminated),
+            Some(Verdict::Modes(_)) => Some(Doubt::SeveralModes),
+            _ if self.modes.len() > 1 => Some(Doubt::SeveralModes),
+            Some(Verdict::Clean | Verdict::Noisy(_)) | None => None,
+        }
+    }
+
     /// Whether the cost of one operation certainly depends on how many of them a batch holds: the whole
     /// interval of its linearity is more than 5 % from 1. Such an operation is no primitive.
     #[must_use]
@@ -122,12 +152,12 @@ impl Machine {
     /// # Errors
     /// [`NoCost`] if no size of it was measured, or one that should have been could not be.
     pub fn curve(&self, primitive: &PrimitiveId) -> Result<CostCurve, NoCost> {
-        let points: Vec<(Size, Estimate)> = self
+        let points: Vec<(Size, &Cost)> = self
             .costs
             .iter()
             .filter_map(|(id, cost)| {
                 let size = id.size()?;
-                (id.without(Key::Size) == *primitive).then_some((size, cost.estimate))
+                (id.without(Key::Size) == *primitive).then_some((size, cost))
             })
             .collect();
         // A curve that lacks some of its sizes would price the others by far extrapolation.

@@ -63,7 +63,8 @@ fn comparison(prediction: &Prediction, measured: &MeasuredOperation) -> Table {
         Column::numbers("measured, untraced"),
         Column::numbers("not explained"),
     ];
-    Table::of("Predicted and measured", columns, rows)
+    let table = Table::of("Predicted and measured", columns, rows);
+    prediction::doubts(prediction).into_iter().fold(table, Table::with_note)
 }
 
 fn predicted_cpu(prediction: &Prediction, measured: &MeasuredOperation) -> Option<Estimate> {

@@ -1,7 +1,9 @@
 //! Predictions as tables: the terms of one, or many machines side by side.
 
+use std::collections::BTreeSet;
+
 use assay_model::{Prediction, Term};
-use assay_quantity::{Basis, Estimate, Mapping, OperationDemand, Unit};
+use assay_quantity::{Basis, Doubt, Estimate, Mapping, OperationDemand, Unit};
 use assay_report::table::RaggedTable;
 use assay_report::{Cell, Column, Table};
 
@@ -29,12 +31,29 @@ pub fn totals(operation: &OperationDemand, predictions: &[Prediction], measured:
         time("covered"),
         time("not covered, at least"),
     ];
-    if measured.has_published() {
-        return Table::of(&title, columns, rows);
-    }
-    let [machine, predicted, _, covered, bounded] = columns;
-    let rows = rows.map(|[machine, predicted, _, covered, bounded]| [machine, predicted, covered, bounded]);
-    Table::of(&title, [machine, predicted, covered, bounded], rows)
+    let table = if measured.has_published() {
+        Table::of(&title, columns, rows)
+    } else {
+        let [machine, predicted, _, covered, bounded] = columns;
+        let rows =
+            rows.map(|[machine, predicted, _, covered, bounded]| [machine, predicted, covered, bounded]);
+        Table::of(&title, [machine, predicted, covered, bounded], rows)
+    };
+    predictions.iter().filter_map(doubts).fold(table, Table::with_note)
+}
+
+/// How much of a prediction rests on doubtful costs, as a sentence; `None` if nothing does.
+pub fn doubts(prediction: &Prediction) -> Option<String> {
+    let doubts: BTreeSet<Doubt> = prediction.terms.iter().filter_map(|term| term.doubt).collect();
+    let reasons: Vec<String> = doubts.iter().map(Doubt::to_string).collect();
+    (!reasons.is_empty()).then(|| {
+        format!(
+            "Terms worth {:.0} % of the prediction for {} are doubtful ({}).",
+            prediction.doubtful_share() * 100.0,
+            prediction.machine,
+            reasons.join(", ")
+        )
+    })
 }
 
 /// The terms of one prediction, most expensive first; what has no primitive of its own on a line of its
@@ -45,16 +64,14 @@ pub fn terms(operation: &OperationDemand, prediction: &Prediction) -> Table {
     let mut rows: Vec<[Cell; 6]> = own.map(|term| row(term, share(&term.time))).collect();
     let empty = || Cell::text("");
     let bounded = prediction.bounded();
-    if prediction.terms.iter().any(|term| term.mapping == Mapping::LowerBound) {
-        let name = Cell::text("not covered: at least a null call each");
-        let calls: f64 = prediction
-            .terms
-            .iter()
-            .filter(|term| term.mapping == Mapping::LowerBound)
-            .map(|term| term.operations)
-            .sum();
+    let bounding: Vec<&Term> =
+        prediction.terms.iter().filter(|term| term.mapping == Mapping::LowerBound).collect();
+    if let Some(first) = bounding.first() {
+        let calls = bounding.iter().map(|term| term.operations).sum();
         let calls = Cell::Number { value: calls, unit: Unit::Count };
-        rows.push([name, calls, empty(), bounded.into(), share(&bounded), Cell::text("lower bound")]);
+        let doubt = bounding.iter().filter_map(|term| term.doubt).min();
+        let cost = cost("lower bound", doubt);
+        rows.push([Cell::text(name(first)), calls, empty(), bounded.into(), share(&bounded), cost]);
     }
     let total = prediction.total;
     rows.push([Cell::text("predicted"), empty(), empty(), total.into(), share(&total), empty()]);
@@ -84,8 +101,13 @@ fn row(term: &Term, share: Cell) -> [Cell; 6] {
         bytes,
         term.time.into(),
         share,
-        Cell::text(basis),
+        cost(basis, term.doubt),
     ]
+}
+
+/// What the cost of a term is.
+fn cost(basis: &str, doubt: Option<Doubt>) -> Cell {
+    Cell::text(doubt.map_or_else(|| basis.to_owned(), |doubt| format!("{basis}, {doubt}")))
 }
 
 /// What each term takes of the whole, one column for each machine.

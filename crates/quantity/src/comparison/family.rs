@@ -10,8 +10,7 @@ use std::fmt;
 
 use super::{NoComparison, Pair, Ratio, compare, compare_estimates};
 use crate::estimate::{Estimate, Method};
-use crate::machine::Cost;
-use crate::verdict::Verdict;
+use crate::machine::{Cost, Doubt};
 
 /// Probability that is accepted of any false difference among all primitives of a comparison. (Among 40 that
 /// are equal, simulated: 5.3 % if the noise of all of them is exactly normal, because the far tails of Yuen's test
@@ -53,10 +52,8 @@ pub enum Relation {
 /// Why two costs must not be compared.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Incomparable {
-    /// At least one was disturbed while it was measured.
-    Contaminated,
-    /// At least one has several modes.
-    SeveralModes,
+    /// At least one is doubtful.
+    Doubtful(Doubt),
     /// At least one is a minimum: how far it would be off the next time has no known distribution.
     Minimum,
     /// There is no ratio.
@@ -103,21 +100,18 @@ fn test(pair: &Pair<Side<'_>>) -> (Option<Ratio>, Result<f64, Relation>) {
         (Some(a), Some(b)) if costs[0].estimate.unit == costs[1].estimate.unit => compare(Pair { a, b }),
         _ => compare_estimates(Pair { a: &costs[0].estimate, b: &costs[1].estimate }),
     };
-    let any = |condition: fn(&Cost) -> bool| costs.into_iter().any(condition);
     let ratio = match ratio {
         Ok(ratio) => ratio,
         Err(reason) => return (None, Err(Relation::NotComparable(Incomparable::NoRatio(reason)))),
     };
-    let p = if any(|cost| matches!(cost.verdict, Some(Verdict::Contaminated(_)))) {
-        Err(Relation::NotComparable(Incomparable::Contaminated))
-    } else if any(|cost| cost.modes.len() > 1 || matches!(cost.verdict, Some(Verdict::Modes(_)))) {
-        Err(Relation::NotComparable(Incomparable::SeveralModes))
-    } else {
-        let minimum = any(|cost| cost.estimate.method == Method::Minimum);
-        ratio.p.ok_or_else(|| match minimum {
-            true => Relation::NotComparable(Incomparable::Minimum),
-            false => Relation::AsPrinted(as_printed(&ratio.estimate)),
-        })
+    let doubt = costs.into_iter().filter_map(Cost::doubt).min();
+    let p = match (doubt, ratio.p) {
+        (Some(doubt), _) => Err(Relation::NotComparable(Incomparable::Doubtful(doubt))),
+        (None, Some(p)) => Ok(p),
+        (None, None) if costs.iter().any(|cost| cost.estimate.method == Method::Minimum) => {
+            Err(Relation::NotComparable(Incomparable::Minimum))
+        }
+        (None, None) => Err(Relation::AsPrinted(as_printed(&ratio.estimate))),
     };
     (Some(ratio), p)
 }
@@ -175,8 +169,7 @@ impl fmt::Display for Relation {
 impl fmt::Display for Incomparable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Incomparable::Contaminated => f.write_str("contaminated"),
-            Incomparable::SeveralModes => f.write_str("several modes"),
+            Incomparable::Doubtful(doubt) => doubt.fmt(f),
             Incomparable::Minimum => f.write_str("a minimum"),
             Incomparable::NoRatio(reason) => reason.fmt(f),
         }
@@ -189,6 +182,7 @@ mod tests {
     use crate::estimate::{Interval, minimum, trimmed_mean};
     use crate::modes::Mode;
     use crate::unit::Unit;
+    use crate::verdict::Verdict;
     use proptest::prelude::*;
     use rand::SeedableRng;
     use rand_pcg::Pcg64;
