@@ -7,13 +7,17 @@ use std::time::Duration;
 
 use assay_quantity::Statistic;
 use assay_report::{FORMATS, Format};
-use assay_trace::view::VIEWS;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, Parser, Subcommand};
+
+use crate::cmd::view::{VIEWS, View};
+use crate::output::EXIT_CODES;
+use crate::past;
 
 /// Measures what a machine offers, traces what an application asks of it, and predicts one from the other.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100, arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(after_help = EXIT_CODES)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -92,12 +96,14 @@ pub struct EffortArgs {
 
 /// `assay run`.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("what").args(["workload", "command"]).required(true))]
+#[command(override_usage = "assay run [OPTIONS] <WORKLOAD.toml | -- COMMAND...>")]
 pub struct RunArgs {
     /// A workload file, or after `--` a command; one unit of work is then one run of it.
-    #[arg(value_name = "WORKLOAD.toml", required_unless_present = "command")]
+    #[arg(value_name = "WORKLOAD.toml")]
     pub workload: Option<PathBuf>,
     /// The command to run.
-    #[arg(last = true, value_name = "COMMAND", conflicts_with = "workload")]
+    #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
     /// Operation of the workload to run, any number of times [default: its first, the main one].
     #[arg(long, value_name = "NAME", conflicts_with = "command")]
@@ -108,7 +114,7 @@ pub struct RunArgs {
     /// Where the report is written.
     #[arg(long, value_name = "FILE", default_value = "assay-report.html")]
     pub report: PathBuf,
-    /// Use this machine instead of measuring one now: a file, or a run of the store by number or `latest`.
+    /// Use this machine instead of measuring one now: a file, or a run of the store (its number, `latest`, `latest~1`).
     #[arg(long, value_name = "NAME.machine.json")]
     pub machine: Option<PathBuf>,
     /// Write the measured machine here as well.
@@ -153,7 +159,7 @@ pub struct BenchArgs {
     #[arg(short = 'P', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub copies: Option<u64>,
     /// Let the scheduler place the copies instead of binding each to a processor.
-    #[arg(long, requires = "copies")]
+    #[arg(long)]
     pub free: bool,
     /// Empty every cache before each operation.
     #[arg(long)]
@@ -202,18 +208,20 @@ const SERVED: &str = "0.0.0.0:7325";
 
 /// `assay trace`.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("what").args(["pid", "command"]).required(true))]
+#[command(override_usage = "assay trace [OPTIONS] <--pid PID | -- COMMAND...>")]
 pub struct TraceArgs {
     /// The trace to write, a directory that does not exist yet.
     #[arg(short, long, value_name = "NAME.trace", default_value = "assay.trace")]
     pub output: PathBuf,
     /// Trace this running process with everything that it started and starts.
-    #[arg(short, long, value_name = "PID", required_unless_present = "command")]
+    #[arg(short, long, value_name = "PID")]
     pub pid: Option<u32>,
     /// Stop after so many seconds [default: at the end of the command, or at Ctrl-C].
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub duration: Option<u64>,
     /// The command to run and trace.
-    #[arg(last = true, value_name = "COMMAND", conflicts_with = "pid")]
+    #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
 
@@ -225,7 +233,7 @@ pub struct ViewArgs {
     pub trace: PathBuf,
     /// How to look at it.
     #[arg(default_value = "summary", value_parser = views())]
-    pub view: String,
+    pub view: &'static View,
     /// Units of work in the trace: the demand is divided by it.
     #[arg(long, default_value_t = 1.0, value_parser = units)]
     pub units: f64,
@@ -243,7 +251,7 @@ pub struct PredictArgs {
     /// The application's demand.
     #[arg(value_name = "NAME.demand.json")]
     pub demand: PathBuf,
-    /// The machines: files, or runs of the store by number or `latest`.
+    /// The machines: files, or runs of the store (number, `latest`, `latest~1`).
     #[arg(value_name = "NAME.machine.json", required = true)]
     pub machines: Vec<PathBuf>,
     /// Throughput that was really measured: CSV with the columns machine, workload, per_second.
@@ -259,9 +267,10 @@ pub struct PredictArgs {
 
 /// `assay compare`.
 #[derive(Debug, Args)]
+#[command(after_help = format!("Machines of the past: {}.\n\n{EXIT_CODES}", past::names()))]
 pub struct CompareArgs {
-    /// The machine that is the measure: a file, a run of the store by number or `latest`, or a machine of the past
-    /// such as `1996/linux-i686`.
+    /// The machine that is the measure: a file, a run of the store (its number, `latest`, or `latest~1` for the one
+    /// before that), or a machine of the past.
     #[arg(value_name = "A")]
     pub before: PathBuf,
     /// The machine that is compared with it.
@@ -270,8 +279,8 @@ pub struct CompareArgs {
     /// Compare only these primitives: ids, or beginnings of them.
     #[arg(value_name = "PRIMITIVE")]
     pub primitives: Vec<String>,
-    /// End with exit code 1 if a primitive is slower on B than on A by more than this share, and not by chance; with 3
-    /// if it is only one that cannot be judged.
+    /// End with exit code 4 if a primitive is slower on B than on A by more than this share, and not by chance; with 3
+    /// if one that cannot be judged may be, has no cost on B, or if none can be judged.
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub fail_over: Option<f64>,
     /// How it is printed.
@@ -285,7 +294,7 @@ pub struct CompareArgs {
 /// `assay history`.
 #[derive(Debug, Args)]
 pub struct HistoryArgs {
-    /// The run to show: its number, or `latest`; all runs are listed without it.
+    /// The run to show: its number, `latest`, or `latest~1` for the one before that; all runs are listed without it.
     #[arg(value_name = "RUN")]
     pub run: Option<String>,
     /// How its raw samples are made into costs.
@@ -324,9 +333,11 @@ fn statistics() -> impl TypedValueParser<Value = Statistic> {
     })
 }
 
-/// The views of the trace crate, by name.
-fn views() -> PossibleValuesParser {
-    PossibleValuesParser::new(VIEWS.iter().map(|view| PossibleValue::new(view.name).help(view.about)))
+/// The views, by name.
+fn views() -> impl TypedValueParser<Value = &'static View> {
+    let names = VIEWS.iter().map(|view| PossibleValue::new(view.name).help(view.about));
+    PossibleValuesParser::new(names)
+        .map(|name| VIEWS.iter().find(|view| view.name == name).unwrap_or(&VIEWS[0]))
 }
 
 /// A share: `1%` or `0.01`.
@@ -382,6 +393,28 @@ mod tests {
         {
             assert!(parsed(fine).is_ok(), "{fine}");
         }
+    }
+
+    #[test]
+    fn what_can_be_given_in_two_ways_is_asked_for_as_such() {
+        for (words, alternatives) in
+            [("assay run", "<WORKLOAD.toml|COMMAND>"), ("assay trace", "<--pid <PID>|COMMAND>")]
+        {
+            let refused = Cli::try_parse_from(words.split(' ')).unwrap_err().to_string();
+            assert!(refused.contains(alternatives), "{refused}");
+        }
+        for both in ["assay run x.toml -- true", "assay trace -p 1 -- true"] {
+            assert!(Cli::try_parse_from(both.split(' ')).is_err(), "{both}");
+        }
+    }
+
+    #[test]
+    fn help_lists_the_exit_codes_and_the_machines_of_the_past() {
+        let help = |words: &[&str]| Cli::try_parse_from(words).unwrap_err().to_string();
+        assert!(help(&["assay", "--help"]).contains(EXIT_CODES));
+        let compare = help(&["assay", "compare", "--help"]);
+        assert!(compare.contains("1996/linux-i686") && compare.contains("1997/pro-200"), "{compare}");
+        assert!(compare.contains("130"), "{compare}");
     }
 
     #[test]

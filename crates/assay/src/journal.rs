@@ -150,15 +150,36 @@ pub fn open(args: &StoreArgs) -> anyhow::Result<Store> {
     Ok(Store::open(&path)?)
 }
 
-/// The run that the user names: its number, or `latest`.
+/// The run that the user names: its number, `latest`, or `latest~1` for the one before that.
 pub fn find(store: &Store, name: &str) -> anyhow::Result<Run> {
-    if name == "latest" {
-        return store.latest()?.context("nothing was measured yet; run 'assay bench' first");
+    match RunName::parse(name) {
+        Some(RunName::Number(run)) => Ok(store.run(run)?),
+        Some(RunName::Latest { back }) => store.latest(back)?.with_context(|| match back {
+            0 => "nothing was measured yet; run 'assay bench' first".to_owned(),
+            _ => format!("{} has no run '{name}'; 'assay history' lists all", store.path().display()),
+        }),
+        None => bail!("'{name}' is no run; give a number that 'assay history' lists, latest or latest~1"),
     }
-    let Ok(number) = name.parse() else {
-        bail!("'{name}' is no run; give a number that 'assay history' lists, or latest");
-    };
-    Ok(store.run(RunId(number))?)
+}
+
+/// How users name a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RunName {
+    Number(RunId),
+    /// So many runs before the latest.
+    Latest {
+        back: u32,
+    },
+}
+
+impl RunName {
+    fn parse(name: &str) -> Option<Self> {
+        match name.strip_prefix("latest") {
+            Some("") => Some(Self::Latest { back: 0 }),
+            Some(rest) => Some(Self::Latest { back: rest.strip_prefix('~')?.parse().ok()? }),
+            None => Some(Self::Number(RunId(name.parse().ok()?))),
+        }
+    }
 }
 
 /// The machine of a run, estimated anew from its raw samples.
@@ -184,22 +205,40 @@ pub struct Known {
     pub samples: Vec<Measured>,
 }
 
-/// A machine as users name it: a file, a run of the store (`latest` or a number), or a machine of the past.
+/// A machine as users name it: a file, a run of the store, or a machine of the past.
 pub fn known(name: &Path, args: &StoreArgs) -> anyhow::Result<Known> {
     let text = name.to_str().filter(|_| !name.exists());
     if let Some(machine) = text.and_then(past::machine) {
         return Ok(Known { machine: machine?, samples: Vec::new() });
     }
-    if let Some(run) = text.filter(|name| *name == "latest" || name.parse::<i64>().is_ok()) {
+    if let Some(run) = text.filter(|name| RunName::parse(name).is_some()) {
         let store = open(args)?;
         let run = find(&store, run)?;
         let machine = machine(&store, &run, Statistic::default())?;
         ensure!(!machine.costs.is_empty(), "run {} measured no primitive; name one of 'assay bench'", run.id);
         return Ok(Known { machine, samples: measured(&store, run.id)? });
     }
-    let machine =
-        machine_from_json(&read(name)?).with_context(|| format!("{} is not a machine", name.display()))?;
+    let machine = machine_from_json(&read(name)?)
+        .map_err(Into::into)
+        .and_then(with_known_units)
+        .with_context(|| format!("{} is not a machine", name.display()))?;
     Ok(Known { machine, samples: Vec::new() })
+}
+
+/// A machine whose costs are in the units in which they are measured: another would be taken for it, and be off by
+/// orders of magnitude. What the catalogue does not know is taken as it is.
+fn with_known_units(machine: Machine) -> anyhow::Result<Machine> {
+    for (primitive, cost) in &machine.costs {
+        if let Some(benchmark) = assay_bench::find(primitive) {
+            ensure!(
+                cost.estimate.unit == benchmark.unit,
+                "the cost of '{primitive}' is in {}, but it is measured in {}; correct the file",
+                cost.estimate.unit,
+                benchmark.unit
+            );
+        }
+    }
+    Ok(machine)
 }
 
 /// The machine alone.
@@ -240,6 +279,17 @@ mod tests {
         let now = |cpu| description(&[("cpu", cpu), ("load", "2.5"), ("noise before", "some")]);
         assert_eq!(changed(&then, &now("X")), None);
         assert_eq!(changed(&then, &now("Y")).map(|fact| fact.value.as_str()), Some("Y"));
+    }
+
+    #[test]
+    fn a_run_is_named_by_its_number_or_by_how_far_it_is_from_the_latest() {
+        let latest = |back| Some(RunName::Latest { back });
+        assert_eq!(RunName::parse("12"), Some(RunName::Number(RunId(12))));
+        assert_eq!([RunName::parse("latest"), RunName::parse("latest~0")], [latest(0); 2]);
+        assert_eq!(RunName::parse("latest~3"), latest(3));
+        for other in ["", "later", "latest~", "latest~-1", "latest~x", "latest3", "x.machine.json"] {
+            assert_eq!(RunName::parse(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! How a subcommand speaks: reports to stdout, complaints to stderr, files whole or not at all.
 
 use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -16,23 +16,59 @@ use crate::interrupt::Interrupted;
 #[error("nobody reads stdout any more")]
 struct Unread;
 
-/// A figure cannot be believed, and the user has asked to be told so by exit code 3.
+/// What the user has asked to see in the exit code.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct Doubtful(pub String);
+pub enum Alarm {
+    /// A figure cannot be relied on.
+    #[error("{0}")]
+    Doubtful(String),
+    /// A primitive is slower.
+    #[error("{0}")]
+    Slower(String),
+}
 
-/// Columns where nothing tells: wide enough for every table, and what most people's files are.
-const WIDTH: u16 = 110;
+/// What the exit codes mean, for `--help`. The command line's own errors end with 2.
+pub const EXIT_CODES: &str = "\
+Exit codes:
+  0    success
+  1    an error, which the last line on stderr tells
+  2    a command line that is wrong
+  3    figures that cannot be relied on (bench --strict, compare --fail-over)
+  4    a primitive that is slower (compare --fail-over)
+  130  an interrupt";
 
 /// Prints a report to stdout in the asked format.
 pub fn show(report: &Report, format: &Format) -> anyhow::Result<()> {
     print(&(format.render)(report, &style()))
 }
 
+/// How a subcommand ends that has printed its report and then has more to say: that goes before a report that could not
+/// be printed, or that a reader closed early.
+pub fn end(printed: anyhow::Result<()>, end: anyhow::Result<()>) -> anyhow::Result<()> {
+    match (printed, end) {
+        (Err(unprinted), Err(end)) => {
+            if !unprinted.is::<Unread>() {
+                say(&format!("assay: {}", line(&unprinted)));
+            }
+            Err(end)
+        }
+        (printed, end) => end.and(printed),
+    }
+}
+
 /// Prints text to stdout. A reader that has seen enough is no error; see [`complain`].
 pub fn print(text: &str) -> anyhow::Result<()> {
-    let mut stdout = io::stdout().lock();
-    let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    let mut stdout = stdout();
+    printed(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+}
+
+/// Where data goes, for what is printed piece by piece; [`printed`] says how that went.
+pub fn stdout() -> impl Write {
+    BufWriter::new(io::stdout().lock())
+}
+
+/// How printing ended.
+pub fn printed(written: io::Result<()>) -> anyhow::Result<()> {
     if written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
         return Err(Unread.into());
     }
@@ -51,12 +87,11 @@ pub fn complain(error: &anyhow::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     say(&format!("assay: {}", line(error)));
-    if error.is::<Interrupted>() {
-        ExitCode::from(130)
-    } else if error.is::<Doubtful>() {
-        ExitCode::from(3)
-    } else {
-        ExitCode::FAILURE
+    match error.downcast_ref() {
+        Some(Alarm::Doubtful(_)) => ExitCode::from(3),
+        Some(Alarm::Slower(_)) => ExitCode::from(4),
+        None if error.is::<Interrupted>() => ExitCode::from(130),
+        None => ExitCode::FAILURE,
     }
 }
 
@@ -111,11 +146,12 @@ fn folder(place: &Path) -> &Path {
     place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// How text looks where stdout goes.
+/// How text looks where stdout goes. Lines are wrapped for a terminal only: a file or a pipe is read by programs that
+/// take a line for a row.
 pub fn style() -> Style {
     let stdout = io::stdout();
     let size = tcgetwinsize(&stdout).ok().filter(|size| size.ws_col > 0);
-    let width = size.map_or(WIDTH, |size| size.ws_col);
+    let width = size.map_or(u16::MAX, |size| size.ws_col);
     let plain = !stdout.is_terminal() || std::env::var_os("NO_COLOR").is_some();
     let colour = if plain { Colour::Plain } else { Colour::Ansi };
     Style { width, symbols: Symbols::Unicode, colour }

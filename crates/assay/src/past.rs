@@ -4,7 +4,7 @@ use assay_quantity::Machine;
 use assay_quantity::format::machine_from_json;
 
 /// Name and file of each. The directories under `examples` say where the figures come from.
-const MACHINES: &[(&str, &str)] = &[
+const MACHINES: [(&str, &str); 20] = [
     ("1996/dec-alpha-150", include_str!("../../../examples/lmbench-1996/dec-alpha-150.machine.json")),
     ("1996/dec-alpha-300", include_str!("../../../examples/lmbench-1996/dec-alpha-300.machine.json")),
     ("1996/freebsd-i586", include_str!("../../../examples/lmbench-1996/freebsd-i586.machine.json")),
@@ -26,6 +26,11 @@ const MACHINES: &[(&str, &str)] = &[
     ("1997/ss20-75", include_str!("../../../examples/thesis-1997/ss20-75.machine.json")),
     ("1997/ss20-75x2", include_str!("../../../examples/thesis-1997/ss20-75x2.machine.json")),
 ];
+
+/// Every name, for `--help`.
+pub fn names() -> String {
+    MACHINES.map(|(name, _)| name).join(", ")
+}
 
 /// The machine of this name, if there is one.
 pub fn machine(name: &str) -> Option<anyhow::Result<Machine>> {

@@ -58,7 +58,10 @@ impl PlanFile {
             plan.copies.is_none_or(|copies| (1..=1024).contains(&copies)),
             "copies is not between 1 and 1024"
         );
-        ensure!(!plan.free || plan.copies.is_some(), "free placement is for copies; say how many");
+        ensure!(
+            !plan.free || plan.copies.is_some_and(|copies| copies > 1),
+            "free placement is for several copies; say how many"
+        );
         Ok(plan)
     }
 

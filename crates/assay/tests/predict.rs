@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use expect_test::{expect, expect_file};
@@ -27,11 +27,18 @@ fn refusal(arguments: &[&str]) -> String {
 }
 
 fn damaged(name: &str, from: &str, to: &str) -> PathBuf {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let text = fs::read_to_string(root.join(EXAMPLE).join(name)).unwrap();
-    assert!(text.contains(from), "{name} holds no '{from}'");
+    written(name, |example| {
+        let text = fs::read_to_string(example.join(name)).unwrap();
+        assert!(text.contains(from), "{name} holds no '{from}'");
+        text.replacen(from, to, 1)
+    })
+}
+
+/// A file of this test, made from those of the example.
+fn written(name: &str, text: impl Fn(&Path) -> String) -> PathBuf {
+    let example = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(EXAMPLE);
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()));
-    fs::write(&path, text.replacen(from, to, 1)).unwrap();
+    fs::write(&path, text(&example)).unwrap();
     path
 }
 
@@ -64,6 +71,16 @@ fn bad_input_is_refused_in_one_line_that_says_what_to_do() {
     let no_epoll = damaged("pro-200.machine.json", "tcp.connect", "epoll.ctl");
     let cut = damaged("prem-100.machine.json", "\"costs\": [", "\"costs\": [[");
     let csv = damaged("measured.csv", "Pro-200", "Pro-400");
+    let twice = written("twice.csv", |example| {
+        let text = fs::read_to_string(example.join("measured.csv")).unwrap();
+        text.replacen("Pro-200", "Prem-100", 1)
+    });
+    let per_operation = damaged("endeav-120.machine.json", "\"ns/B\"", "\"ns\"");
+    let empty = written("empty.demand.json", |example| {
+        let text = fs::read_to_string(example.join("apache.demand.json")).unwrap();
+        let (before, _) = text.split_once("\"coefficients\": [").unwrap();
+        format!("{before}\"coefficients\": []}}]}}")
+    });
     let said = [
         refused(&["predict", "missing.demand.json", &machine]),
         refused(&["predict", &machine, &machine]),
@@ -72,6 +89,9 @@ fn bad_input_is_refused_in_one_line_that_says_what_to_do() {
         refused(&["predict", &demand, cut.to_str().unwrap()]),
         refused(&["predict", &demand, &machine, "--measured", csv.to_str().unwrap()]),
         refused(&["predict", &demand, &machine, "--measured", &demand]),
+        refused(&["predict", &demand, &machine, "--measured", twice.to_str().unwrap()]),
+        refused(&["predict", &demand, per_operation.to_str().unwrap()]),
+        refused(&["predict", empty.to_str().unwrap(), &machine]),
     ];
     expect![[r#"
         assay: cannot read missing.demand.json: No such file or directory (os error 2)
@@ -81,7 +101,27 @@ fn bad_input_is_refused_in_one_line_that_says_what_to_do() {
         assay: TMP/PID-prem-100.machine.json is not a machine: expected `,` or `]` at line 86 column 15
         assay: workload 'netscape' of the measured file has fewer than two of these machines: Pro-200; its first column must hold their names
         assay: examples/thesis-1997/apache.demand.json is no file of measurements: it has no column 'machine'
+        assay: TMP/PID-twice.csv is no file of measurements: line 8: 'Prem-100' with workload 'netscape' is in line 2 already; keep one
+        assay: TMP/PID-endeav-120.machine.json is not a machine: the cost of 'file.read{size=32KiB,buffer=reused}' is in ns, but it is measured in ns/B; correct the file
+        assay: the demand of 'page' holds no call, so nothing can be predicted; trace it while it works
     "#]].assert_eq(&said.concat());
+}
+
+#[test]
+fn doubtful_costs_are_seen_in_a_prediction_in_every_format() {
+    let demand = format!("{EXAMPLE}/apache.demand.json");
+    let machine = written("doubtful.machine.json", |path| {
+        let text = fs::read_to_string(path.join("pro-200.machine.json")).unwrap();
+        text.replace("\"estimate\": {", "\"verdict\": {\"contaminated\": 0.97}, \"estimate\": {")
+    });
+    for format in ["text", "html", "json"] {
+        let output = assay(&["predict", &demand, machine.to_str().unwrap(), "--format", format]);
+        let text = String::from_utf8(output.stdout).unwrap().replace("<wbr>", "");
+        assert!(text.contains("measured, contaminated"), "{format}: {text}");
+        assert!(text.contains("lower bound, contaminated"), "{format}: {text}");
+        let summary = "Terms worth 100 % of the prediction for Pro-200 are doubtful (contaminated).";
+        assert!(text.contains(summary), "{format}: {text}");
+    }
 }
 
 #[test]

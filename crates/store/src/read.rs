@@ -34,12 +34,12 @@ impl Store {
         }
     }
 
-    /// The run that began last; `None` if there is none yet.
+    /// The run that began last, or so many runs before it; `None` if there are not so many.
     ///
     /// # Errors
     /// [`ReadError`] if the store cannot be read.
-    pub fn latest(&self) -> Result<Option<Run>, ReadError> {
-        let raw = self.rows(&format!("{RUN} ORDER BY id DESC LIMIT 1"), None, RawRun::read)?;
+    pub fn latest(&self, back: u32) -> Result<Option<Run>, ReadError> {
+        let raw = self.rows(&format!("{RUN} ORDER BY id DESC LIMIT 1 OFFSET {back}"), None, RawRun::read)?;
         raw.into_iter().next().map(|raw| self.parsed_run(raw)).transpose()
     }
 

@@ -15,7 +15,7 @@ use clap::Parser;
 use crate::cli::{BenchArgs, Cli, Command};
 use crate::interrupt::Interrupt;
 use crate::journal::{self, Journal};
-use crate::output::{self, Doubtful};
+use crate::output::{self, Alarm};
 use crate::phase::machine::{Effort, Subject, spawner};
 use crate::phase::selection::{Selection, here};
 use crate::plan::PlanFile;
@@ -75,11 +75,13 @@ fn serve(address: SocketAddr) -> anyhow::Result<()> {
 }
 
 fn measure(args: &BenchArgs, begun: Option<Begun>) -> anyhow::Result<()> {
+    let copies = args.copies.unwrap_or(1);
+    ensure!(!args.free || copies > 1, "--free places several copies; say how many with -P");
     let profile = if args.full { Profile::Full } else { Profile::Quick };
     let selection = Selection {
         names: args.primitives.clone(),
         profile,
-        copies: args.copies.unwrap_or(1),
+        copies,
         free: args.free,
         cold: args.cold,
         remote: args.peer.is_some(),
@@ -107,34 +109,28 @@ fn measure(args: &BenchArgs, begun: Option<Begun>) -> anyhow::Result<()> {
         (measured, _) => journal.finish(measured)?,
     };
     let counted = if args.count && stopped.is_ok() { count(&benchmarks, &interrupt)? } else { Vec::new() };
-    let shown = show(args, (number, machine), &counted, stopped.is_ok())?;
+    let machine = Machine { name: args.name.clone().unwrap_or(machine.name), ..machine };
+    let printed = show(args, (number, &machine), &counted, stopped.is_ok());
     if stopped.is_err() {
         output::say(&format!("go on with 'assay bench --resume {number}'"));
     } else {
         output::say(&format!("the raw samples are run {number} of the store"));
     }
-    stopped?;
-    // While it counted.
-    interrupt.check()?;
-    if args.strict {
-        believable(&shown, &journal::failed(&journal::open(&args.store)?, number)?)
-    } else {
-        Ok(())
-    }
+    // The second look is for an interrupt while it counted.
+    let whole = stopped.and_then(|()| interrupt.check()).map_err(Into::into);
+    let end = whole.and_then(|()| if args.strict { strict(args, number, &machine) } else { Ok(()) });
+    output::end(printed, end)
 }
 
 /// Prints the machine, and keeps it where the user wants it if it is whole.
 fn show(
     args: &BenchArgs,
-    (run, mut machine): (RunId, Machine),
+    (run, machine): (RunId, &Machine),
     counted: &[Counted],
     whole: bool,
-) -> anyhow::Result<Machine> {
-    if let Some(name) = &args.name {
-        machine.name.clone_from(name);
-    }
+) -> anyhow::Result<()> {
     let title = format!("The machine {}", machine.name);
-    let mut blocks = section::profile::blocks(&machine)?;
+    let mut blocks = section::profile::blocks(machine)?;
     let samples = journal::measured(&journal::open(&args.store)?, run)?;
     blocks.extend(section::counters::table(&samples).map(Block::Table));
     if !counted.is_empty() {
@@ -142,11 +138,10 @@ fn show(
     }
     let shown = output::show(&Report { title, blocks }, args.print.format());
     if let Some(path) = args.output.as_ref().filter(|_| whole) {
-        output::write_file(path, &machine_to_json(&machine))?;
+        output::write_file(path, &machine_to_json(machine))?;
         output::say(&format!("the machine is in {}", path.display()));
     }
-    shown?;
-    Ok(machine)
+    shown
 }
 
 /// What was counted of one primitive, or why nothing was.
@@ -166,10 +161,15 @@ fn count(benchmarks: &[Benchmark], interrupt: &Interrupt) -> anyhow::Result<Vec<
     Ok(counted.collect())
 }
 
+fn strict(args: &BenchArgs, run: RunId, machine: &Machine) -> anyhow::Result<()> {
+    let failed = journal::failed(&journal::open(&args.store)?, run)?;
+    Ok(believable(machine, &failed)?)
+}
+
 /// An error if a figure is contaminated, or is not there although it should be: what a machine has not got is no doubt,
 /// but a machine without any figure is.
-fn believable(machine: &Machine, failed: &[Unmeasured]) -> anyhow::Result<()> {
-    let doubtful = |doubt: String| Err(Doubtful(doubt).into());
+fn believable(machine: &Machine, failed: &[Unmeasured]) -> Result<(), Alarm> {
+    let doubtful = |doubt: String| Err(Alarm::Doubtful(doubt));
     if let Some(first) = failed.first() {
         return doubtful(format!(
             "{} of {} primitives failed, {} among them: {}",
@@ -255,18 +255,18 @@ mod tests {
     #[test]
     fn a_machine_without_figures_and_a_primitive_that_failed_are_doubtful() {
         let doubt = |machine: &Machine, failed: &[Unmeasured]| {
-            believable(machine, failed).map_err(|error| (error.is::<Doubtful>(), error.to_string()))
+            believable(machine, failed).map_err(|alarm| alarm.to_string())
         };
         let missing =
             |name: &str| Unmeasured { primitive: name.parse().unwrap(), reason: "no file".to_owned() };
         let mut machine = Machine { unmeasured: vec![missing("file.stat")], ..Machine::default() };
         let nothing = "nothing was measured; the table says why".to_owned();
-        assert_eq!(doubt(&machine, &[]), Err((true, nothing)));
+        assert_eq!(doubt(&machine, &[]), Err(nothing));
         let estimate = trimmed_mean(&[100.0, 101.0, 102.0, 103.0, 104.0], Unit::Nanoseconds).unwrap();
         machine.costs.insert("call.null".parse().unwrap(), Cost::from(estimate));
         assert_eq!(doubt(&machine, &[]), Ok(()));
         let failed = "1 of 2 primitives failed, file.stat among them: no file".to_owned();
-        assert_eq!(doubt(&machine, &[missing("file.stat")]), Err((true, failed)));
+        assert_eq!(doubt(&machine, &[missing("file.stat")]), Err(failed));
     }
 
     fn begun(words: &str) -> Begun {

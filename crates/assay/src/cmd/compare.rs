@@ -6,15 +6,25 @@ use assay_quantity::comparison::family::{Relation, SAME_WITHIN};
 use assay_report::{Block, Report};
 
 use crate::cli::CompareArgs;
-use crate::output::{self, Doubtful};
-use crate::phase::comparison::{Compared, compare};
-use crate::phase::selection::is_named;
+use crate::output::{self, Alarm};
+use crate::phase::comparison::{Compared, SideBySide, compare};
+use crate::phase::selection::{is_named, whole_id};
 use crate::{journal, section};
 
 /// Runs the subcommand.
 pub fn run(args: &CompareArgs) -> anyhow::Result<()> {
     let before = journal::known(&args.before, &args.store)?;
     let after = journal::known(&args.after, &args.store)?;
+    for name in &args.primitives {
+        whole_id(name)?;
+        let mut known = before.machine.costs.keys().chain(after.machine.costs.keys());
+        ensure!(
+            known.any(|id| is_named(id, name)),
+            "'{name}' was measured neither on {} nor on {}; 'assay bench --list' prints what can be",
+            args.before.display(),
+            args.after.display()
+        );
+    }
     let wanted = |id: &PrimitiveId| {
         args.primitives.is_empty() || args.primitives.iter().any(|name| is_named(id, name))
     };
@@ -22,54 +32,72 @@ pub fn run(args: &CompareArgs) -> anyhow::Result<()> {
     let margin = args.fail_over.map_or(SAME_WITHIN, |share| share.min(SAME_WITHIN));
     let compared = compare(&before, &after, &wanted, margin);
     ensure!(
-        !compared.is_empty(),
+        !compared.shared.is_empty(),
         "{} and {} have no such primitive in common; 'assay bench' measures more",
         args.before.display(),
         args.after.display()
     );
     let title = format!("{} beside {}", after.machine.name, before.machine.name);
-    let mut blocks: Vec<Block> = vec![Block::Table(section::comparison::table(&compared))];
+    let mut blocks: Vec<Block> = vec![Block::Table(section::comparison::table(&compared.shared))];
     blocks.push(Block::Table(section::comparison::verdicts(&compared, &before.machine, &after.machine)));
     let summary = section::summary::tables(&[&before.machine, &after.machine]);
     blocks.extend(summary.into_iter().map(Block::Table));
-    output::show(&Report { title, blocks }, args.print.format())?;
-    args.fail_over.map_or(Ok(()), |share| fail(&compared, share))
+    let gate = args.fail_over.map_or(Ok(()), |share| gate(&compared, share));
+    let printed = output::show(&Report { title, blocks }, args.print.format());
+    output::end(printed, gate.map_err(Into::into))
 }
 
-/// An error if something is slower by more than this share; another one if something that cannot be judged looks so.
-fn fail(compared: &[Compared], share: f64) -> anyhow::Result<()> {
+/// Lets through what is not slower by more than this share. Whatever it cannot judge and may be slower, it stops as well:
+/// primitives that were disturbed, have several modes, no ratio or only printed figures, and those that B lacks.
+fn gate(compared: &SideBySide, share: f64) -> Result<(), Alarm> {
+    let SideBySide { shared, only } = compared;
+    let limit = format!("{:.3} %", share * 100.0);
+    let all = shared.len() + only.a.len();
     let is_over =
-        |one: &Compared| one.comparison.ratio.is_some_and(|ratio| ratio.estimate.point > 1.0 + share);
-    let over = |relation: fn(&Relation) -> bool| {
-        let over = compared.iter().filter(|one| relation(&one.comparison.relation) && is_over(one));
-        over.map(|one| one.primitive.to_string()).collect::<Vec<String>>()
+        |one: &Compared| one.comparison.ratio.is_none_or(|ratio| ratio.estimate.point > 1.0 + share);
+    let list = |chosen: &dyn Fn(&Compared) -> bool| {
+        let chosen = shared.iter().filter(|one| chosen(one));
+        chosen.map(|one| one.primitive.to_string()).collect::<Vec<String>>()
     };
-    let not_comparable = |relation: &Relation| matches!(relation, Relation::NotComparable(_));
-    let unjudged = compared.iter().filter(|one| not_comparable(&one.comparison.relation)).count();
-    if unjudged > 0 {
-        output::say(&format!(
-            "{unjudged} of {} primitives cannot be judged; the table says why",
-            compared.len()
+    let slower = list(&|one| one.comparison.relation == Relation::Slower && is_over(one));
+    let unjudged = list(&|one| !is_judged(one));
+    let doubtful = list(&|one| !is_judged(one) && is_over(one));
+    let missing: Vec<String> = only.a.iter().map(PrimitiveId::to_string).collect();
+    let mut doubts = Vec::new();
+    if !doubtful.is_empty() {
+        doubts.push(format!(
+            "{} of {all} primitives may be slower by more than {limit} and cannot be judged: {}",
+            doubtful.len(),
+            doubtful.join(", ")
         ));
     }
-    let (slower, doubtful) = (over(|relation| *relation == Relation::Slower), over(not_comparable));
-    ensure!(
-        slower.is_empty(),
-        "{} of {} primitives are slower by more than {:.3} %: {}",
-        slower.len(),
-        compared.len(),
-        share * 100.0,
-        slower.join(", ")
-    );
-    if doubtful.is_empty() {
-        return Ok(());
+    if !missing.is_empty() {
+        doubts.push(format!(
+            "{} of {all} primitives have no cost on B: {}",
+            missing.len(),
+            missing.join(", ")
+        ));
     }
-    Err(Doubtful(format!(
-        "{} of {} primitives seem slower by more than {:.3} % and cannot be judged; measure them again: {}",
-        doubtful.len(),
-        compared.len(),
-        share * 100.0,
-        doubtful.join(", ")
-    ))
-    .into())
+    if unjudged.len() == shared.len() {
+        doubts.push(format!("none of {all} primitives can be judged"));
+    } else if !unjudged.is_empty() {
+        output::say(&format!("{} of {all} primitives cannot be judged; the table says why", unjudged.len()));
+    }
+    let doubts = doubts.join("; ");
+    if !slower.is_empty() {
+        if !doubts.is_empty() {
+            output::say(&doubts);
+        }
+        return Err(Alarm::Slower(format!(
+            "{} of {all} primitives are slower by more than {limit}: {}",
+            slower.len(),
+            slower.join(", ")
+        )));
+    }
+    if doubts.is_empty() { Ok(()) } else { Err(Alarm::Doubtful(format!("{doubts}; measure again"))) }
+}
+
+/// Whether chance was taken into account.
+fn is_judged(one: &Compared) -> bool {
+    !matches!(one.comparison.relation, Relation::NotComparable(_) | Relation::AsPrinted(_))
 }

@@ -7,7 +7,7 @@ mod predict;
 mod run;
 mod sample;
 mod trace;
-mod view;
+pub mod view;
 
 use crate::cli::Command;
 

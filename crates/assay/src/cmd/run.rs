@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::{env, io};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use assay_bench::{Benchmark, Profile};
 use assay_model::predict;
 use assay_quantity::format::{demand_to_json, machine_to_json};
@@ -171,8 +171,10 @@ fn conclude(args: &RunArgs, workload: &Workload, found: &Found) -> anyhow::Resul
     let shown = output::show(&report, args.print.format());
     output::say(&format!("the report is in {}", args.report.display()));
     let left_out = found.left_out();
-    if !left_out.is_empty() {
-        bail!("the report is not whole: {}", left_out.join("; "));
-    }
-    shown
+    let whole = if left_out.is_empty() {
+        Ok(())
+    } else {
+        Err(anyhow!("the report is not whole: {}", left_out.join("; ")))
+    };
+    output::end(shown, whole)
 }

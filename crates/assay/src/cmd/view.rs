@@ -1,5 +1,8 @@
 //! `assay view`: a recorded trace as a summary, in the order of time, or as a demand.
 
+use std::cell::Cell;
+use std::io::Write;
+
 use anyhow::{bail, ensure};
 use assay_quantity::Demand;
 use assay_quantity::format::demand_to_json;
@@ -9,16 +12,46 @@ use assay_trace::view::demand::{Demanding, Named};
 use assay_trace::view::sequence::{Sequence, SequenceRow};
 use assay_trace::view::summary::Summarise;
 use assay_trace::view::{Filter, look};
+use serde_json::Value;
 
 use crate::cli::ViewArgs;
 use crate::{output, section};
+
+/// A way to look at a trace.
+#[derive(Debug)]
+pub struct View {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it shows.
+    pub about: &'static str,
+    show: fn(Reader, &ViewArgs) -> anyhow::Result<()>,
+}
+
+/// Every view.
+pub const VIEWS: [View; 3] = [
+    View {
+        name: "summary",
+        about: "per call and kind of descriptor: count, times, percentiles, bytes, errors",
+        show: summary,
+    },
+    View {
+        name: "sequence",
+        about: "every call in the order of time, with arguments, result and elapsed time",
+        show: sequence,
+    },
+    View {
+        name: "demand",
+        about: "what the program asks of the operating system, as primitives",
+        show: demand,
+    },
+];
 
 /// One unit of work, when the user does not say what the trace is made of.
 const UNIT_OF_WORK: &str = "unit of work";
 
 /// Runs the subcommand.
 pub fn run(args: &ViewArgs) -> anyhow::Result<()> {
-    ensure!(args.output.is_none() || args.view == "demand", "--output goes with the view demand");
+    ensure!(args.output.is_none() || args.view.name == "demand", "--output goes with the view demand");
     let reader = Reader::open(&args.trace)?;
     if !reader.is_complete() {
         output::say("the recording was cut off: what came after its last whole block is missing");
@@ -27,37 +60,15 @@ pub fn run(args: &ViewArgs) -> anyhow::Result<()> {
     if untracked > 0 {
         output::say(&format!("{untracked} threads could not be followed: what they did is missing"));
     }
-    let blocks = match args.view.as_str() {
-        "summary" => section::trace::summary(&look(reader, Summarise::default())?, args.units, UNIT_OF_WORK),
-        "sequence" => return sequence(reader),
-        "demand" => demand(reader, args)?,
-        other => bail!("the view '{other}' has no page yet"),
-    };
-    let title = format!("{}, {}", args.trace.display(), args.view);
-    output::show(&Report { title, blocks }, args.print.format())
+    (args.view.show)(reader, args)
 }
 
-/// Rows are printed as they come: a trace may be longer than memory.
-fn sequence(reader: Reader) -> anyhow::Result<()> {
-    let start_ns = reader.manifest().start_monotonic_ns;
-    let mut printed = Ok(());
-    let print = |row: SequenceRow| {
-        if printed.is_ok() {
-            printed = output::print(&line(&row, start_ns));
-        }
-    };
-    look(reader, Sequence::new(Filter::default(), print))?;
-    printed
+fn summary(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
+    let summary = look(reader, Summarise::default())?;
+    report(args, section::trace::summary(&summary, args.units, UNIT_OF_WORK))
 }
 
-fn line(row: &SequenceRow, start_ns: u64) -> String {
-    let since = row.begin_ns.saturating_sub(start_ns);
-    let (seconds, rest) = (since / 1_000_000_000, since % 1_000_000_000);
-    let elapsed = row.elapsed_ns.map_or(String::new(), |ns| format!(" <{ns} ns>"));
-    format!("{seconds:>5}.{rest:09} {:>7} {}{elapsed}\n", row.thread, row.text)
-}
-
-fn demand(reader: Reader, args: &ViewArgs) -> anyhow::Result<Vec<Block>> {
+fn demand(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
     let command = reader.manifest().command.join(" ");
     let name = if command.is_empty() { args.trace.display().to_string() } else { command };
     let named = Named { operation: name.clone(), unit_of_work: UNIT_OF_WORK.to_owned() };
@@ -68,5 +79,127 @@ fn demand(reader: Reader, args: &ViewArgs) -> anyhow::Result<Vec<Block>> {
         let demand = Demand { name, source, operations: vec![operation] };
         output::write_file(path, &demand_to_json(&demand))?;
     }
-    Ok(blocks)
+    report(args, blocks)
+}
+
+fn report(args: &ViewArgs, blocks: Vec<Block>) -> anyhow::Result<()> {
+    let title = format!("{}, {}", args.trace.display(), args.view.name);
+    output::show(&Report { title, blocks }, args.print.format())
+}
+
+/// Rows are printed as they come, for a trace may be longer than memory; until someone stops reading them.
+fn sequence(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
+    let (head, line): (String, fn(&Shown) -> String) = match args.print.format().name {
+        "text" => (String::new(), text),
+        "json" => (String::new(), json),
+        "csv" => (record(FIELDS.iter().map(|(name, _)| (*name).to_owned())), csv),
+        other => bail!("the view sequence is a stream, which {other} cannot hold; choose text, json or csv"),
+    };
+    let start_ns = reader.manifest().start_monotonic_ns;
+    let mut stdout = output::stdout();
+    let mut printed = stdout.write_all(head.as_bytes());
+    let goes_on = Cell::new(printed.is_ok());
+    let print = |row: SequenceRow| {
+        if goes_on.get() {
+            let since_ns = row.begin_ns.saturating_sub(start_ns);
+            printed = stdout.write_all(line(&Shown { since_ns, row }).as_bytes());
+            goes_on.set(printed.is_ok());
+        }
+    };
+    let entries = reader.take_while(|_| goes_on.get());
+    let read = look(entries, Sequence::new(Filter::default(), print));
+    output::printed(printed.and_then(|()| stdout.flush()))?;
+    Ok(read?)
+}
+
+/// A row of the sequence, and when it began after the beginning of the trace.
+struct Shown {
+    since_ns: u64,
+    row: SequenceRow,
+}
+
+fn text(Shown { since_ns, row }: &Shown) -> String {
+    let (seconds, rest) = (since_ns / 1_000_000_000, since_ns % 1_000_000_000);
+    let elapsed = row.elapsed_ns.map_or(String::new(), |ns| format!(" <{ns} ns>"));
+    format!("{seconds:>5}.{rest:09} {:>7} {}{elapsed}\n", row.thread, row.text)
+}
+
+/// A field's name, and its value in a row.
+type Field = (&'static str, fn(&Shown) -> Value);
+
+/// The fields of a row, for programs.
+const FIELDS: [Field; 7] = [
+    ("begin_ns", |shown| shown.since_ns.into()),
+    ("elapsed_ns", |shown| shown.row.elapsed_ns.into()),
+    ("process", |shown| shown.row.process.into()),
+    ("thread", |shown| shown.row.thread.into()),
+    ("cpu", |shown| shown.row.cpu.into()),
+    ("descriptor", |shown| shown.row.descriptor.name().into()),
+    ("event", |shown| shown.row.text.as_str().into()),
+];
+
+/// One JSON object on a line of its own.
+fn json(shown: &Shown) -> String {
+    let fields = FIELDS.iter().map(|(name, field)| ((*name).to_owned(), field(shown)));
+    format!("{}\n", Value::Object(fields.collect()))
+}
+
+fn csv(shown: &Shown) -> String {
+    record(FIELDS.iter().map(|(_, field)| match field(shown) {
+        Value::Null => String::new(),
+        Value::String(text) => text,
+        other => other.to_string(),
+    }))
+}
+
+fn record(fields: impl Iterator<Item = String>) -> String {
+    let mut line = Vec::new();
+    let mut writer = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(&mut line);
+    writer.write_record(fields).expect("memory takes every record");
+    drop(writer);
+    String::from_utf8(line).expect("every field was text")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use assay_trace::descriptor::Descriptor;
+
+    #[test]
+    fn every_view_has_a_name_of_its_own_and_is_documented() {
+        let page = include_str!("../../../../docs/trace.md");
+        for (position, view) in VIEWS.iter().enumerate() {
+            assert!(VIEWS[..position].iter().all(|other| other.name != view.name));
+            assert!(!view.about.is_empty());
+            let section = format!("### {}", view.name);
+            assert!(page.contains(&section), "docs/trace.md has no section on {}", view.name);
+        }
+        for (field, _) in FIELDS {
+            assert!(page.contains(&format!("`{field}`")), "docs/trace.md does not tell the field {field}");
+        }
+    }
+
+    #[test]
+    fn a_row_of_the_sequence_is_a_line_in_every_format() {
+        let row = SequenceRow {
+            begin_ns: 0,
+            process: 7,
+            thread: 8,
+            cpu: 1,
+            text: "read(3, 0x7f00, 512) = 512".to_owned(),
+            elapsed_ns: Some(431),
+            descriptor: Descriptor::File,
+        };
+        let shown = Shown { since_ns: 1_000_000_002, row };
+        assert_eq!(text(&shown), "    1.000000002       8 read(3, 0x7f00, 512) = 512 <431 ns>\n");
+        let read: Value = serde_json::from_str(&json(&shown)).unwrap();
+        assert_eq!(
+            read,
+            serde_json::json!({"begin_ns": 1_000_000_002, "elapsed_ns": 431, "process": 7, "thread": 8, "cpu": 1,
+                "descriptor": "file", "event": "read(3, 0x7f00, 512) = 512"})
+        );
+        assert_eq!(csv(&shown), "1000000002,431,7,8,1,file,\"read(3, 0x7f00, 512) = 512\"\r\n");
+        let gap = Shown { row: SequenceRow { elapsed_ns: None, ..shown.row }, ..shown };
+        assert!(csv(&gap).starts_with("1000000002,,7,") && json(&gap).contains("\"elapsed_ns\":null"));
+    }
 }

@@ -18,14 +18,22 @@ pub struct Compared {
     pub comparison: Comparison,
 }
 
-/// Compares the wanted primitives that both machines have; costs that differ by less than `margin`, a share, are
-/// the same.
+/// The wanted primitives of two machines.
+#[derive(Debug)]
+pub struct SideBySide {
+    /// Those that both have.
+    pub shared: Vec<Compared>,
+    /// Those that only one of them has.
+    pub only: Pair<Vec<PrimitiveId>>,
+}
+
+/// Compares the wanted primitives; costs that differ by less than `margin`, a share, are the same.
 pub fn compare(
     before: &Known,
     after: &Known,
     wanted: &dyn Fn(&PrimitiveId) -> bool,
     margin: f64,
-) -> Vec<Compared> {
+) -> SideBySide {
     let shared: Vec<(&PrimitiveId, Pair<&Cost>)> = before
         .machine
         .costs
@@ -46,7 +54,11 @@ pub fn compare(
         costs: Pair { a: costs.a.clone(), b: costs.b.clone() },
         comparison,
     });
-    compared.collect()
+    let only = |known: &Known, other: &Known| {
+        let ids = known.machine.costs.keys().filter(|id| wanted(id) && !other.machine.costs.contains_key(id));
+        ids.cloned().collect()
+    };
+    SideBySide { shared: compared.collect(), only: Pair { a: only(before, after), b: only(after, before) } }
 }
 
 /// The values behind a cost; none where they are not at hand.

@@ -1,7 +1,7 @@
 //! Which benchmarks are measured: names, a profile, and the changes that apply to all of them.
 
 use assay_bench::{Benchmark, Profile, catalogue, find, memory_nodes, usable_cpus};
-use assay_quantity::{Key, PrimitiveId, Value};
+use assay_quantity::{Key, NotAPrimitive, PrimitiveId, Value};
 
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Selection {
     /// `tcp` names every `tcp.…`, `file.read` every `file.read{…}` of the profile, or all if the profile has none of
     /// them; a whole id names itself, whatever its numbers are.
     fn named(&self, name: &str) -> anyhow::Result<Vec<PrimitiveId>> {
-        if let Some(benchmark) = name.parse().ok().and_then(|id| find(&id)) {
+        if let Some(benchmark) = whole_id(name)?.or_else(|| name.parse().ok()).and_then(|id| find(&id)) {
             return Ok(vec![benchmark.primitive]);
         }
         let all: Vec<Benchmark> =
@@ -143,6 +143,11 @@ fn between(id: &PrimitiveId, from: usize, to: usize) -> PrimitiveId {
     id.with(Key::From, Value::Count(from as u64)).with(Key::To, Value::Count(to as u64))
 }
 
+/// The id that a name with keys must be; `None` for a name without, which may be the beginning of ids.
+pub fn whole_id(name: &str) -> Result<Option<PrimitiveId>, NotAPrimitive> {
+    name.contains('{').then(|| name.parse()).transpose()
+}
+
 /// Whether a name is the beginning of an id, up to the end of a part of it.
 pub fn is_named(id: &PrimitiveId, name: &str) -> bool {
     let id = id.to_string();
@@ -219,5 +224,18 @@ mod tests {
     fn a_name_that_selects_nothing_is_refused() {
         let refused = named(&["tc"]).benchmarks().unwrap_err().to_string();
         assert!(refused.contains("'tc'") && refused.contains("--list"), "{refused}");
+    }
+
+    #[test]
+    fn a_name_with_keys_that_is_no_id_is_refused_with_the_reason() {
+        for (name, reason) in [
+            ("memory.load{set=banana}", "which is not a value of set (bytes of the working set)"),
+            ("memory.load{colour=red}", "unknown key 'colour'"),
+            ("memory.load{", "is not family.operation"),
+            ("memory.banana{set=4KiB}", "no primitive is called"),
+        ] {
+            let refused = named(&[name]).benchmarks().unwrap_err().to_string();
+            assert!(refused.contains(reason) && refused.contains(name), "{refused}");
+        }
     }
 }

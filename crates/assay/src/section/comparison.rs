@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use assay_quantity::{Machine, Unit};
 use assay_report::{Cell, Column, Table};
 
-use crate::phase::comparison::Compared;
+use crate::phase::comparison::{Compared, SideBySide};
 
 /// Every primitive that both have, with the ratio of its costs and what it means.
 pub fn table(compared: &[Compared]) -> Table {
@@ -39,14 +39,13 @@ pub fn table(compared: &[Compared]) -> Table {
 }
 
 /// How many primitives stand in which relation, and how many have no counterpart.
-pub fn verdicts(compared: &[Compared], before: &Machine, after: &Machine) -> Table {
+pub fn verdicts(compared: &SideBySide, before: &Machine, after: &Machine) -> Table {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-    for one in compared {
+    for one in &compared.shared {
         *counts.entry(one.comparison.relation.to_string()).or_default() += 1;
     }
-    for (machine, other) in [(before, after), (after, before)] {
-        let alone = machine.costs.keys().filter(|id| !other.costs.contains_key(*id)).count();
-        counts.insert(format!("measured on {} only", machine.name), alone as u64);
+    for (side, machine, only) in [("A", before, &compared.only.a), ("B", after, &compared.only.b)] {
+        counts.insert(format!("measured on {side} only ({})", machine.name), only.len() as u64);
     }
     let rows = counts.into_iter().map(|(relation, count)| [Cell::text(relation), Cell::Count(count)]);
     Table::of("All together", [Column::words("B is"), Column::numbers("primitives")], rows)

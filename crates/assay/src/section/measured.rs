@@ -1,9 +1,9 @@
 //! Throughput measured elsewhere, from a CSV file, beside what was predicted.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use assay_model::{Measurement, Validation};
 use assay_quantity::{Estimate, Interval, Method, Unit};
 use assay_report::{Cell, Column, Table};
@@ -33,6 +33,7 @@ impl Measured {
         let (machine, workload) = (needed("machine")?, needed("workload")?);
         let (per_second, published) = (needed("per_second")?, column("published_prediction_ms"));
         let mut measured = Self::default();
+        let mut lines = HashMap::new();
         for (number, record) in (2..).zip(reader.records()) {
             let record = record?;
             let positive = |column: usize, name: &str| {
@@ -43,11 +44,21 @@ impl Measured {
                 Ok(value)
             };
             let machine = record[machine].to_owned();
+            let workload = record[workload].to_owned();
+            if let Some(first) = lines.insert((machine.clone(), workload.clone()), number) {
+                bail!(
+                    "line {number}: '{machine}' with workload '{workload}' is in line {first} already; keep one"
+                );
+            }
             if let Some(column) = published.filter(|column| !record[*column].is_empty()) {
                 let value = positive(column, "published_prediction_ms")?;
-                measured.published.push((machine.clone(), printed_ms(value, &record[column])));
+                let published = printed_ms(value, &record[column]);
+                ensure!(
+                    measured.published(&machine).is_none_or(|other| other == published),
+                    "line {number}: '{machine}' has another published_prediction_ms in an earlier line; keep one"
+                );
+                measured.published.push((machine.clone(), published));
             }
-            let workload = record[workload].to_owned();
             let per_second = positive(per_second, "per_second")?;
             measured.rows.push(Measurement { machine, workload, per_second });
         }
@@ -115,6 +126,24 @@ mod tests {
             "line 2: per_second is 'fast': invalid float literal"
         );
         assert_eq!(complaint("machine,workload,per_second\na,w,0\n"), "line 2: per_second is 0, not above 0");
+    }
+
+    #[test]
+    fn a_row_that_stands_twice_is_named_with_both_its_lines() {
+        let complaint = |rows: &str| {
+            let text = format!("machine,workload,per_second,published_prediction_ms\n{rows}");
+            Measured::parse(text.as_bytes()).unwrap_err().to_string()
+        };
+        assert_eq!(
+            complaint("a,w,5,\nb,w,6,\na,w,7,\n"),
+            "line 4: 'a' with workload 'w' is in line 2 already; keep one"
+        );
+        assert_eq!(
+            complaint("a,w,5,9.3\na,v,6,9.4\n"),
+            "line 3: 'a' has another published_prediction_ms in an earlier line; keep one"
+        );
+        let twice = "machine,workload,per_second,published_prediction_ms\na,w,5,9.3\na,v,6,9.3\n";
+        assert_eq!(Measured::parse(twice.as_bytes()).unwrap().rows.len(), 2);
     }
 
     #[test]

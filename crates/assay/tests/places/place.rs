@@ -188,7 +188,7 @@ impl Said {
         let (complaints, others): (Vec<&str>, Vec<&str>) =
             self.stderr.lines().partition(|line| line.starts_with("assay: "));
         assert_eq!(complaints.len(), 1, "not one complaint: {}", self.stderr);
-        let phases = ["starting ", "measuring ", "tracing ", "the report is in "];
+        let phases = ["starting ", "measuring ", "tracing ", "the report is in ", "the raw samples are run "];
         for other in others {
             assert!(
                 phases.iter().any(|phase| other.starts_with(phase)),

@@ -37,3 +37,27 @@ fn a_full_stdout_is_a_failure_that_says_so() {
     let said = Said::by(place.assay(&["bench", "--list"]).stdout(full));
     said.complains_of(&["cannot print to stdout", "No space left"]);
 }
+
+#[test]
+fn every_view_can_be_had_in_every_format_that_can_hold_it() {
+    let place = Place::new();
+    let traced = Said::by(&mut place.assay(&["trace", "-o", "x.trace", "--", "true"]));
+    assert!(traced.status.success(), "{traced:?}");
+    let view =
+        |view: &str, format: &str| Said::by(&mut place.assay(&["view", "x.trace", view, "--format", format]));
+    for name in ["summary", "sequence", "demand"] {
+        let begins = |format: &str, beginning: &str| {
+            let said = view(name, format);
+            assert!(said.status.success() && said.stdout.starts_with(beginning), "{name} {format}: {said:?}");
+        };
+        begins("json", "{");
+        match name {
+            "sequence" => begins("csv", "begin_ns,elapsed_ns,process,thread,cpu,descriptor,event\r\n"),
+            _ => begins("html", "<!DOCTYPE html>"),
+        }
+    }
+    let lines = |format| view("sequence", format).stdout.lines().count();
+    assert_eq!(lines("json"), lines("text"));
+    assert_eq!(lines("csv"), lines("text") + 1);
+    view("sequence", "html").complains_of(&["html", "choose text, json or csv"]);
+}

@@ -150,13 +150,15 @@ fn the_latest_run_is_the_one_that_began_last_however_it_ended() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("assay.db");
     let mut store = open(&path);
-    assert_eq!(store.latest().unwrap(), None);
+    assert_eq!(store.latest(0).unwrap(), None);
     let ids: Vec<RunId> = (0..3).map(|_| store.begin_run(&start()).unwrap()).collect();
     store.finish_run(ids[0], &Outcome::Completed).unwrap();
     store.finish_run(ids[1], &Outcome::Interrupted).unwrap();
     drop(store);
     let store = open(&path);
-    assert_eq!(store.latest().unwrap().unwrap().id, ids[2]);
+    assert_eq!(store.latest(0).unwrap().unwrap().id, ids[2]);
+    assert_eq!(store.latest(2).unwrap().unwrap().id, ids[0]);
+    assert_eq!(store.latest(3).unwrap(), None);
     let outcomes: Vec<_> = store.runs().unwrap().into_iter().map(|run| run.outcome).collect();
     assert_eq!(outcomes, [Some(Outcome::Completed), Some(Outcome::Interrupted), None]);
 }
