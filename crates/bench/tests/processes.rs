@@ -5,7 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "the whole executable is a test")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -67,7 +67,7 @@ fn run_tests(filter: Option<&String>) -> ExitCode {
 fn sabotaged(how: &str, request: &str) -> ExitCode {
     let (how, _) = Sabotage::NAMES.into_iter().find(|(_, name)| *name == how).unwrap();
     match gives_a_number_all_the_same(request, how).unwrap() {
-        None => ExitCode::SUCCESS,
+        None => ExitCode::from(NOT_PREPARED),
         Some(true) => ExitCode::from(A_NUMBER),
         Some(false) => ExitCode::from(NOTICED),
     }
@@ -75,6 +75,7 @@ fn sabotaged(how: &str, request: &str) -> ExitCode {
 
 const A_NUMBER: u8 = 71;
 const NOTICED: u8 = 72;
+const NOT_PREPARED: u8 = 73;
 
 /// Says who it is, and then nothing more.
 fn hang(pid_file: &str) -> ExitCode {
@@ -118,6 +119,9 @@ fn run(plan: &Plan, benchmarks: &[Benchmark], spawner: &Spawner) -> Vec<Finding>
 const SPOILED: [&str; 2] = ["the sleeper had not told of its wake", "it was disturbed"];
 
 fn every_primitive_runs() {
+    for (part, ..) in MAY_BE_MISSING {
+        assert!(catalogue().iter().any(|known| known.primitive.to_string().contains(part)), "{part}");
+    }
     for finding in run(&plan(1), &catalogue(), &spawner(&["sample"])) {
         let missing = match finding {
             Finding::Measured(measured) => {
@@ -132,8 +136,7 @@ fn every_primitive_runs() {
             assert!(matches!(again[0], Finding::Measured(_)), "{again:?}");
             continue;
         }
-        let id = missing.primitive.to_string();
-        assert!(MAY_BE_MISSING.iter().any(|part| id.contains(part)), "{id}: {}", missing.reason);
+        assert!(may_be_missing(&missing), "{missing:?}");
     }
 }
 
@@ -147,24 +150,36 @@ fn assert_takes_time(Measured { primitive, samples, rejected, .. }: &Measured) {
     }
 }
 
-/// What a machine may lack: cache levels, processors, file systems, huge pages, a disk, a peer, and what containers
-/// forbid.
-const MAY_BE_MISSING: [&str; 14] = [
-    "level=",
-    "set=",
-    "cpus=different",
-    "threads=",
-    "from=",
-    "filesystem=",
-    "pages=huge",
-    "peer=remote",
-    "disk.",
-    "uring.",
-    "page_fault.",
-    "interrupt.",
-    "exception.",
-    "tlb.",
+/// What a machine may lack: a part of the ids of the primitives that need it, a part of the reason that they give, and
+/// whether this machine may be such a one, as far as the test can tell without them.
+const MAY_BE_MISSING: [(&str, &str, fn() -> bool); 18] = [
+    ("", "this process may use one processor only", || allowed().len() == 1),
+    ("from=", "none of the processors that this process may use", || !allowed().contains(&0)),
+    ("memory.load_node", "this machine has one memory node", || true),
+    ("filesystem=", "is a directory on", || true),
+    ("peer=remote", "no peer was named", || true),
+    ("level=", "does not tell the size of the cache", || true),
+    ("stores=", "does not tell the size of its second-level cache", || true),
+    ("level=dram", "is too large beside the largest working set", || true),
+    ("level=dram", "does not fit into half of the", || true),
+    ("set=", "does not fit into half of the", || true),
+    ("pages=huge", "huge pages", || true),
+    ("disk.", "reaches no storage", || true),
+    ("disk.", "cannot be opened with O_DIRECT", || true),
+    ("sync{size=", "reaches no storage", || true),
+    ("page_fault.major", "reaches no storage", || true),
+    ("uring.", "may not use io_uring", || true),
+    ("exception.null", "the kernel maps no [vsyscall] page", || true),
+    ("interrupt.", "does not count", || true),
 ];
+
+fn may_be_missing(Unmeasured { primitive, reason }: &Unmeasured) -> bool {
+    let id = primitive.to_string();
+    let fits = |(part, given, may_be): &(&str, &str, fn() -> bool)| {
+        id.contains(part) && reason.contains(given) && may_be()
+    };
+    MAY_BE_MISSING.iter().any(fits)
+}
 
 /// One benchmark of each kind: those of one name and with the same keys differ in numbers and words alone.
 fn kinds() -> Vec<Benchmark> {
@@ -177,7 +192,7 @@ fn kinds() -> Vec<Benchmark> {
 
 fn sabotage_is_noticed() {
     let plan = Plan { sample_limit: Duration::from_secs(20), ..plan(1) };
-    let (mut noticed, mut unnoticed) = (0, Vec::new());
+    let (mut noticed, mut unnoticed, mut untried) = (0, Vec::new(), BTreeMap::new());
     for (how, name) in Sabotage::NAMES {
         let makes_calls = |benchmark: &Benchmark| how == Sabotage::Idle || !benchmark.calls.is_empty();
         let benchmarks: Vec<Benchmark> = kinds().into_iter().filter(makes_calls).collect();
@@ -185,15 +200,28 @@ fn sabotage_is_noticed() {
             let Finding::Unmeasured(Unmeasured { primitive, reason }) = finding else {
                 panic!("{finding:?}")
             };
-            // Whatever else happens to it, no number comes out.
-            if reason.contains(&format!("exit status: {A_NUMBER}")) {
+            let ended_with = |status: u8| reason.ends_with(&format!("exit status: {status}"));
+            if ended_with(A_NUMBER) {
                 unnoticed.push(format!("{primitive} ({name})"));
+            } else if ended_with(NOT_PREPARED) {
+                untried.insert(primitive, name);
+            } else {
+                // Calls that fail or pretend may kill the process as well; then no number comes out either.
+                let died = ["exit status: ", "killed by signal ", "did not end within "];
+                assert!(died.iter().any(|end| reason.contains(end)), "{primitive} ({name}): {reason}");
+                noticed += usize::from(ended_with(NOTICED));
             }
-            noticed += usize::from(reason.contains(&format!("exit status: {NOTICED}")));
         }
     }
     assert!(noticed > kinds().len(), "only {noticed} were sabotaged at all");
     assert!(unnoticed.is_empty(), "{unnoticed:#?}");
+    // What could not be prepared must be missing for a reason.
+    for (primitive, name) in untried {
+        match &run(&self::plan(1), &[find(&primitive).unwrap()], &spawner(&["sample"]))[0] {
+            Finding::Unmeasured(missing) => assert!(may_be_missing(missing), "{missing:?}"),
+            Finding::Measured(_) => panic!("{primitive} runs, but could not be sabotaged ({name})"),
+        }
+    }
 }
 
 fn modifiers_work() {
