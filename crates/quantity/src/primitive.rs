@@ -278,14 +278,6 @@ impl PrimitiveId {
         }
     }
 
-    /// The same id with `size` set.
-    #[must_use]
-    pub fn with_size(&self, size: Size) -> Self {
-        let mut id = self.clone();
-        id.keys.insert(Key::Size, Value::Bytes(size));
-        id
-    }
-
     /// The word that a key holds; the empty one if it holds none.
     #[must_use]
     pub fn word(&self, key: Key) -> &'static str {

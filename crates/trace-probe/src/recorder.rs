@@ -93,7 +93,7 @@ impl Default for Options {
 #[derive(Debug)]
 pub struct Recorder {
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Result<Recorded, RecordError>>>,
+    thread: Option<JoinHandle<Option<Result<Recorded, RecordError>>>>,
 }
 
 /// How a recording went.
@@ -177,7 +177,7 @@ impl Recorder {
 
     fn join(&mut self) -> Option<Result<Recorded, RecordError>> {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.take().map(|thread| thread.join().unwrap_or(Err(RecordError::Panicked)))
+        self.thread.take()?.join().unwrap_or(Some(Err(RecordError::Panicked)))
     }
 }
 
@@ -188,14 +188,15 @@ impl Drop for Recorder {
     }
 }
 
-/// The recorder's thread: everything that libbpf owns lives and dies on its stack.
+/// The recorder's thread: everything that libbpf owns lives and dies on its stack. `None` if the probe is not available,
+/// whose reason goes to `ready`.
 fn record(
     root: u32,
     options: Options,
     mut writer: Writer,
     stop: &AtomicBool,
     ready: &mpsc::Sender<Result<(), Unavailable>>,
-) -> Result<Recorded, RecordError> {
+) -> Option<Result<Recorded, RecordError>> {
     let mut storage = MaybeUninit::uninit();
     let attached = writer.roots(vec![root]).map_err(Unavailable::from).and_then(|()| {
         listen_to_libbpf();
@@ -206,13 +207,13 @@ fn record(
     match attached {
         Ok(probe) => {
             let _ = ready.send(Ok(()));
-            drain(probe, writer, stop)
+            Some(drain(probe, writer, stop))
         }
         Err(unavailable) => {
             // Before anybody hears of it: the container goes with its writer.
             drop(writer);
             let _ = ready.send(Err(unavailable));
-            Err(RecordError::Panicked)
+            None
         }
     }
 }
@@ -484,5 +485,25 @@ impl Schedule {
             sink.borrow_mut().writer.flush()?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::opening;
+
+    #[test]
+    fn a_refusal_is_told_to_who_waits_and_is_no_panic() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.trace");
+        let writer = Writer::create(&path, opening(Vec::new()).unwrap()).unwrap();
+        // No kernel has rings of one byte; `Recorder::attach` does not let them get here.
+        let options = Options { ring_bytes: 1, ..Options::default() };
+        let (ready, is_ready) = mpsc::channel();
+        let ended = record(std::process::id(), options, writer, &AtomicBool::new(false), &ready);
+        assert!(ended.is_none(), "{ended:?}");
+        assert!(matches!(is_ready.recv(), Ok(Err(Unavailable::Refused { .. }))));
+        assert!(!path.exists());
     }
 }
