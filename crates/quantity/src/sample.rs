@@ -33,9 +33,6 @@ pub struct Contamination {
     /// Runnable tasks that do not take part, for each processor of the machine; seen at the beginning and at the end
     /// of the sample, the lesser of the two.
     pub neighbours: f64,
-    /// Time in which any task of the machine waited for a processor (pressure stall information) during the timed
-    /// part, ns; partners that take turns are among them.
-    pub pressure_ns: f64,
     /// Independent additions in the time of a dependent one, the median of the looks after its batches: how wide the
     /// core was. 0 where that was not looked at.
     pub core_width: f64,

@@ -51,7 +51,8 @@ impl From<CountedRow> for Counted {
 }
 
 /// [`Contamination`] in a row: the compiler sees that neither has a field more than the other. Rows of earlier versions
-/// may hold counts of batches and processes that waited for a quiet core; nothing waits any more, and they are ignored.
+/// may hold evidence that is not collected any more (what waited for a quiet core, the pressure on processors); it is
+/// ignored.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Contamination")]
 struct ContaminationRow {
@@ -64,8 +65,6 @@ struct ContaminationRow {
     interrupt_ns: f64,
     #[serde(default)]
     neighbours: f64,
-    #[serde(default)]
-    pressure_ns: f64,
     #[serde(default)]
     core_width: f64,
     #[serde(default)]

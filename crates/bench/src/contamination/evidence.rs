@@ -77,17 +77,6 @@ pub(super) fn is_runnable(stat: &str) -> bool {
     stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('R'))
 }
 
-/// Time in which any task waited for a processor, ns; `None` where the kernel keeps no account of pressure.
-pub(super) fn pressure_ns() -> Option<u64> {
-    parse_pressure(&std::fs::read_to_string("/proc/pressure/cpu").ok()?)
-}
-
-fn parse_pressure(text: &str) -> Option<u64> {
-    let some = text.lines().find(|line| line.starts_with("some "))?;
-    let total_us: u64 = some.split("total=").nth(1)?.trim().parse().ok()?;
-    total_us.checked_mul(1000)
-}
-
 /// What `getrusage` says of this process or of the children that it waited for.
 pub(crate) fn usage(who: libc::c_int) -> io::Result<libc::rusage> {
     // SAFETY: `rusage` is numbers only, so zeroes are a value of it, and the call fills it.
@@ -141,15 +130,12 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_and_pressure_are_read_where_the_kernel_puts_them() {
+    fn neighbours_are_read_where_the_kernel_puts_them() {
         let stat = "cpu  1 2\ncpu0 1 2\ncpu1 1 2\nprocs_running 3\nprocs_blocked 0\n";
         assert_eq!(parse_running(stat), Some((3, 2)));
         assert_eq!(parse_running("cpu  1 2\n"), None);
         assert!(is_runnable("12 (a) b) R 1 2"));
         assert!(!is_runnable("12 (R) S 1 2"));
-        let pressure = "some avg10=0.00 avg60=1.20 avg300=0.11 total=4711\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n";
-        assert_eq!(parse_pressure(pressure), Some(4_711_000));
-        assert_eq!(parse_pressure("full total=7"), None);
     }
 
     #[test]

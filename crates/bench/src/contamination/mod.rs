@@ -20,8 +20,8 @@ pub(crate) use evidence::usage;
 
 use self::core::Looks;
 use self::evidence::{
-    Delay, OWN_DELAY, Ticks, cpu_time_ns, delay, is_runnable, parse_running, parse_ticks, pressure_ns,
-    process_ns, unsigned, usage_ns,
+    Delay, OWN_DELAY, Ticks, cpu_time_ns, delay, is_runnable, parse_running, parse_ticks, process_ns,
+    unsigned, usage_ns,
 };
 
 /// Who is meant to run during the timed part.
@@ -101,7 +101,6 @@ struct Moment {
     ticks: Ticks,
     /// Runnable tasks that do not take part, for each processor.
     neighbours: f64,
-    pressure_ns: Option<u64>,
 }
 
 /// What one batch was given and denied.
@@ -191,9 +190,6 @@ impl Watch {
         let hypervisor_ns = ns(now.ticks.stolen.saturating_sub(opened.ticks.stolen));
         self.sum.interrupt_ns = ns(now.ticks.interrupts.saturating_sub(opened.ticks.interrupts));
         self.sum.neighbours = now.neighbours.min(opened.neighbours);
-        let pressure =
-            now.pressure_ns.zip(opened.pressure_ns).map_or(0, |(now, then)| now.saturating_sub(then));
-        self.sum.pressure_ns = pressure as f64 * timed_share;
         if let Some(looks) = &self.looks {
             looks.tell(&mut self.sum);
         }
@@ -245,7 +241,7 @@ impl Watch {
         #[expect(clippy::cast_precision_loss, reason = "tasks and processors are few")]
         let neighbours = running.saturating_sub(own) as f64 / cpus.max(1) as f64;
         let ns = monotonic::now_ns();
-        Ok(Moment { ns, ticks, neighbours, pressure_ns: pressure_ns() })
+        Ok(Moment { ns, ticks, neighbours })
     }
 
     fn partners(&self) -> Vec<libc::pid_t> {

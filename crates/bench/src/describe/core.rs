@@ -1,5 +1,5 @@
-//! What a run saw of the cores that it had: their clock, how often another hardware thread was in the way, and
-//! how long they took to change what they translate.
+//! What a run saw of the cores that it had: their clock, how often another hardware thread was in the way, how long
+//! they took to change what they translate, and how often the scheduler took them away.
 
 use assay_quantity::{Contamination, Fact};
 
@@ -35,6 +35,10 @@ pub fn cores(findings: &[Finding]) -> Vec<Fact> {
         let value = format!("{middle:.2} us in the median sample, {least:.2} to {most:.2} us in all");
         facts.push(fact("change of a translation", value));
     }
+    let preempted = seen.iter().filter(|seen| seen.involuntary_switches > 0).count();
+    let switches: u64 = seen.iter().map(|seen| seen.involuntary_switches).sum();
+    let value = format!("{switches} times, in {preempted} of {} samples", seen.len());
+    facts.push(fact("preemption while timing", value));
     facts
 }
 
@@ -46,13 +50,19 @@ mod tests {
 
     #[test]
     fn a_run_tells_its_core_clock_and_how_often_it_was_in_company() {
-        let sample = |cycle_ns, shared| {
+        let sample = |cycle_ns, shared, involuntary_switches| {
             let translation_ns = 5000.0 * cycle_ns;
-            let contamination =
-                Contamination { cycle_ns, shared, translation_ns, ..Contamination::default() };
+            let contamination = Contamination {
+                cycle_ns,
+                shared,
+                translation_ns,
+                involuntary_switches,
+                ..Contamination::default()
+            };
             Sample { contamination, ..Sample::default() }
         };
-        let samples = vec![sample(0.25, 0.0), sample(0.5, 0.4), sample(0.25, 0.0), sample(0.0, 0.0)];
+        let samples =
+            vec![sample(0.25, 0.0, 0), sample(0.5, 0.4, 3), sample(0.25, 0.0, 0), sample(0.0, 0.0, 4)];
         let primitive = "call.null".parse().unwrap();
         let measured = Measured { primitive, unit: Unit::Nanoseconds, samples, rejected: Vec::new() };
         let facts: Vec<String> =
@@ -60,6 +70,7 @@ mod tests {
         assert_eq!(facts[0], "4.00 GHz in the median sample, 2.00 to 4.00 GHz in all");
         assert_eq!(facts[1], "another hardware thread was at work beside 1 of 3 samples that looked");
         assert_eq!(facts[2], "1.25 us in the median sample, 1.25 to 2.50 us in all");
+        assert_eq!(facts[3], "7 times, in 2 of 4 samples");
         assert_eq!(cores(&[]), []);
     }
 }

@@ -61,7 +61,6 @@ struct WireContamination {
     major_faults: u64,
     interrupt_ns: f64,
     neighbours: f64,
-    pressure_ns: f64,
     core_width: f64,
     shared: f64,
     cycle_ns: f64,

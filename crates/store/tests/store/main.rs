@@ -50,7 +50,6 @@ fn numbered(number: u32) -> Sample {
             major_faults: 0,
             interrupt_ns: 0.7,
             neighbours: 0.5,
-            pressure_ns: f64::from(number) * 0.2,
             core_width: 3.97,
             shared: 0.25,
             cycle_ns: 0.342,
