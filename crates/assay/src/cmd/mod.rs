@@ -1,4 +1,4 @@
-//! The subcommands, one file each: the place where parts meet, and the only one that prints.
+//! The subcommands, one file each: the place where parts meet.
 
 mod bench;
 mod compare;

@@ -12,6 +12,7 @@
 #include <bpf/bpf_tracing.h>
 #include "record.h"
 #include "descriptor.h"
+#include "state.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -26,7 +27,6 @@ enum { RULE_ARGUMENT = 7, RULE_RESULT = 8, RULE_NEGATIVE_IS_NONE = 16 };
 
 const volatile u8 rules[CALLS] = {};
 const volatile u32 tracer = 0;    /* thread group that is never traced */
-const volatile u64 wake_bytes = 0; /* fill of a ring above which its consumer is woken */
 
 /* Never read: it brings the layout into the object's type information, where the test of the layout finds it. */
 const volatile struct record record_layout = {};
@@ -34,149 +34,6 @@ const volatile struct record record_layout = {};
 u32 root = 0;          /* thread group that the tree starts from */
 u64 marked = 0;        /* threads that the last walk over all tasks added */
 u64 untracked = 0;     /* threads that belonged to the tree but could not be given an entry */
-u64 stopped_ns = 0;    /* the end of the recording: once it is set, nothing that happens is looked at */
-
-enum off_state { ON_CPU = 0, BLOCKED = 1, WAITING = 2 };
-
-struct thread {
-	u64 begin_ns;
-	u64 args[6];
-	u64 blocked_ns, waiting_ns, irq_ns, softnet_ns;
-	u64 off_since_ns;
-	u64 off_begin_ns, off_blocked_ns; /* of the present spell off the CPU */
-	u64 inode;
-	u32 voluntary, involuntary, faults;
-	u16 number;
-	u16 flags;
-	u8 in_call;
-	u8 descriptor;
-	u8 off_state;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct thread);
-} threads SEC(".maps");
-
-/* What one CPU counts. Programs here cannot be preempted, and no interrupt handler makes records. */
-struct cpu {
-	u64 made;
-	u64 lost;
-	u64 unreported; /* lost since the last record that was kept */
-	u64 layer_since_ns; /* last change of the two below */
-	u32 irq_depth;
-	bool in_softnet;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct cpu);
-} cpus SEC(".maps");
-
-struct ring {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4096); /* a pattern only: the loader makes the real ones */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, 1); /* set by the loader to the number of CPUs */
-	__type(key, u32);
-	__array(values, struct ring);
-} rings SEC(".maps");
-
-/* ------------------------------------------------------------------------------------------------ records */
-
-static __always_inline struct cpu *this_cpu(void)
-{
-	u32 zero = 0;
-
-	return bpf_map_lookup_elem(&cpus, &zero);
-}
-
-static __always_inline struct thread *entry(struct task_struct *task)
-{
-	return bpf_task_storage_get(&threads, task, NULL, 0);
-}
-
-/* The programs are detached one after the other, which takes a while: they all stop at one moment by looking here. */
-static __always_inline struct thread *traced(struct task_struct *task)
-{
-	if (*(volatile u64 *)&stopped_ns)
-		return NULL;
-	return entry(task);
-}
-
-/* A record with its identity filled in and the rest zero, or NULL: then the loss has been counted. */
-static __always_inline struct record *make(void **ring, struct task_struct *task, u8 kind)
-{
-	u32 index = bpf_get_smp_processor_id();
-	struct cpu *cpu = this_cpu();
-	struct record *record;
-
-	if (!cpu)
-		return NULL;
-	cpu->made++;
-	*ring = bpf_map_lookup_elem(&rings, &index);
-	if (!*ring) {
-		cpu->lost++;
-		cpu->unreported++;
-		return NULL;
-	}
-	record = bpf_ringbuf_reserve(*ring, sizeof(*record), 0);
-	if (!record) {
-		cpu->lost++;
-		cpu->unreported++;
-		return NULL;
-	}
-	__builtin_memset(record, 0, sizeof(*record));
-	record->lost = cpu->unreported > 0xffffffff ? 0xffffffff : cpu->unreported;
-	cpu->unreported -= record->lost;
-	record->process = task->tgid;
-	record->thread = task->pid;
-	record->cpu = index;
-	record->kind = kind;
-	return record;
-}
-
-/* Waking the consumer costs more than a record: it polls, and is woken only when its ring fills. */
-static __always_inline void keep(void *ring, struct record *record)
-{
-	u64 fill = bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA);
-
-	bpf_ringbuf_submit(record, fill > wake_bytes ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
-}
-
-static __always_inline void keep_call(struct task_struct *task, struct thread *thread, u8 kind, u16 flags,
-				      s64 result, u64 now_ns)
-{
-	struct record *record;
-	void *ring;
-
-	record = make(&ring, task, kind);
-	if (!record)
-		return;
-	record->begin_ns = thread->begin_ns;
-	record->elapsed_ns = now_ns - thread->begin_ns;
-	record->blocked_ns = thread->blocked_ns;
-	record->waiting_ns = thread->waiting_ns;
-	record->irq_ns = thread->irq_ns;
-	record->softnet_ns = thread->softnet_ns;
-	__builtin_memcpy(record->args, thread->args, sizeof(record->args));
-	record->result = result;
-	record->inode = thread->inode;
-	record->voluntary = thread->voluntary;
-	record->involuntary = thread->involuntary;
-	record->faults = thread->faults;
-	record->number = thread->number;
-	record->descriptor = thread->descriptor;
-	record->flags = thread->flags | flags;
-	keep(ring, record);
-}
 
 /* ------------------------------------------------------------------------------------------- system calls */
 

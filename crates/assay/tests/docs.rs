@@ -1,0 +1,60 @@
+//! Whether the documentation names primitives that exist.
+
+#![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+use assay_bench::{catalogue, find};
+use assay_quantity::PrimitiveId;
+
+/// Endings of files, which look like operations.
+const NO_OPERATIONS: [&str; 6] = ["rs", "c", "h", "toml", "json", "md"];
+
+/// Everything in a text that is written as `family.operation` or `family.operation{...}` with one of these families.
+fn named<'a>(text: &'a str, families: &BTreeSet<String>) -> Vec<&'a str> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut names = Vec::new();
+    for (dot, _) in text.match_indices('.') {
+        let begin = text[..dot].trim_end_matches(is_word).len();
+        let operation = text.len() - text[dot + 1..].trim_start_matches(is_word).len();
+        let before = text[..begin].chars().next_back();
+        let is_path = before.is_some_and(|c| ['/', '.', '-'].contains(&c));
+        let known =
+            families.contains(&text[begin..dot]) && !NO_OPERATIONS.contains(&&text[dot + 1..operation]);
+        if known && !is_path && operation > dot + 1 {
+            let keys = text[operation..].starts_with('{').then(|| text[operation..].find('}')).flatten();
+            names.push(&text[begin..keys.map_or(operation, |length| operation + length + 1)]);
+        }
+    }
+    names
+}
+
+fn exists(name: &str, all: &[String]) -> bool {
+    let id = name.parse::<PrimitiveId>();
+    // With keys it is measured as it stands; without, it may be the beginning of several.
+    id.is_ok_and(|id| find(&id).is_some())
+        || all.iter().any(|known| known.strip_prefix(name).is_some_and(|rest| rest.starts_with('{')))
+}
+
+#[test]
+fn every_primitive_that_the_documentation_names_is_in_the_catalogue() {
+    let all: Vec<String> = catalogue().iter().map(|benchmark| benchmark.primitive.to_string()).collect();
+    let families = all.iter().map(|id| id.split('.').next().unwrap().to_owned()).collect();
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut pages = vec![root.join("README.md"), root.join("ARCHITECTURE.md")];
+    pages.extend(fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path()));
+    let (mut names, mut missing) = (0, BTreeSet::new());
+    for page in pages {
+        let text = fs::read_to_string(&page).unwrap();
+        for name in named(&text, &families) {
+            names += 1;
+            if !exists(name, &all) {
+                missing.insert(format!("{}: {name}", page.file_name().unwrap().to_string_lossy()));
+            }
+        }
+    }
+    assert!(names > 300, "only {names} names were found");
+    assert!(missing.is_empty(), "{missing:#?}");
+}
