@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use assay_quantity::Statistic;
 use assay_report::{FORMATS, Format};
+use assay_trace::descriptor::Descriptor;
+use assay_trace::syscall;
+use assay_trace::view::Filter;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, Parser, Subcommand};
 
@@ -243,6 +246,38 @@ pub struct ViewArgs {
     /// Write the demand here, for `assay predict` (with the view demand).
     #[arg(short, long, value_name = "NAME.demand.json")]
     pub output: Option<PathBuf>,
+    /// Which events are shown.
+    #[command(flatten)]
+    pub filter: FilterArgs,
+}
+
+/// Which events of a trace are shown; with the view sequence. A gap is always shown.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Filters (with the view sequence; an event must pass all)")]
+pub struct FilterArgs {
+    /// Only calls of this name, such as read.
+    #[arg(long, value_name = "NAME", value_parser = call)]
+    call: Option<u16>,
+    /// Only calls on this kind of descriptor, such as file or tcp4.
+    #[arg(long, value_name = "KIND")]
+    descriptor: Option<Descriptor>,
+    /// Only what this process did.
+    #[arg(long, value_name = "PID")]
+    process: Option<u32>,
+    /// Only what this thread did.
+    #[arg(long, value_name = "TID")]
+    thread: Option<u32>,
+    /// Only calls that took at least this long, such as 20us or 1ms.
+    #[arg(long, value_name = "TIME", value_parser = elapsed_ns)]
+    slower: Option<u64>,
+}
+
+impl FilterArgs {
+    /// The filter asked for; the one that everything passes if none was.
+    pub fn filter(&self) -> Filter {
+        let Self { call, descriptor, process, thread, slower: elapsed_ns_min } = *self;
+        Filter { call, descriptor, process, thread, elapsed_ns_min }
+    }
 }
 
 /// `assay predict`.
@@ -362,6 +397,23 @@ pub fn budget(text: &str) -> Result<Duration, String> {
         Some(seconds) if (1..=86_400).contains(&seconds) => Ok(Duration::from_secs(seconds)),
         _ => Err("give a time between 1s and 24h, such as 60s or 10m".to_owned()),
     }
+}
+
+/// The number of a call of this machine's.
+fn call(name: &str) -> Result<u16, String> {
+    syscall::number(name)
+        .ok_or_else(|| "no call of this architecture has this name; give one such as read".to_owned())
+}
+
+/// A short time, in ns.
+fn elapsed_ns(text: &str) -> Result<u64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let units = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+    let factor = units.into_iter().find(|(name, _)| *name == unit);
+    let elapsed_ns =
+        number.parse::<u64>().ok().zip(factor).and_then(|(n, (_, factor))| n.checked_mul(factor));
+    elapsed_ns.ok_or_else(|| "give a time in ns, us, ms or s, such as 20us".to_owned())
 }
 
 fn units(text: &str) -> Result<f64, String> {

@@ -1,7 +1,5 @@
 //! Whether the documentation names primitives that exist.
 
-#![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;

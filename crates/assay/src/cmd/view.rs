@@ -52,6 +52,8 @@ const UNIT_OF_WORK: &str = "unit of work";
 /// Runs the subcommand.
 pub fn run(args: &ViewArgs) -> anyhow::Result<()> {
     ensure!(args.output.is_none() || args.view.name == "demand", "--output goes with the view demand");
+    let filter = args.filter.filter();
+    ensure!(filter == Filter::default() || args.view.name == "sequence", "filters go with the view sequence");
     let reader = Reader::open(&args.trace)?;
     if !reader.is_complete() {
         output::say("the recording was cut off: what came after its last whole block is missing");
@@ -107,7 +109,7 @@ fn sequence(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
         }
     };
     let entries = reader.take_while(|_| goes_on.get());
-    let read = look(entries, Sequence::new(Filter::default(), print));
+    let read = look(entries, Sequence::new(args.filter.filter(), print));
     output::printed(printed.and_then(|()| stdout.flush()))?;
     Ok(read?)
 }

@@ -61,3 +61,26 @@ fn every_view_can_be_had_in_every_format_that_can_hold_it() {
     assert_eq!(lines("csv"), lines("text") + 1);
     view("sequence", "html").complains_of(&["html", "choose text, json or csv"]);
 }
+
+#[test]
+fn a_filter_picks_events_of_the_sequence_and_of_nothing_else() {
+    let place = Place::new();
+    let traced = Said::by(&mut place.assay(&["trace", "-o", "x.trace", "--", "true"]));
+    assert!(traced.status.success(), "{traced:?}");
+    let view = |words: &[&str]| Said::by(&mut place.assay(&[&["view", "x.trace"], words].concat()));
+    let shown = |words: &[&str]| view(&[&["sequence", "--csv"], words].concat()).stdout;
+    let events = |shown: &str| shown.lines().skip(1).map(str::to_owned).collect::<Vec<String>>();
+    let all = events(&shown(&[]));
+    let opened = events(&shown(&["--call", "openat", "--descriptor", "file"]));
+    assert!(!opened.is_empty() && opened.len() < all.len(), "{all:#?}");
+    assert!(opened.iter().all(|event| event.contains(",file,") && event.contains("openat(")), "{opened:#?}");
+    assert_eq!(events(&shown(&["--slower", "3600s"])), [""; 0]);
+    let process = all[0].split(',').nth(2).unwrap();
+    assert_eq!(events(&shown(&["--process", process])).len(), all.len());
+    assert_eq!(events(&shown(&["--thread", "1"])).len(), 0);
+    view(&["summary", "--call", "read"]).complains_of(&["filters go with the view sequence"]);
+    for (wrong, said) in [("--call=raed", "no call"), ("--descriptor=tcp", "tcp4"), ("--slower=1", "20us")] {
+        let refused = view(&["sequence", wrong]);
+        assert!(refused.status.code() == Some(2) && refused.stderr.contains(said), "{refused:?}");
+    }
+}
