@@ -166,7 +166,7 @@ pub fn find(store: &Store, name: &str) -> anyhow::Result<Run> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RunName {
     Number(RunId),
-    /// So many runs before the latest.
+    /// This many runs before the latest.
     Latest {
         back: u32,
     },

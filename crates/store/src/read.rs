@@ -34,7 +34,7 @@ impl Store {
         }
     }
 
-    /// The run that began last, or so many runs before it; `None` if there are not so many.
+    /// The run that began last, or the one that began `back` runs before it; `None` if there is none.
     ///
     /// # Errors
     /// [`ReadError`] if the store cannot be read.

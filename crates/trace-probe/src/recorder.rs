@@ -494,7 +494,7 @@ mod tests {
     use crate::opening;
 
     #[test]
-    fn a_refusal_is_told_to_who_waits_and_is_no_panic() {
+    fn a_refusal_reaches_the_caller_and_is_no_panic() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x.trace");
         let writer = Writer::create(&path, opening(Vec::new()).unwrap()).unwrap();
