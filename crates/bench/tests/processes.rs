@@ -153,7 +153,9 @@ fn assert_takes_time(Measured { primitive, samples, rejected, .. }: &Measured) {
 
 /// What a machine may lack: a part of the ids of the primitives that need it, a part of the reason that they give, and
 /// whether this machine may be such a one, as far as the test can tell without them.
-const MAY_BE_MISSING: [(&str, &str, fn() -> bool); 18] = [
+type Lack = (&'static str, &'static str, fn() -> bool);
+
+const MAY_BE_MISSING: [Lack; 18] = [
     ("", "this process may use one processor only", || allowed().len() == 1),
     ("from=", "none of the processors that this process may use", || !allowed().contains(&0)),
     ("memory.load_node", "this machine has one memory node", || true),
@@ -176,9 +178,7 @@ const MAY_BE_MISSING: [(&str, &str, fn() -> bool); 18] = [
 
 fn may_be_missing(Unmeasured { primitive, reason }: &Unmeasured) -> bool {
     let id = primitive.to_string();
-    let fits = |(part, given, may_be): &(&str, &str, fn() -> bool)| {
-        id.contains(part) && reason.contains(given) && may_be()
-    };
+    let fits = |(part, given, may_be): &Lack| id.contains(part) && reason.contains(given) && may_be();
     MAY_BE_MISSING.iter().any(fits)
 }
 
