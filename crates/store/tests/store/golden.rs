@@ -105,11 +105,11 @@ fn a_store_of_format_1_reads_as_what_was_written() {
 }
 
 #[test]
-fn counts_that_earlier_versions_kept_with_a_sample_are_ignored() {
+fn evidence_that_earlier_versions_kept_with_a_sample_are_ignored() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("assay.db");
-    let earlier =
-        include_str!("format-1.sql").replace("\"cycle_ns\"", "\"repeated\":3,\"postponed\":7,\"cycle_ns\"");
+    let earlier = include_str!("format-1.sql")
+        .replace("\"cycle_ns\"", "\"repeated\":3,\"postponed\":7,\"pressure_ns\":0.2,\"cycle_ns\"");
     assert!(earlier.contains("postponed"));
     Connection::open(&path).unwrap().execute_batch(&earlier).unwrap();
     assert_eq!(open(&path).samples(RunId(1)).unwrap()[0].samples, [numbered(1), numbered(2)]);
