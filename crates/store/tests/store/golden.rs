@@ -105,7 +105,7 @@ fn a_store_of_format_1_reads_as_what_was_written() {
 }
 
 #[test]
-fn evidence_that_earlier_versions_kept_with_a_sample_are_ignored() {
+fn evidence_that_earlier_versions_kept_with_a_sample_is_ignored() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("assay.db");
     let earlier = include_str!("format-1.sql")
