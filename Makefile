@@ -40,7 +40,7 @@ peers:
 
 # Rewrites golden outputs after a change that was meant.
 bless:
-	UPDATE_EXPECT=1 $(CARGO) test --workspace
+	UPDATE_EXPECT=1 CARGO='$(CARGO)' scripts/test
 
 # Every parser against damaged input, for as long as SECONDS says.
 SECONDS ?= 300

@@ -4,8 +4,9 @@
 
 use std::fs::File;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::num::{NonZeroU32, NonZeroU64};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,6 +15,8 @@ use std::thread;
 use std::time::Duration;
 
 use assay_quantity::CpuTime;
+use rustix::net::sockopt::set_socket_reuseaddr;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
 use tempfile::TempDir;
 use thiserror::Error;
 
@@ -143,7 +146,10 @@ impl Server {
         };
         let name = &program.command[0];
         let failed = |action| move |source| StartError::Io { program: name.clone(), action, source };
-        let port = free_port(port.unwrap_or(program.port))?;
+        let asked = port.unwrap_or(program.port);
+        let (reservation, port) = reserve(asked)?;
+        // A server that does not set SO_REUSEADDR can have a port of the user's choice, once it is let go.
+        let reservation = (asked == 0).then_some(reservation);
         let scratch = scratch::create().map_err(failed("creating its scratch directory"))?;
         let dir = scratch.path().to_str().ok_or_else(|| {
             failed("naming its scratch directory")(io::Error::other("the name is not UTF-8"))
@@ -162,6 +168,7 @@ impl Server {
         drop(pinned);
         let mut server = Server { program: program.clone(), placeholders, group, scratch, output, cpus };
         server.wait_until_ready(stop)?;
+        drop(reservation);
         server.group.remember_members().map_err(failed("listing its processes"))?;
         Ok(server)
     }
@@ -348,15 +355,22 @@ fn command(
     Ok(command)
 }
 
-/// `port` if nobody has it, or any free one if it is 0. Between this and the server's own call somebody could
-/// still take it; then the server says so itself and ends.
-fn free_port(port: u16) -> Result<u16, StartError> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, port))
-        .and_then(|listener| Ok(listener.local_addr()?.port()))
-        .map_err(|source| match source.kind() {
-            io::ErrorKind::AddrInUse => StartError::PortInUse { port },
-            _ => StartError::Port { port, source },
-        })
+/// Reserves `port` of 127.0.0.1, or any free one if it is 0; returns the socket that holds it, and its number.
+///
+/// The socket is bound with SO_REUSEADDR and does not listen (socket(7)): no program that asks for any free port is
+/// given this one, and a server that sets the same option, as servers do, can listen on it.
+fn reserve(port: u16) -> Result<(OwnedFd, u16), StartError> {
+    let reserved = || {
+        let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        set_socket_reuseaddr(&socket, true)?;
+        bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))?;
+        let port = SocketAddr::try_from(getsockname(&socket)?)?.port();
+        Ok((socket, port))
+    };
+    reserved().map_err(|source: io::Error| match source.kind() {
+        io::ErrorKind::AddrInUse => StartError::PortInUse { port },
+        _ => StartError::Port { port, source },
+    })
 }
 
 /// The last lines of `output`, joined to one line.
@@ -370,4 +384,26 @@ fn last_words(output: &File) -> io::Result<String> {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let first = lines.len().saturating_sub(LAST_WORDS_LINES);
     Ok(if lines.is_empty() { "(nothing)".to_owned() } else { lines[first..].join(" | ") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::listen;
+
+    #[test]
+    fn a_reserved_port_is_had_by_a_server_that_reuses_addresses_and_by_no_other_program() {
+        let (_reservation, port) = reserve(0).unwrap();
+        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+        let socket =
+            || socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        assert_eq!(bind(socket(), &address).unwrap_err(), rustix::io::Errno::ADDRINUSE);
+        TcpStream::connect(address).expect_err("there is no server yet");
+        let server = socket();
+        set_socket_reuseaddr(&server, true).unwrap();
+        bind(&server, &address).unwrap();
+        listen(&server, 1).unwrap();
+        TcpStream::connect(address).unwrap();
+        assert!(matches!(reserve(port), Err(StartError::PortInUse { .. })));
+    }
 }

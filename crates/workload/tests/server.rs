@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +14,8 @@ use assay_workload::{
     measure,
 };
 use expect_test::expect;
+use rustix::net::sockopt::set_socket_reuseaddr;
+use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 
 static GO_ON: AtomicBool = AtomicBool::new(false);
 
@@ -193,9 +195,10 @@ fn a_port_in_use_is_named_with_what_to_do() {
 
 #[test]
 fn a_port_that_is_passed_is_the_port() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
+    let free = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    set_socket_reuseaddr(&free, true).unwrap();
+    bind(&free, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = SocketAddr::try_from(getsockname(&free).unwrap()).unwrap().port();
     let server = Server::start(&shipped("nginx"), Some(port), &AtomicBool::new(false)).unwrap();
     assert_eq!(server.address().port(), port);
     assert!(TcpStream::connect(server.address()).is_ok());

@@ -13,6 +13,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 use std::{mem, thread};
 
+use assay_store::{Series, Store};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tempfile::TempDir;
 
@@ -117,6 +118,16 @@ impl Place {
         let said = Said::by(&mut self.assay(&["history", "--store", "store.db", "--format", "csv"]));
         assert!(said.status.success(), "the store does not open: {}", said.stderr);
         said.stdout
+    }
+
+    /// The samples of the only run in the place's store; none before it is there.
+    pub fn samples(&self) -> Vec<Series> {
+        if !self.path("store.db").exists() {
+            return Vec::new();
+        }
+        let store = Store::open(&self.path("store.db")).unwrap();
+        let run = store.latest(0).unwrap();
+        run.map(|run| store.samples(run.id).unwrap()).unwrap_or_default()
     }
 
     /// That every process which was started here ends, and soon: nginx, watchdogs, `assay sample` and its partners.

@@ -91,7 +91,7 @@ fn an_interrupted_bench_shows_what_it_has_writes_no_machine_and_can_be_gone_on_w
 #[test]
 fn a_run_that_was_interrupted_goes_on_with_its_own_primitives_and_keeps_its_samples() {
     let place = Place::new();
-    let mut going = place.start(&[
+    let going = place.start(&[
         "bench",
         "call",
         "null",
@@ -102,10 +102,11 @@ fn a_run_that_was_interrupted_goes_on_with_its_own_primitives_and_keeps_its_samp
         "--store",
         "store.db",
     ]);
-    going.await_line("measuring ");
-    thread::sleep(Duration::from_millis(500));
+    // One of them at least, so that there is something to keep.
+    patiently(PATIENCE, || place.samples().first().map(drop)).unwrap();
     going.signal(Signal::INT);
     assert_eq!(going.end().status.code(), Some(130));
+    let taken = place.samples();
     let resumed = Said::by(&mut place.assay(&[
         "bench",
         "--resume",
@@ -116,6 +117,11 @@ fn a_run_that_was_interrupted_goes_on_with_its_own_primitives_and_keeps_its_samp
         "--csv",
     ]));
     assert!(resumed.status.success(), "{resumed:?}");
+    let kept = place.samples();
+    for series in &taken {
+        let kept = kept.iter().find(|kept| kept.primitive == series.primitive).unwrap();
+        assert_eq!(kept.samples[..series.samples.len()], series.samples, "{}", series.primitive);
+    }
     for id in ["call.null", "null.read", "null.write"] {
         assert!(resumed.stdout.contains(id), "{id}: {resumed:?}");
     }

@@ -290,15 +290,22 @@ impl Operation for ReadRemote {
 mod tests {
     use super::*;
 
-    fn prepare(id: &str) -> Prepared {
+    /// Between the first processor and the last one; `None` if these are the same, which must be refused.
+    fn prepare(id: &str) -> Option<Prepared> {
         let cpus = crate::kernel::allowed_cpus().unwrap();
-        assert!(cpus.len() > 1, "the tests of lines between processors need two of them");
-        let id = id.replace("{0}", &cpus[0].to_string()).replace("{1}", &cpus[1].to_string());
+        let [first, last] = [cpus[0], cpus[cpus.len() - 1]];
+        let id = id.replace("{0}", &first.to_string()).replace("{1}", &last.to_string());
         let mut setting = super::super::memory::tests::setting(crate::describe::caches());
         setting.cpus = cpus;
         let id: PrimitiveId = id.parse().unwrap();
         let prepare = if id.operation() == "transfer_line" { transfer } else { read_remote };
-        prepare(&id, &mut setting).unwrap()
+        let prepared = prepare(&id, &mut setting);
+        if first == last {
+            let refusal = prepared.err().unwrap().to_string();
+            assert!(refusal.contains("one processor only"), "{refusal}");
+            return None;
+        }
+        Some(prepared.unwrap())
     }
 
     /// In a thread of its own, because it is bound to a processor.
@@ -311,7 +318,8 @@ mod tests {
     #[test]
     fn a_line_goes_round_and_one_that_did_not_is_noticed() {
         in_a_thread(|| {
-            let mut operation = prepare("cache.transfer_line{from={0},to={1}}").operation;
+            let Some(prepared) = prepare("cache.transfer_line{from={0},to={1}}") else { return };
+            let mut operation = prepared.operation;
             for length in [2, 4, 100] {
                 operation.run(length).unwrap();
                 operation.disarm(length).unwrap();
@@ -323,7 +331,8 @@ mod tests {
     #[test]
     fn what_the_other_processor_wrote_is_what_is_read_in_every_batch() {
         in_a_thread(|| {
-            let mut operation = prepare("cache.read_remote{set=64KiB,from={0},to={1}}").operation;
+            let Some(prepared) = prepare("cache.read_remote{set=64KiB,from={0},to={1}}") else { return };
+            let mut operation = prepared.operation;
             assert_eq!(operation.max_batch(), 16);
             for length in [1, 16, 16, 3] {
                 operation.arm(length).unwrap();
