@@ -1,7 +1,9 @@
-# Two commands do everything on a fresh Debian 12 machine: `make run` and `make test`.
-.PHONY: run test check soak bench peers bless fuzz
+# Two commands do everything on a bare machine with Debian 12, Debian 13 or Ubuntu 24.04: `make run` and `make test`.
+.PHONY: run test check minimum soak bench peers bless fuzz
 
 CARGO ?= cargo
+# Where scripts/setup may have put it.
+export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 # Measures this machine, traces nginx, predicts and explains it.
 run:
@@ -18,6 +20,12 @@ check:
 	scripts/setup test
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets -- --deny warnings
+
+# Whether the oldest Rust that Cargo.toml promises compiles everything; rustup gets it.
+minimum:
+	scripts/setup test
+	rustup run --install $$(sed -n 's/^rust-version = "\(.*\)"$$/\1/p' Cargo.toml) \
+		cargo check --locked --workspace --all-targets --target-dir target/minimum
 
 # The tests again and again, in turn on the machine as it is and beside busy loops, into target/soak.md.
 RUNS ?= 2

@@ -4,6 +4,9 @@
 
 use std::arch::asm;
 
+#[cfg(target_arch = "x86_64")]
+use crate::cpuid;
+
 /// Writes lines back to memory and takes them out of every cache. When it returns, all of them are out.
 ///
 /// # Safety
@@ -41,10 +44,8 @@ pub(crate) unsafe fn flush(lines: impl Iterator<Item = *const u8>) {
 /// Whether the processor has the flush that need not wait for the one before it, which takes a hundredth of the
 /// time (Intel SDM, CPUID leaf 7, EBX bit 23). Asked once, because hypervisors answer this question slowly.
 #[cfg(target_arch = "x86_64")]
-static HAS_CLFLUSHOPT: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| {
-    use std::arch::x86_64::{__cpuid, __cpuid_count};
-    __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ebx >> 23 & 1 == 1
-});
+static HAS_CLFLUSHOPT: std::sync::LazyLock<bool> =
+    std::sync::LazyLock::new(|| cpuid::leaf(0).eax >= 7 && cpuid::leaf(7).ebx >> 23 & 1 == 1);
 
 #[cfg(test)]
 mod tests {

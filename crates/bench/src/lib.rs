@@ -13,6 +13,8 @@ mod copies;
 pub mod cost;
 pub mod count;
 mod counter;
+#[cfg(target_arch = "x86_64")]
+mod cpuid;
 pub mod describe;
 pub mod harness;
 pub mod layout;

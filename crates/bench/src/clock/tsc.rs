@@ -1,18 +1,20 @@
 //! The time-stamp counter of x86-64, fenced so that the timed code neither begins before the first
 //! reading nor ends after the second (Intel SDM, volume 2, RDTSC and RDTSCP).
 
-use std::arch::x86_64::{__cpuid, __rdtscp, _mm_lfence, _rdtsc};
+use std::arch::x86_64::{__rdtscp, _mm_lfence, _rdtsc};
+
+use crate::cpuid;
 
 /// Whether the counter runs at one rate in every power state and can be read in order.
 pub(super) fn usable() -> Result<(), String> {
-    let highest = __cpuid(0x8000_0000).eax;
+    let highest = cpuid::leaf(0x8000_0000).eax;
     if highest < 0x8000_0007 {
         return Err("the processor does not say whether its time-stamp counter is invariant".to_owned());
     }
-    if __cpuid(0x8000_0007).edx & (1 << 8) == 0 {
+    if cpuid::leaf(0x8000_0007).edx & (1 << 8) == 0 {
         return Err("the time-stamp counter is not invariant: its rate follows the processor's".to_owned());
     }
-    if __cpuid(0x8000_0001).edx & (1 << 27) == 0 {
+    if cpuid::leaf(0x8000_0001).edx & (1 << 27) == 0 {
         return Err("the processor has no RDTSCP".to_owned());
     }
     Ok(())

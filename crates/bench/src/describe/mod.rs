@@ -170,7 +170,7 @@ fn processor_hypervisor(cpuinfo: &str) -> Option<String> {
     let flags = parse::field(cpuinfo, "flags")?;
     flags.split(' ').any(|flag| flag == "hypervisor").then(|| {
         // The leaf that hypervisors agree on for their signature.
-        let leaf = std::arch::x86_64::__cpuid(0x4000_0000);
+        let leaf = crate::cpuid::leaf(0x4000_0000);
         parse::signature([leaf.ebx, leaf.ecx, leaf.edx])
     })
 }

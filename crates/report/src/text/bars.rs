@@ -13,13 +13,17 @@ use crate::visible::visible;
 /// Columns below which bars are left out: differences of a few per cent cannot be seen any more.
 const NARROWEST_BAR: usize = 12;
 
+/// Columns of a bar at most: where lines have no end, as in a pipe, a longer one shows nothing more.
+const WIDEST_BAR: usize = 100;
+
 /// The figure with its title.
 pub fn text(bars: &Bars, style: &Style) -> String {
     let rows = bars.rows();
     let width = usize::from(style.width);
     let labels: Vec<String> = rows.iter().map(|row| label(row, width)).collect();
     let digits: Vec<String> = rows.iter().map(|row| digits(row, bars, style.symbols)).collect();
-    let bar_width = width.saturating_sub(widest(&labels) + widest(&digits) + 3 * PADDING);
+    let left = width.saturating_sub(widest(&labels) + widest(&digits) + 3 * PADDING);
+    let bar_width = left.min(WIDEST_BAR);
     let mut grid = grid::empty(style);
     for ((row, label), digits) in rows.iter().zip(labels).zip(digits) {
         let bar = if bar_width < NARROWEST_BAR {

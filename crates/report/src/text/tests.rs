@@ -40,6 +40,13 @@ fn no_line_is_wider_than_the_terminal_and_none_ends_in_a_space() {
 }
 
 #[test]
+fn bars_end_where_lines_do_not() {
+    let text = report(&sample::report(), &style(u16::MAX, Symbols::Unicode));
+    let longest = text.lines().filter(|line| line.contains('█')).map(grid::width).max();
+    assert!(longest.is_some_and(|longest| longest < 200), "{longest:?} in\n{text}");
+}
+
+#[test]
 fn no_number_is_broken_at_80_columns() {
     let text = report(&sample::report(), &style(80, Symbols::Unicode));
     for number in ["1.249 ± 0.013 us", "1.042 ± 0.013 ms", "48.20  ± 0.31  ns", "31.4   %"] {

@@ -1,0 +1,103 @@
+//! What `scripts/setup` makes of the Rust that it finds, and which Rust builds this. Nothing is installed: neither apt-get
+//! nor curl is in the script's PATH.
+
+#![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// What the script uses before it installs anything.
+const TOOLS: [&str; 11] =
+    ["sh", "dirname", "sed", "id", "dpkg-query", "grep", "cut", "sort", "head", "env", "cat"];
+
+fn repository() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn toml(file: &str) -> toml::Table {
+    fs::read_to_string(repository().join(file)).unwrap().parse().unwrap()
+}
+
+/// What the script says and its exit code, where there are only these programs, each a name and a shell script.
+fn setup(what: &str, programs: &[(&str, &str)]) -> (String, Option<i32>) {
+    let directory = TempDir::new().unwrap();
+    for tool in TOOLS {
+        let path = std::env::var("PATH").unwrap();
+        let found =
+            path.split(':').map(|directory| PathBuf::from(directory).join(tool)).find(|path| path.exists());
+        symlink(found.unwrap(), directory.path().join(tool)).unwrap();
+    }
+    for (name, script) in programs {
+        let program = directory.path().join(name);
+        fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(program, Permissions::from_mode(0o755)).unwrap();
+    }
+    let mut command = Command::new(repository().join("scripts/setup"));
+    let output =
+        command.arg(what).env_clear().env("PATH", directory.path()).env("HOME", directory.path()).output();
+    let output = output.unwrap();
+    assert!(output.stdout.is_empty(), "{output:?}");
+    (String::from_utf8(output.stderr).unwrap(), output.status.code())
+}
+
+/// That the script gives up; what it says first, and what it says last.
+fn refuses(what: &str, programs: &[(&str, &str)], first: &str, last: &str) {
+    let (said, code) = setup(what, programs);
+    assert_eq!(code, Some(1), "{said}");
+    assert_eq!(said.lines().next(), Some(format!("scripts/setup: {first}").as_str()));
+    let said = said.lines().last().unwrap();
+    assert!(said.starts_with("scripts/setup: ") && said.ends_with(last), "{said}");
+}
+
+#[test]
+fn a_missing_or_old_cargo_is_named_before_anything_is_installed() {
+    let is_root = rustix::process::geteuid().is_root();
+    let last = if is_root { "check the machine's package sources" } else { "apt-get install curl" };
+    refuses("run", &[], "cargo is missing; installing Rust 1.95.0 with rustup", last);
+    let old = ("cargo", "echo cargo 1.85.1 '(d73d2caf9 2024-12-31)'");
+    refuses("run", &[old], "cargo is 1.85.1, older than 1.89; installing Rust 1.95.0 with rustup", last);
+    let no_clippy = ("cargo", "[ $1 != clippy ] && echo cargo 1.96.1");
+    assert_eq!(setup("run", &[no_clippy]), (String::new(), Some(0)));
+    refuses("test", &[no_clippy], "cargo clippy is missing; installing Rust 1.95.0 with rustup", last);
+}
+
+#[test]
+fn a_toolchain_that_rustup_does_not_get_is_an_error() {
+    let cargo = ("cargo", "echo cargo 1.80.0");
+    let empty = ("rustup", "[ $2 = list ] && echo stable-x86_64-unknown-linux-gnu");
+    let missing = "rustup has no Rust 1.95.0; installing Rust 1.95.0 with rustup";
+    refuses("run", &[cargo, empty], missing, "rustup cannot install Rust 1.95.0; see its message above");
+    // Rustup has it, and another cargo is found first.
+    let full = ("rustup", "[ $2 = install ] || echo 1.95.0-x86_64-unknown-linux-gnu");
+    let old = "cargo is 1.80.0, older than 1.89; installing Rust 1.95.0 with rustup";
+    refuses("run", &[cargo, full], old, "/cargo); remove that, or put rustup's cargo before it in PATH");
+}
+
+/// Numbers of a version, as they are compared.
+fn version(text: &str) -> Vec<u32> {
+    text.split('.').map(|number| number.parse().unwrap()).collect()
+}
+
+#[test]
+fn the_oldest_rust_is_the_one_that_the_dependencies_need() {
+    let stated = toml("Cargo.toml")["workspace"]["package"]["rust-version"].as_str().unwrap().to_owned();
+    let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["metadata", "--format-version=1", "--offline", "--locked", "--filter-platform", &platform]);
+    let output = command.current_dir(repository()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    // What comes from elsewhere has a source.
+    let dependencies = packages.iter().filter(|package| package["source"].is_string());
+    let needs = dependencies.filter_map(|package| package["rust_version"].as_str().map(version));
+    let needed = needs.max().unwrap();
+    assert_eq!(version(&stated), needed[..2], "rust-version in Cargo.toml");
+    let pinned = toml("rust-toolchain.toml")["toolchain"]["channel"].as_str().unwrap().to_owned();
+    assert!(version(&pinned) > needed, "{pinned}");
+}
