@@ -6,8 +6,10 @@
 
 use std::fs;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 
 use crate::failure::OpenError;
 use crate::{BUSY_TIMEOUT, Store};
@@ -79,7 +81,27 @@ fn bring_up_to_date(connection: &mut Connection, path: &Path) -> Result<(), Open
 /// killed process loses nothing and a power failure at most the last samples; a flush per sample would put
 /// disk traffic between the measurements.
 fn prepare(connection: &Connection) -> rusqlite::Result<()> {
-    connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get::<_, String>(0))?;
+    keep_write_ahead_log(connection)?;
     connection.pragma_update(None, "synchronous", "normal")?;
     connection.pragma_update(None, "foreign_keys", true)
+}
+
+/// Sets the journal's mode, which the store keeps. SQLite may not wait for another process here, whatever the
+/// connection's timeout: it reads first, and gives up at once when it may not write then (`sqlite3BtreeSetVersion`).
+fn keep_write_ahead_log(connection: &Connection) -> rusqlite::Result<()> {
+    const PAUSE: Duration = Duration::from_millis(5);
+    connection.busy_timeout(Duration::ZERO)?;
+    let mut waited = Duration::ZERO;
+    let set = loop {
+        let set = connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()));
+        let is_busy =
+            set.as_ref().is_err_and(|error| error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy));
+        if !is_busy || waited >= BUSY_TIMEOUT {
+            break set;
+        }
+        thread::sleep(PAUSE);
+        waited += PAUSE;
+    };
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    set
 }

@@ -1,6 +1,10 @@
 //! Several processes at once.
 
+use std::thread;
+use std::time::Duration;
+
 use assay_store::{Outcome, RunId};
+use rusqlite::Connection;
 
 use crate::child::{self, Report};
 use crate::{assert_intact, numbered, open};
@@ -37,6 +41,23 @@ fn processes_that_create_and_fill_one_store_at_once_all_succeed() {
             assert_eq!(store.run(run).unwrap().outcome, Some(Outcome::Completed));
         }
     }
+}
+
+#[test]
+fn a_store_that_is_opened_waits_for_another_that_is_changing_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("assay.db");
+    drop(open(&path));
+    // As a new store is between the creation of its tables and of its write-ahead log.
+    let other = Connection::open(&path).unwrap();
+    other.pragma_update_and_check(None, "journal_mode", "delete", |_| Ok(())).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    thread::scope(|scope| {
+        let opening = scope.spawn(|| open(&path));
+        thread::sleep(Duration::from_millis(200));
+        other.execute_batch("COMMIT").unwrap();
+        opening.join().unwrap();
+    });
 }
 
 #[test]
