@@ -12,8 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// What the script uses before it installs anything.
-const TOOLS: [&str; 11] =
-    ["sh", "dirname", "sed", "id", "dpkg-query", "grep", "cut", "sort", "head", "env", "cat"];
+const TOOLS: [&str; 9] = ["sh", "dirname", "sed", "id", "dpkg-query", "grep", "cut", "sort", "head"];
 
 fn repository() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -21,6 +20,13 @@ fn repository() -> PathBuf {
 
 fn toml(file: &str) -> toml::Table {
     fs::read_to_string(repository().join(file)).unwrap().parse().unwrap()
+}
+
+/// The oldest Rust that builds this, and the one that rustup takes.
+fn oldest_and_pinned() -> [String; 2] {
+    let oldest = &toml("Cargo.toml")["workspace"]["package"]["rust-version"];
+    let pinned = &toml("rust-toolchain.toml")["toolchain"]["channel"];
+    [oldest, pinned].map(|version| version.as_str().unwrap().to_owned())
 }
 
 /// What the script says and its exit code, where there are only these programs, each a name and a shell script.
@@ -56,26 +62,31 @@ fn refuses(what: &str, programs: &[(&str, &str)], first: &str, last: &str) {
 
 #[test]
 fn a_missing_or_old_cargo_is_named_before_anything_is_installed() {
+    let [oldest, pinned] = oldest_and_pinned();
+    let then = format!("; installing Rust {pinned} with rustup");
     let is_root = rustix::process::geteuid().is_root();
     let last = if is_root { "check the machine's package sources" } else { "apt-get install curl" };
-    refuses("run", &[], "cargo is missing; installing Rust 1.95.0 with rustup", last);
+    refuses("run", &[], &format!("cargo is missing{then}"), last);
     let old = ("cargo", "echo cargo 1.85.1 '(d73d2caf9 2024-12-31)'");
-    refuses("run", &[old], "cargo is 1.85.1, older than 1.89; installing Rust 1.95.0 with rustup", last);
+    refuses("run", &[old], &format!("cargo is 1.85.1, older than {oldest}{then}"), last);
     let no_clippy = ("cargo", "[ $1 != clippy ] && echo cargo 1.96.1");
     assert_eq!(setup("run", &[no_clippy]), (String::new(), Some(0)));
-    refuses("test", &[no_clippy], "cargo clippy is missing; installing Rust 1.95.0 with rustup", last);
+    refuses("test", &[no_clippy], &format!("cargo clippy is missing{then}"), last);
 }
 
 #[test]
 fn a_toolchain_that_rustup_does_not_get_is_an_error() {
+    let [oldest, pinned] = oldest_and_pinned();
+    let then = format!("; installing Rust {pinned} with rustup");
     let cargo = ("cargo", "echo cargo 1.80.0");
     let empty = ("rustup", "[ $2 = list ] && echo stable-x86_64-unknown-linux-gnu");
-    let missing = "rustup has no Rust 1.95.0; installing Rust 1.95.0 with rustup";
-    refuses("run", &[cargo, empty], missing, "rustup cannot install Rust 1.95.0; see its message above");
+    let last = format!("rustup cannot install Rust {pinned}; see its message above");
+    refuses("run", &[cargo, empty], &format!("rustup has no Rust {pinned}{then}"), &last);
     // Rustup has it, and another cargo is found first.
-    let full = ("rustup", "[ $2 = install ] || echo 1.95.0-x86_64-unknown-linux-gnu");
-    let old = "cargo is 1.80.0, older than 1.89; installing Rust 1.95.0 with rustup";
-    refuses("run", &[cargo, full], old, "/cargo); remove that, or put rustup's cargo before it in PATH");
+    let full = format!("[ $2 = install ] || echo {pinned}-x86_64-unknown-linux-gnu");
+    let first = format!("cargo is 1.80.0, older than {oldest}{then}");
+    let last = "/cargo); remove that, or put rustup's cargo before it in PATH";
+    refuses("run", &[cargo, ("rustup", &full)], &first, last);
 }
 
 /// Numbers of a version, as they are compared.
@@ -85,7 +96,7 @@ fn version(text: &str) -> Vec<u32> {
 
 #[test]
 fn the_oldest_rust_is_the_one_that_the_dependencies_need() {
-    let stated = toml("Cargo.toml")["workspace"]["package"]["rust-version"].as_str().unwrap().to_owned();
+    let [oldest, pinned] = oldest_and_pinned();
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let mut command = Command::new(env!("CARGO"));
     command.args(["metadata", "--format-version=1", "--offline", "--locked", "--filter-platform", &platform]);
@@ -97,7 +108,12 @@ fn the_oldest_rust_is_the_one_that_the_dependencies_need() {
     let dependencies = packages.iter().filter(|package| package["source"].is_string());
     let needs = dependencies.filter_map(|package| package["rust_version"].as_str().map(version));
     let needed = needs.max().unwrap();
-    assert_eq!(version(&stated), needed[..2], "rust-version in Cargo.toml");
-    let pinned = toml("rust-toolchain.toml")["toolchain"]["channel"].as_str().unwrap().to_owned();
+    assert_eq!(version(&oldest), needed[..2], "rust-version in Cargo.toml");
     assert!(version(&pinned) > needed, "{pinned}");
+    let readme = fs::read_to_string(repository().join("README.md")).unwrap();
+    assert!(
+        readme.contains(&format!("any Rust from {oldest}")),
+        "README.md names another Rust than {oldest}"
+    );
+    assert!(readme.contains(&format!("with Rust {}", pinned.trim_end_matches(".0"))), "nor {pinned}");
 }
