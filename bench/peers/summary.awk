@@ -1,7 +1,7 @@
 # The table of `repeatability`, from lines `program|name|figure verdict`, one for each round in the order of rounds.
 #
 # For each name: the mean and the coefficient of variation of each program over the same rounds, and how many those are.
-# A round counts if lmbench printed a figure and assay one that it does not call contaminated itself. The goal is the
+# A round counts if lmbench printed a figure and assay one that it does not call disturbed itself. The goal is the
 # larger of 2 % and a third of lmbench's coefficient; fewer than `least` rounds leave it open.
 
 BEGIN { least = 6 }
@@ -11,7 +11,7 @@ BEGIN { least = 6 }
     if (!($2 in seen)) { seen[$2] = 1; order[++names] = $2 }
     round = ++rounds[$1, $2]
     if (parts[1] == "") { none[$1, $2]++; if ($1 != "perf") out[$2, round] = 1 }
-    if ($1 == "assay" && $3 ~ /contaminated/) { contaminated[$2]++; out[$2, round] = 1 }
+    if ($1 == "assay" && $3 ~ /disturbed/) { disturbed[$2]++; out[$2, round] = 1 }
     figures[$1, $2, round] = parts[1]
 }
 
@@ -40,7 +40,7 @@ function figure(who, name) {
 
 END {
     printf "%-28s %16s %16s %16s %7s %6s %5s %13s\n", "", "lmbench  ns  CV%", "assay  ns  CV%", "perf  ns  CV%", "rounds", \
-        "goal", "met", "contaminated"
+        "goal", "met", "disturbed"
     for (i = 1; i <= names; i++) {
         name = order[i]
         estimate("lmbench", name); theirs = cv
@@ -49,7 +49,7 @@ END {
         met = count < least ? "open" : ours <= goal ? "yes" : "no"
         number[met]++
         printf "%-28s %s %s %s %7d %5.1f%% %5s %6d of %d\n", name, figure("lmbench", name), figure("assay", name), \
-            figure("perf", name), count, goal, met, contaminated[name], rounds["assay", name]
+            figure("perf", name), count, goal, met, disturbed[name], rounds["assay", name]
         if (none["lmbench", name]) lost = lost " " name " (" none["lmbench", name] ")"
     }
     printf "\n%d of %d goals met, %d open because fewer than %d rounds count. Bandwidths are in ns/B.\n", \

@@ -173,7 +173,7 @@ pub struct BenchArgs {
     /// Count the instructions, loads and stores of user-mode operations as well, with valgrind.
     #[arg(long)]
     pub count: bool,
-    /// End with exit code 3 if a figure is contaminated, a primitive failed or nothing was measured.
+    /// End with exit code 3 if a figure is disturbed, a primitive failed or nothing was measured.
     #[arg(long)]
     pub strict: bool,
     /// Go on with a run that was cut off, with what it was asked for: its number [default: the latest].

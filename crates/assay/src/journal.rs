@@ -298,7 +298,7 @@ mod tests {
         let args = StoreArgs { store: Some(directory.path().join("store.db")) };
         let mut journal = Journal::begin(&args, &Description::default(), 1).unwrap();
         let id = |name: &str| name.parse::<PrimitiveId>().unwrap();
-        let observation = |operations, elapsed_ns| Observation { operations, elapsed_ns };
+        let observation = |operations, elapsed_ns| Observation { operations, elapsed_ns, lost_ns: 0.0 };
         let observations = vec![observation(10, 1005.0), observation(20, 2005.0)];
         let sample = Sample { observations, ..Sample::default() };
         for _ in 0..5 {

@@ -31,10 +31,10 @@ fn figures(rounds: &[(f64, f64, &str)]) -> String {
 
 #[test]
 fn both_columns_are_of_the_same_rounds() {
-    let quiet = [(100.0, 50.0, "clean"), (110.0, 50.5, "clean")];
-    let disturbed = [(900.0, 70.0, "contaminated: 90 % of samples"); 4];
+    let quiet = [(100.0, 50.0, "steady"), (110.0, 50.5, "steady")];
+    let disturbed = [(900.0, 70.0, "disturbed: 90 % of batches"); 4];
     let rounds = [&quiet[..], &disturbed[..], &quiet[..], &quiet[..]].concat();
-    // lmbench's figures of the four rounds in which ours were contaminated are not in its mean of 105 either.
+    // lmbench's figures of the four rounds in which ours were disturbed are not in its mean of 105 either.
     assert_eq!(
         row(&figures(&rounds), "pipe"),
         ["105", "5.2", "50.25", "0.5", "none", "6", "2.0%", "yes", "4", "of", "10"]
@@ -43,10 +43,10 @@ fn both_columns_are_of_the_same_rounds() {
 
 #[test]
 fn a_goal_is_neither_met_nor_missed_on_fewer_than_six_rounds() {
-    let steady = [(100.0, 50.0, "clean"); 6];
+    let steady = [(100.0, 50.0, "steady"); 6];
     let is_open =
         |rounds: &[(f64, f64, &str)]| row(&figures(rounds), "pipe").iter().any(|field| field == "open");
     assert!(is_open(&steady[1..]) && !is_open(&steady));
-    let wild = [(100.0, 50.0, "clean"), (100.0, 90.0, "clean")].repeat(3);
+    let wild = [(100.0, 50.0, "steady"), (100.0, 90.0, "steady")].repeat(3);
     assert!(row(&figures(&wild), "pipe").contains(&"no".to_owned()));
 }

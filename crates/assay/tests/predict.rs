@@ -112,14 +112,14 @@ fn doubtful_costs_are_seen_in_a_prediction_in_every_format() {
     let demand = format!("{EXAMPLE}/apache.demand.json");
     let machine = written("doubtful.machine.json", |path| {
         let text = fs::read_to_string(path.join("pro-200.machine.json")).unwrap();
-        text.replace("\"estimate\": {", "\"verdict\": {\"contaminated\": 0.97}, \"estimate\": {")
+        text.replace("\"estimate\": {", "\"verdict\": {\"disturbed\": 0.97}, \"estimate\": {")
     });
     for format in ["text", "html", "json"] {
         let output = assay(&["predict", &demand, machine.to_str().unwrap(), "--format", format]);
         let text = String::from_utf8(output.stdout).unwrap().replace("<wbr>", "");
-        assert!(text.contains("measured, contaminated"), "{format}: {text}");
-        assert!(text.contains("lower bound, contaminated"), "{format}: {text}");
-        let summary = "Terms worth 100 % of the prediction for Pro-200 are doubtful (contaminated).";
+        assert!(text.contains("measured, disturbed"), "{format}: {text}");
+        assert!(text.contains("lower bound, disturbed"), "{format}: {text}");
+        let summary = "Terms worth 100 % of the prediction for Pro-200 are doubtful (disturbed).";
         assert!(text.contains(summary), "{format}: {text}");
     }
 }

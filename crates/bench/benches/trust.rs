@@ -19,7 +19,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use assay_bench::clock::Source;
-use assay_bench::contamination::{Sharing, Watch};
+use assay_bench::evidence::{Sharing, Watch};
 use assay_bench::harness::{self, Nothing, Schedule};
 use assay_bench::{
     Benchmark, Calibration, Finding, Operation, Plan, Prepared, Spawner, calibrate, cost_of,
@@ -161,12 +161,12 @@ fn truth() {
     println!("{:>9} {:>12} {:>18} {:>10} {:>10}", "additions", "ns", "cycles recovered", "+-", "error");
     for (number, (length, body)) in bodies.iter().enumerate() {
         let samples: Vec<(f64, f64)> =
-            (0..MOMENTS).filter_map(|_| alone(&clock, body())).take(PROCESSES).collect();
+            (0..PROCESSES).filter_map(|_| cost_and_cycle(&clock, body())).collect();
         let of = |value: &dyn Fn(&(f64, f64)) -> f64| {
             estimate::trimmed_mean(&samples.iter().map(value).collect::<Vec<f64>>(), Unit::Nanoseconds)
         };
         let (Ok(ns), Ok(cycles)) = (of(&|sample| sample.0), of(&|sample| sample.0 / sample.1)) else {
-            println!("{length:>9} had no core of its own in {MOMENTS} moments");
+            println!("{length:>9} has no cycle to be compared with on this architecture");
             continue;
         };
         let (half, length) = (cycles.interval.half_width(), f64::from(*length));
@@ -179,24 +179,21 @@ fn truth() {
     }
 }
 
-/// Samples of a body that are tried for at the most.
-const MOMENTS: usize = 1000;
-
-/// The cost that the harness finds for an operation and a cycle of the core's clock meanwhile, both in ns; `None` if
-/// another hardware thread used the core.
-fn alone(calibration: &Calibration, operation: Box<dyn Operation>) -> Option<(f64, f64)> {
+/// The cost that the harness finds for an operation and a cycle of the core's clock meanwhile, both in ns; `None` where
+/// no cycle is known.
+fn cost_and_cycle(calibration: &Calibration, operation: Box<dyn Operation>) -> Option<(f64, f64)> {
     let clock: Source = calibration.source;
     let mut prepared = Prepared { operation, baseline: None, sharing: Sharing::Alone };
-    let mut watch = Watch::open(Sharing::Alone, 0, 0).unwrap().with_core(clock, calibration.core_width);
+    let mut watch = Watch::open(Sharing::Alone, 0, 0).unwrap().with_core(clock);
     let schedule = Schedule::for_resolution(calibration.resolution_ns);
-    let batches = harness::sample(&clock, &mut watch, schedule, &mut prepared).unwrap();
-    let seen = watch.close().unwrap();
+    let mut batches = harness::sample(&clock, &mut watch, schedule, &mut prepared).unwrap();
+    let condition = watch.close([&mut batches.observations, &mut batches.baseline]).unwrap();
     let cost = match (Sample { observations: batches.observations, ..Sample::default() }).cost_ns() {
         // What nothing costs may come out below zero.
         Ok(cost) | Err(NoCost::NotPositive(cost)) => cost,
         Err(none) => panic!("{none}"),
     };
-    (seen.shared <= 0.0).then_some((cost, seen.cycle_ns))
+    condition.cycle_ns.map(|cycle_ns| (cost, cycle_ns))
 }
 
 /// Repeats whole measurements, and counts how often an interval holds what all of them say.
@@ -221,21 +218,21 @@ fn coverage(repeats: usize) {
                 .collect()
         })
         .collect();
-    println!("coverage of {repeats} repeats; figures that are called contaminated are told apart");
+    println!("coverage of {repeats} repeats; figures that are called disturbed are told apart");
     println!(
         "{:<50} {:>12} {:>8} {:>8} {:>9} {:>13}",
-        "primitive", "all repeats", "cv", "+-", "covered", "contaminated"
+        "primitive", "all repeats", "cv", "+-", "covered", "disturbed"
     );
     let (mut covered_of_all, mut believable) = (0, 0);
     for (number, benchmark) in benchmarks.iter().enumerate() {
-        let is_clean = |cost: &&Cost| !matches!(cost.verdict, Some(Verdict::Contaminated(_)));
+        let is_clean = |cost: &&Cost| !matches!(cost.verdict, Some(Verdict::Disturbed(_)));
         let own: Vec<Estimate> =
             costs.iter().map(|repeat| &repeat[number]).filter(is_clean).map(|cost| cost.estimate).collect();
-        let (id, contaminated) = (benchmark.primitive.to_string(), repeats - own.len());
+        let (id, disturbed) = (benchmark.primitive.to_string(), repeats - own.len());
         let points: Vec<f64> = own.iter().map(|estimate| estimate.point).collect();
         // As each repeat does: a few odd ones move a mean, and would make the others wrong.
         let Ok(Estimate { point: truth, .. }) = estimate::trimmed_mean(&points, Unit::Nanoseconds) else {
-            println!("{id:<50} {:>12} {:>8} {:>8} {:>9} {contaminated:>13}", "-", "", "", "");
+            println!("{id:<50} {:>12} {:>8} {:>8} {:>9} {disturbed:>13}", "-", "", "", "");
             continue;
         };
         let (_, cv) = spread(&points);
@@ -244,7 +241,7 @@ fn coverage(repeats: usize) {
         let width = own.iter().map(Estimate::relative_half_width).sum::<f64>() / real(own.len());
         let share = 100.0 * real(covered) / real(own.len());
         println!(
-            "{id:<50} {truth:>12.4} {:>7.2}% {:>7.2}% {share:>8.1}% {contaminated:>13}",
+            "{id:<50} {truth:>12.4} {:>7.2}% {:>7.2}% {share:>8.1}% {disturbed:>13}",
             100.0 * cv,
             100.0 * width
         );
@@ -256,7 +253,7 @@ fn coverage(repeats: usize) {
 
 /// Compares each of the chosen primitives with itself and with itself made 2 % slower, all of them in the same
 /// rounds of the same minutes, and corrects for their number as `assay compare` does. What it refuses to compare,
-/// because it is contaminated or has several modes, is told apart.
+/// because it is disturbed or has several modes, is told apart.
 fn comparison(pairs: usize) {
     let (clock, benchmarks) = (calibrate(), chosen());
     let mut of_equals = vec![Tally::default(); benchmarks.len()];

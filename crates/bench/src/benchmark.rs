@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use assay_quantity::{PrimitiveId, Unit};
 use rand_pcg::Pcg64Mcg;
 
-use crate::contamination::Sharing;
 use crate::describe::CacheSizes;
+use crate::evidence::Sharing;
 use crate::table::Profile;
 
 /// Something that can be done over and over and timed in batches.

@@ -48,7 +48,7 @@ pub enum NoMachineCost {
     },
 }
 
-/// The cost of a primitive from its samples: the statistic over the processes that nobody disturbed, in the
+/// The cost of a primitive from its samples: the statistic over the processes without their disturbed batches, in the
 /// unit of the catalogue. `rejected` is the number of processes that gave no sample at all.
 ///
 /// # Errors
@@ -66,9 +66,15 @@ pub fn cost_of(
     let sifted = sift(samples, |sample| Some(sample.cost_ns().ok()? / per(benchmark.bytes)));
     // The bootstrap of the minimum is the same whenever the same samples are asked.
     let mut rng = Pcg64Mcg::seed_from_u64(samples.first().map_or(0, |sample| sample.seed));
-    let estimate = statistic.of(&sifted.kept, benchmark.unit, &mut rng).map_err(|reason| {
-        NoMachineCost::NoEstimate { given, samples: samples.len(), last: reasons.last().cloned(), reason }
-    })?;
+    let mut estimate_of = |values: &[f64]| {
+        statistic.of(values, benchmark.unit, &mut rng).map_err(|reason| NoMachineCost::NoEstimate {
+            given,
+            samples: samples.len(),
+            last: reasons.last().cloned(),
+            reason,
+        })
+    };
+    let (estimate, with_disturbed) = (estimate_of(&sifted.kept)?, estimate_of(&sifted.all)?);
     let Interval { low, high, .. } = estimate.interval;
     if estimate.point <= 0.0 {
         return Err(NoMachineCost::NotAboveZero { low, high, unit: benchmark.unit });
@@ -78,15 +84,16 @@ pub fn cost_of(
         estimate,
         minimum: sifted.minimum.filter(|minimum| *minimum > 0.0),
         rejected: rejected + reasons.len(),
-        contaminated: sifted.contaminated,
+        batches: sifted.batches,
+        disturbed: sifted.disturbed,
         outliers: outliers(&sifted.kept),
-        verdict: Some(Verdict::judge(&estimate, &modes, &sifted)),
+        verdict: Some(Verdict::judge(&estimate, &with_disturbed, &modes, &sifted)),
         modes,
         linearity: linearity(samples),
     })
 }
 
-/// The values that a cost is estimated from: one for each process that nobody disturbed, in the unit of the
+/// The values that a cost is estimated from: one for each process, without its disturbed batches, in the unit of the
 /// catalogue; none for an id that the catalogue has not.
 #[must_use]
 pub fn values_of(primitive: &PrimitiveId, samples: &[Sample]) -> Vec<f64> {
@@ -131,14 +138,25 @@ pub fn machine(
 mod tests {
     use super::*;
     use crate::plan::Measured;
-    use assay_quantity::{Contamination, Observation};
+    use assay_quantity::Observation;
 
     fn sample(cost_ns: f64) -> Sample {
-        let observations = vec![
-            Observation { operations: 10, elapsed_ns: 5.0 + 10.0 * cost_ns },
-            Observation { operations: 20, elapsed_ns: 5.0 + 20.0 * cost_ns },
-        ];
+        let observations = vec![batch(10, 5.0 + 10.0 * cost_ns, 0.0), batch(20, 5.0 + 20.0 * cost_ns, 0.0)];
         Sample { observations, ..Sample::default() }
+    }
+
+    fn batch(operations: u64, elapsed_ns: f64, lost_ns: f64) -> Observation {
+        Observation { operations, elapsed_ns, lost_ns }
+    }
+
+    /// The same cost, and batches that make it `disturbed_ns` if they are not left out.
+    fn disturbed(cost_ns: f64, disturbed_ns: f64) -> Sample {
+        let mut sample = sample(cost_ns);
+        let longer = 10.0 * (disturbed_ns - cost_ns);
+        sample.observations.extend(
+            [20; 4].map(|operations| batch(operations, 5.0 + 20.0 * cost_ns + longer, 0.9 * longer.abs())),
+        );
+        sample
     }
 
     #[test]
@@ -176,37 +194,32 @@ mod tests {
         assert!(unknown.contains("not above zero"), "{unknown}");
     }
 
-    #[test]
-    fn the_minimum_is_the_lowest_of_the_processes_that_nobody_disturbed() {
-        let stolen = |cost_ns, stolen_ns| Sample {
-            contamination: Contamination { wall_ns: 1000.0, stolen_ns, ..Contamination::default() },
-            ..sample(cost_ns)
-        };
-        let minimum = |samples: &[Sample]| {
-            cost_of(&"call.null".parse().unwrap(), samples, 0, Statistic::TrimmedMean).unwrap().minimum
-        };
-        let samples = [stolen(100.0, 0.0), stolen(90.0, 40.0), stolen(3.0, 60.0), stolen(80.0, 500.0)];
-        assert_eq!(minimum(&samples).map(f64::round), Some(90.0));
-        assert_eq!(minimum(&samples[2..]), None);
+    fn call_null(samples: &[Sample]) -> Cost {
+        cost_of(&"call.null".parse().unwrap(), samples, 0, Statistic::TrimmedMean).unwrap()
     }
 
     #[test]
-    fn disturbed_samples_are_rejected_and_counted_and_more_than_a_fifth_of_them_contaminate() {
-        let taken = |disturbed: u32, quiet: u32| {
-            let contamination =
-                |stolen_ns| Contamination { wall_ns: 1000.0, stolen_ns, ..Contamination::default() };
-            let quiet = (0..quiet)
-                .map(|i| Sample { contamination: contamination(0.0), ..sample(100.0 + f64::from(i)) });
-            let slow = Sample { contamination: contamination(100.0), ..sample(900.0) };
-            let samples: Vec<Sample> = quiet.chain(vec![slow; disturbed as usize]).collect();
-            cost_of(&"call.null".parse().unwrap(), &samples, 0, Statistic::TrimmedMean).unwrap()
-        };
-        let few = taken(2, 9);
-        assert_eq!((few.estimate.values, few.contaminated, few.rejected), (9, 2, 0));
-        assert!((few.estimate.point - 104.0).abs() < 1e-9 && few.verdict == Some(Verdict::Clean), "{few:?}");
-        let many = taken(3, 9);
-        assert_eq!((many.estimate.values, many.contaminated), (9, 3));
-        assert_eq!(many.verdict, Some(Verdict::Contaminated(0.25)));
+    fn disturbed_batches_are_left_out_and_counted_and_said_where_they_would_move_the_estimate() {
+        let quiet: Vec<Sample> = (0..9).map(|i| sample(100.0 + f64::from(i))).collect();
+        let few = call_null(&[&quiet[..], &[disturbed(104.0, 900.0), disturbed(103.0, 900.0)]].concat());
+        assert_eq!((few.estimate.values, few.batches, few.disturbed), (11, 30, 8));
+        assert!((few.estimate.point - 103.857).abs() < 1e-3, "{few:?}");
+        assert_eq!(few.verdict, Some(Verdict::Steady));
+        let many = call_null(&[&quiet[..], &vec![disturbed(104.0, 900.0); 6]].concat());
+        assert_eq!((many.estimate.values, many.batches, many.disturbed), (15, 54, 24));
+        assert!((many.estimate.point - 104.0).abs() < 0.1, "{many:?}");
+        assert_eq!(many.verdict, Some(Verdict::Disturbed(24.0 / 54.0)));
+    }
+
+    #[test]
+    fn the_minimum_is_the_lowest_value_without_disturbed_batches() {
+        let samples = [sample(100.0), disturbed(90.0, 30.0), sample(95.0)];
+        assert_eq!(call_null(&samples).minimum.map(f64::round), Some(90.0));
+        let all = sample(80.0).observations.into_iter().map(|batch| Observation { lost_ns: 100.0, ..batch });
+        let nothing_left = Sample { observations: all.collect(), ..Sample::default() };
+        let none = call_null(&vec![nothing_left; 3]);
+        assert_eq!((none.minimum, none.verdict), (None, Some(Verdict::Disturbed(1.0))));
+        assert!((none.estimate.point - 80.0).abs() < 1e-9, "{none:?}");
     }
 
     #[test]
@@ -222,7 +235,7 @@ mod tests {
         let weights: Vec<f64> = two.modes.iter().map(|mode| mode.weight).collect();
         assert_eq!((weights, two.modes[1].estimate.values), (vec![0.7, 0.3], 6));
         let odd = cost(&[low, vec![150.0]].concat());
-        assert_eq!((odd.outliers, odd.modes.len(), odd.verdict), (1, 0, Some(Verdict::Clean)));
+        assert_eq!((odd.outliers, odd.modes.len(), odd.verdict), (1, 0, Some(Verdict::Steady)));
     }
 
     #[test]

@@ -90,13 +90,8 @@ fn totals(
     ];
     arguments.extend(spawner.arguments.iter().cloned());
     let valgrind = Spawner { program: "valgrind".into(), arguments };
-    let clock = Calibration {
-        source: Source::MonotonicRaw,
-        resolution_ns: 1.0,
-        error_ppm: 0.0,
-        refused: None,
-        core_width: 0.0,
-    };
+    let clock =
+        Calibration { source: Source::MonotonicRaw, resolution_ns: 1.0, error_ppm: 0.0, refused: None };
     let cpus = crate::describe::usable_cpus();
     let circumstances = Circumstances {
         // The same layout both times, and in every run.
@@ -108,7 +103,6 @@ fn totals(
         peer: None,
         clock: &clock,
         limit: LIMIT,
-        core_width: 0.0,
         counted: Some(lengths),
         counters: false,
     };

@@ -12,7 +12,7 @@ use assay_quantity::Observation;
 
 use crate::benchmark::{Operation, Prepared};
 use crate::clock::Clock;
-use crate::contamination::Witness;
+use crate::evidence::Witness;
 
 /// How long a sample is.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -36,8 +36,7 @@ const RESOLUTIONS: f64 = 1000.0;
 
 /// A batch takes at least this long, ns. An interrupt costs a few microseconds, so it moves a batch by
 /// 3 %, and the median by less; what the time of longer batches would tell is better spent on more
-/// processes, whose differences are larger, and a longer batch seldom has a shared core to itself from beginning to
-/// end.
+/// processes, whose differences are larger.
 const BATCH_NS: f64 = 1.5e5;
 
 impl Schedule {
@@ -241,9 +240,9 @@ fn timed(
     witness.before()?;
     begin()?;
     let observation = bare(clock, operation, operations)?;
-    witness.after(observation.elapsed_ns)?;
+    let lost_ns = witness.after(observation.elapsed_ns)?;
     operation.disarm(operations)?;
-    Ok(observation)
+    Ok(Observation { lost_ns, ..observation })
 }
 
 /// Nothing has to be done before a batch.
@@ -257,31 +256,31 @@ fn bare(clock: &impl Clock, operation: &mut dyn Operation, operations: u64) -> i
     let result = operation.run(operations);
     let end = clock.end();
     result?;
-    Ok(Observation { operations, elapsed_ns: clock.elapsed_ns(begin, end) })
+    Ok(Observation { operations, elapsed_ns: clock.elapsed_ns(begin, end), lost_ns: 0.0 })
 }
 
-/// A batch that nobody watches.
+/// A batch that is not watched.
 fn batch(clock: &impl Clock, operation: &mut dyn Operation, operations: u64) -> io::Result<Observation> {
-    timed(clock, &mut Nobody, &mut at_once, operation, operations)
+    timed(clock, &mut NoWitness, &mut at_once, operation, operations)
 }
 
-/// Whoever looks away.
-pub(crate) struct Nobody;
+/// Nothing is looked at.
+pub(crate) struct NoWitness;
 
-impl Witness for Nobody {
+impl Witness for NoWitness {
     fn before(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    fn after(&mut self, _: f64) -> io::Result<()> {
-        Ok(())
+    fn after(&mut self, _: f64) -> io::Result<f64> {
+        Ok(0.0)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contamination::Sharing;
+    use crate::evidence::Sharing;
     use assay_quantity::Sample;
     use std::cell::{Cell, RefCell};
     use std::rc::Rc;
@@ -362,9 +361,9 @@ mod tests {
         fn before(&mut self) -> io::Result<()> {
             Ok(())
         }
-        fn after(&mut self, elapsed_ns: f64) -> io::Result<()> {
+        fn after(&mut self, elapsed_ns: f64) -> io::Result<f64> {
             self.0 += elapsed_ns;
-            Ok(())
+            Ok(elapsed_ns / 4.0)
         }
     }
 

@@ -8,7 +8,6 @@
 pub mod benchmark;
 pub mod clock;
 mod cold;
-pub mod contamination;
 mod copies;
 pub mod cost;
 pub mod count;
@@ -16,6 +15,7 @@ mod counter;
 #[cfg(target_arch = "x86_64")]
 mod cpuid;
 pub mod describe;
+pub mod evidence;
 pub mod harness;
 pub mod layout;
 pub mod noise;
@@ -36,7 +36,7 @@ pub use benchmark::{Benchmark, Operation, Prepared, Refusal};
 pub use clock::{Calibration, calibrate};
 pub use cost::{NoMachineCost, cost_of, machine, values_of};
 pub use count::{Counts, NotCounted, count};
-pub use describe::{cores, describe, memory_nodes, usable_cpus};
+pub use describe::{conditions, describe, memory_nodes, usable_cpus};
 pub use plan::{Finding, Measured, Outcome, Plan, all_failed, measure};
 pub use process::{SampleError, Spawner, delayed_sample_main, gives_a_number_all_the_same, sample_main};
 pub use sabotage::Sabotage;

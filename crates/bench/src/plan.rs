@@ -115,9 +115,6 @@ pub fn measure(
     let shared_directory = directory().map_err(|error| NoRun::Directory(plan.directory.clone(), error))?;
     let cpus = kernel::allowed_cpus().map_err(NoRun::Processors)?;
     let siblings: Vec<Vec<usize>> = cpus.iter().map(|cpu| describe::siblings(*cpu)).collect();
-    let seen = || begun.iter().flat_map(|measured| &measured.samples).map(|sample| sample.contamination);
-    // The widest that was seen so far is what a core has alone.
-    let mut core_width = seen().map(|seen| seen.core_width).fold(plan.clock.core_width, f64::max);
     let mut take = |benchmark: &Benchmark, seed: u64| {
         let (cpu, other_cpu) = placement(seed, &cpus, &siblings);
         // Where the kernel keeps a directory in memory has a part in the cost of whatever is looked up in it.
@@ -134,15 +131,10 @@ pub fn measure(
             peer: plan.peer,
             clock: &plan.clock,
             limit: plan.sample_limit,
-            core_width,
             counted: None,
             counters: plan.counters,
         };
-        let outcome = spawner.sample(benchmark, circumstances, stop);
-        if let Outcome::Sample(sample) = &outcome {
-            core_width = core_width.max(sample.contamination.core_width);
-        }
-        outcome
+        spawner.sample(benchmark, circumstances, stop)
     };
     let all = benchmarks.iter().map(|benchmark| Series::begun(benchmark, begun)).collect();
     Ok(rounds(plan, benchmarks, all, &mut monotonic::now_ns, stop, &mut take, on_sample))
@@ -302,14 +294,16 @@ mod tests {
                 resolution_ns: 1.0,
                 error_ppm: 0.0,
                 refused: None,
-                core_width: 0.0,
             },
         }
     }
 
     fn costing(cost_ns: f64) -> Outcome {
-        let observations = [1.0, 2.0]
-            .map(|n| Observation { operations: if n > 1.5 { 2 } else { 1 }, elapsed_ns: 10.0 + n * cost_ns });
+        let observations = [1, 2].map(|operations| Observation {
+            operations,
+            elapsed_ns: if operations == 1 { 10.0 + cost_ns } else { 10.0 + 2.0 * cost_ns },
+            lost_ns: 0.0,
+        });
         Outcome::Sample(Sample { observations: observations.to_vec(), ..Sample::default() })
     }
 

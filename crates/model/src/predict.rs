@@ -279,7 +279,7 @@ mod tests {
             ("file.read{size=1KiB}", 1.0, Unit::NanosecondsPerByte),
         ]);
         for (id, verdict) in
-            [("call.null", Verdict::Contaminated(0.97)), ("file.read{size=1KiB}", Verdict::Modes(2))]
+            [("call.null", Verdict::Disturbed(0.97)), ("file.read{size=1KiB}", Verdict::Modes(2))]
         {
             machine.costs.get_mut(&id.parse().unwrap()).unwrap().verdict = Some(verdict);
         }
@@ -296,7 +296,7 @@ mod tests {
             [
                 ("file.read".to_owned(), Some(Doubt::SeveralModes)),
                 ("file.stat".to_owned(), None),
-                ("call.null".to_owned(), Some(Doubt::Contaminated)),
+                ("call.null".to_owned(), Some(Doubt::Disturbed)),
             ]
         );
         assert!((prediction.doubtful_share() - 0.7).abs() < 1e-9);

@@ -233,9 +233,9 @@ mod tests {
     #[test]
     fn a_doubtful_point_makes_doubtful_what_rests_on_it_and_nothing_else() {
         let clean = || cost(1.0, Unit::Nanoseconds);
-        let doubtful = Cost { verdict: Some(Verdict::Contaminated(0.5)), ..clean() };
+        let doubtful = Cost { verdict: Some(Verdict::Disturbed(0.5)), ..clean() };
         let curve = through(&[(10, clean()), (20, clean()), (30, doubtful), (40, clean())]).unwrap();
-        let is_doubtful = |size| curve.at(size).doubt == Some(Doubt::Contaminated);
+        let is_doubtful = |size| curve.at(size).doubt == Some(Doubt::Disturbed);
         assert_eq!([5.0, 10.0, 15.0, 20.0].map(is_doubtful), [false; 4]);
         assert_eq!([25.0, 30.0, 35.0, 50.0].map(is_doubtful), [true; 4]);
         assert!(!is_doubtful(40.0));

@@ -33,14 +33,15 @@ pub struct Description {
 pub struct Cost {
     /// Time per operation (ns) or per byte (ns/B).
     pub estimate: Estimate,
-    /// Lowest value of any undisturbed process, in the estimate's unit: the floor of this machine. `None`
-    /// where every process was disturbed, or only the estimate was published.
+    /// Lowest value of any process without its disturbed batches, in the estimate's unit: the floor of this
+    /// machine. `None` where there is none, or only the estimate was published.
     pub minimum: Option<f64>,
     /// Samples that gave no cost, and are not in the estimate.
     pub rejected: usize,
-    /// Samples that gave a cost and were disturbed. They are not in the estimate either, unless it would stand
-    /// on fewer than four without them.
-    pub contaminated: usize,
+    /// Batches of all samples; 0 where that is not known.
+    pub batches: usize,
+    /// Batches that were disturbed and are not in the estimate ([`crate::disturbance`]).
+    pub disturbed: usize,
     /// Values in the estimate that lie outside Tukey's fences ([`crate::outlier`]).
     pub outliers: usize,
     /// The modes of the values in the estimate, the lowest first; empty if there are not several.
@@ -55,8 +56,8 @@ pub struct Cost {
 /// Why an estimate does not say what one operation costs, whatever its interval is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Doubt {
-    /// It was disturbed while it was measured.
-    Contaminated,
+    /// It was disturbed while it was measured, and depends on what is left out for that.
+    Disturbed,
     /// It has several modes: their mean is what no operation costs.
     SeveralModes,
 }
@@ -64,7 +65,7 @@ pub enum Doubt {
 impl fmt::Display for Doubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Doubt::Contaminated => "contaminated",
+            Doubt::Disturbed => "disturbed",
             Doubt::SeveralModes => "several modes",
         })
     }
@@ -78,10 +79,10 @@ impl Cost {
     #[must_use]
     pub fn doubt(&self) -> Option<Doubt> {
         match self.verdict {
-            Some(Verdict::Contaminated(_)) => Some(Doubt::Contaminated),
+            Some(Verdict::Disturbed(_)) => Some(Doubt::Disturbed),
             Some(Verdict::Modes(_)) => Some(Doubt::SeveralModes),
             _ if self.modes.len() > 1 => Some(Doubt::SeveralModes),
-            Some(Verdict::Clean | Verdict::Noisy(_)) | None => None,
+            Some(Verdict::Steady | Verdict::Noisy(_)) | None => None,
         }
     }
 
@@ -102,7 +103,8 @@ impl From<Estimate> for Cost {
             estimate,
             minimum: None,
             rejected: 0,
-            contaminated: 0,
+            batches: 0,
+            disturbed: 0,
             outliers: 0,
             modes: Vec::new(),
             linearity: None,

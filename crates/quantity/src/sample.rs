@@ -14,49 +14,40 @@ pub struct Observation {
     pub operations: u64,
     /// Time between the two clock reads around it, in nanoseconds, clock overhead included.
     pub elapsed_ns: f64,
+    /// Time within it that tasks, faults and interrupts took which the operation does not ask for, ns
+    /// ([`crate::disturbance`]).
+    pub lost_ns: f64,
 }
 
-/// Evidence of disturbance, read around the timed part of a sample.
+/// What the machine was like while a sample was taken: raw evidence, never a reason to leave the sample out.
+///
+/// The machine is described with it, and costs include it: an application that runs on this machine runs under the
+/// same conditions. A field is `None` where nobody looked or the kernel does not say.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Contamination {
-    /// Wall time of the timed part, ns.
-    pub wall_ns: f64,
-    /// Time that somebody else had our processor in it: run-queue delay behind other processes plus time
-    /// stolen by the hypervisor, ns.
-    pub stolen_ns: f64,
+pub struct Condition {
+    /// Independent additions in the time of a dependent one: how wide the core was, the median of the looks after its
+    /// batches. A core does fewer of them beside another busy hardware thread.
+    pub core_width: Option<f64>,
+    /// The widest of the same looks.
+    pub core_width_max: Option<f64>,
+    /// One cycle of the core's clock, the median of the same looks, ns.
+    pub cycle_ns: Option<f64>,
+    /// Time in which a page was protected from writing, permitted again and written to before the sample began, ns:
+    /// how long the processor took to change what it translates.
+    pub mprotect_ns: Option<f64>,
+    /// Runnable tasks that do not take part, for each processor of the machine; seen at the beginning and at the end
+    /// of the sample, the lesser of the two.
+    pub runnable_elsewhere: Option<f64>,
+    /// Share of the sample's time in which a task of the machine waited for memory (pressure stall information).
+    pub memory_pressure: Option<f64>,
+    /// Share of the sample's time that its processors spent in interrupts, counted in ticks of 10 ms.
+    pub interrupts: Option<f64>,
+    /// Share of the sample's time that the hypervisor took from its processors, counted in ticks of 10 ms.
+    pub stolen: Option<f64>,
     /// Times that the scheduler took the processor away.
     pub involuntary_switches: u64,
     /// Page faults that had to wait for a disk.
     pub major_faults: u64,
-    /// Time that the sample's processor spent in interrupts during the timed part, ns.
-    pub interrupt_ns: f64,
-    /// Runnable tasks that do not take part, for each processor of the machine; seen at the beginning and at the end
-    /// of the sample, the lesser of the two.
-    pub neighbours: f64,
-    /// Independent additions in the time of a dependent one, the median of the looks after its batches: how wide the
-    /// core was. 0 where that was not looked at.
-    pub core_width: f64,
-    /// Share of the batches beside which the core was narrower than it is alone, because another hardware thread used
-    /// it.
-    pub shared: f64,
-    /// One cycle of the core's clock, the median of the same looks, ns. 0 where that was not looked at.
-    pub cycle_ns: f64,
-    /// Time in which a page was protected from writing, permitted again and written to before the sample began, ns:
-    /// how long the processor took to change what it translates. 0 where that was not looked at.
-    pub translation_ns: f64,
-}
-
-impl Contamination {
-    /// A change of what is translated takes longer than so many times the least that is known: the processor, or the
-    /// host below it, made everything slow that switches between address spaces. On a virtual machine where this was
-    /// tried, such changes took 2.4 to 2.8 us at most moments and 3.3 to 3.8 us at others.
-    pub const SLOW_TRANSLATION: f64 = 1.2;
-
-    /// Share of the wall time that was stolen, between 0 and 1.
-    #[must_use]
-    pub fn stolen_share(&self) -> f64 {
-        if self.wall_ns > 0.0 { (self.stolen_ns / self.wall_ns).clamp(0.0, 1.0) } else { 0.0 }
-    }
 }
 
 /// Something counted around every batch beside the time, by the processor or by the kernel.
@@ -75,8 +66,11 @@ impl Counted {
     /// Why there is none.
     pub fn per_operation(&self) -> Result<f64, String> {
         let batches = self.batches.as_ref().map_err(Clone::clone)?;
-        let as_time =
-            |(operations, count): &(u64, f64)| Observation { operations: *operations, elapsed_ns: *count };
+        let as_time = |(operations, count): &(u64, f64)| Observation {
+            operations: *operations,
+            elapsed_ns: *count,
+            lost_ns: 0.0,
+        };
         let observations: Vec<Observation> = batches.iter().map(as_time).collect();
         slope(&observations).ok_or_else(|| NoCost::OneLength.to_string())
     }
@@ -92,8 +86,8 @@ pub struct Sample {
     /// Batches of the work that comes with the primitive but does not belong to it (the pipe under a
     /// context switch; thesis, section 2.2.4), in order. Empty when there is none.
     pub baseline: Vec<Observation>,
-    /// Evidence of disturbance.
-    pub contamination: Contamination,
+    /// What the machine was like meanwhile.
+    pub condition: Condition,
     /// What was counted beside the time; empty unless it was asked for.
     pub counted: Vec<Counted>,
 }
@@ -190,6 +184,7 @@ mod tests {
                 Observation {
                     operations,
                     elapsed_ns: overhead_ns + cost_ns * f64::from(if turn % 2 == 0 { 100 } else { 200 }),
+                    lost_ns: 0.0,
                 }
             })
             .collect()
@@ -226,6 +221,7 @@ mod tests {
         let batch = |turn| Observation {
             operations: u64::from(length(turn)),
             elapsed_ns: time_ns(f64::from(length(turn))),
+            lost_ns: 0.0,
         };
         Sample { observations: (0..18).map(batch).collect(), ..Sample::default() }
     }
@@ -254,7 +250,7 @@ mod tests {
 
     #[test]
     fn batches_of_one_length_give_no_cost() {
-        let observations = vec![Observation { operations: 5, elapsed_ns: 10.0 }; 4];
+        let observations = vec![Observation { operations: 5, elapsed_ns: 10.0, lost_ns: 0.0 }; 4];
         let sample = Sample { observations, ..Sample::default() };
         assert_eq!(sample.cost_ns(), Err(NoCost::OneLength));
     }

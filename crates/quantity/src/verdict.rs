@@ -3,45 +3,45 @@
 
 use std::fmt;
 
-use crate::estimate::Estimate;
+use crate::disturbance::Sifted;
+use crate::estimate::{Estimate, Interval};
 use crate::modes::Mode;
-use crate::sift::Sifted;
 
 /// Half-width over point above which an estimate is called noisy: a tenth, the difference that users of
 /// lmbench quote as a result.
 const NOISY: f64 = 0.1;
 
-/// Share of contaminated samples above which the whole is. Up to here the estimate stands on at least four
-/// fifths of the samples, which nobody disturbed; a machine that disturbs more of them was not idle, and what
-/// the evidence did not catch is then likely to be much as well.
-pub(crate) const CONTAMINATED_MAX: f64 = 0.2;
-
 /// The judgement on one primitive.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Verdict {
     /// Nothing speaks against it.
-    Clean,
+    Steady,
     /// The processes disagree: half-width over point.
     Noisy(f64),
     /// The processes gather around so many figures: one number does not describe them.
     Modes(usize),
-    /// This share of the samples was disturbed.
-    Contaminated(f64),
+    /// This share of the batches was disturbed, and the estimate depends on whether they are left out.
+    Disturbed(f64),
 }
 
 impl Verdict {
-    /// Judges an estimate by the evidence in its samples, by its modes (none or one: empty) and by its
-    /// width, in this order: the cause is named, not its sign. Disturbance makes modes and widens, modes widen.
+    /// Judges an estimate by the batches that were left out, by its modes (none or one: empty) and by its width, in
+    /// this order: the cause is named, not its sign. Disturbance makes modes and widens, modes widen.
+    ///
+    /// `with_disturbed` is the estimate if no batch is left out. Leaving some out matters only where that lies beyond
+    /// the interval.
     #[must_use]
-    pub fn judge(estimate: &Estimate, modes: &[Mode], sifted: &Sifted) -> Self {
-        if sifted.contaminated_share > CONTAMINATED_MAX {
-            Verdict::Contaminated(sifted.contaminated_share)
+    pub fn judge(estimate: &Estimate, with_disturbed: &Estimate, modes: &[Mode], sifted: &Sifted) -> Self {
+        let Interval { low, high, .. } = estimate.interval;
+        let moved = sifted.disturbed > 0 && !(low..=high).contains(&with_disturbed.point);
+        if sifted.is_disturbed || moved {
+            Verdict::Disturbed(sifted.disturbed_share())
         } else if modes.len() > 1 {
             Verdict::Modes(modes.len())
         } else if estimate.relative_half_width() > NOISY {
             Verdict::Noisy(estimate.relative_half_width())
         } else {
-            Verdict::Clean
+            Verdict::Steady
         }
     }
 }
@@ -49,10 +49,10 @@ impl Verdict {
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Verdict::Clean => f.write_str("clean"),
+            Verdict::Steady => f.write_str("steady"),
             Verdict::Noisy(width) => write!(f, "noisy: ± {:.0} %", width * 100.0),
             Verdict::Modes(number) => write!(f, "{number} modes"),
-            Verdict::Contaminated(share) => write!(f, "contaminated: {:.0} % of samples", share * 100.0),
+            Verdict::Disturbed(share) => write!(f, "disturbed: {:.0} % of batches", share * 100.0),
         }
     }
 }
@@ -63,19 +63,36 @@ mod tests {
     use crate::estimate::trimmed_mean;
     use crate::unit::Unit;
 
-    /// The verdict on wide or narrow values with so many modes and contaminated samples.
-    fn judge(values: &[f64], modes: usize, contaminated_share: f64) -> String {
+    /// The verdict on wide or narrow values with so many modes, of which a fifth of the batches was left out, and
+    /// which would be `with_disturbed` if none had been.
+    fn judge(values: &[f64], modes: usize, with_disturbed: f64) -> String {
         let estimate = trimmed_mean(values, Unit::Nanoseconds).unwrap();
-        let sifted = Sifted { contaminated_share, ..Sifted::default() };
-        Verdict::judge(&estimate, &vec![Mode { weight: 0.5, estimate }; modes], &sifted).to_string()
+        let sifted = Sifted { batches: 20, disturbed: 4, ..Sifted::default() };
+        let with_disturbed = Estimate { point: with_disturbed, ..estimate };
+        let modes = vec![Mode { weight: 0.5, estimate }; modes];
+        Verdict::judge(&estimate, &with_disturbed, &modes, &sifted).to_string()
     }
+
+    const NARROW: [f64; 4] = [100.0, 101.0, 100.0, 99.0];
+    const WIDE: [f64; 4] = [100.0, 200.0, 150.0, 99.0];
 
     #[test]
     fn a_verdict_names_the_cause_before_the_sign() {
-        let (narrow, wide) = ([100.0, 101.0, 100.0, 99.0], [100.0, 200.0, 150.0, 99.0]);
-        assert_eq!(judge(&narrow, 0, 0.2), "clean");
-        assert_eq!(judge(&wide, 0, 0.2), "noisy: ± 56 %");
-        assert_eq!(judge(&wide, 2, 0.2), "2 modes");
-        assert_eq!(judge(&wide, 2, 0.25), "contaminated: 25 % of samples");
+        assert_eq!(judge(&NARROW, 0, 100.0), "steady");
+        assert_eq!(judge(&WIDE, 0, 125.0), "noisy: ± 56 %");
+        assert_eq!(judge(&WIDE, 2, 125.0), "2 modes");
+        assert_eq!(judge(&WIDE, 2, 500.0), "disturbed: 20 % of batches");
+    }
+
+    #[test]
+    fn batches_that_were_left_out_matter_only_where_they_move_the_estimate_beyond_its_interval() {
+        assert_eq!(judge(&NARROW, 0, 101.0), "steady");
+        assert_eq!(judge(&NARROW, 0, 104.0), "disturbed: 20 % of batches");
+        let estimate = trimmed_mean(&NARROW, Unit::Nanoseconds).unwrap();
+        let elsewhere = Estimate { point: 104.0, ..estimate };
+        let none = Sifted { batches: 20, ..Sifted::default() };
+        assert_eq!(Verdict::judge(&estimate, &elsewhere, &[], &none), Verdict::Steady);
+        let all = Sifted { batches: 20, disturbed: 20, is_disturbed: true, ..Sifted::default() };
+        assert_eq!(Verdict::judge(&estimate, &estimate, &[], &all), Verdict::Disturbed(1.0));
     }
 }

@@ -26,13 +26,14 @@ fn machine() -> Machine {
     };
     let mode = |weight, point| Mode { weight, estimate: estimate(point, 1.0, Unit::Nanoseconds) };
     let several = Cost {
-        contaminated: 2,
+        batches: 168,
+        disturbed: 2,
         outliers: 1,
         modes: vec![mode(0.75, 100.0), mode(0.25, 150.0)],
         linearity: Some(estimate(1.0, 0.0625, Unit::Ratio)),
         ..cost(112.5, Unit::Nanoseconds, Verdict::Modes(2))
     };
-    let disturbed = Verdict::Contaminated(0.25);
+    let disturbed = Verdict::Disturbed(0.25);
     Machine {
         name: "bench-1".to_owned(),
         source: "assay 0.1.0: assay bench".to_owned(),
@@ -41,10 +42,10 @@ fn machine() -> Machine {
             uncontrolled: vec!["the governor is unknown".to_owned()],
         },
         costs: BTreeMap::from([
-            ("call.null".parse().unwrap(), cost(112.5, Unit::Nanoseconds, Verdict::Clean)),
+            ("call.null".parse().unwrap(), cost(112.5, Unit::Nanoseconds, Verdict::Steady)),
             (
                 "tcp.send{size=4KiB,buffer=reused}".parse().unwrap(),
-                cost(0.5, Unit::NanosecondsPerByte, Verdict::Contaminated(0.3125)),
+                cost(0.5, Unit::NanosecondsPerByte, Verdict::Disturbed(0.3125)),
             ),
             ("file.stat".parse().unwrap(), several),
             ("file.open".parse().unwrap(), cost(900.0, Unit::Nanoseconds, disturbed)),
@@ -90,16 +91,17 @@ fn a_machine_is_written_as_documented_and_reads_back_the_same() {
 }
 
 #[test]
-fn a_machine_file_of_before_modes_and_contamination_were_counted_still_reads() {
+fn a_machine_file_of_version_1_still_reads() {
     let old = r#"{"format": "assay.machine/1", "name": "m", "source": "s", "facts": [], "uncontrolled": [],
-        "costs": [{"primitive": "call.null", "minimum": 8.0, "rejected": 1, "verdict": {"contaminated": 0.25},
+        "costs": [{"primitive": "call.null", "minimum": 8.0, "rejected": 1, "contaminated": 3,
+            "verdict": {"contaminated": 0.25},
             "estimate": {"point": 9.0, "low": 8.5, "high": 9.5, "confidence": 0.95, "unit": "ns",
                 "method": "trimmed_mean", "values": 12}}],
         "unmeasured": []}"#;
     let machine = machine_from_json(old).unwrap();
     let cost = &machine.costs[&"call.null".parse().unwrap()];
-    assert_eq!((cost.contaminated, cost.outliers, cost.modes.len(), cost.linearity), (0, 0, 0, None));
-    assert_eq!(cost.verdict, Some(Verdict::Contaminated(0.25)));
+    assert_eq!((cost.batches, cost.disturbed, cost.outliers, cost.modes.len()), (0, 0, 0, 0));
+    assert_eq!(cost.verdict, Some(Verdict::Disturbed(0.25)));
 }
 
 #[test]
@@ -117,7 +119,7 @@ fn a_damaged_machine_file_says_where_and_what() {
         machine_from_json(&text.replacen(from, to, 1)).unwrap_err().to_string()
     };
     let all = [
-        complaint("assay.machine/1", "assay.machine/9"),
+        complaint("assay.machine/2", "assay.machine/9"),
         complaint("\"point\": 112.5", "\"point\": -1.0"),
         complaint("\"point\": 112.5", "\"point\": 900.0"),
         complaint("\"unit\": \"ns\"", "\"unit\": \"ms\""),
@@ -133,7 +135,7 @@ fn a_damaged_machine_file_says_where_and_what() {
         complaint("\"unit\": \"ratio\"", "\"unit\": \"ns\""),
     ];
     expect![[r#"
-        its format is 'assay.machine/9', but 'assay.machine/1' is needed; if the file is newer, update assay
+        its format is 'assay.machine/9', but 'assay.machine/2' is needed; if the file is newer, update assay
         primitive 'call.null': point -1 is not a finite number of at least 0
         primitive 'call.null': interval 110.7421875..114.2578125 does not hold 900
         primitive 'call.null': unit 'ms' is unknown; use one of ns, ns/B, 1/s, B/s, ratio, count, B

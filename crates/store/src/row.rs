@@ -3,7 +3,7 @@
 //! the same bits.
 
 use assay_quantity::{
-    ClientSide, Contamination, Counted, CpuTime, Description, Fact, Latency, Observation, Round, Sample,
+    ClientSide, Condition, Counted, CpuTime, Description, Fact, Latency, Observation, Round, Sample,
 };
 use serde::{Deserialize, Serialize};
 
@@ -12,12 +12,14 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 pub struct SampleRow {
     seed: u64,
-    /// Pairs of operations and nanoseconds.
-    observations: Vec<(u64, f64)>,
+    observations: Vec<BatchRow>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    baseline: Vec<(u64, f64)>,
-    #[serde(with = "ContaminationRow")]
-    contamination: Contamination,
+    baseline: Vec<BatchRow>,
+    #[serde(default, with = "ConditionRow")]
+    condition: Condition,
+    /// Of format 1, in place of the condition and of what batches lost.
+    #[serde(default, skip_serializing)]
+    contamination: Option<ContaminationRow>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     counted: Vec<CountedRow>,
 }
@@ -50,11 +52,62 @@ impl From<CountedRow> for Counted {
     }
 }
 
-/// [`Contamination`] in a row: the compiler sees that neither has a field more than the other. Rows of earlier versions
-/// may hold evidence that is not collected any more (what waited for a quiet core, the pressure on processors); it is
-/// ignored.
+/// A batch: its operations, its time and, if it lost some, what it lost of that, ns.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(untagged)]
+enum BatchRow {
+    Disturbed(u64, f64, f64),
+    Undisturbed(u64, f64),
+}
+
+impl From<&Observation> for BatchRow {
+    fn from(&Observation { operations, elapsed_ns, lost_ns }: &Observation) -> Self {
+        // Not `lost_ns == 0.0`, which negative zero is as well.
+        if lost_ns.to_bits() == 0 {
+            Self::Undisturbed(operations, elapsed_ns)
+        } else {
+            Self::Disturbed(operations, elapsed_ns, lost_ns)
+        }
+    }
+}
+
+impl From<BatchRow> for Observation {
+    fn from(row: BatchRow) -> Self {
+        match row {
+            BatchRow::Disturbed(operations, elapsed_ns, lost_ns) => Self { operations, elapsed_ns, lost_ns },
+            BatchRow::Undisturbed(operations, elapsed_ns) => Self { operations, elapsed_ns, lost_ns: 0.0 },
+        }
+    }
+}
+
+/// [`Condition`] in a row: the compiler sees that neither has a field more than the other. What is absent was not looked
+/// at.
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "Contamination")]
+#[serde(remote = "Condition", deny_unknown_fields)]
+struct ConditionRow {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    core_width: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    core_width_max: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cycle_ns: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mprotect_ns: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    runnable_elsewhere: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    memory_pressure: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    interrupts: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    stolen: Option<f64>,
+    involuntary_switches: u64,
+    major_faults: u64,
+}
+
+/// The evidence of a sample of format 1, where 0 says that nobody looked. Whatever else such a sample holds (what
+/// waited for a quiet core, the pressure on processors, the share of batches on a shared core) is ignored.
+#[derive(Debug, Deserialize)]
 struct ContaminationRow {
     wall_ns: f64,
     stolen_ns: f64,
@@ -64,27 +117,47 @@ struct ContaminationRow {
     #[serde(default)]
     interrupt_ns: f64,
     #[serde(default)]
-    neighbours: f64,
+    neighbours: Option<f64>,
     #[serde(default)]
     core_width: f64,
-    #[serde(default)]
-    shared: f64,
     #[serde(default)]
     cycle_ns: f64,
     #[serde(default)]
     translation_ns: f64,
 }
 
+impl ContaminationRow {
+    /// Share of the time of each batch that was lost: it was known of all batches together.
+    fn lost(&self) -> f64 {
+        if self.wall_ns > 0.0 { (self.stolen_ns / self.wall_ns).clamp(0.0, 1.0) } else { 0.0 }
+    }
+
+    fn condition(&self) -> Condition {
+        let seen = |value: f64| (value > 0.0).then_some(value);
+        Condition {
+            core_width: seen(self.core_width),
+            core_width_max: seen(self.core_width),
+            cycle_ns: seen(self.cycle_ns),
+            mprotect_ns: seen(self.translation_ns),
+            runnable_elsewhere: self.neighbours,
+            interrupts: (self.wall_ns > 0.0).then(|| self.interrupt_ns / self.wall_ns),
+            involuntary_switches: self.involuntary_switches,
+            major_faults: self.major_faults,
+            memory_pressure: None,
+            stolen: None,
+        }
+    }
+}
+
 impl From<&Sample> for SampleRow {
     fn from(sample: &Sample) -> Self {
-        let pairs = |observations: &[Observation]| {
-            observations.iter().map(|observation| (observation.operations, observation.elapsed_ns)).collect()
-        };
+        let batches = |observations: &[Observation]| observations.iter().map(BatchRow::from).collect();
         Self {
             seed: sample.seed,
-            observations: pairs(&sample.observations),
-            baseline: pairs(&sample.baseline),
-            contamination: sample.contamination,
+            observations: batches(&sample.observations),
+            baseline: batches(&sample.baseline),
+            condition: sample.condition,
+            contamination: None,
             counted: sample.counted.iter().map(CountedRow::from).collect(),
         }
     }
@@ -92,14 +165,19 @@ impl From<&Sample> for SampleRow {
 
 impl From<SampleRow> for Sample {
     fn from(row: SampleRow) -> Self {
-        let observations = |pairs: Vec<(u64, f64)>| {
-            pairs.into_iter().map(|(operations, elapsed_ns)| Observation { operations, elapsed_ns }).collect()
+        let lost = row.contamination.as_ref().map_or(0.0, ContaminationRow::lost);
+        let observations = |rows: Vec<BatchRow>| {
+            let mut batches: Vec<Observation> = rows.into_iter().map(Observation::from).collect();
+            if row.contamination.is_some() {
+                batches.iter_mut().for_each(|batch| batch.lost_ns = lost * batch.elapsed_ns);
+            }
+            batches
         };
         Self {
             seed: row.seed,
             observations: observations(row.observations),
             baseline: observations(row.baseline),
-            contamination: row.contamination,
+            condition: row.contamination.as_ref().map_or(row.condition, ContaminationRow::condition),
             counted: row.counted.into_iter().map(Counted::from).collect(),
         }
     }

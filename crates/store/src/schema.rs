@@ -19,7 +19,7 @@ pub const APPLICATION_ID: i32 = 0x6173_6179;
 
 /// From format `n` to format `n + 1`, each in one transaction with its number. A step that has been
 /// released is never edited: what it made exists on disks.
-const MIGRATIONS: [&str; 1] = [include_str!("schema/1.sql")];
+const MIGRATIONS: [&str; 2] = [include_str!("schema/1.sql"), include_str!("schema/2.sql")];
 
 /// The newest format.
 pub const FORMAT: i64 = MIGRATIONS.len() as i64;

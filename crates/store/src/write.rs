@@ -193,13 +193,15 @@ impl Store {
 
 /// A time in the sample that JSON could not hold.
 fn not_finite(sample: &Sample) -> Option<f64> {
-    let observed = sample.observations.iter().chain(&sample.baseline).map(|o| o.elapsed_ns);
-    let seen = sample.contamination;
+    let batches = sample.observations.iter().chain(&sample.baseline);
+    let observed = batches.flat_map(|batch| [batch.elapsed_ns, batch.lost_ns]);
+    let seen = sample.condition;
     let counted = sample.counted.iter().filter_map(|counted| counted.batches.as_ref().ok()).flatten();
     observed
         .chain(counted.map(|(_, count)| *count))
-        .chain([seen.wall_ns, seen.stolen_ns, seen.interrupt_ns, seen.neighbours])
-        .chain([seen.core_width, seen.shared, seen.cycle_ns, seen.translation_ns])
+        .chain([seen.core_width, seen.core_width_max, seen.cycle_ns, seen.mprotect_ns].into_iter().flatten())
+        .chain([seen.runnable_elsewhere, seen.memory_pressure].into_iter().flatten())
+        .chain([seen.interrupts, seen.stolen].into_iter().flatten())
         .find(|value| !value.is_finite())
 }
 

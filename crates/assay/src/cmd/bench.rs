@@ -166,7 +166,7 @@ fn strict(args: &BenchArgs, run: RunId, machine: &Machine) -> anyhow::Result<()>
     Ok(believable(machine, &failed)?)
 }
 
-/// An error if a figure is contaminated, or is not there although it should be: what a machine has not got is no doubt,
+/// An error if a figure is disturbed, or is not there although it should be: what a machine has not got is no doubt,
 /// but a machine without any figure is.
 fn believable(machine: &Machine, failed: &[Unmeasured]) -> Result<(), Alarm> {
     let doubtful = |doubt: String| Err(Alarm::Doubtful(doubt));
@@ -182,16 +182,16 @@ fn believable(machine: &Machine, failed: &[Unmeasured]) -> Result<(), Alarm> {
     if machine.costs.is_empty() {
         return doubtful("nothing was measured; the table says why".to_owned());
     }
-    let contaminated: Vec<String> = machine
+    let disturbed: Vec<String> = machine
         .costs
         .iter()
-        .filter(|(_, cost)| matches!(cost.verdict, Some(Verdict::Contaminated(_))))
+        .filter(|(_, cost)| matches!(cost.verdict, Some(Verdict::Disturbed(_))))
         .map(|(primitive, _)| primitive.to_string())
         .collect();
-    contaminated.first().map_or(Ok(()), |first| {
+    disturbed.first().map_or(Ok(()), |first| {
         doubtful(format!(
-            "{} of {} figures are contaminated, {first} among them; measure again when the machine is idle",
-            contaminated.len(),
+            "{} of {} figures are disturbed, {first} among them; measure again when other tasks leave the machine alone",
+            disturbed.len(),
             machine.costs.len()
         ))
     })
@@ -253,7 +253,7 @@ mod tests {
     use assay_store::RunStart;
 
     #[test]
-    fn a_machine_without_figures_and_a_primitive_that_failed_are_doubtful() {
+    fn a_machine_without_figures_a_primitive_that_failed_and_a_disturbed_figure_are_doubtful() {
         let doubt = |machine: &Machine, failed: &[Unmeasured]| {
             believable(machine, failed).map_err(|alarm| alarm.to_string())
         };
@@ -267,6 +267,11 @@ mod tests {
         assert_eq!(doubt(&machine, &[]), Ok(()));
         let failed = "1 of 2 primitives failed, file.stat among them: no file".to_owned();
         assert_eq!(doubt(&machine, &[missing("file.stat")]), Err(failed));
+        let verdict = Some(Verdict::Disturbed(0.31));
+        machine.costs.insert("file.fstat".parse().unwrap(), Cost { verdict, ..Cost::from(estimate) });
+        let disturbed = "1 of 2 figures are disturbed, file.fstat among them; measure again when other tasks leave the \
+                         machine alone";
+        assert_eq!(doubt(&machine, &[]), Err(disturbed.to_owned()));
     }
 
     fn begun(words: &str) -> Begun {

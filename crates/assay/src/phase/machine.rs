@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use assay_bench::{
-    Benchmark, Calibration, Measured, Outcome, Plan, Profile, Spawner, calibrate, cores, describe, noise,
-    usable_cpus,
+    Benchmark, Calibration, Measured, Outcome, Plan, Profile, Spawner, calibrate, conditions, describe,
+    noise, usable_cpus,
 };
 use assay_quantity::{Description, Fact, Machine, Statistic};
 
@@ -128,7 +128,7 @@ impl Subject {
         kept?;
         let mut description = self.description.clone();
         description.facts.extend(noise(&self.clock, "after"));
-        description.facts.extend(cores(&findings));
+        description.facts.extend(conditions(&findings));
         journal.describe(&description)?;
         let source = format!("assay {}: {}", env!("CARGO_PKG_VERSION"), command_line().join(" "));
         Ok(assay_bench::machine(host(), source, description, &findings, Statistic::default()))

@@ -1,5 +1,6 @@
 //! A machine as tables: what it is, what could not be controlled, what its primitives cost.
 
+use assay_quantity::disturbance::LOST_MAX;
 use assay_quantity::primitive::KEYS;
 use assay_quantity::{Cost, Description, Kind, Machine, PrimitiveId, Unit};
 use assay_report::{Block, Cell, Column, Table};
@@ -32,12 +33,14 @@ pub fn costs(machine: &Machine) -> Table {
     ];
     let table = Table::of("What its primitives cost", columns, measured).with_note(note(machine));
     let total = |of: fn(&Cost) -> usize| machine.costs.values().map(of).sum::<usize>();
+    let disturbed = format!(
+        "of {} batches lost more than {:.0} % of their time to other tasks and are left out.",
+        total(|cost| cost.batches),
+        100.0 * LOST_MAX
+    );
     let notes = [
         (total(|cost| cost.rejected), "process(es) gave no cost and are not counted in; the store says why."),
-        (
-            total(|cost| cost.contaminated),
-            "process(es) were disturbed and are left out wherever enough others are there.",
-        ),
+        (total(|cost| cost.disturbed), disturbed.as_str()),
         (
             total(|cost| cost.outliers),
             "process(es) lie far from the others of their primitive (Tukey's fences) and are counted in.",
@@ -87,13 +90,13 @@ fn note(machine: &Machine) -> String {
     let first = methods.next().filter(|first| methods.all(|method| method == *first));
     let method =
         first.map_or("an estimate".to_owned(), |method| format!("the {}", method.name().replace('_', " ")));
-    format!("Each cost is {method} over fresh processes; the minimum is the best of the undisturbed ones.")
+    format!("Each cost is {method} over fresh processes; the minimum is the best of them.")
 }
 
 fn row((primitive, cost): (&PrimitiveId, &Cost)) -> [Cell; 5] {
     let processes = u64::try_from(cost.estimate.values).unwrap_or(u64::MAX);
     let minimum = cost.minimum.map_or_else(
-        || Cell::Missing("no process was undisturbed".to_owned()),
+        || Cell::Missing("no process without disturbed batches has one above zero".to_owned()),
         |value| Cell::Number { value, unit: cost.estimate.unit },
     );
     let mut verdict = cost.verdict.map_or("unknown".to_owned(), |verdict| verdict.to_string());
@@ -170,9 +173,10 @@ mod tests {
             ..estimate(1.3)
         };
         let doubtful = Cost {
-            verdict: Some(Verdict::Clean),
+            verdict: Some(Verdict::Steady),
             linearity: Some(ratio),
-            contaminated: 2,
+            batches: 56,
+            disturbed: 2,
             outliers: 3,
             ..Cost::from(estimate(100.0))
         };
@@ -180,10 +184,10 @@ mod tests {
         assert_eq!(quiet.notes().len(), 1, "{:?}", quiet.notes());
         let table = costs(&machine(&[("call.null", doubtful)]));
         let notes = table.notes().join(" ");
-        assert!(notes.contains("2 process(es) were disturbed"), "{notes}");
+        assert!(notes.contains("2 of 56 batches lost more than 5 % of their time"), "{notes}");
         assert!(notes.contains("3 process(es) lie far"), "{notes}");
         let shown = csv(table);
-        assert!(shown.contains("clean, depends on the batch"), "{shown}");
+        assert!(shown.contains("steady, depends on the batch"), "{shown}");
     }
 
     #[test]

@@ -18,8 +18,6 @@ use tsc as counter;
 
 use std::time::Duration;
 
-use crate::contamination::core;
-
 /// Something that tells how much time a stretch of code took.
 pub trait Clock {
     /// Reading before the stretch: nothing of it has begun.
@@ -53,9 +51,6 @@ pub struct Calibration {
     pub error_ppm: f64,
     /// Why the processor's counter is not used; `None` when it is.
     pub refused: Option<String>,
-    /// Width of the core at the best moments of the calibration: independent additions in the time of a dependent one.
-    /// 0 where it is not known.
-    pub core_width: f64,
 }
 
 impl Clock for Source {
@@ -93,7 +88,7 @@ const WINDOW: Duration = Duration::from_millis(100);
 /// much would add a tenth of a per cent to every figure.
 const ERROR_PPM_MAX: f64 = 1000.0;
 
-/// Chooses and calibrates the clock of a run. Takes about 0.3 s.
+/// Chooses and calibrates the clock of a run. Takes about 0.2 s.
 #[must_use]
 pub fn calibrate() -> Calibration {
     if let Err(reason) = counter::usable() {
@@ -106,22 +101,12 @@ pub fn calibrate() -> Calibration {
         return fallback(format!("two calibrations of the cycle counter differ by {error_ppm:.0} ppm"));
     }
     let source = Source::Counter { ticks_per_ns };
-    let (resolution_ns, core_width) = (resolution_ns(&source), core_width(&source));
-    Calibration { source, resolution_ns, error_ppm, refused: None, core_width }
+    Calibration { source, resolution_ns: resolution_ns(&source), error_ppm, refused: None }
 }
 
 fn fallback(reason: String) -> Calibration {
     let source = Source::MonotonicRaw;
-    let (resolution_ns, core_width) = (resolution_ns(&source), core_width(&source));
-    Calibration { source, resolution_ns, error_ppm: 0.0, refused: Some(reason), core_width }
-}
-
-/// Looks at the core, some microseconds each: for long enough that a core which is mostly shared is
-/// alone for some of them.
-const LOOKS: usize = 20_000;
-
-fn core_width(clock: &impl Clock) -> f64 {
-    core::alone((0..LOOKS).filter_map(|_| core::look(clock)).map(|look| look.width.0).collect())
+    Calibration { source, resolution_ns: resolution_ns(&source), error_ppm: 0.0, refused: Some(reason) }
 }
 
 /// Ticks of the counter per nanosecond over one window.

@@ -1,7 +1,7 @@
 //! What the machine is, and what of it could not be held still: read from `/proc`, `/sys` and the
 //! processor, never changed. A figure without this is an anecdote; the report shows it beside every run.
 
-mod core;
+mod condition;
 pub mod parse;
 
 use std::fs;
@@ -9,11 +9,11 @@ use std::path::Path;
 
 use assay_quantity::{Description, Fact, Size};
 
-pub use self::core::cores;
+pub use self::condition::conditions;
 pub use parse::CacheSizes;
 
 use crate::clock::{Calibration, Source};
-use crate::contamination;
+use crate::evidence;
 
 const UNKNOWN: &str = "unknown";
 
@@ -85,10 +85,10 @@ fn uncontrolled(clock: &Calibration, hypervisor: Option<&str>, governor: Option<
                 .to_owned(),
         );
     }
-    if !contamination::delay_is_told() {
+    if !evidence::delay_is_told() {
         sentences.push(
-            "The kernel does not tell run-queue delay: a process alone is judged by the time that it did not \
-             run, and stolen time is not known where two processors take part."
+            "The kernel does not tell run-queue delay: time that a benchmark which sleeps lost to other tasks is \
+             not known."
                 .to_owned(),
         );
     }

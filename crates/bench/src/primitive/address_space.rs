@@ -13,7 +13,7 @@ use assay_quantity::PrimitiveId;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::benchmark::{Operation, Prepared, Refusal, Setting, expect_done};
-use crate::contamination::Sharing;
+use crate::evidence::Sharing;
 use crate::kernel::expect;
 use crate::partner::{Partner, PartnerThread};
 use crate::table::{Per, Profile, Row};

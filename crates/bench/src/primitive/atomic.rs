@@ -14,7 +14,7 @@ use super::shared::Shared;
 use super::step::{Step, Steps};
 use crate::benchmark::{Operation, Prepared, Refusal, Setting, expect_done};
 use crate::clock::monotonic;
-use crate::contamination::Sharing;
+use crate::evidence::Sharing;
 use crate::partner::Partner;
 use crate::table::{Per, Profile, Row};
 

@@ -7,7 +7,7 @@ use assay_quantity::PrimitiveId;
 use rand::RngExt;
 
 use crate::benchmark::{Operation, Prepared, Refusal, Setting};
-use crate::contamination::Sharing;
+use crate::evidence::Sharing;
 use crate::table::{Per, Profile, Row};
 
 /// The rows of this file.

@@ -17,7 +17,7 @@ use super::processor;
 use super::shared::Shared;
 use crate::benchmark::{Operation, Prepared, Refusal, Setting, expect_done};
 use crate::clock::monotonic::now_ns;
-use crate::contamination::Sharing;
+use crate::evidence::Sharing;
 use crate::kernel::{check, pin};
 use crate::layout::{Buffer, PAGE};
 use crate::partner::Partner;

@@ -9,7 +9,7 @@ use assay_quantity::PrimitiveId;
 
 use super::step::{Step, Steps};
 use crate::benchmark::{Prepared, Refusal, Setting};
-use crate::contamination::Sharing;
+use crate::evidence::Sharing;
 use crate::kernel::check;
 use crate::table::{Per, Profile, Row};
 

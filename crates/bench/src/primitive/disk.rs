@@ -19,7 +19,7 @@ use super::limit;
 use super::step::{Step, Steps};
 use super::storage::{DirectFile, FILE_BYTES, Transferred};
 use crate::benchmark::{Prepared, Refusal, Setting};
-use crate::contamination::Sharing;
+use crate::evidence::Sharing;
 use crate::kernel::expect;
 use crate::layout::Buffer;
 use crate::table::{Per, Profile, Row};

@@ -15,7 +15,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use super::region::Region;
 use super::step::{Step, Steps};
 use crate::benchmark::{Prepared, Refusal, Setting};
-use crate::contamination::usage;
+use crate::evidence::usage;
 use crate::kernel::check;
 use crate::layout::PAGE;
 use crate::partner::Partner;

@@ -20,7 +20,7 @@ use super::region::mapped;
 use super::step::{Step, Steps};
 use super::storage::{self, DirectFile, FILE_BYTES};
 use crate::benchmark::{Prepared, Refusal, Setting};
-use crate::contamination::{Sharing, usage};
+use crate::evidence::{Sharing, usage};
 use crate::kernel::check;
 use crate::table::{Per, Profile, Row};
 

@@ -13,7 +13,7 @@ use super::placement::{partner_cpu, sharing};
 use super::shared::Shared;
 use super::step::{Step, Steps};
 use crate::benchmark::{Prepared, Refusal, Setting};
-use crate::contamination::Sharing;
+use crate::evidence::Sharing;
 use crate::partner::{Partner, PartnerThread};
 
 /// One of the two who take turns.

@@ -16,7 +16,7 @@ pub(super) struct Due {
 }
 
 /// At least one in so many operations of a sample must have interrupted the processor. Every one of them does while
-/// a thread of the process runs there; that others keep it from running for a while is contamination, which the
+/// a thread of the process runs there; that others keep it from running for a while is disturbance, which the
 /// sample's witness sees and tells.
 const ONE_IN: u64 = 10;
 

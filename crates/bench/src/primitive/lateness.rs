@@ -14,7 +14,7 @@ use rustix::event::epoll;
 
 use crate::benchmark::{Operation, Prepared, Refusal, Setting, expect_done};
 use crate::clock::monotonic;
-use crate::contamination::Sharing;
+use crate::evidence::Sharing;
 use crate::kernel::{check, expect, own};
 use crate::table::{Per, Profile, Row};
 

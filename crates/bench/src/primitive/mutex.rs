@@ -17,7 +17,7 @@ use super::step::{Step, Steps};
 use super::thread::done;
 use crate::benchmark::{Operation, Prepared, Refusal, Setting, expect_done};
 use crate::clock::monotonic;
-use crate::contamination::Sharing;
+use crate::evidence::Sharing;
 use crate::partner::PartnerThread;
 use crate::table::{Per, Profile, Row};
 

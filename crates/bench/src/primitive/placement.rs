@@ -3,7 +3,7 @@
 use assay_quantity::{Key, PrimitiveId};
 
 use crate::benchmark::{Refusal, Setting};
-use crate::contamination::Sharing;
+use crate::evidence::Sharing;
 use crate::partner::Partner;
 
 /// The processor of the partner that an id asks for; this process's own where it does not say.

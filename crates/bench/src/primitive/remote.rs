@@ -18,7 +18,7 @@ use super::pieces::Pieces;
 use super::socket::{check_sent_once, read_all, reset, write};
 use super::step::Steps;
 use crate::benchmark::{Operation, Prepared, Refusal, Setting};
-use crate::contamination::Sharing;
+use crate::evidence::Sharing;
 use crate::serve::protocol::{COUNT_MAX, LINE_MAX, OK, REFUSED, Request, Session, pattern};
 use crate::table::{Per, Profile, Row};
 

@@ -8,7 +8,7 @@ use std::thread::{self, Thread};
 
 use crate::benchmark::{Refusal, Setting};
 use crate::clock::monotonic;
-use crate::contamination::Sharing;
+use crate::evidence::Sharing;
 use crate::partner::PartnerThread;
 
 /// What the thread does.

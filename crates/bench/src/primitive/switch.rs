@@ -23,7 +23,7 @@ use super::limit;
 use super::placement::{partner_cpu, sharing};
 use super::round_trip::{End, one_pipe};
 use crate::benchmark::{Operation, Prepared, Refusal, Setting, expect_done};
-use crate::contamination::Sharing;
+use crate::evidence::Sharing;
 use crate::kernel::raise_descriptor_limit;
 use crate::layout::{Buffer, LINE};
 use crate::partner::Partner;

@@ -19,7 +19,7 @@ use rustix::time::{
 use super::arithmetic::additions;
 use crate::benchmark::{Operation, Prepared, Refusal, Setting};
 use crate::clock::monotonic;
-use crate::contamination::Sharing;
+use crate::evidence::Sharing;
 use crate::table::{Per, Profile, Row};
 
 /// The rows of this file.

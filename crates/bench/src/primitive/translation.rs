@@ -17,7 +17,7 @@ use rustix::mm::{Advice, MprotectFlags, madvise, mprotect};
 use super::interrupts::Due;
 use super::spinner::{Activity, Spinner};
 use crate::benchmark::{Operation, Prepared, Refusal, Setting, expect_done};
-use crate::contamination::Sharing;
+use crate::evidence::Sharing;
 use crate::kernel::check;
 use crate::layout::Buffer;
 use crate::table::{Per, Profile, Row};

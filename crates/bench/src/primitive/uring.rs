@@ -15,7 +15,7 @@ use super::file::CachedFile;
 use super::limit;
 use super::step::{Step, Steps};
 use crate::benchmark::{Operation, Prepared, Refusal, Setting, expect_done};
-use crate::contamination::Sharing;
+use crate::evidence::Sharing;
 use crate::layout::Buffer;
 use crate::table::{Per, Profile, Row};
 

@@ -30,7 +30,7 @@ use super::socket::Listener;
 use super::wire::Wire;
 use crate::benchmark::{Operation, Prepared, Refusal, Setting, expect_done};
 use crate::clock::monotonic;
-use crate::contamination::usage;
+use crate::evidence::usage;
 use crate::kernel::expect;
 use crate::partner::Partner;
 use crate::table::{Per, Profile, Row};

@@ -14,7 +14,7 @@ use assay_quantity::PrimitiveId;
 use super::futex::{self, Scope, WakeNobody};
 use super::step::Steps;
 use crate::benchmark::{Operation, Prepared, Refusal, Setting, expect_done};
-use crate::contamination::Sharing;
+use crate::evidence::Sharing;
 use crate::partner::PartnerThread;
 use crate::table::{Per, Profile, Row};
 

@@ -2,16 +2,15 @@
 
 use std::io::{self, Write};
 
-use assay_quantity::{Contamination, Counted, Key, Observation};
+use assay_quantity::{Condition, Counted, Key};
 
-use super::wire::{Answer, Request, WireSample};
+use super::wire::{Answer, Request, WireBatch, WireSample};
 use crate::benchmark::{Benchmark, Prepared, Refusal, Setting};
 use crate::clock::Source;
 use crate::cold::Eviction;
-use crate::contamination::core::{self, Width};
-use crate::contamination::{Sharing, Watch, translation};
 use crate::copies::{Copies, Crowd};
-use crate::harness::{self, Batches, Nobody, Schedule};
+use crate::evidence::{Sharing, Watch, mprotect};
+use crate::harness::{self, Batches, NoWitness, Schedule};
 use crate::sabotage::{Sabotage, delayed, sabotaged};
 use crate::seed::{self, Purpose};
 use crate::stir::stir;
@@ -23,7 +22,7 @@ pub enum SampleError {
     /// Not a request of this version's.
     #[error("'{0}' is no request for a sample ({1}); 'sample' is for assay's own use, run 'assay bench'")]
     Request(String, serde_json::Error),
-    /// Nobody listens.
+    /// The answer cannot be written.
     #[error("cannot write the sample: {0}; run 'assay bench', which reads it")]
     Write(#[from] io::Error),
 }
@@ -82,7 +81,7 @@ pub fn gives_a_number_all_the_same(request: &str, sabotage: Sabotage) -> Result<
             return Err(Refusal::Unavailable(String::new()));
         };
         let mut prepared = sabotaged(prepared, sabotage, bench.benchmark.calls);
-        harness::sample(&bench.clock, &mut Nobody, bench.schedule, &mut prepared)?;
+        harness::sample(&bench.clock, &mut NoWitness, bench.schedule, &mut prepared)?;
         Ok(())
     })?;
     Ok(prepared_at_all.then_some(outcome.is_ok()))
@@ -118,16 +117,15 @@ fn measure_here(
         return bench.count(prepared, lengths);
     }
     let watch = Watch::open(prepared.sharing.clone(), cpu, copies.beside())?;
-    let mut watch = watch.with_core(bench.clock, request.core_width);
-    let Batches { observations, baseline } = bench.time(&mut watch, &mut prepared)?;
-    let contamination = Contamination { translation_ns: bench.translation_ns, ..watch.close()? };
+    let mut watch = watch.with_core(bench.clock);
+    let Batches { mut observations, mut baseline } = bench.time(&mut watch, &mut prepared)?;
+    let condition = watch.close([&mut observations, &mut baseline])?;
     let counted = if request.counters { bench.events(&mut prepared)? } else { Vec::new() };
     copies.check_running()?;
-    let pairs = |batches: Vec<Observation>| batches.iter().map(|b| (b.operations, b.elapsed_ns)).collect();
     Ok(WireSample {
-        observations: pairs(observations),
-        baseline: pairs(baseline),
-        contamination,
+        observations: observations.into_iter().map(WireBatch::from).collect(),
+        baseline: baseline.into_iter().map(WireBatch::from).collect(),
+        condition: Condition { mprotect_ns: bench.mprotect_ns, ..condition },
         counted: counted.into_iter().map(|counted| (counted.event, counted.batches)).collect(),
     })
 }
@@ -142,8 +140,8 @@ struct Bench<'a> {
     clock: Source,
     schedule: Schedule,
     cpus: Vec<usize>,
-    /// Time of a change of what is translated, ns; 0 where it was not looked at.
-    translation_ns: f64,
+    /// Time of a change of a page's protection, ns.
+    mprotect_ns: Option<f64>,
 }
 
 impl<'a> Bench<'a> {
@@ -162,13 +160,8 @@ impl<'a> Bench<'a> {
         if benchmark.primitive.word(Key::Placement) != "free" {
             kernel::pin(request.cpu)?;
         }
-        // Beside a busy sibling everything is slow, translations as well: then none is told.
-        let alone = Width(request.core_width);
-        let is_shared = || core::look(&clock).is_some_and(|look| look.width.is_shared(alone));
-        let was_shared = is_shared();
-        let looked_ns = translation::look(&clock).unwrap_or(0.0);
-        let translation_ns = if was_shared || is_shared() { 0.0 } else { looked_ns };
-        Ok(Self { request, benchmark, clock, schedule, cpus, translation_ns })
+        let mprotect_ns = mprotect::look(&clock);
+        Ok(Self { request, benchmark, clock, schedule, cpus, mprotect_ns })
     }
 
     fn setting(&self) -> Setting {
@@ -228,8 +221,7 @@ impl<'a> Bench<'a> {
             return Err(Refusal::Unavailable(DIFFERENCE.to_owned()));
         }
         let batch = harness::one_batch(&self.clock, prepared.operation.as_mut(), lengths)?;
-        let observations = vec![(batch.operations, batch.elapsed_ns)];
-        Ok(WireSample { observations, ..WireSample::default() })
+        Ok(WireSample { observations: vec![WireBatch::from(batch)], ..WireSample::default() })
     }
 
     /// The copies that the id asks for, this process being one of them.

@@ -21,7 +21,7 @@ use assay_quantity::{Counted, Observation, Sample};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-use self::wire::{Answer, Request, WireSample};
+use self::wire::{Answer, Request, WireBatch, WireSample};
 use crate::benchmark::Benchmark;
 use crate::clock::{Calibration, Source, monotonic};
 use crate::layout;
@@ -64,8 +64,6 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) clock: &'a Calibration,
     pub(crate) limit: Duration,
-    /// Width of a core alone, as far as it is known; 0: not known.
-    pub(crate) core_width: f64,
     /// Lengths of the one batch that is counted instead of timed.
     pub(crate) counted: Option<u64>,
     /// Whether the counters of processor and kernel are read as well.
@@ -116,7 +114,6 @@ impl Spawner {
                 Source::MonotonicRaw => None,
             },
             resolution_ns: circumstances.clock.resolution_ns,
-            core_width: circumstances.core_width,
         };
         let mut environment = seed::stream(circumstances.seed, Purpose::Environment);
         let mut command = Command::new(&self.program);
@@ -219,14 +216,12 @@ fn answer(output: &[u8], status: ExitStatus, seed: u64) -> Outcome {
 }
 
 fn received(sample: WireSample, seed: u64) -> Sample {
-    let batches = |pairs: Vec<(u64, f64)>| {
-        pairs.into_iter().map(|(operations, elapsed_ns)| Observation { operations, elapsed_ns }).collect()
-    };
+    let batches = |batches: Vec<WireBatch>| batches.into_iter().map(Observation::from).collect();
     Sample {
         seed,
         observations: batches(sample.observations),
         baseline: batches(sample.baseline),
-        contamination: sample.contamination,
+        condition: sample.condition,
         counted: sample.counted.into_iter().map(|(event, batches)| Counted { event, batches }).collect(),
     }
 }

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use assay_quantity::Contamination;
+use assay_quantity::{Condition, Observation};
 use serde::{Deserialize, Serialize};
 
 /// What a process is asked for.
@@ -25,8 +25,6 @@ pub(super) struct Request {
     /// Absent: `CLOCK_MONOTONIC_RAW`.
     pub(super) ticks_per_ns: Option<f64>,
     pub(super) resolution_ns: f64,
-    /// Width of the core alone, as far as it is known; 0: not known.
-    pub(super) core_width: f64,
 }
 
 /// What it answers.
@@ -41,28 +39,44 @@ pub(super) enum Answer {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WireSample {
-    pub(super) observations: Vec<(u64, f64)>,
-    pub(super) baseline: Vec<(u64, f64)>,
-    #[serde(with = "WireContamination")]
-    pub(super) contamination: Contamination,
+    pub(super) observations: Vec<WireBatch>,
+    pub(super) baseline: Vec<WireBatch>,
+    #[serde(with = "WireCondition")]
+    pub(super) condition: Condition,
     pub(super) counted: Vec<WireCounted>,
 }
 
 /// An event, and its batches or why there are none.
 pub(super) type WireCounted = (String, Result<Vec<(u64, f64)>, String>);
 
-/// [`Contamination`] on the wire: the compiler sees that neither has a field more than the other.
+/// A batch: its operations, its time and what it lost of that, ns.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(super) struct WireBatch(u64, f64, f64);
+
+impl From<Observation> for WireBatch {
+    fn from(Observation { operations, elapsed_ns, lost_ns }: Observation) -> Self {
+        Self(operations, elapsed_ns, lost_ns)
+    }
+}
+
+impl From<WireBatch> for Observation {
+    fn from(WireBatch(operations, elapsed_ns, lost_ns): WireBatch) -> Self {
+        Self { operations, elapsed_ns, lost_ns }
+    }
+}
+
+/// [`Condition`] on the wire: the compiler sees that neither has a field more than the other.
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "Contamination", deny_unknown_fields)]
-struct WireContamination {
-    wall_ns: f64,
-    stolen_ns: f64,
+#[serde(remote = "Condition", deny_unknown_fields)]
+struct WireCondition {
+    core_width: Option<f64>,
+    core_width_max: Option<f64>,
+    cycle_ns: Option<f64>,
+    mprotect_ns: Option<f64>,
+    runnable_elsewhere: Option<f64>,
+    memory_pressure: Option<f64>,
+    interrupts: Option<f64>,
+    stolen: Option<f64>,
     involuntary_switches: u64,
     major_faults: u64,
-    interrupt_ns: f64,
-    neighbours: f64,
-    core_width: f64,
-    shared: f64,
-    cycle_ns: f64,
-    translation_ns: f64,
 }

@@ -193,7 +193,10 @@ mod tests {
     }
 
     fn cost(values: &[f64]) -> Cost {
-        Cost { verdict: Some(Verdict::Clean), ..Cost::from(trimmed_mean(values, Unit::Nanoseconds).unwrap()) }
+        Cost {
+            verdict: Some(Verdict::Steady),
+            ..Cost::from(trimmed_mean(values, Unit::Nanoseconds).unwrap())
+        }
     }
 
     /// What is said of a pair that is compared alone.
@@ -223,7 +226,7 @@ mod tests {
         let mode = Mode { weight: 0.5, estimate: clean.estimate };
         let least = minimum(&values, Unit::Nanoseconds, &mut Pcg64::seed_from_u64(1)).unwrap();
         let odd = [
-            with(Verdict::Contaminated(0.5)),
+            with(Verdict::Disturbed(0.5)),
             with(Verdict::Modes(2)),
             Cost { modes: vec![mode; 2], verdict: None, ..clean.clone() },
             Cost::from(least),
@@ -237,7 +240,7 @@ mod tests {
         assert_eq!(
             reasons,
             [
-                "not comparable: contaminated",
+                "not comparable: disturbed",
                 "not comparable: several modes",
                 "not comparable: several modes",
                 "not comparable: a minimum",
@@ -269,7 +272,7 @@ mod tests {
     #[test]
     fn what_is_not_comparable_takes_no_part_in_the_correction_and_keeps_its_ratio() {
         let (base, slower) = (cost(&around(100.0, 5.0)), cost(&around(105.0, 5.0)));
-        let disturbed = Cost { verdict: Some(Verdict::Contaminated(0.5)), ..slower.clone() };
+        let disturbed = Cost { verdict: Some(Verdict::Disturbed(0.5)), ..slower.clone() };
         let side = |cost| Side { cost, values: None };
         let pair = |b| Pair { a: side(&base), b: side(b) };
         let alone = compare_costs(&[pair(&slower)], SAME_WITHIN)[0];

@@ -84,7 +84,7 @@ pub fn demand_to_json(demand: &Demand) -> String {
 /// # Errors
 /// [`FormatError`] for anything but a whole and consistent demand.
 pub fn demand_from_json(text: &str) -> Result<Demand, FormatError> {
-    let disk: DemandOnDisk = parse(text, FORMAT)?;
+    let disk: DemandOnDisk = parse(text, &[FORMAT])?;
     let operations = disk.operations.into_iter().map(read_operation).collect::<Result<Vec<_>, _>>()?;
     if operations.is_empty() {
         return Err(FormatError::value("operations", "there is none"));

@@ -1,4 +1,5 @@
-//! `assay.machine/1`: one machine measured.
+//! `assay.machine/2`: one machine measured. Version 1 is still read: its verdicts have other names, and it counts
+//! disturbed samples, which is left out here, because later versions count batches.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,8 @@ use crate::primitive::PrimitiveId;
 use crate::unit::Unit;
 use crate::verdict::Verdict;
 
-const FORMAT: &str = "assay.machine/1";
+const FORMAT: &str = "assay.machine/2";
+const FORMAT_1: &str = "assay.machine/1";
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -43,7 +45,12 @@ struct CostOnDisk {
     #[serde(default)]
     rejected: usize,
     #[serde(default, skip_serializing_if = "is_zero")]
-    contaminated: usize,
+    batches: usize,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    disturbed: usize,
+    /// Of version 1.
+    #[serde(default, rename = "contaminated", skip_serializing)]
+    _contaminated: usize,
     #[serde(default, skip_serializing_if = "is_zero")]
     outliers: usize,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -64,10 +71,12 @@ struct ModeOnDisk {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum VerdictOnDisk {
-    Clean,
+    #[serde(alias = "clean")]
+    Steady,
     Noisy(f64),
     Modes(usize),
-    Contaminated(f64),
+    #[serde(alias = "contaminated")]
+    Disturbed(f64),
 }
 
 /// Whether a count may be left out, so that a file without it is the same for older readers.
@@ -113,7 +122,7 @@ pub fn machine_to_json(machine: &Machine) -> String {
 /// # Errors
 /// [`FormatError`] for anything but a whole and consistent machine.
 pub fn machine_from_json(text: &str) -> Result<Machine, FormatError> {
-    let disk: MachineOnDisk = parse(text, FORMAT)?;
+    let disk: MachineOnDisk = parse(text, &[FORMAT, FORMAT_1])?;
     let facts = disk.facts.into_iter().map(|fact| Fact { name: fact.name, value: fact.value }).collect();
     let mut costs = BTreeMap::new();
     for cost in disk.costs {
@@ -139,7 +148,9 @@ fn write_cost((primitive, cost): (&PrimitiveId, &Cost)) -> CostOnDisk {
         estimate: EstimateOnDisk::from(&cost.estimate),
         minimum: cost.minimum,
         rejected: cost.rejected,
-        contaminated: cost.contaminated,
+        batches: cost.batches,
+        disturbed: cost.disturbed,
+        _contaminated: 0,
         outliers: cost.outliers,
         modes: cost
             .modes
@@ -148,10 +159,10 @@ fn write_cost((primitive, cost): (&PrimitiveId, &Cost)) -> CostOnDisk {
             .collect(),
         linearity: cost.linearity.as_ref().map(EstimateOnDisk::from),
         verdict: cost.verdict.map(|verdict| match verdict {
-            Verdict::Clean => VerdictOnDisk::Clean,
+            Verdict::Steady => VerdictOnDisk::Steady,
             Verdict::Noisy(width) => VerdictOnDisk::Noisy(width),
             Verdict::Modes(number) => VerdictOnDisk::Modes(number),
-            Verdict::Contaminated(share) => VerdictOnDisk::Contaminated(share),
+            Verdict::Disturbed(share) => VerdictOnDisk::Disturbed(share),
         }),
     }
 }
@@ -171,15 +182,16 @@ fn read_cost(disk: CostOnDisk) -> Result<(PrimitiveId, Cost), FormatError> {
         estimate,
         minimum: disk.minimum,
         rejected: disk.rejected,
-        contaminated: disk.contaminated,
+        batches: disk.batches,
+        disturbed: disk.disturbed,
         outliers: disk.outliers,
         modes: read_modes(disk.modes, estimate.unit, &place)?,
         linearity: disk.linearity.map(|linearity| read_linearity(linearity, &place)).transpose()?,
         verdict: disk.verdict.map(|verdict| match verdict {
-            VerdictOnDisk::Clean => Verdict::Clean,
+            VerdictOnDisk::Steady => Verdict::Steady,
             VerdictOnDisk::Noisy(width) => Verdict::Noisy(width),
             VerdictOnDisk::Modes(number) => Verdict::Modes(number),
-            VerdictOnDisk::Contaminated(share) => Verdict::Contaminated(share),
+            VerdictOnDisk::Disturbed(share) => Verdict::Disturbed(share),
         }),
     };
     Ok((primitive, cost))

@@ -1,4 +1,4 @@
-//! The versioned formats in which vectors travel: `assay.machine/1` and `assay.demand/1`.
+//! The versioned formats in which vectors travel: `assay.machine/2` and `assay.demand/1`.
 //!
 //! The types written to disk live here and nowhere else; they are not the types computed with. Reading is
 //! strict: an unknown field, a number that is not finite, an interval that does not hold its point is an
@@ -50,11 +50,12 @@ struct Envelope {
     format: String,
 }
 
-fn parse<T: serde::de::DeserializeOwned>(text: &str, expected: &'static str) -> Result<T, FormatError> {
+/// Reads a file that claims to be one of these formats, the newest first.
+fn parse<T: serde::de::DeserializeOwned>(text: &str, expected: &[&'static str]) -> Result<T, FormatError> {
     let shape = |error: serde_json::Error| FormatError::Shape(error.to_string());
     let envelope: Envelope = serde_json::from_str(text).map_err(shape)?;
-    if envelope.format != expected {
-        return Err(FormatError::Version { found: envelope.format, expected });
+    if !expected.contains(&envelope.format.as_str()) {
+        return Err(FormatError::Version { found: envelope.format, expected: expected[0] });
     }
     serde_json::from_str(text).map_err(shape)
 }

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use assay_quantity::{ClientSide, CpuTime, Latency, Round, Unit, Unmeasured};
+use assay_quantity::{ClientSide, Condition, CpuTime, Latency, Observation, Round, Sample, Unit, Unmeasured};
 use assay_store::{Outcome, RunId, Store};
 use expect_test::expect_file;
 use rusqlite::Connection;
@@ -74,25 +74,25 @@ fn dump(path: &Path) -> String {
 }
 
 #[test]
-fn what_is_written_today_is_format_1() {
+fn what_is_written_today_is_format_2() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("assay.db");
     let mut store = open(&path);
     fill(&mut store);
-    expect_file!["format-1.sql"].assert_eq(&dump(&path));
+    expect_file!["format-2.sql"].assert_eq(&dump(&path));
 }
 
-#[test]
-fn a_store_of_format_1_reads_as_what_was_written() {
+/// Makes a store of this SQL, opens it, and asserts that it holds what [`fill`] wrote, with these samples.
+fn assert_reads(sql: &str, samples: &[Sample]) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("assay.db");
-    Connection::open(&path).unwrap().execute_batch(include_str!("format-1.sql")).unwrap();
+    Connection::open(&path).unwrap().execute_batch(sql).unwrap();
     let store = open(&path);
     let run = RunId(1);
     let series = store.samples(run).unwrap();
     assert_eq!(series[0].primitive, primitive("tcp.send{size=4KiB,buffer=reused}"));
     assert_eq!(series[0].unit, Unit::NanosecondsPerByte);
-    assert_eq!(series[0].samples, [numbered(1), numbered(2)]);
+    assert_eq!(series[0].samples, samples);
     assert_eq!(store.rejected(run).unwrap()[0].reason, "its process was killed");
     let unavailable = Unmeasured { primitive: primitive("file.cold_read"), reason: "needs root".to_owned() };
     assert_eq!(store.unavailable(run).unwrap(), [unavailable]);
@@ -105,12 +105,39 @@ fn a_store_of_format_1_reads_as_what_was_written() {
 }
 
 #[test]
-fn evidence_that_earlier_versions_kept_with_a_sample_is_ignored() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("assay.db");
+fn a_store_of_format_2_reads_as_what_was_written() {
+    assert_reads(include_str!("format-2.sql"), &[numbered(1), numbered(2)]);
+}
+
+/// A sample as format 1 kept it: what it lost is known of all batches together.
+fn of_format_1(number: u32) -> Sample {
+    let sample = numbered(number);
+    let lost = (0.3 / (f64::from(number) * 1.1)).clamp(0.0, 1.0);
+    let batches = |batches: Vec<Observation>| {
+        batches.into_iter().map(|batch| Observation { lost_ns: lost * batch.elapsed_ns, ..batch }).collect()
+    };
+    Sample {
+        observations: batches(sample.observations),
+        baseline: batches(sample.baseline),
+        condition: Condition {
+            core_width_max: Some(3.97),
+            interrupts: Some(0.7 / (f64::from(number) * 1.1)),
+            stolen: None,
+            ..sample.condition
+        },
+        ..sample
+    }
+}
+
+#[test]
+fn a_store_of_format_1_reads_as_what_was_written() {
+    assert_reads(include_str!("format-1.sql"), &[of_format_1(1), of_format_1(2)]);
+}
+
+#[test]
+fn evidence_that_versions_before_format_2_kept_with_a_sample_is_ignored() {
     let earlier = include_str!("format-1.sql")
         .replace("\"cycle_ns\"", "\"repeated\":3,\"postponed\":7,\"pressure_ns\":0.2,\"cycle_ns\"");
     assert!(earlier.contains("postponed"));
-    Connection::open(&path).unwrap().execute_batch(&earlier).unwrap();
-    assert_eq!(open(&path).samples(RunId(1)).unwrap()[0].samples, [numbered(1), numbered(2)]);
+    assert_reads(&earlier, &[of_format_1(1), of_format_1(2)]);
 }

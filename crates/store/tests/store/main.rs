@@ -11,7 +11,7 @@ mod round_trip;
 
 use std::path::Path;
 
-use assay_quantity::{Contamination, Counted, Description, Fact, Observation, PrimitiveId, Sample};
+use assay_quantity::{Condition, Counted, Description, Fact, Observation, PrimitiveId, Sample};
 use assay_store::{RunStart, Store};
 
 /// A run as a caller would begin it.
@@ -38,22 +38,23 @@ fn numbered(number: u32) -> Sample {
     let observation = |turn: u32| Observation {
         operations: u64::from(turn + 1),
         elapsed_ns: f64::from(number) + 0.1 * f64::from(turn),
+        lost_ns: if turn == 1 { 0.25 } else { 0.0 },
     };
     Sample {
         seed: u64::from(number),
         observations: (0..20).map(observation).collect(),
         baseline: (0..3).map(observation).collect(),
-        contamination: Contamination {
-            wall_ns: f64::from(number) * 1.1,
-            stolen_ns: 0.3,
+        condition: Condition {
+            core_width: Some(3.97),
+            core_width_max: Some(4.01),
+            cycle_ns: Some(0.342),
+            mprotect_ns: Some(4562.5),
+            runnable_elsewhere: Some(0.5),
+            memory_pressure: None,
+            interrupts: Some(0.007),
+            stolen: Some(0.0),
             involuntary_switches: u64::from(number),
             major_faults: 0,
-            interrupt_ns: 0.7,
-            neighbours: 0.5,
-            core_width: 3.97,
-            shared: 0.25,
-            cycle_ns: 0.342,
-            translation_ns: 4562.5,
         },
         counted: vec![
             Counted { event: "page faults".to_owned(), batches: Ok(vec![(1, 2.0), (2, 4.5)]) },

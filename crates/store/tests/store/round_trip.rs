@@ -3,8 +3,7 @@
 use std::cell::RefCell;
 
 use assay_quantity::{
-    ClientSide, Contamination, CpuTime, Description, Fact, Latency, Observation, Round, Sample, Unit,
-    Unmeasured,
+    ClientSide, Condition, CpuTime, Description, Fact, Latency, Observation, Round, Sample, Unit, Unmeasured,
 };
 use assay_store::{Outcome, Rejected, Run, RunId, RunStart, WriteError};
 use proptest::prelude::*;
@@ -16,23 +15,24 @@ fn finite() -> impl Strategy<Value = f64> {
 }
 
 fn observations() -> impl Strategy<Value = Vec<Observation>> {
-    let observation =
-        (any::<u64>(), finite()).prop_map(|(operations, elapsed_ns)| Observation { operations, elapsed_ns });
+    let observation = (any::<u64>(), finite(), prop_oneof![Just(0.0), finite()])
+        .prop_map(|(operations, elapsed_ns, lost_ns)| Observation { operations, elapsed_ns, lost_ns });
     prop::collection::vec(observation, 0..20)
 }
 
 fn samples() -> impl Strategy<Value = Sample> {
-    (any::<u64>(), observations(), observations(), finite(), finite(), any::<u64>(), any::<u64>()).prop_map(
-        |(seed, observations, baseline, wall_ns, stolen_ns, involuntary_switches, major_faults)| Sample {
+    let value = || prop::option::of(finite());
+    (any::<u64>(), observations(), observations(), value(), value(), any::<u64>(), any::<u64>()).prop_map(
+        |(seed, observations, baseline, core_width, stolen, involuntary_switches, major_faults)| Sample {
             seed,
             observations,
             baseline,
-            contamination: Contamination {
-                wall_ns,
-                stolen_ns,
+            condition: Condition {
+                core_width,
+                stolen,
                 involuntary_switches,
                 major_faults,
-                ..Contamination::default()
+                ..Condition::default()
             },
             counted: Vec::new(),
         },
@@ -42,13 +42,14 @@ fn samples() -> impl Strategy<Value = Sample> {
 /// Every bit of a sample: `==` would take -0.0 for 0.0.
 fn bits(sample: &Sample) -> Vec<u64> {
     let observed = |list: &[Observation]| -> Vec<u64> {
-        list.iter().flat_map(|o| [o.operations, o.elapsed_ns.to_bits()]).collect()
+        list.iter().flat_map(|o| [o.operations, o.elapsed_ns.to_bits(), o.lost_ns.to_bits()]).collect()
     };
-    let c = sample.contamination;
+    let c = sample.condition;
+    let maybe = |value: Option<f64>| value.map_or(u64::MAX, f64::to_bits);
     let mut bits = vec![sample.seed, sample.observations.len() as u64];
     bits.extend(observed(&sample.observations));
     bits.extend(observed(&sample.baseline));
-    bits.extend([c.wall_ns.to_bits(), c.stolen_ns.to_bits(), c.involuntary_switches, c.major_faults]);
+    bits.extend([maybe(c.core_width), maybe(c.stolen), c.involuntary_switches, c.major_faults]);
     bits
 }
 

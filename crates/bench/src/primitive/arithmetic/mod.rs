@@ -20,7 +20,7 @@ use assay_quantity::{Key, PrimitiveId};
 use rand_pcg::Pcg64Mcg;
 
 use crate::benchmark::{Operation, Prepared, Refusal, Setting, expect_done};
-use crate::contamination::Sharing;
+use crate::evidence::Sharing;
 use crate::table::{Per, Profile, Row};
 use closed::{Form, Type};
 

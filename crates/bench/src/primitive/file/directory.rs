@@ -14,7 +14,7 @@ use rustix::fs::{Timespec, Timestamps};
 use super::descriptor::Slot;
 use super::place::{Names, Place, Room};
 use crate::benchmark::{Prepared, Refusal, Setting};
-use crate::contamination::Sharing;
+use crate::evidence::Sharing;
 use crate::kernel::{check, expect};
 use crate::layout::Buffer;
 use crate::primitive::limit;

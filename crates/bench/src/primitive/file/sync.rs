@@ -11,7 +11,7 @@ use assay_quantity::{PrimitiveId, Size};
 
 use super::{PAGE, Scratch};
 use crate::benchmark::{Prepared, Refusal, Setting};
-use crate::contamination::Sharing;
+use crate::evidence::Sharing;
 use crate::kernel::{check, expect};
 use crate::layout::Buffer;
 use crate::primitive::limit;

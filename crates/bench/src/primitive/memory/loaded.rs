@@ -16,7 +16,7 @@ use super::load::Lap;
 use super::{Course, WorkingSet};
 use crate::benchmark::{Operation, Prepared, Refusal, Setting};
 use crate::clock::monotonic::now_ns;
-use crate::contamination::Sharing;
+use crate::evidence::Sharing;
 use crate::layout::{Buffer, LINE};
 use crate::partner::Partner;
 use crate::primitive::shared::Shared;

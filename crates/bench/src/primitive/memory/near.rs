@@ -14,7 +14,7 @@ use super::load::of_words;
 use super::order::Order;
 use super::{Course, WorkingSet};
 use crate::benchmark::{Operation, Prepared, Refusal, Setting};
-use crate::contamination::Sharing;
+use crate::evidence::Sharing;
 use crate::layout::{Buffer, LINE, PAGE};
 use crate::table::{Per, Profile, Row};
 

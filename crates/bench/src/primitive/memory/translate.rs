@@ -17,7 +17,7 @@ use super::WorkingSet;
 use super::chain::{Chain, Chase};
 use super::order::Order;
 use crate::benchmark::{Prepared, Refusal, Setting};
-use crate::contamination::Sharing;
+use crate::evidence::Sharing;
 use crate::layout::{Buffer, LINE, huge_page};
 use crate::table::{Per, Profile, Row};
 

@@ -1,22 +1,9 @@
 //! What Linux tells of who ran and who waited: `schedstat`, `/proc/stat`, `getrusage` and the processor-time
-//! clocks, each read and put into numbers here. What they mean is for the module above.
+//! clocks, each read and put into numbers here. What they mean is for the modules beside.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-
-/// A line of `schedstat`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Delay {
-    pub(super) waited_ns: u64,
-    pub(super) wakeups: u64,
-}
-
-impl Delay {
-    pub(super) fn plus(self, other: Self) -> Self {
-        Self { waited_ns: self.waited_ns + other.waited_ns, wakeups: self.wakeups + other.wakeups }
-    }
-}
 
 /// Ticks of `/proc/stat` that no process is charged with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -25,12 +12,21 @@ pub(super) struct Ticks {
     pub(super) stolen: u64,
 }
 
+impl std::iter::Sum for Ticks {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |a, b| Self {
+            interrupts: a.interrupts + b.interrupts,
+            stolen: a.stolen + b.stolen,
+        })
+    }
+}
+
 /// The run-queue delay of the calling thread.
 pub(super) const OWN_DELAY: &str = "/proc/thread-self/schedstat";
 
 /// Whether the kernel tells how long a thread waited in the run queue. Without `CONFIG_SCHED_INFO` the file
-/// is missing, and where the accounting is off it holds zeroes. Then a process alone is judged by the time
-/// that it did not run, in which a wait for a disk counts too, and nothing is said of two processors.
+/// is missing, and where the accounting is off it holds zeroes. Then nothing but stolen time is known of benchmarks that
+/// sleep.
 #[must_use]
 pub fn delay_is_told() -> bool {
     std::fs::read(OWN_DELAY).is_ok_and(|line| tells_delay(&line))
@@ -38,22 +34,30 @@ pub fn delay_is_told() -> bool {
 
 fn tells_delay(schedstat: &[u8]) -> bool {
     // Whoever reads this line has run at least once.
-    parse_delay(schedstat).is_some_and(|delay| delay.wakeups > 0)
+    parse_schedstat(schedstat).is_some_and(|(_, times)| times > 0)
 }
 
-pub(super) fn delay(schedstat: &File) -> io::Result<Delay> {
+/// Time that a thread waited in its run queue, ns, from its open `schedstat`.
+pub(super) fn waited_ns(schedstat: &File) -> io::Result<u64> {
     let mut line = [0; 96];
     let length = schedstat.read_at(&mut line, 0)?;
-    parse_delay(&line[..length]).ok_or_else(|| {
+    parse_schedstat(&line[..length]).map(|(waited_ns, _)| waited_ns).ok_or_else(|| {
         io::Error::other("schedstat is not 'ran waited times', as it was when the watch began")
     })
 }
 
-/// Reads `ran_ns waited_ns times` (proc(5)).
-fn parse_delay(line: &[u8]) -> Option<Delay> {
+/// Reads `ran_ns waited_ns times` (proc(5)); returns the last two.
+fn parse_schedstat(line: &[u8]) -> Option<(u64, u64)> {
     let mut numbers = std::str::from_utf8(line).ok()?.split_ascii_whitespace().map(str::parse);
-    let (_, waited, wakeups) = (numbers.next()?, numbers.next()?.ok()?, numbers.next()?.ok()?);
-    Some(Delay { waited_ns: waited, wakeups })
+    let (_, waited_ns, times) = (numbers.next()?, numbers.next()?.ok()?, numbers.next()?.ok()?);
+    Some((waited_ns, times))
+}
+
+/// Reads the time in which some task waited, ns, of a file in `/proc/pressure`.
+pub(super) fn parse_stalled(pressure: &str) -> Option<u64> {
+    let line = pressure.lines().find(|line| line.starts_with("some "))?;
+    let us: u64 = line.split_ascii_whitespace().find_map(|word| word.strip_prefix("total="))?.parse().ok()?;
+    us.checked_mul(1000)
 }
 
 /// Reads the line of one processor: `cpu0 user nice system idle iowait irq softirq steal ...` (proc(5)).
@@ -71,8 +75,13 @@ pub(super) fn parse_running(stat: &str) -> Option<(u64, u64)> {
     Some((running, stat.lines().filter(is_cpu).count() as u64))
 }
 
-/// Whether a task is running or waits for a processor, by its line of `/proc/PID/stat`.
-pub(super) fn is_runnable(stat: &str) -> bool {
+/// Whether a task is running or waits for a processor.
+pub(super) fn runs(pid: libc::pid_t) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| is_runnable(&stat))
+}
+
+/// The same by its line of `/proc/PID/stat`.
+fn is_runnable(stat: &str) -> bool {
     // The name before the state is in brackets, and may hold brackets itself.
     stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('R'))
 }
@@ -121,8 +130,8 @@ mod tests {
 
     #[test]
     fn the_fields_of_schedstat_and_stat_are_read_where_proc_5_puts_them() {
-        assert_eq!(parse_delay(b"363685 444630 7\n"), Some(Delay { waited_ns: 444_630, wakeups: 7 }));
-        assert_eq!(parse_delay(b"363685 444630"), None);
+        assert_eq!(parse_schedstat(b"363685 444630 7\n"), Some((444_630, 7)));
+        assert_eq!(parse_schedstat(b"363685 444630"), None);
         let stat = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu1 1 2 3 4 5 6 7 8 0 0\ncpu10 0 0 0 0 0 1 1 2 0 0\n";
         assert_eq!(parse_ticks(stat, 1), Some(Ticks { interrupts: 13, stolen: 8 }));
         assert_eq!(parse_ticks(stat, 10), Some(Ticks { interrupts: 2, stolen: 2 }));
@@ -136,6 +145,14 @@ mod tests {
         assert_eq!(parse_running("cpu  1 2\n"), None);
         assert!(is_runnable("12 (a) b) R 1 2"));
         assert!(!is_runnable("12 (R) S 1 2"));
+    }
+
+    #[test]
+    fn the_time_that_tasks_waited_for_memory_is_read_where_the_kernel_puts_it() {
+        let pressure =
+            "some avg10=0.00 avg60=0.47 avg300=0.89 total=6015319\nfull avg10=0.00 total=5632658\n";
+        assert_eq!(parse_stalled(pressure), Some(6_015_319_000));
+        assert_eq!(parse_stalled("full avg10=0.00 total=1\n"), None);
     }
 
     #[test]

@@ -1,0 +1,237 @@
+//! The time that a batch lost to others.
+//!
+//! What counts depends on who is meant to run ([`Sharing`]), because the time that a benchmark's own partner takes is
+//! part of the measurement, and so is the sleep of an operation that sleeps. What the calmest batch of a sample did
+//! not run is therefore the operation's own: wake-ups wait in a run queue even if nobody is in their way, and some
+//! kernels do not charge a task with the interrupts that it causes.
+
+use std::fs::File;
+use std::io;
+
+use assay_quantity::Observation;
+
+use super::accounting::{OWN_DELAY, cpu_time_ns, delay_is_told, process_ns, usage, usage_ns, waited_ns};
+use crate::clock::monotonic;
+
+/// Who is meant to run during the timed part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sharing {
+    /// This process alone, which is never idle.
+    Alone,
+    /// This process, which sleeps on purpose.
+    Asleep,
+    /// This process with its threads, the children that it waits for, and its partners, all on one processor
+    /// that is never idle.
+    OneCpu {
+        /// Process ids of the partners.
+        partners: Vec<libc::pid_t>,
+    },
+    /// This process and a partner on another processor, which wait for each other.
+    TwoCpus {
+        /// Process or thread id of the partner.
+        partner: libc::pid_t,
+        /// Its processor.
+        cpu: usize,
+    },
+    /// This process and a partner on another host, whose processors nobody here can see.
+    OtherHost,
+    /// This process and others of the same kind, more than there are processors or placed by the scheduler:
+    /// waiting for each other is what is measured.
+    Many {
+        /// Process or thread ids of those others that are no copies of this one.
+        others: Vec<libc::pid_t>,
+    },
+}
+
+impl Sharing {
+    /// Whether all that takes part in the machine's work does so on one processor.
+    pub(super) fn is_on_one_cpu(&self) -> bool {
+        !matches!(self, Sharing::TwoCpus { .. } | Sharing::Many { .. })
+    }
+
+    /// The others that take part on this machine, as far as their ids are known.
+    pub(super) fn partners(&self) -> impl Iterator<Item = libc::pid_t> {
+        let (many, one) = match self {
+            Sharing::OneCpu { partners } | Sharing::Many { others: partners } => (partners.as_slice(), None),
+            Sharing::TwoCpus { partner, .. } => (&[][..], Some(*partner)),
+            Sharing::Alone | Sharing::Asleep | Sharing::OtherHost => (&[][..], None),
+        };
+        many.iter().copied().chain(one)
+    }
+}
+
+/// What a batch may have lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    /// The time that none of those ran who are meant to: waiting in a run queue or for a disk, and what the hypervisor
+    /// took, which the kernel charges to nobody.
+    NotRun,
+    /// The time that they waited in a run queue, because they sleep on purpose. What the hypervisor took is known in
+    /// ticks only.
+    Queued,
+    /// What the hypervisor took, in ticks: whoever takes part waits for good reasons, or the kernel does not tell.
+    Stolen,
+}
+
+impl Rule {
+    fn of(sharing: &Sharing, delay_is_told: bool) -> Self {
+        match sharing {
+            Sharing::Alone | Sharing::OneCpu { .. } => Rule::NotRun,
+            Sharing::Asleep | Sharing::TwoCpus { .. } | Sharing::OtherHost if delay_is_told => Rule::Queued,
+            _ => Rule::Stolen,
+        }
+    }
+}
+
+/// Finds the time that the batches of one sample lost.
+#[derive(Debug)]
+pub(super) struct Losses {
+    pub(super) sharing: Sharing,
+    rule: Rule,
+    /// Where run-queue delay is read, if that is the rule.
+    queues: Vec<File>,
+    before: Reading,
+}
+
+/// Counters at one moment.
+#[derive(Debug, Clone, Copy, Default)]
+struct Reading {
+    at_ns: u64,
+    /// Processor time of all who take part, or their run-queue delay, as the rule needs.
+    counted_ns: u64,
+}
+
+impl Losses {
+    pub(super) fn of(sharing: Sharing) -> io::Result<Self> {
+        let rule = Rule::of(&sharing, delay_is_told());
+        let mut queues = Vec::new();
+        if rule == Rule::Queued {
+            queues.push(File::open(OWN_DELAY)?);
+            for partner in sharing.partners() {
+                queues.push(File::open(format!("/proc/{partner}/schedstat"))?);
+            }
+        }
+        Ok(Self { sharing, rule, queues, before: Reading::default() })
+    }
+
+    pub(super) fn before(&mut self) -> io::Result<()> {
+        self.before = self.reading()?;
+        Ok(())
+    }
+
+    /// The part of a batch in which whoever is meant to run did not, ns: of what it was between the readings around
+    /// the batch, its share by time (before a batch with cold caches these are emptied).
+    #[expect(clippy::cast_precision_loss, reason = "a batch is far shorter than 2^52 ns")]
+    pub(super) fn after(&self, elapsed_ns: f64) -> io::Result<f64> {
+        let (before, after) = (self.before, self.reading()?);
+        let window_ns = (after.at_ns.saturating_sub(before.at_ns) as f64).max(elapsed_ns);
+        let counted_ns = after.counted_ns.saturating_sub(before.counted_ns) as f64;
+        let idle_ns = match self.rule {
+            Rule::NotRun => window_ns - counted_ns,
+            Rule::Queued => counted_ns,
+            Rule::Stolen => 0.0,
+        };
+        Ok(if window_ns > 0.0 { idle_ns.clamp(0.0, window_ns) * elapsed_ns / window_ns } else { 0.0 })
+    }
+
+    /// Makes what the batches did not run what they lost: less the share that the calmest of them did not run, and
+    /// with the share that was stolen where the rule does not see it.
+    pub(super) fn charge(&self, batches: &mut [Observation], stolen: f64) {
+        let share = |batch: &Observation| batch.lost_ns / batch.elapsed_ns;
+        let own = batches.iter().filter(|batch| batch.elapsed_ns > 0.0).map(share).reduce(f64::min);
+        let stolen = if self.rule == Rule::NotRun { 0.0 } else { stolen };
+        for batch in batches {
+            let lost_ns = batch.lost_ns + (stolen - own.unwrap_or(0.0)) * batch.elapsed_ns;
+            batch.lost_ns = lost_ns.clamp(0.0, batch.elapsed_ns);
+        }
+    }
+
+    fn reading(&self) -> io::Result<Reading> {
+        let at_ns = monotonic::now_ns();
+        let counted_ns = match self.rule {
+            Rule::NotRun => self.ran_ns()?,
+            Rule::Queued => self.queues.iter().map(waited_ns).sum::<io::Result<u64>>()?,
+            Rule::Stolen => 0,
+        };
+        Ok(Reading { at_ns, counted_ns })
+    }
+
+    /// Processor time of this process, its children and its partners.
+    fn ran_ns(&self) -> io::Result<u64> {
+        let mut ran_ns = cpu_time_ns(libc::CLOCK_PROCESS_CPUTIME_ID)?;
+        if let Sharing::OneCpu { partners } = &self.sharing {
+            ran_ns += usage_ns(&usage(libc::RUSAGE_CHILDREN)?);
+            for partner in partners {
+                ran_ns += process_ns(*partner)?;
+            }
+        }
+        Ok(ran_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_never_sleeps_loses_what_it_does_not_run_and_who_sleeps_what_it_waits_in_a_queue() {
+        let one = Sharing::OneCpu { partners: vec![7] };
+        let two = Sharing::TwoCpus { partner: 7, cpu: 1 };
+        let many = Sharing::Many { others: vec![7, 8] };
+        for told in [true, false] {
+            assert_eq!([Rule::of(&Sharing::Alone, told), Rule::of(&one, told)], [Rule::NotRun; 2]);
+            let queued = if told { Rule::Queued } else { Rule::Stolen };
+            for sleeping in [&Sharing::Asleep, &two, &Sharing::OtherHost] {
+                assert_eq!(Rule::of(sleeping, told), queued);
+            }
+            assert_eq!(Rule::of(&many, told), Rule::Stolen);
+        }
+        assert_eq!(two.partners().chain(many.partners()).collect::<Vec<_>>(), [7, 7, 8]);
+    }
+
+    /// What batches that took 100 us each lost, in us, if the first numbers are what they did not run.
+    fn charged(sharing: Sharing, idle_us: &[f64], stolen: f64) -> Vec<f64> {
+        let batch = |us: &f64| Observation { operations: 1, elapsed_ns: 1e5, lost_ns: us * 1e3 };
+        let mut batches: Vec<Observation> = idle_us.iter().map(batch).collect();
+        Losses::of(sharing).unwrap().charge(&mut batches, stolen);
+        batches.iter().map(|batch| (batch.lost_ns / 1e3).round()).collect()
+    }
+
+    #[test]
+    fn what_the_calmest_batch_does_not_run_is_the_operations_own() {
+        assert_eq!(charged(Sharing::Alone, &[0.0, 7.0, 0.0], 0.0), [0.0, 7.0, 0.0]);
+        assert_eq!(charged(Sharing::Asleep, &[30.0, 33.0, 90.0], 0.0), [0.0, 3.0, 60.0]);
+        assert_eq!(charged(Sharing::Alone, &[], 0.0), [0.0; 0]);
+    }
+
+    #[test]
+    fn stolen_ticks_count_only_where_stolen_time_is_not_in_the_time_that_was_not_run() {
+        assert_eq!(charged(Sharing::Alone, &[0.0, 7.0], 0.5), [0.0, 7.0]);
+        assert_eq!(charged(Sharing::Asleep, &[10.0, 17.0], 0.5), [50.0, 57.0]);
+        assert_eq!(charged(Sharing::Many { others: vec![] }, &[0.0, 0.0], 2.0), [100.0, 100.0]);
+    }
+
+    #[test]
+    fn a_batch_is_charged_with_its_share_of_the_time_between_the_readings_around_it() {
+        let losses = Losses::of(Sharing::Alone).unwrap();
+        let reading = losses.reading().unwrap();
+        // As if this process had been begun to be watched a second ago and had run for no time since.
+        let before = Reading { at_ns: reading.at_ns - 1_000_000_000, ..reading };
+        let idle_ns = Losses { before, ..losses }.after(2_000.0).unwrap();
+        assert!((1_000.0..=2_000.0).contains(&idle_ns), "{idle_ns}");
+    }
+
+    #[test]
+    fn time_that_a_process_alone_spends_running_is_not_lost() {
+        let mut losses = Losses::of(Sharing::OneCpu { partners: vec![] }).unwrap();
+        let begun_ns = monotonic::now_ns();
+        losses.before().unwrap();
+        let ran_ns = || cpu_time_ns(libc::CLOCK_THREAD_CPUTIME_ID).unwrap();
+        let begun_ran_ns = ran_ns();
+        while ran_ns() < begun_ran_ns + 2_000_000 {}
+        let idle_ns = losses.after(2_000_000.0).unwrap();
+        let window_ns = monotonic::now_ns() - begun_ns;
+        // Others may have had the processor meanwhile, but not for the time that this thread had it.
+        assert!(idle_ns <= (window_ns - 2_000_000) as f64, "{idle_ns} of {window_ns}");
+    }
+}

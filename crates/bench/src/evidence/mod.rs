@@ -1,0 +1,158 @@
+//! What else happened while a sample was timed: the time that its batches lost, and what the machine was like.
+//!
+//! The harness calls [`Watch`] around every batch. The *disturbance* of a batch is time that others took from it
+//! ([`disturbance`]); `quantity` leaves such batches out. The *condition* of the machine is raw evidence beside the
+//! sample: nothing waits for a better one, and no sample is rejected for it.
+
+mod accounting;
+pub(crate) mod core_width;
+mod disturbance;
+pub(crate) mod mprotect;
+
+use std::io;
+
+use assay_quantity::{Condition, Observation};
+
+use crate::clock::{Source, monotonic};
+pub use accounting::delay_is_told;
+pub(crate) use accounting::usage;
+pub use disturbance::Sharing;
+
+use self::accounting::{Ticks, parse_running, parse_stalled, parse_ticks, runs, unsigned};
+use self::core_width::Looks;
+use self::disturbance::Losses;
+
+/// Watches the batches of one sample.
+pub trait Witness {
+    /// Called right before a batch.
+    ///
+    /// # Errors
+    /// When the kernel does not give the evidence.
+    fn before(&mut self) -> io::Result<()>;
+
+    /// Called right after a batch that took so long; returns the part of it in which whoever is meant to run did not,
+    /// ns.
+    ///
+    /// # Errors
+    /// When the kernel does not give the evidence.
+    fn after(&mut self, elapsed_ns: f64) -> io::Result<f64>;
+}
+
+/// The evidence that Linux and the core give.
+#[derive(Debug)]
+pub struct Watch {
+    losses: Losses,
+    /// The processors that take part, as far as they are known.
+    cpus: Vec<usize>,
+    /// Copies of the benchmark beside this one.
+    copies: u64,
+    opened: Moment,
+    looks: Option<Looks>,
+}
+
+/// What the whole machine and this process did up to a moment.
+#[derive(Debug, Clone, Copy, Default)]
+struct Moment {
+    ns: u64,
+    ticks: Ticks,
+    /// Runnable tasks that do not take part, for each processor.
+    runnable_elsewhere: Option<f64>,
+    /// Time in which a task waited for memory, ns.
+    stalled_ns: Option<u64>,
+    involuntary_switches: u64,
+    major_faults: u64,
+}
+
+impl Watch {
+    /// Begins to watch the calling thread, which is bound to `cpu` and has so many copies running beside it.
+    ///
+    /// # Errors
+    /// When `/proc` lacks the evidence. A kernel that does not tell run-queue delay is no error: see
+    /// [`delay_is_told`].
+    pub fn open(sharing: Sharing, cpu: usize, copies: u64) -> io::Result<Self> {
+        let mut cpus = vec![cpu];
+        if let Sharing::TwoCpus { cpu, .. } = sharing {
+            cpus.push(cpu);
+        }
+        let losses = Losses::of(sharing)?;
+        let mut watch = Self { losses, cpus, copies, opened: Moment::default(), looks: None };
+        watch.opened = watch.moment()?;
+        Ok(watch)
+    }
+
+    /// Looks at the core after each batch as well, unless others take part elsewhere: they may be its other hardware
+    /// thread.
+    #[must_use]
+    pub fn with_core(mut self, clock: Source) -> Self {
+        if self.copies == 0 && self.losses.sharing.is_on_one_cpu() {
+            self.looks = Some(Looks::new(clock));
+        }
+        self
+    }
+
+    /// The condition of the machine while all batches were timed. What the batches did not run becomes what they lost.
+    ///
+    /// # Errors
+    /// When `/proc/stat` cannot be read.
+    #[expect(clippy::cast_precision_loss, reason = "a sample is far shorter than 2^52 ns")]
+    pub fn close(self, batches: [&mut [Observation]; 2]) -> io::Result<Condition> {
+        let (opened, now) = (self.opened, self.moment()?);
+        let watched_ns = now.ns.saturating_sub(opened.ns).max(1) as f64;
+        let tick_ns = 1e9 / rustix::param::clock_ticks_per_second() as f64;
+        let share = |after: u64, before: u64| after.saturating_sub(before) as f64 * tick_ns / watched_ns;
+        let stolen = share(now.ticks.stolen, opened.ticks.stolen) / self.cpus.len() as f64;
+        for batches in batches {
+            self.losses.charge(batches, stolen);
+        }
+        let mut condition = Condition {
+            runnable_elsewhere: now
+                .runnable_elsewhere
+                .zip(opened.runnable_elsewhere)
+                .map(|(now, opened)| now.min(opened)),
+            memory_pressure: now
+                .stalled_ns
+                .zip(opened.stalled_ns)
+                .map(|(now, opened)| now.saturating_sub(opened) as f64 / watched_ns),
+            interrupts: Some(share(now.ticks.interrupts, opened.ticks.interrupts) / self.cpus.len() as f64),
+            stolen: Some(stolen),
+            involuntary_switches: now.involuntary_switches.saturating_sub(opened.involuntary_switches),
+            major_faults: now.major_faults.saturating_sub(opened.major_faults),
+            ..Condition::default()
+        };
+        if let Some(looks) = &self.looks {
+            looks.tell(&mut condition);
+        }
+        Ok(condition)
+    }
+
+    fn moment(&self) -> io::Result<Moment> {
+        let stat = std::fs::read_to_string("/proc/stat")?;
+        let pressure = std::fs::read_to_string("/proc/pressure/memory").unwrap_or_default();
+        let usage = usage(libc::RUSAGE_SELF)?;
+        let own = 1 + self.copies + self.losses.sharing.partners().filter(|pid| runs(*pid)).count() as u64;
+        #[expect(clippy::cast_precision_loss, reason = "tasks and processors are few")]
+        let beside = |(running, cpus): (u64, u64)| running.saturating_sub(own) as f64 / cpus.max(1) as f64;
+        Ok(Moment {
+            ns: monotonic::now_ns(),
+            ticks: self.cpus.iter().filter_map(|cpu| parse_ticks(&stat, *cpu)).sum(),
+            runnable_elsewhere: parse_running(&stat).map(beside),
+            stalled_ns: parse_stalled(&pressure),
+            involuntary_switches: unsigned(usage.ru_nivcsw),
+            major_faults: unsigned(usage.ru_majflt),
+        })
+    }
+}
+
+impl Witness for Watch {
+    fn before(&mut self) -> io::Result<()> {
+        self.losses.before()
+    }
+
+    fn after(&mut self, elapsed_ns: f64) -> io::Result<f64> {
+        let idle_ns = self.losses.after(elapsed_ns)?;
+        if let Some(looks) = &mut self.looks {
+            looks.look();
+        }
+        Ok(idle_ns)
+    }
+}

@@ -1,0 +1,134 @@
+//! Which batches an estimate is made of: those that lost no time.
+//!
+//! A batch is disturbed if tasks, faults or interrupts that its operation does not ask for took time from it.
+//! Disturbed batches are left out and counted. `bench` finds the time that a batch lost; this module decides what it
+//! means.
+//!
+//! What the machine is like at the moment ([`crate::Condition`]: another hardware thread at work, the clock rate, the
+//! tasks elsewhere) leaves nothing out. It is part of what an operation costs on this machine.
+//!
+//! Leaving batches out does not bend the estimate, because only the time lost is looked at, never the time taken: a
+//! rule that looked at the costs would call a machine better than it is.
+
+use std::borrow::Cow;
+
+use crate::sample::{Observation, Sample};
+
+/// Share of its time that a batch may have lost. The processor's own timer tick takes about a fiftieth of a batch of
+/// 150 us; a task that gets the processor takes a time slice, several times the whole batch.
+pub const LOST_MAX: f64 = 0.05;
+
+impl Observation {
+    /// Whether it lost more than [`LOST_MAX`] of its time.
+    #[must_use]
+    pub fn is_disturbed(&self) -> bool {
+        self.lost_ns > LOST_MAX * self.elapsed_ns
+    }
+}
+
+/// Values without those of disturbed batches, and what they would be with them.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Sifted {
+    /// Values of which the estimate is to be made, in the order of their samples. If fewer than two samples have one
+    /// without their disturbed batches, these are the values with them.
+    pub kept: Vec<f64>,
+    /// The values if no batch is left out.
+    pub all: Vec<f64>,
+    /// Whether `kept` had to be made of the disturbed batches as well.
+    pub is_disturbed: bool,
+    /// Lowest value that was made without disturbed batches.
+    pub minimum: Option<f64>,
+    /// Batches of all samples.
+    pub batches: usize,
+    /// Those of them that were disturbed.
+    pub disturbed: usize,
+}
+
+impl Sifted {
+    /// Share of the batches that were disturbed.
+    #[must_use]
+    pub fn disturbed_share(&self) -> f64 {
+        crate::estimate::real(self.disturbed) / crate::estimate::real(self.batches.max(1))
+    }
+}
+
+/// Leaves out the disturbed batches of samples. `value` is what a sample says of its primitive, `None` if it gives
+/// none.
+pub fn sift(samples: &[Sample], value: impl Fn(&Sample) -> Option<f64>) -> Sifted {
+    let mut sifted = Sifted::default();
+    for sample in samples {
+        let batches = || sample.observations.iter().chain(&sample.baseline);
+        sifted.batches += batches().count();
+        sifted.disturbed += batches().filter(|batch| batch.is_disturbed()).count();
+        sifted.all.extend(value(sample));
+        sifted.kept.extend(value(&without_disturbed(sample)));
+    }
+    sifted.minimum = sifted.kept.iter().copied().reduce(f64::min);
+    sifted.is_disturbed = sifted.kept.len() < 2 && sifted.kept.len() < sifted.all.len();
+    if sifted.is_disturbed {
+        sifted.kept.clone_from(&sifted.all);
+    }
+    sifted
+}
+
+fn without_disturbed(sample: &Sample) -> Cow<'_, Sample> {
+    if !sample.observations.iter().chain(&sample.baseline).any(Observation::is_disturbed) {
+        return Cow::Borrowed(sample);
+    }
+    let mut sample = sample.clone();
+    sample.observations.retain(|batch| !batch.is_disturbed());
+    sample.baseline.retain(|batch| !batch.is_disturbed());
+    Cow::Owned(sample)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A sample of two batches whose difference is `value`, and of two others that take 50 ns more. Those lost this
+    /// much.
+    fn sample(value: f64, lost_ns: f64) -> Sample {
+        let batch = |operations: u64, elapsed_ns, lost_ns| Observation { operations, elapsed_ns, lost_ns };
+        let observations = vec![
+            batch(1, 100.0, 5.0),
+            batch(2, 100.0 + value, 0.0),
+            batch(1, 150.0, lost_ns),
+            batch(2, 200.0 + value, lost_ns),
+        ];
+        Sample { observations, ..Sample::default() }
+    }
+
+    fn sifted(samples: &[Sample]) -> Sifted {
+        sift(samples, |sample| sample.cost_ns().ok())
+    }
+
+    #[test]
+    fn a_batch_that_lost_more_than_a_twentieth_of_its_time_is_left_out_and_counted() {
+        let sifted = sifted(&[sample(9.0, 0.0), sample(8.0, 50.0), sample(7.0, 0.0)]);
+        assert_eq!(sifted.kept, [34.0, 8.0, 32.0]);
+        assert_eq!(sifted.all, [34.0, 33.0, 32.0]);
+        assert_eq!((sifted.batches, sifted.disturbed, sifted.minimum), (12, 2, Some(8.0)));
+        assert!(!sifted.is_disturbed);
+    }
+
+    #[test]
+    fn disturbed_batches_of_a_baseline_are_left_out_as_well() {
+        let mut difference = sample(9.0, 0.0);
+        difference.baseline = sample(2.0, 50.0).observations;
+        let sifted = sifted(&[difference]);
+        assert_eq!((sifted.kept, sifted.disturbed, sifted.batches), (vec![32.0], 2, 8));
+    }
+
+    #[test]
+    fn with_fewer_than_two_values_left_all_batches_make_the_estimate_and_none_of_the_disturbed_is_the_minimum()
+     {
+        let mut lost = sample(5.0, 0.0);
+        lost.observations.iter_mut().for_each(|batch| batch.lost_ns = 90.0);
+        let sifted = sifted(&[lost.clone(), sample(8.0, 50.0), lost.clone()]);
+        assert!(sifted.is_disturbed);
+        assert_eq!((sifted.kept.len(), sifted.minimum), (3, Some(8.0)));
+        let both = super::sift(&[lost], |sample| sample.cost_ns().ok());
+        assert_eq!((both.kept.len(), both.minimum, both.disturbed), (1, None, 4));
+        assert_eq!(super::sift(&[], |_| None), Sifted::default());
+    }
+}

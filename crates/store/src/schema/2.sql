@@ -1,0 +1,2 @@
+-- The tables are those of format 1. The body of a sample holds what each batch lost and the condition of the machine
+-- instead of evidence of contamination; bodies of format 1 stay as they are and are read.
