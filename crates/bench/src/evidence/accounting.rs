@@ -54,10 +54,10 @@ fn parse_schedstat(line: &[u8]) -> Option<(u64, u64)> {
 }
 
 /// Reads the time in which some task waited, ns, of a file in `/proc/pressure`.
-pub(super) fn parse_stalled(pressure: &str) -> Option<u64> {
+pub(super) fn parse_stalled(pressure: &str) -> Option<f64> {
     let line = pressure.lines().find(|line| line.starts_with("some "))?;
-    let us: u64 = line.split_ascii_whitespace().find_map(|word| word.strip_prefix("total="))?.parse().ok()?;
-    us.checked_mul(1000)
+    let us = line.split_ascii_whitespace().find_map(|word| word.strip_prefix("total="))?;
+    us.parse().ok().map(|us: f64| us * 1000.0)
 }
 
 /// Reads the line of one processor: `cpu0 user nice system idle iowait irq softirq steal ...` (proc(5)).
@@ -151,7 +151,7 @@ mod tests {
     fn the_time_that_tasks_waited_for_memory_is_read_where_the_kernel_puts_it() {
         let pressure =
             "some avg10=0.00 avg60=0.47 avg300=0.89 total=6015319\nfull avg10=0.00 total=5632658\n";
-        assert_eq!(parse_stalled(pressure), Some(6_015_319_000));
+        assert_eq!(parse_stalled(pressure), Some(6_015_319_000.0));
         assert_eq!(parse_stalled("full avg10=0.00 total=1\n"), None);
     }
 

@@ -54,11 +54,12 @@ pub struct Watch {
 #[derive(Debug, Clone, Copy, Default)]
 struct Moment {
     ns: u64,
-    ticks: Ticks,
+    /// `None` where the kernel does not count them.
+    ticks: Option<Ticks>,
     /// Runnable tasks that do not take part, for each processor.
     runnable_elsewhere: Option<f64>,
     /// Time in which a task waited for memory, ns.
-    stalled_ns: Option<u64>,
+    stalled_ns: Option<f64>,
     involuntary_switches: u64,
     major_faults: u64,
 }
@@ -98,23 +99,23 @@ impl Watch {
     pub fn close(self, batches: [&mut [Observation]; 2]) -> io::Result<Condition> {
         let (opened, now) = (self.opened, self.moment()?);
         let watched_ns = now.ns.saturating_sub(opened.ns).max(1) as f64;
-        let tick_ns = 1e9 / rustix::param::clock_ticks_per_second() as f64;
-        let share = |after: u64, before: u64| after.saturating_sub(before) as f64 * tick_ns / watched_ns;
-        let stolen = share(now.ticks.stolen, opened.ticks.stolen) / self.cpus.len() as f64;
+        let tick_ns = 1e9 / rustix::param::clock_ticks_per_second() as f64 / self.cpus.len() as f64;
+        let ticks = |of: fn(Ticks) -> u64| {
+            let passed = of(now.ticks?).saturating_sub(of(opened.ticks?));
+            Some(passed as f64 * tick_ns / watched_ns)
+        };
+        let stolen = ticks(|ticks| ticks.stolen);
         for batches in batches {
-            self.losses.charge(batches, stolen);
+            self.losses.charge(batches, stolen.unwrap_or(0.0));
         }
+        let both = |of: fn(&Moment) -> Option<f64>| of(&opened).zip(of(&now));
         let mut condition = Condition {
-            runnable_elsewhere: now
-                .runnable_elsewhere
-                .zip(opened.runnable_elsewhere)
-                .map(|(now, opened)| now.min(opened)),
-            memory_pressure: now
-                .stalled_ns
-                .zip(opened.stalled_ns)
-                .map(|(now, opened)| now.saturating_sub(opened) as f64 / watched_ns),
-            interrupts: Some(share(now.ticks.interrupts, opened.ticks.interrupts) / self.cpus.len() as f64),
-            stolen: Some(stolen),
+            runnable_elsewhere: both(|moment| moment.runnable_elsewhere)
+                .map(|(before, after)| before.min(after)),
+            memory_pressure: both(|moment| moment.stalled_ns)
+                .map(|(before, after)| (after - before) / watched_ns),
+            interrupts: ticks(|ticks| ticks.interrupts),
+            stolen,
             involuntary_switches: now.involuntary_switches.saturating_sub(opened.involuntary_switches),
             major_faults: now.major_faults.saturating_sub(opened.major_faults),
             ..Condition::default()
@@ -134,7 +135,7 @@ impl Watch {
         let beside = |(running, cpus): (u64, u64)| running.saturating_sub(own) as f64 / cpus.max(1) as f64;
         Ok(Moment {
             ns: monotonic::now_ns(),
-            ticks: self.cpus.iter().filter_map(|cpu| parse_ticks(&stat, *cpu)).sum(),
+            ticks: self.cpus.iter().map(|cpu| parse_ticks(&stat, *cpu)).sum(),
             runnable_elsewhere: parse_running(&stat).map(beside),
             stalled_ns: parse_stalled(&pressure),
             involuntary_switches: unsigned(usage.ru_nivcsw),
