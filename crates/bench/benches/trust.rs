@@ -218,7 +218,7 @@ fn coverage(repeats: usize) {
                 .collect()
         })
         .collect();
-    println!("coverage of {repeats} repeats; figures that are called disturbed are told apart");
+    println!("coverage of {repeats} repeats; disturbed figures are left out and counted");
     println!(
         "{:<50} {:>12} {:>8} {:>8} {:>9} {:>13}",
         "primitive", "all repeats", "cv", "+-", "covered", "disturbed"
@@ -253,7 +253,7 @@ fn coverage(repeats: usize) {
 
 /// Compares each of the chosen primitives with itself and with itself made 2 % slower, all of them in the same
 /// rounds of the same minutes, and corrects for their number as `assay compare` does. What it refuses to compare,
-/// because it is disturbed or has several modes, is told apart.
+/// because it is disturbed or has several modes, is counted separately.
 fn comparison(pairs: usize) {
     let (clock, benchmarks) = (calibrate(), chosen());
     let mut of_equals = vec![Tally::default(); benchmarks.len()];

@@ -22,7 +22,7 @@ pub struct Observation {
 /// What the machine was like while a sample was taken: raw evidence, never a reason to leave the sample out.
 ///
 /// The machine is described with it, and costs include it: an application that runs on this machine runs under the
-/// same conditions. A field is `None` where nobody looked or the kernel does not say.
+/// same conditions. A field is `None` if it was not looked at or the kernel does not count it.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Condition {
     /// Independent additions in the time of a dependent one: how wide the core was, the median of the looks after its

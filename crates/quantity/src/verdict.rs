@@ -63,8 +63,8 @@ mod tests {
     use crate::estimate::trimmed_mean;
     use crate::unit::Unit;
 
-    /// The verdict on wide or narrow values with so many modes, of which a fifth of the batches was left out, and
-    /// which would be `with_disturbed` if none had been.
+    /// The verdict on wide or narrow values with this number of modes. A fifth of the batches was left out; with
+    /// them the estimate would be `with_disturbed`.
     fn judge(values: &[f64], modes: usize, with_disturbed: f64) -> String {
         let estimate = trimmed_mean(values, Unit::Nanoseconds).unwrap();
         let sifted = Sifted { batches: 20, disturbed: 4, ..Sifted::default() };

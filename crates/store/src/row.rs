@@ -105,8 +105,8 @@ struct ConditionRow {
     major_faults: u64,
 }
 
-/// The evidence of a sample of format 1, where 0 says that nobody looked. Whatever else such a sample holds (what
-/// waited for a quiet core, the pressure on processors, the share of batches on a shared core) is ignored.
+/// The evidence of a sample of format 1, where 0 stands for what was not looked at. Its other fields (what waited for a
+/// quiet core, the pressure on processors, the share of batches on a shared core) are ignored.
 #[derive(Debug, Deserialize)]
 struct ContaminationRow {
     wall_ns: f64,

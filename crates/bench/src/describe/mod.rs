@@ -85,9 +85,9 @@ fn uncontrolled(clock: &Calibration, hypervisor: Option<&str>, governor: Option<
                 .to_owned(),
         );
     }
-    if !evidence::delay_is_told() {
+    if !evidence::has_run_queue_delay() {
         sentences.push(
-            "The kernel does not tell run-queue delay: time that a benchmark which sleeps lost to other tasks is \
+            "The kernel does not count run-queue delay: the time that benchmarks which sleep lose to other tasks is \
              not known."
                 .to_owned(),
         );

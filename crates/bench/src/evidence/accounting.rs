@@ -24,11 +24,11 @@ impl std::iter::Sum for Ticks {
 /// The run-queue delay of the calling thread.
 pub(super) const OWN_DELAY: &str = "/proc/thread-self/schedstat";
 
-/// Whether the kernel tells how long a thread waited in the run queue. Without `CONFIG_SCHED_INFO` the file
+/// Whether the kernel counts how long a thread waited in the run queue. Without `CONFIG_SCHED_INFO` the file
 /// is missing, and where the accounting is off it holds zeroes. Then nothing but stolen time is known of benchmarks that
 /// sleep.
 #[must_use]
-pub fn delay_is_told() -> bool {
+pub fn has_run_queue_delay() -> bool {
     std::fs::read(OWN_DELAY).is_ok_and(|line| tells_delay(&line))
 }
 

@@ -153,7 +153,7 @@ mod tests {
     fn a_core_does_more_independent_additions_than_dependent_ones() {
         let Calibration { source, .. } = calibrate();
         let mut looks = Looks::new(source);
-        // Many moments: some of them alone, whoever else is there.
+        // Many moments, so that the core is alone in some of them.
         (0..2000).for_each(|_| looks.look());
         let mut condition = Condition::default();
         looks.tell(&mut condition);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_looked_nothing_is_said() {
+    fn without_a_look_the_condition_says_nothing_of_the_core() {
         let Calibration { source, .. } = calibrate();
         let mut condition = Condition::default();
         Looks::new(source).tell(&mut condition);

@@ -2,18 +2,20 @@
 //!
 //! What counts depends on who is meant to run ([`Sharing`]), because the time that a benchmark's own partner takes is
 //! part of the measurement, and so is the sleep of an operation that sleeps. What the calmest batch of a sample did
-//! not run is therefore the operation's own: wake-ups wait in a run queue even if nobody is in their way, and some
-//! kernels do not charge a task with the interrupts that it causes.
+//! not run is therefore the operation's own: a wake-up takes some time in the run queue even of an idle processor, and
+//! some kernels do not charge a task with the interrupts that it causes.
 
 use std::fs::File;
 use std::io;
 
 use assay_quantity::Observation;
 
-use super::accounting::{OWN_DELAY, cpu_time_ns, delay_is_told, process_ns, usage, usage_ns, waited_ns};
+use super::accounting::{
+    OWN_DELAY, cpu_time_ns, has_run_queue_delay, process_ns, usage, usage_ns, waited_ns,
+};
 use crate::clock::monotonic;
 
-/// Who is meant to run during the timed part.
+/// Which tasks take part in a benchmark, and how: the participants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sharing {
     /// This process alone, which is never idle.
@@ -33,7 +35,7 @@ pub enum Sharing {
         /// Its processor.
         cpu: usize,
     },
-    /// This process and a partner on another host, whose processors nobody here can see.
+    /// This process and a partner on another host, whose processors cannot be seen from here.
     OtherHost,
     /// This process and others of the same kind, more than there are processors or placed by the scheduler:
     /// waiting for each other is what is measured.
@@ -63,21 +65,21 @@ impl Sharing {
 /// What a batch may have lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rule {
-    /// The time that none of those ran who are meant to: waiting in a run queue or for a disk, and what the hypervisor
-    /// took, which the kernel charges to nobody.
+    /// The time that none of the participants ran: waiting in a run queue or for a disk, and what the hypervisor took,
+    /// which the kernel does not charge to them.
     NotRun,
-    /// The time that they waited in a run queue, because they sleep on purpose. What the hypervisor took is known in
+    /// The time that participants waited in a run queue, because they sleep on purpose. What the hypervisor took is known in
     /// ticks only.
     Queued,
-    /// What the hypervisor took, in ticks: whoever takes part waits for good reasons, or the kernel does not tell.
+    /// What the hypervisor took, in ticks: participants wait for each other, or the kernel does not count run-queue delay.
     Stolen,
 }
 
 impl Rule {
-    fn of(sharing: &Sharing, delay_is_told: bool) -> Self {
+    fn of(sharing: &Sharing, has_delay: bool) -> Self {
         match sharing {
             Sharing::Alone | Sharing::OneCpu { .. } => Rule::NotRun,
-            Sharing::Asleep | Sharing::TwoCpus { .. } | Sharing::OtherHost if delay_is_told => Rule::Queued,
+            Sharing::Asleep | Sharing::TwoCpus { .. } | Sharing::OtherHost if has_delay => Rule::Queued,
             _ => Rule::Stolen,
         }
     }
@@ -97,13 +99,13 @@ pub(super) struct Losses {
 #[derive(Debug, Clone, Copy, Default)]
 struct Reading {
     at_ns: u64,
-    /// Processor time of all who take part, or their run-queue delay, as the rule needs.
+    /// Processor time of the participants, or their run-queue delay, as the rule needs.
     counted_ns: u64,
 }
 
 impl Losses {
     pub(super) fn of(sharing: Sharing) -> io::Result<Self> {
-        let rule = Rule::of(&sharing, delay_is_told());
+        let rule = Rule::of(&sharing, has_run_queue_delay());
         let mut queues = Vec::new();
         if rule == Rule::Queued {
             queues.push(File::open(OWN_DELAY)?);
@@ -119,8 +121,8 @@ impl Losses {
         Ok(())
     }
 
-    /// The part of a batch in which whoever is meant to run did not, ns: of what it was between the readings around
-    /// the batch, its share by time (before a batch with cold caches these are emptied).
+    /// The part of a batch in which the participants did not run though they were meant to, ns: of what it was between
+    /// the readings around the batch, its share by time (before a batch with cold caches these are emptied).
     #[expect(clippy::cast_precision_loss, reason = "a batch is far shorter than 2^52 ns")]
     pub(super) fn after(&self, elapsed_ns: f64) -> io::Result<f64> {
         let (before, after) = (self.before, self.reading()?);
@@ -174,17 +176,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_never_sleeps_loses_what_it_does_not_run_and_who_sleeps_what_it_waits_in_a_queue() {
+    fn a_task_that_never_sleeps_loses_the_time_it_does_not_run_and_one_that_sleeps_the_time_it_is_queued() {
         let one = Sharing::OneCpu { partners: vec![7] };
         let two = Sharing::TwoCpus { partner: 7, cpu: 1 };
         let many = Sharing::Many { others: vec![7, 8] };
-        for told in [true, false] {
-            assert_eq!([Rule::of(&Sharing::Alone, told), Rule::of(&one, told)], [Rule::NotRun; 2]);
-            let queued = if told { Rule::Queued } else { Rule::Stolen };
+        for has_delay in [true, false] {
+            assert_eq!([Rule::of(&Sharing::Alone, has_delay), Rule::of(&one, has_delay)], [Rule::NotRun; 2]);
+            let queued = if has_delay { Rule::Queued } else { Rule::Stolen };
             for sleeping in [&Sharing::Asleep, &two, &Sharing::OtherHost] {
-                assert_eq!(Rule::of(sleeping, told), queued);
+                assert_eq!(Rule::of(sleeping, has_delay), queued);
             }
-            assert_eq!(Rule::of(&many, told), Rule::Stolen);
+            assert_eq!(Rule::of(&many, has_delay), Rule::Stolen);
         }
         assert_eq!(two.partners().chain(many.partners()).collect::<Vec<_>>(), [7, 7, 8]);
     }
@@ -215,8 +217,8 @@ mod tests {
     fn a_batch_is_charged_with_its_share_of_the_time_between_the_readings_around_it() {
         let losses = Losses::of(Sharing::Alone).unwrap();
         let reading = losses.reading().unwrap();
-        // As if this process had been begun to be watched a second ago and had run for no time since.
-        let before = Reading { at_ns: reading.at_ns - 1_000_000_000, ..reading };
+        // As if the batch had begun long ago and this process had run for no time since.
+        let before = Reading { at_ns: reading.at_ns.saturating_sub(1_000_000_000_000), ..reading };
         let idle_ns = Losses { before, ..losses }.after(2_000.0).unwrap();
         assert!((1_000.0..=2_000.0).contains(&idle_ns), "{idle_ns}");
     }

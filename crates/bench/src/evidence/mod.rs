@@ -14,7 +14,7 @@ use std::io;
 use assay_quantity::{Condition, Observation};
 
 use crate::clock::{Source, monotonic};
-pub use accounting::delay_is_told;
+pub use accounting::has_run_queue_delay;
 pub(crate) use accounting::usage;
 pub use disturbance::Sharing;
 
@@ -30,8 +30,8 @@ pub trait Witness {
     /// When the kernel does not give the evidence.
     fn before(&mut self) -> io::Result<()>;
 
-    /// Called right after a batch that took so long; returns the part of it in which whoever is meant to run did not,
-    /// ns.
+    /// Called right after a batch, with its time; returns the part of it in which the participants did not run though
+    /// they were meant to, ns.
     ///
     /// # Errors
     /// When the kernel does not give the evidence.
@@ -65,11 +65,11 @@ struct Moment {
 }
 
 impl Watch {
-    /// Begins to watch the calling thread, which is bound to `cpu` and has so many copies running beside it.
+    /// Begins to watch the calling thread, which is bound to `cpu`, with this number of copies running beside it.
     ///
     /// # Errors
-    /// When `/proc` lacks the evidence. A kernel that does not tell run-queue delay is no error: see
-    /// [`delay_is_told`].
+    /// When `/proc` lacks the evidence. A kernel that does not count run-queue delay is no error: see
+    /// [`has_run_queue_delay`].
     pub fn open(sharing: Sharing, cpu: usize, copies: u64) -> io::Result<Self> {
         let mut cpus = vec![cpu];
         if let Sharing::TwoCpus { cpu, .. } = sharing {
