@@ -62,19 +62,14 @@ pub fn cost_of(
     let benchmark = table::find(primitive).ok_or_else(|| NoMachineCost::Unknown(primitive.clone()))?;
     let reasons: Vec<String> =
         samples.iter().filter_map(|sample| Some(sample.cost_ns().err()?.to_string())).collect();
-    let given = samples.len() - reasons.len();
     let sifted = sift(samples, |sample| Some(sample.cost_ns().ok()? / per(benchmark.bytes)));
     // The bootstrap of the minimum is the same whenever the same samples are asked.
     let mut rng = Pcg64Mcg::seed_from_u64(samples.first().map_or(0, |sample| sample.seed));
-    let mut estimate_of = |values: &[f64]| {
-        statistic.of(values, benchmark.unit, &mut rng).map_err(|reason| NoMachineCost::NoEstimate {
-            given,
-            samples: samples.len(),
-            last: reasons.last().cloned(),
-            reason,
-        })
-    };
-    let (estimate, with_disturbed) = (estimate_of(&sifted.kept)?, estimate_of(&sifted.all)?);
+    let given = sifted.kept.len();
+    let estimate = statistic.of(&sifted.kept, benchmark.unit, &mut rng).map_err(|reason| {
+        NoMachineCost::NoEstimate { given, samples: samples.len(), last: reasons.last().cloned(), reason }
+    })?;
+    let with_disturbed = statistic.of(&sifted.all, benchmark.unit, &mut rng).ok();
     let Interval { low, high, .. } = estimate.interval;
     if estimate.point <= 0.0 {
         return Err(NoMachineCost::NotAboveZero { low, high, unit: benchmark.unit });
@@ -83,11 +78,11 @@ pub fn cost_of(
     Ok(Cost {
         estimate,
         minimum: sifted.minimum.filter(|minimum| *minimum > 0.0),
-        rejected: rejected + reasons.len(),
+        rejected: rejected + samples.len() - given,
         batches: sifted.batches,
         disturbed: sifted.disturbed,
         outliers: outliers(&sifted.kept),
-        verdict: Some(Verdict::judge(&estimate, &with_disturbed, &modes, &sifted)),
+        verdict: Some(Verdict::judge(&estimate, with_disturbed.as_ref(), &modes, &sifted)),
         modes,
         linearity: linearity(samples),
     })
@@ -209,6 +204,24 @@ mod tests {
         assert_eq!((many.estimate.values, many.batches, many.disturbed), (15, 54, 24));
         assert!((many.estimate.point - 104.0).abs() < 0.1, "{many:?}");
         assert_eq!(many.verdict, Some(Verdict::Disturbed(24.0 / 54.0)));
+    }
+
+    #[test]
+    fn a_process_of_which_nothing_but_disturbed_batches_is_left_is_counted() {
+        let mut lost = sample(900.0);
+        lost.observations.iter_mut().for_each(|batch| batch.lost_ns = batch.elapsed_ns / 2.0);
+        let cost = call_null(&[sample(100.0), lost, sample(102.0), sample(101.0)]);
+        assert_eq!((cost.estimate.values, cost.rejected, cost.disturbed), (3, 1, 2));
+    }
+
+    #[test]
+    fn what_has_a_cost_only_without_its_disturbed_batches_is_disturbed_and_not_unmeasured() {
+        // With the disturbed batches the longer ones seem to take less.
+        let samples = vec![disturbed(100.0, -100.0); 3];
+        assert!(samples.iter().all(|sample| sample.cost_ns().is_err()), "{samples:?}");
+        let cost = call_null(&samples);
+        assert_eq!(cost.verdict, Some(Verdict::Disturbed(12.0 / 18.0)));
+        assert!((cost.estimate.point - 100.0).abs() < 1e-9 && cost.rejected == 0, "{cost:?}");
     }
 
     #[test]

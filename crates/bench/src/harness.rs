@@ -47,7 +47,7 @@ impl Schedule {
     }
 }
 
-/// The batches of one sample.
+/// The batches of one sample. What they lost is, until the witness is closed, what the participants did not run.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Batches {
     /// Of the operation.

@@ -388,6 +388,9 @@ fn competitors_are_seen() {
     ];
     let competitors: Vec<Competitor> = allowed().into_iter().map(Competitor::on).collect();
     let mut unseen = ids.to_vec();
+    if allowed().len() == 1 {
+        unseen.retain(|id| !id.contains("cpus=different"));
+    }
     // A sample may come to its end while the competitor waits; many in a row do not.
     for _ in 0..ROUNDS_BESIDE_COMPETITORS {
         let findings = run(&plan(2), &chosen(&unseen), &spawner(&["sample"]));
@@ -395,9 +398,8 @@ fn competitors_are_seen() {
             let Finding::Measured(measured) = finding else { panic!("{finding:?}") };
             let elsewhere =
                 |sample: &Sample| sample.condition.runnable_elsewhere.is_some_and(|tasks| tasks > 0.0);
-            assert!(measured.samples.iter().all(elsewhere), "{measured:?}");
-            let mut batches = measured.samples.iter().flat_map(|sample| &sample.observations);
-            if batches.any(Observation::is_disturbed) {
+            let disturbed = |sample: &Sample| sample.observations.iter().any(Observation::is_disturbed);
+            if measured.samples.iter().any(|sample| elsewhere(sample) && disturbed(sample)) {
                 unseen.retain(|id| *id != measured.primitive.to_string());
             }
         }
@@ -406,7 +408,7 @@ fn competitors_are_seen() {
         }
     }
     drop(competitors);
-    assert_eq!(unseen, [""; 0], "no batch of these was disturbed");
+    assert_eq!(unseen, [""; 0], "of these no batch was disturbed while other tasks were seen");
 }
 
 fn one_processor_is_too_few() {

@@ -10,12 +10,10 @@
 //! Leaving batches out does not bend the estimate, because only the time lost is looked at, never the time taken: a
 //! rule that looked at the costs would call a machine better than it is.
 
-use std::borrow::Cow;
-
 use crate::sample::{Observation, Sample};
 
-/// Share of its time that a batch may have lost. The processor's own timer tick takes about a fiftieth of a batch of
-/// 150 us; a task that gets the processor takes a time slice, several times the whole batch.
+/// Share of its time that a batch may have lost. The choice matters little: of 39,956 batches of a run on a virtual
+/// machine 2.4 % lost more than 3 % of their time, 1.8 % more than 5 %, and 1.4 % more than 7 %.
 pub const LOST_MAX: f64 = 0.05;
 
 impl Observation {
@@ -58,10 +56,13 @@ pub fn sift(samples: &[Sample], value: impl Fn(&Sample) -> Option<f64>) -> Sifte
     let mut sifted = Sifted::default();
     for sample in samples {
         let batches = || sample.observations.iter().chain(&sample.baseline);
+        let disturbed = batches().filter(|batch| batch.is_disturbed()).count();
+        let with_all = value(sample);
+        let kept = if disturbed == 0 { with_all } else { undisturbed(sample).and_then(|left| value(&left)) };
         sifted.batches += batches().count();
-        sifted.disturbed += batches().filter(|batch| batch.is_disturbed()).count();
-        sifted.all.extend(value(sample));
-        sifted.kept.extend(value(&without_disturbed(sample)));
+        sifted.disturbed += disturbed;
+        sifted.all.extend(with_all);
+        sifted.kept.extend(kept);
     }
     sifted.minimum = sifted.kept.iter().copied().reduce(f64::min);
     sifted.is_disturbed = sifted.kept.len() < 2 && sifted.kept.len() < sifted.all.len();
@@ -71,14 +72,12 @@ pub fn sift(samples: &[Sample], value: impl Fn(&Sample) -> Option<f64>) -> Sifte
     sifted
 }
 
-fn without_disturbed(sample: &Sample) -> Cow<'_, Sample> {
-    if !sample.observations.iter().chain(&sample.baseline).any(Observation::is_disturbed) {
-        return Cow::Borrowed(sample);
-    }
-    let mut sample = sample.clone();
-    sample.observations.retain(|batch| !batch.is_disturbed());
-    sample.baseline.retain(|batch| !batch.is_disturbed());
-    Cow::Owned(sample)
+/// The sample without its disturbed batches; `None` if nothing of a baseline is left to be subtracted.
+fn undisturbed(sample: &Sample) -> Option<Sample> {
+    let mut left = sample.clone();
+    left.observations.retain(|batch| !batch.is_disturbed());
+    left.baseline.retain(|batch| !batch.is_disturbed());
+    (left.baseline.is_empty() == sample.baseline.is_empty()).then_some(left)
 }
 
 #[cfg(test)]
@@ -117,6 +116,15 @@ mod tests {
         difference.baseline = sample(2.0, 50.0).observations;
         let sifted = sifted(&[difference]);
         assert_eq!((sifted.kept, sifted.disturbed, sifted.batches), (vec![32.0], 2, 8));
+    }
+
+    #[test]
+    fn a_sample_whose_whole_baseline_was_disturbed_has_no_value_rather_than_one_without_a_baseline() {
+        let mut difference = sample(9.0, 0.0);
+        difference.baseline = sample(2.0, 0.0).observations;
+        difference.baseline.iter_mut().for_each(|batch| batch.lost_ns = 90.0);
+        let sifted = sifted(&[difference.clone(), difference, sample(9.0, 0.0), sample(8.0, 0.0)]);
+        assert_eq!((sifted.kept, sifted.all), (vec![34.0, 33.0], vec![7.0, 7.0, 34.0, 33.0]));
     }
 
     #[test]

@@ -28,12 +28,18 @@ impl Verdict {
     /// Judges an estimate by the batches that were left out, by its modes (none or one: empty) and by its width, in
     /// this order: the cause is named, not its sign. Disturbance makes modes and widens, modes widen.
     ///
-    /// `with_disturbed` is the estimate if no batch is left out. Leaving some out matters only where that lies beyond
-    /// the interval.
+    /// `with_disturbed` is the estimate if no batch is left out, as far as there is one then. Leaving some out matters
+    /// only where that lies beyond the interval.
     #[must_use]
-    pub fn judge(estimate: &Estimate, with_disturbed: &Estimate, modes: &[Mode], sifted: &Sifted) -> Self {
+    pub fn judge(
+        estimate: &Estimate,
+        with_disturbed: Option<&Estimate>,
+        modes: &[Mode],
+        sifted: &Sifted,
+    ) -> Self {
         let Interval { low, high, .. } = estimate.interval;
-        let moved = sifted.disturbed > 0 && !(low..=high).contains(&with_disturbed.point);
+        let stays = with_disturbed.is_some_and(|estimate| (low..=high).contains(&estimate.point));
+        let moved = sifted.disturbed > 0 && !stays;
         if sifted.is_disturbed || moved {
             Verdict::Disturbed(sifted.disturbed_share())
         } else if modes.len() > 1 {
@@ -70,7 +76,7 @@ mod tests {
         let sifted = Sifted { batches: 20, disturbed: 4, ..Sifted::default() };
         let with_disturbed = Estimate { point: with_disturbed, ..estimate };
         let modes = vec![Mode { weight: 0.5, estimate }; modes];
-        Verdict::judge(&estimate, &with_disturbed, &modes, &sifted).to_string()
+        Verdict::judge(&estimate, Some(&with_disturbed), &modes, &sifted).to_string()
     }
 
     const NARROW: [f64; 4] = [100.0, 101.0, 100.0, 99.0];
@@ -91,8 +97,10 @@ mod tests {
         let estimate = trimmed_mean(&NARROW, Unit::Nanoseconds).unwrap();
         let elsewhere = Estimate { point: 104.0, ..estimate };
         let none = Sifted { batches: 20, ..Sifted::default() };
-        assert_eq!(Verdict::judge(&estimate, &elsewhere, &[], &none), Verdict::Steady);
+        assert_eq!(Verdict::judge(&estimate, Some(&elsewhere), &[], &none), Verdict::Steady);
         let all = Sifted { batches: 20, disturbed: 20, is_disturbed: true, ..Sifted::default() };
-        assert_eq!(Verdict::judge(&estimate, &estimate, &[], &all), Verdict::Disturbed(1.0));
+        assert_eq!(Verdict::judge(&estimate, Some(&estimate), &[], &all), Verdict::Disturbed(1.0));
+        let half = Sifted { batches: 20, disturbed: 10, ..Sifted::default() };
+        assert_eq!(Verdict::judge(&estimate, None, &[], &half), Verdict::Disturbed(0.5));
     }
 }
