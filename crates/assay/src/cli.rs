@@ -173,9 +173,12 @@ pub struct BenchArgs {
     /// Count the instructions, loads and stores of user-mode operations as well, with valgrind.
     #[arg(long)]
     pub count: bool,
-    /// End with exit code 3 if a figure is disturbed, a primitive failed or nothing was measured.
+    /// End with exit code 3 if a figure is disturbed, its interval is too wide, or a primitive has no figure.
     #[arg(long)]
     pub strict: bool,
+    /// Widest interval that `--strict` accepts, half of it as a share of its figure [default: 10%].
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    pub tolerance: Option<f64>,
     /// Go on with a run that was cut off, with what it was asked for: its number [default: the latest].
     #[arg(long, value_name = "RUN", num_args = 0..=1, default_missing_value = "latest", conflicts_with_all = NOT_RESUMED)]
     pub resume: Option<String>,

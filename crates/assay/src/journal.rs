@@ -126,7 +126,7 @@ pub fn measured(store: &Store, run: RunId) -> anyhow::Result<Vec<Measured>> {
 
 /// The primitives of a run that every process failed to measure, with the last of the reasons: those that have
 /// neither a sample nor a reason why this machine has not got them.
-pub fn failed(store: &Store, run: RunId) -> anyhow::Result<Vec<Unmeasured>> {
+fn failed(store: &Store, run: RunId) -> anyhow::Result<Vec<Unmeasured>> {
     let mut told: Vec<PrimitiveId> = Vec::new();
     told.extend(store.samples(run)?.into_iter().map(|series| series.primitive));
     told.extend(store.unavailable(run)?.into_iter().map(|missing| missing.primitive));

@@ -28,6 +28,7 @@ pub struct PlanFile {
     counters: bool,
     #[serde(default)]
     strict: bool,
+    tolerance: Option<String>,
     peer: Option<std::net::SocketAddr>,
 }
 
@@ -49,7 +50,9 @@ impl PlanFile {
     /// Parses the file's text.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
         let plan: PlanFile = toml::from_str(text)?;
-        for (name, text) in [("precision", &plan.precision), ("budget", &plan.budget)] {
+        let texts =
+            [("precision", &plan.precision), ("budget", &plan.budget), ("tolerance", &plan.tolerance)];
+        for (name, text) in texts {
             let Some(text) = text else { continue };
             let checked = if name == "budget" { budget(text).map(drop) } else { share(text).map(drop) };
             checked.map_err(|problem| anyhow::anyhow!("{name} is '{text}': {problem}"))?;
@@ -82,6 +85,7 @@ impl PlanFile {
         whole.cold |= self.cold;
         whole.counters |= self.counters;
         whole.strict |= self.strict;
+        whole.tolerance = whole.tolerance.or_else(|| share(self.tolerance.as_deref()?).ok());
         whole.peer = whole.peer.or(self.peer);
         whole
     }
@@ -141,6 +145,7 @@ mod tests {
         assert!(complaint("colour = 1").contains("colour"));
         assert!(complaint("budget = 'long'").contains("budget is 'long': give a time"));
         assert!(complaint("precision = '0'").contains("precision is '0': give a share"));
+        assert!(complaint("tolerance = '2'").contains("tolerance is '2': give a share"));
         assert!(complaint("copies = 0").contains("between 1 and 1024"));
         assert!(complaint("free = true").contains("say how many"));
     }

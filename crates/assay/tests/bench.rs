@@ -151,6 +151,22 @@ fn another_host_is_measured_where_it_answers() {
     assert!(said.contains("nothing was measured"), "{said}");
 }
 
+#[test]
+fn a_strict_run_ends_with_exit_code_3_where_an_interval_is_wider_than_the_tolerance() {
+    let place =
+        Place::with(&[("plan.toml", "primitives = ['call.null']\nstrict = true\ntolerance = '0.0001%'\n")]);
+    let strict = "--precision 99% --csv";
+    for wide in ["bench call.null --strict --tolerance 0.0001%", "bench --plan plan.toml"] {
+        let (code, shown, said) = place.said(&format!("{wide} {strict}"));
+        assert_eq!(code, 3, "{wide}: {said}");
+        assert!(shown.contains("call.null,"), "{shown}");
+        assert!(said.contains("1 of 1 figures have intervals wider than"), "{said}");
+    }
+    let (code, shown, said) = place.said("bench call.null --tolerance 5%");
+    assert_eq!((code, shown.as_str()), (1, ""), "{said}");
+    assert!(said.contains("--strict"), "{said}");
+}
+
 /// A machine of which two costs are known, with intervals of 1 %.
 fn machine(name: &str, null_ns: f64, read_ns: f64) -> String {
     judged(name, null_ns, read_ns, r#""steady""#)

@@ -83,6 +83,7 @@ pub fn cost_of(
         disturbed: sifted.disturbed,
         outliers: outliers(&sifted.kept),
         verdict: Some(Verdict::judge(&estimate, with_disturbed.as_ref(), &modes, &sifted)),
+        depends_on: modes::dependence(&modes, &sifted.kept, &sifted.conditions),
         modes,
         linearity: linearity(samples),
     })

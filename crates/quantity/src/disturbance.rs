@@ -10,6 +10,7 @@
 //! Leaving batches out does not bend the estimate, because only the time lost is looked at, never the time taken: a
 //! rule that looked at the costs would call a machine better than it is.
 
+use crate::condition::Condition;
 use crate::sample::{Observation, Sample};
 
 /// Share of its time that a batch may have lost. The choice matters little: of 39,956 batches of a run on a virtual
@@ -30,6 +31,8 @@ pub struct Sifted {
     /// Values of which the estimate is to be made, in the order of their samples. If fewer than two samples have one
     /// without their disturbed batches, these are the values with them.
     pub kept: Vec<f64>,
+    /// The condition of the process of each of them.
+    pub conditions: Vec<Condition>,
     /// The values if no batch is left out.
     pub all: Vec<f64>,
     /// Whether `kept` had to be made of the disturbed batches as well.
@@ -53,22 +56,22 @@ impl Sifted {
 /// Leaves out the disturbed batches of samples. `value` is what a sample says of its primitive, `None` if it gives
 /// none.
 pub fn sift(samples: &[Sample], value: impl Fn(&Sample) -> Option<f64>) -> Sifted {
-    let mut sifted = Sifted::default();
+    let (mut kept, mut all, mut sifted) = (Vec::new(), Vec::new(), Sifted::default());
     for sample in samples {
         let batches = || sample.observations.iter().chain(&sample.baseline);
         let disturbed = batches().filter(|batch| batch.is_disturbed()).count();
         let with_all = value(sample);
-        let kept = if disturbed == 0 { with_all } else { undisturbed(sample).and_then(|left| value(&left)) };
+        let without =
+            if disturbed == 0 { with_all } else { undisturbed(sample).and_then(|left| value(&left)) };
         sifted.batches += batches().count();
         sifted.disturbed += disturbed;
-        sifted.all.extend(with_all);
-        sifted.kept.extend(kept);
+        all.extend(with_all.map(|value| (value, sample.condition)));
+        kept.extend(without.map(|value| (value, sample.condition)));
     }
-    sifted.minimum = sifted.kept.iter().copied().reduce(f64::min);
-    sifted.is_disturbed = sifted.kept.len() < 2 && sifted.kept.len() < sifted.all.len();
-    if sifted.is_disturbed {
-        sifted.kept.clone_from(&sifted.all);
-    }
+    sifted.minimum = kept.iter().map(|(value, _)| *value).reduce(f64::min);
+    sifted.is_disturbed = kept.len() < 2 && kept.len() < all.len();
+    sifted.all = all.iter().map(|(value, _)| *value).collect();
+    (sifted.kept, sifted.conditions) = if sifted.is_disturbed { all } else { kept }.into_iter().unzip();
     sifted
 }
 
@@ -103,9 +106,15 @@ mod tests {
 
     #[test]
     fn a_batch_that_lost_more_than_a_twentieth_of_its_time_is_left_out_and_counted() {
-        let sifted = sifted(&[sample(9.0, 0.0), sample(8.0, 50.0), sample(7.0, 0.0)]);
+        let mut samples = [sample(9.0, 0.0), sample(8.0, 50.0), Sample::default(), sample(7.0, 0.0)];
+        for (sample, faults) in samples.iter_mut().zip(0..) {
+            sample.condition.major_faults = faults;
+        }
+        let sifted = sifted(&samples);
         assert_eq!(sifted.kept, [34.0, 8.0, 32.0]);
         assert_eq!(sifted.all, [34.0, 33.0, 32.0]);
+        let of_samples: Vec<u64> = sifted.conditions.iter().map(|seen| seen.major_faults).collect();
+        assert_eq!(of_samples, [0, 1, 3]);
         assert_eq!((sifted.batches, sifted.disturbed, sifted.minimum), (12, 2, Some(8.0)));
         assert!(!sifted.is_disturbed);
     }

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod comparison;
+pub mod condition;
 pub mod curve;
 pub mod demand;
 pub mod dip;
@@ -24,6 +25,7 @@ pub mod size;
 pub mod unit;
 pub mod verdict;
 
+pub use condition::{Aspect, Condition};
 pub use curve::{Basis, CostCurve, Evaluation};
 pub use demand::{CallCount, Coefficient, Demand, Mapping, OperationDemand, Use};
 pub use disturbance::{Sifted, sift};
@@ -32,7 +34,7 @@ pub use machine::{Cost, Description, Doubt, Fact, Machine, Unmeasured};
 pub use modes::Mode;
 pub use primitive::{Key, Kind, NotAPrimitive, PrimitiveId, Value};
 pub use round::{ClientSide, CpuTime, Latency, Round};
-pub use sample::{Condition, Counted, Observation, Sample};
+pub use sample::{Counted, Observation, Sample};
 pub use size::Size;
 pub use unit::Unit;
 pub use verdict::Verdict;

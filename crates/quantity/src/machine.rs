@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::condition::Aspect;
 use crate::curve::{CostCurve, NoCurve};
 use crate::estimate::Estimate;
 use crate::modes::Mode;
@@ -46,6 +47,8 @@ pub struct Cost {
     pub outliers: usize,
     /// The modes of the values in the estimate, the lowest first; empty if there are not several.
     pub modes: Vec<Mode>,
+    /// What of the machine's condition goes with the mode that a process is in ([`crate::modes::dependence`]).
+    pub depends_on: Option<Aspect>,
     /// Cost in longer batches over cost in shorter ones ([`crate::Sample::linearity`]). `None` where batches
     /// of two lengths cannot tell.
     pub linearity: Option<Estimate>,
@@ -107,6 +110,7 @@ impl From<Estimate> for Cost {
             disturbed: 0,
             outliers: 0,
             modes: Vec::new(),
+            depends_on: None,
             linearity: None,
             verdict: None,
         }

@@ -5,6 +5,7 @@
 //! value belongs to which, and each mode gets a weight and an estimate of its own. Every cost is asked for its
 //! modes when it is made. A value is never left out: each belongs to some mode.
 
+use crate::condition::{self, Aspect, Condition};
 use crate::dip::Dip;
 use crate::estimate::{Estimate, NoEstimate, middle, real, trimmed_mean};
 use crate::unit::Unit;
@@ -81,6 +82,17 @@ pub fn several(values: &[f64], unit: Unit) -> Option<Vec<Mode>> {
         Ok(Mode { weight: real(part.len()) / real(values.len()), estimate: trimmed_mean(part, unit)? })
     };
     parts.iter().map(mode).collect::<Result<_, _>>().ok()
+}
+
+/// What of the machine's condition decides which mode a process is in, or goes with what does; `None` if nothing that
+/// was looked at. `conditions` are those of the processes that gave the values.
+#[must_use]
+pub fn dependence(modes: &[Mode], values: &[f64], conditions: &[Condition]) -> Option<Aspect> {
+    let mut sorted: Vec<(f64, Condition)> = values.iter().copied().zip(conditions.iter().copied()).collect();
+    sorted.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    let mut sorted = sorted.into_iter().map(|(_, condition)| condition);
+    let groups = modes.iter().map(|mode| sorted.by_ref().take(mode.estimate.values).collect());
+    condition::dependence(&groups.collect::<Vec<_>>())
 }
 
 /// Where sorted values are divided if they have several modes that matter.

@@ -4,6 +4,7 @@
 //! [`Sample::cost_ns`], the estimates of [`crate::estimate`]) is computed again from them whenever it is
 //! asked for. Change the statistic, and the history is re-read.
 
+use crate::condition::Condition;
 use crate::estimate::{Estimate, trimmed_mean};
 use crate::unit::Unit;
 
@@ -17,37 +18,6 @@ pub struct Observation {
     /// Time within it that tasks, faults and interrupts took which the operation does not ask for, ns
     /// ([`crate::disturbance`]).
     pub lost_ns: f64,
-}
-
-/// What the machine was like while a sample was taken: raw evidence, never a reason to leave the sample out.
-///
-/// The machine is described with it, and costs include it: an application that runs on this machine runs under the
-/// same conditions. A field is `None` if it was not looked at or the kernel does not count it.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Condition {
-    /// Independent additions in the time of a dependent one: how wide the core was, the median of the looks after its
-    /// batches. A core does fewer of them beside another busy hardware thread.
-    pub core_width: Option<f64>,
-    /// The widest of the same looks.
-    pub core_width_max: Option<f64>,
-    /// One cycle of the core's clock, the median of the same looks, ns.
-    pub cycle_ns: Option<f64>,
-    /// Time in which a page was protected from writing, permitted again and written to before the sample began, ns:
-    /// how long the processor took to change what it translates.
-    pub mprotect_ns: Option<f64>,
-    /// Runnable tasks that do not take part, for each processor of the machine; seen at the beginning and at the end
-    /// of the sample, the lesser of the two.
-    pub runnable_elsewhere: Option<f64>,
-    /// Share of the sample's time in which a task of the machine waited for memory (pressure stall information).
-    pub memory_pressure: Option<f64>,
-    /// Share of the sample's time that its processors spent in interrupts, counted in ticks of 10 ms.
-    pub interrupts: Option<f64>,
-    /// Share of the sample's time that the hypervisor took from its processors, counted in ticks of 10 ms.
-    pub stolen: Option<f64>,
-    /// Times that the scheduler took the processor away.
-    pub involuntary_switches: u64,
-    /// Page faults that had to wait for a disk.
-    pub major_faults: u64,
 }
 
 /// Something counted around every batch beside the time, by the processor or by the kernel.

@@ -9,7 +9,7 @@ use crate::modes::Mode;
 
 /// Half-width over point above which an estimate is called noisy: a tenth, the difference that users of
 /// lmbench quote as a result.
-const NOISY: f64 = 0.1;
+pub const NOISY: f64 = 0.1;
 
 /// The judgement on one primitive.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -7,8 +7,8 @@ use anyhow::{Context, bail, ensure};
 use assay_bench::serve::{Served, Server};
 use assay_bench::{Benchmark, Counts, Measured, NotCounted, Profile};
 use assay_quantity::format::machine_to_json;
-use assay_quantity::{Machine, PrimitiveId, Unmeasured, Verdict};
-use assay_report::{Block, Cell, Column, Report, Table};
+use assay_quantity::{Cost, Machine, PrimitiveId, Unit, Unmeasured, Verdict, verdict};
+use assay_report::{Block, Cell, Column, Report, Table, scale};
 use assay_store::{Run, RunId};
 use clap::Parser;
 
@@ -76,6 +76,7 @@ fn serve(address: SocketAddr) -> anyhow::Result<()> {
 
 fn measure(args: &BenchArgs, begun: Option<Begun>) -> anyhow::Result<()> {
     let copies = args.copies.unwrap_or(1);
+    ensure!(args.strict || args.tolerance.is_none(), "a tolerance is what --strict accepts; give both");
     ensure!(!args.free || copies > 1, "--free places several copies; say how many with -P");
     let profile = if args.full { Profile::Full } else { Profile::Quick };
     let selection = Selection {
@@ -161,40 +162,38 @@ fn count(benchmarks: &[Benchmark], interrupt: &Interrupt) -> anyhow::Result<Vec<
     Ok(counted.collect())
 }
 
+/// An error if the figures cannot be relied on.
 fn strict(args: &BenchArgs, run: RunId, machine: &Machine) -> anyhow::Result<()> {
-    let failed = journal::failed(&journal::open(&args.store)?, run)?;
-    Ok(believable(machine, &failed)?)
+    let unavailable = journal::open(&args.store)?.unavailable(run)?;
+    let missing: Vec<&Unmeasured> =
+        machine.unmeasured.iter().filter(|unmeasured| !unavailable.contains(unmeasured)).collect();
+    Ok(reliable(machine, &missing, args.tolerance.unwrap_or(verdict::NOISY))?)
 }
 
-/// An error if a figure is disturbed, or is not there although it should be: what a machine has not got is no doubt,
-/// but a machine without any figure is.
-fn believable(machine: &Machine, failed: &[Unmeasured]) -> Result<(), Alarm> {
-    let doubtful = |doubt: String| Err(Alarm::Doubtful(doubt));
-    if let Some(first) = failed.first() {
-        return doubtful(format!(
-            "{} of {} primitives failed, {} among them: {}",
-            failed.len(),
-            machine.costs.len() + machine.unmeasured.len(),
-            first.primitive,
-            first.reason
-        ));
+/// An error if a figure is disturbed or wider than `tolerance`, or is not there although it should be: what a machine
+/// has not got is no doubt, but a machine without any figure is.
+fn reliable(machine: &Machine, missing: &[&Unmeasured], tolerance: f64) -> Result<(), Alarm> {
+    let mut doubts = Vec::new();
+    if let Some(Unmeasured { primitive, reason }) = missing.first() {
+        let (number, all) = (missing.len(), machine.costs.len() + machine.unmeasured.len());
+        doubts.push(format!("{number} of {all} primitives have no figure, such as {primitive}: {reason}"));
+    } else if machine.costs.is_empty() {
+        doubts.push("nothing was measured; the table says why".to_owned());
     }
-    if machine.costs.is_empty() {
-        return doubtful("nothing was measured; the table says why".to_owned());
-    }
-    let disturbed: Vec<String> = machine
-        .costs
-        .iter()
-        .filter(|(_, cost)| matches!(cost.verdict, Some(Verdict::Disturbed(_))))
-        .map(|(primitive, _)| primitive.to_string())
-        .collect();
-    disturbed.first().map_or(Ok(()), |first| {
-        doubtful(format!(
-            "{} of {} figures are disturbed, {first} among them; measure again when other tasks leave the machine alone",
-            disturbed.len(),
-            machine.costs.len()
-        ))
-    })
+    let figures = |is_doubtful: &dyn Fn(&Cost) -> bool, what: &str| {
+        let doubtful: Vec<&PrimitiveId> = machine
+            .costs
+            .iter()
+            .filter(|(_, cost)| is_doubtful(cost))
+            .map(|(primitive, _)| primitive)
+            .collect();
+        let first = doubtful.first()?;
+        Some(format!("{} of {} figures {what}, such as {first}", doubtful.len(), machine.costs.len()))
+    };
+    doubts.extend(figures(&|cost| matches!(cost.verdict, Some(Verdict::Disturbed(_))), "are disturbed"));
+    let wide = format!("have intervals wider than ± {}", scale::number(tolerance, Unit::Ratio));
+    doubts.extend(figures(&|cost| cost.estimate.relative_half_width() > tolerance, &wide));
+    if doubts.is_empty() { Ok(()) } else { Err(Alarm::Doubtful(doubts.join("; "))) }
 }
 
 /// A run that was not completed.
@@ -239,6 +238,7 @@ impl Begun {
         whole.peer = now.peer.or(whole.peer);
         whole.count |= now.count;
         whole.strict |= now.strict;
+        whole.tolerance = now.tolerance.or(whole.tolerance);
         whole.effort.budget = now.effort.budget.or(whole.effort.budget);
         whole.effort.precision = now.effort.precision.or(whole.effort.precision);
         Ok(whole)
@@ -253,25 +253,26 @@ mod tests {
     use assay_store::RunStart;
 
     #[test]
-    fn a_machine_without_figures_a_primitive_that_failed_and_a_disturbed_figure_are_doubtful() {
-        let doubt = |machine: &Machine, failed: &[Unmeasured]| {
-            believable(machine, failed).map_err(|alarm| alarm.to_string())
+    fn figures_that_are_missing_disturbed_or_too_wide_cannot_be_relied_on_and_all_reasons_are_given() {
+        let doubt = |machine: &Machine, missing: &[&Unmeasured], tolerance| {
+            reliable(machine, missing, tolerance).map_err(|alarm| alarm.to_string())
         };
-        let missing =
-            |name: &str| Unmeasured { primitive: name.parse().unwrap(), reason: "no file".to_owned() };
-        let mut machine = Machine { unmeasured: vec![missing("file.stat")], ..Machine::default() };
+        let stat = Unmeasured { primitive: "file.stat".parse().unwrap(), reason: "no file".to_owned() };
+        let mut machine = Machine { unmeasured: vec![stat.clone()], ..Machine::default() };
         let nothing = "nothing was measured; the table says why".to_owned();
-        assert_eq!(doubt(&machine, &[]), Err(nothing));
+        assert_eq!(doubt(&machine, &[], 0.1), Err(nothing));
+        let failed = "1 of 1 primitives have no figure, such as file.stat: no file";
+        assert_eq!(doubt(&machine, &[&stat], 0.1), Err(failed.to_owned()));
         let estimate = trimmed_mean(&[100.0, 101.0, 102.0, 103.0, 104.0], Unit::Nanoseconds).unwrap();
         machine.costs.insert("call.null".parse().unwrap(), Cost::from(estimate));
-        assert_eq!(doubt(&machine, &[]), Ok(()));
-        let failed = "1 of 2 primitives failed, file.stat among them: no file".to_owned();
-        assert_eq!(doubt(&machine, &[missing("file.stat")]), Err(failed));
+        assert_eq!(doubt(&machine, &[], 0.1), Ok(()));
+        let wide = "1 of 1 figures have intervals wider than ± 1.50 %, such as call.null";
+        assert_eq!(doubt(&machine, &[], 0.015), Err(wide.to_owned()));
         let verdict = Some(Verdict::Disturbed(0.31));
         machine.costs.insert("file.fstat".parse().unwrap(), Cost { verdict, ..Cost::from(estimate) });
-        let disturbed = "1 of 2 figures are disturbed, file.fstat among them; measure again when other tasks leave the \
-                         machine alone";
-        assert_eq!(doubt(&machine, &[]), Err(disturbed.to_owned()));
+        let all = "1 of 3 primitives have no figure, such as file.stat: no file; 1 of 2 figures are disturbed, such as \
+                   file.fstat; 2 of 2 figures have intervals wider than ± 1.50 %, such as call.null";
+        assert_eq!(doubt(&machine, &[&stat], 0.015), Err(all.to_owned()));
     }
 
     fn begun(words: &str) -> Begun {

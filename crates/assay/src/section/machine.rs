@@ -2,8 +2,8 @@
 
 use assay_quantity::disturbance::LOST_MAX;
 use assay_quantity::primitive::KEYS;
-use assay_quantity::{Cost, Description, Kind, Machine, PrimitiveId, Unit};
-use assay_report::{Block, Cell, Column, Table};
+use assay_quantity::{Cost, Description, Kind, Machine, Mode, PrimitiveId, Verdict};
+use assay_report::{Block, Cell, Column, Table, scale};
 
 /// What the machine is, and what could not be held still.
 pub fn description(description: &Description) -> Vec<Block> {
@@ -50,24 +50,6 @@ pub fn costs(machine: &Machine) -> Table {
     notes.fold(table, |table, (number, note)| table.with_note(format!("{number} {note}")))
 }
 
-/// The figures of those primitives that have several; `None` if each has one.
-pub fn modes(machine: &Machine) -> Option<Table> {
-    let modes = machine.costs.iter().flat_map(|(id, cost)| cost.modes.iter().map(move |mode| (id, mode)));
-    let rows: Vec<[Cell; 3]> = modes
-        .map(|(id, mode)| {
-            let weight = Cell::Number { value: mode.weight, unit: Unit::Ratio };
-            [Cell::text(id.to_string()), weight, mode.estimate.into()]
-        })
-        .collect();
-    if rows.is_empty() {
-        return None;
-    }
-    let columns = [Column::words("primitive"), Column::numbers("weight"), Column::numbers("figure")];
-    let note = "The weight is the share of the processes that gather around the figure; the cost above is that of \
-                none of them.";
-    Some(Table::of("Figures of primitives that have several", columns, rows).with_note(note))
-}
-
 /// What could not be measured, reason by reason; `None` if everything was.
 pub fn unmeasured(machine: &Machine) -> Option<Table> {
     let mut by_reason: Vec<(&str, Vec<String>)> = Vec::new();
@@ -99,17 +81,31 @@ fn row((primitive, cost): (&PrimitiveId, &Cost)) -> [Cell; 5] {
         || Cell::Missing("no process without disturbed batches has one above zero".to_owned()),
         |value| Cell::Number { value, unit: cost.estimate.unit },
     );
-    let mut verdict = cost.verdict.map_or("unknown".to_owned(), |verdict| verdict.to_string());
-    if cost.depends_on_batch() {
-        verdict.push_str(", depends on the batch");
-    }
     [
         Cell::text(primitive.to_string()),
         cost.estimate.into(),
         minimum,
         Cell::Count(processes),
-        Cell::text(verdict),
+        Cell::text(verdict(cost)),
     ]
+}
+
+/// The verdict with what it is about: each mode with its share of the processes, and what the cost depends on.
+fn verdict(cost: &Cost) -> String {
+    let mut text = cost.verdict.map_or("unknown".to_owned(), |verdict| verdict.to_string());
+    if matches!(cost.verdict, Some(Verdict::Modes(_))) && !cost.modes.is_empty() {
+        let mode = |mode: &Mode| {
+            let figure = scale::number(mode.estimate.point, mode.estimate.unit);
+            format!("{figure} ({:.0} %)", 100.0 * mode.weight)
+        };
+        let modes: Vec<String> = cost.modes.iter().map(mode).collect();
+        text = format!("{text}: {}", modes.join(", "));
+        text.extend(cost.depends_on.map(|aspect| format!(", depends on {aspect}")));
+    }
+    if cost.depends_on_batch() {
+        text.push_str(", depends on the batch");
+    }
+    text
 }
 
 /// The keys of ids, for whoever wants to write one.
@@ -130,7 +126,7 @@ pub fn keys() -> Table {
 mod tests {
     use super::*;
     use assay_quantity::estimate::{Method, trimmed_mean};
-    use assay_quantity::{Estimate, Interval, Mode, Verdict};
+    use assay_quantity::{Aspect, Estimate, Interval, Unit};
     use assay_report::{Format, Report};
 
     fn estimate(point: f64) -> Estimate {
@@ -149,20 +145,22 @@ mod tests {
     }
 
     #[test]
-    fn several_figures_of_a_primitive_are_shown_with_their_weights_and_only_then() {
-        let one = Cost::from(estimate(100.0));
-        assert!(modes(&machine(&[("call.null", one.clone())])).is_none());
-        let figures = [(0.75, 100.0), (0.25, 150.0)];
-        let both = figures.map(|(weight, point)| Mode { weight, estimate: estimate(point) });
-        let shown = csv(modes(&machine(&[
-            ("call.null", one.clone()),
-            ("file.stat", Cost { modes: both.to_vec(), ..one }),
-        ]))
-        .unwrap());
-        let rows: Vec<&str> = shown.lines().filter(|line| line.starts_with("file.stat,")).collect();
-        assert_eq!(rows.len(), 2, "{shown}");
-        assert!(rows[0].starts_with("file.stat,0.75,") && rows[1].starts_with("file.stat,0.25,"), "{shown}");
-        assert!(!shown.contains("call.null"), "{shown}");
+    fn a_cost_of_several_modes_shows_each_with_its_weight_and_what_it_depends_on() {
+        let modes =
+            [(0.75, 100.0), (0.25, 150.0)].map(|(weight, point)| Mode { weight, estimate: estimate(point) });
+        let two = Cost {
+            modes: modes.to_vec(),
+            verdict: Some(Verdict::Modes(2)),
+            depends_on: Some(Aspect::CoreSharing),
+            ..Cost::from(estimate(112.5))
+        };
+        assert_eq!(verdict(&two), "2 modes: 100 ns (75 %), 150 ns (25 %), depends on core sharing");
+        let unexplained = Cost { depends_on: None, ..two.clone() };
+        assert_eq!(verdict(&unexplained), "2 modes: 100 ns (75 %), 150 ns (25 %)");
+        let without_figures = Cost { modes: Vec::new(), ..two.clone() };
+        assert_eq!(verdict(&without_figures), "2 modes");
+        let disturbed = Cost { verdict: Some(Verdict::Disturbed(0.31)), ..two };
+        assert_eq!(verdict(&disturbed), "disturbed: 31 % of batches");
     }
 
     #[test]

@@ -10,7 +10,6 @@ use super::{hierarchy, machine, scaling, summary};
 pub fn blocks(measured: &Machine) -> Result<Vec<Block>, NoFigure> {
     let mut blocks = machine::description(&measured.description);
     blocks.push(Block::Table(machine::costs(measured)));
-    blocks.extend(machine::modes(measured).map(Block::Table));
     blocks.extend(scaling::table(measured).map(Block::Table));
     blocks.extend(machine::unmeasured(measured).map(Block::Table));
     blocks.extend(hierarchy::blocks(measured)?);

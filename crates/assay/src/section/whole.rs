@@ -15,7 +15,6 @@ pub fn report(workload: &Workload, found: &Found) -> anyhow::Result<Report> {
     blocks.extend(machine::description(&found.machine.description));
     blocks.push(heading("2. What its primitives cost"));
     blocks.push(Block::Table(machine::costs(&found.machine)));
-    blocks.extend(machine::modes(&found.machine).map(Block::Table));
     blocks.push(heading(&format!("3. The application: {}", workload.about)));
     let measured: Vec<MeasuredOperation> =
         found.operations.iter().map(|operation| operation.measured.clone()).collect();

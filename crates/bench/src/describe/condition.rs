@@ -1,7 +1,7 @@
 //! What the machine was like during a run, from the raw evidence beside its samples: said once for the machine, because
 //! the costs include it.
 
-use assay_quantity::{Condition, Fact};
+use assay_quantity::{Aspect, Condition, Fact};
 
 use crate::plan::Finding;
 
@@ -14,17 +14,21 @@ pub fn conditions(findings: &[Finding]) -> Vec<Fact> {
     });
     let seen: Vec<Condition> = samples.flatten().map(|sample| sample.condition).collect();
     let facts = [
-        ("core clock", core_clock(&seen)),
-        ("core sharing", core_sharing(&seen)),
-        ("change of a page's protection", mprotect(&seen)),
-        ("tasks elsewhere", tasks_elsewhere(&seen)),
-        ("memory pressure", mean(&seen, |seen| seen.memory_pressure, "a task waited for memory in")),
-        ("interrupts", mean(&seen, |seen| seen.interrupts, "they, those of the operations among them, took")),
-        ("stolen time", mean(&seen, |seen| seen.stolen, "the hypervisor took")),
-        ("preemption", preemption(&seen)),
+        (Aspect::CoreClock, core_clock(&seen)),
+        (Aspect::CoreSharing, core_sharing(&seen)),
+        (Aspect::Mprotect, mprotect(&seen)),
+        (Aspect::TasksElsewhere, tasks_elsewhere(&seen)),
+        (Aspect::MemoryPressure, mean(&seen, |seen| seen.memory_pressure, "a task waited for memory in")),
+        (
+            Aspect::Interrupts,
+            mean(&seen, |seen| seen.interrupts, "they, those of the operations among them, took"),
+        ),
+        (Aspect::StolenTime, mean(&seen, |seen| seen.stolen, "the hypervisor took")),
+        (Aspect::Preemption, preemption(&seen)),
     ];
-    let facts =
-        facts.into_iter().filter_map(|(name, value)| Some(Fact { name: name.to_owned(), value: value? }));
+    let facts = facts
+        .into_iter()
+        .filter_map(|(aspect, value)| Some(Fact { name: aspect.name().to_owned(), value: value? }));
     facts.collect()
 }
 
@@ -142,7 +146,7 @@ mod tests {
             [
                 "core clock: 4.00 GHz in the median sample, 2.00 to 4.00 GHz in all",
                 "core sharing: another hardware thread was at work beside 33 % of samples; costs include that",
-                "change of a page's protection: 1.25 us before the median sample, 1.25 to 2.50 us before all",
+                "page protection change: 1.25 us before the median sample, 1.25 to 2.50 us before all",
                 "tasks elsewhere: other tasks were runnable beside 50 % of samples",
                 "stolen time: the hypervisor took 0.40 % of the time",
                 "preemption: in 50 % of samples",

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{EstimateOnDisk, FormatError, parse, render};
+use crate::condition::Aspect;
 use crate::estimate::Estimate;
 use crate::machine::{Cost, Description, Fact, Machine, Unmeasured};
 use crate::modes::Mode;
@@ -55,6 +56,8 @@ struct CostOnDisk {
     outliers: usize,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     modes: Vec<ModeOnDisk>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    depends_on: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     linearity: Option<EstimateOnDisk>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -157,6 +160,7 @@ fn write_cost((primitive, cost): (&PrimitiveId, &Cost)) -> CostOnDisk {
             .iter()
             .map(|mode| ModeOnDisk { weight: mode.weight, estimate: EstimateOnDisk::from(&mode.estimate) })
             .collect(),
+        depends_on: cost.depends_on.map(|aspect| aspect.name().to_owned()),
         linearity: cost.linearity.as_ref().map(EstimateOnDisk::from),
         verdict: cost.verdict.map(|verdict| match verdict {
             Verdict::Steady => VerdictOnDisk::Steady,
@@ -186,6 +190,7 @@ fn read_cost(disk: CostOnDisk) -> Result<(PrimitiveId, Cost), FormatError> {
         disturbed: disk.disturbed,
         outliers: disk.outliers,
         modes: read_modes(disk.modes, estimate.unit, &place)?,
+        depends_on: disk.depends_on.map(|name| read_aspect(&name, &place)).transpose()?,
         linearity: disk.linearity.map(|linearity| read_linearity(linearity, &place)).transpose()?,
         verdict: disk.verdict.map(|verdict| match verdict {
             VerdictOnDisk::Steady => Verdict::Steady,
@@ -195,6 +200,11 @@ fn read_cost(disk: CostOnDisk) -> Result<(PrimitiveId, Cost), FormatError> {
         }),
     };
     Ok((primitive, cost))
+}
+
+fn read_aspect(name: &str, place: &str) -> Result<Aspect, FormatError> {
+    let unknown = || format!("it depends on '{name}', which is not an aspect of a condition");
+    Aspect::named(name).ok_or_else(|| FormatError::value(place, unknown()))
 }
 
 fn read_linearity(disk: EstimateOnDisk, place: &str) -> Result<Estimate, FormatError> {

@@ -1,6 +1,6 @@
 //! Modes that are there and modes that are not.
 
-use assay_quantity::{Mode, Unit, modes};
+use assay_quantity::{Aspect, Condition, Mode, Unit, modes};
 
 use crate::noise::{Noise, Source, share};
 
@@ -130,4 +130,43 @@ fn a_few_far_values_are_outliers_and_no_mode() {
     assert!(assay_quantity::outlier::outliers(&values) >= 2);
     assert_eq!(several(&[]), None);
     assert_eq!(several(&[1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]), None);
+}
+
+/// Trials of so many processes each, half of which cost half as much again, in which what the cost depends on is named:
+/// the width of the core, and others. The core is narrow for the dear ones only if `planted`; everything else is noise.
+fn named(processes: usize, planted: bool) -> (u32, u32) {
+    let mut source = Source::of_seed(5);
+    let (mut width, mut others) = (0, 0);
+    for _ in 0..500 {
+        let (mut values, mut conditions) = (Vec::new(), Vec::new());
+        for process in 0..processes {
+            let is_dear = process % 2 == 1;
+            values.push(source.cost(Noise::Normal(0.02)) * if is_dear { 1.5 } else { 1.0 });
+            let is_narrow = if planted { is_dear } else { source.uniform() < 0.5 };
+            let events = |uniform: f64| if uniform < 0.7 { 0.0 } else { uniform };
+            conditions.push(Condition {
+                core_width: Some(source.cost(Noise::Normal(0.05)) * if is_narrow { 3.0 } else { 4.0 }),
+                cycle_ns: Some(source.cost(Noise::Normal(0.01))),
+                mprotect_ns: Some(source.cost(Noise::LogNormal(0.3))),
+                runnable_elsewhere: Some(events(source.uniform())),
+                stolen: Some(events(source.uniform())),
+                ..Condition::default()
+            });
+        }
+        let modes = several(&values).unwrap_or_default();
+        match modes::dependence(&modes, &values, &conditions) {
+            Some(Aspect::CoreSharing) => width += 1,
+            Some(_) => others += 1,
+            None => {}
+        }
+    }
+    (width, others)
+}
+
+#[test]
+fn the_condition_that_two_modes_go_with_is_named_and_one_that_they_do_not_go_with_is_not() {
+    let (width, others) = named(12, true);
+    assert!(width > 450 && others < 5, "the width of the core in {width}, others in {others} of 500");
+    let (width, others) = named(12, false);
+    assert!(width + others <= 25, "{} of 500 are named without a reason", width + others);
 }
