@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trend_is_as_likely_by_chance_as_kendalls_tables_say() {
+    fn the_variance_of_two_groups_is_mann_and_whitneys() {
         // Mann and Whitney's variance for two groups: m n (N + 1 - sum(t^3 - t) / (N (N - 1))) / 12, times 4.
         let variance_of_two = |m: f64, n: f64, ties: f64| {
             m * n * (m + n + 1.0 - (ties.powi(3) - ties) / ((m + n) * (m + n - 1.0))) / 3.0
