@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use assay_quantity::Statistic;
 use assay_report::{FORMATS, Format};
 use assay_trace::descriptor::Descriptor;
 use assay_trace::syscall;
@@ -317,8 +316,8 @@ pub struct CompareArgs {
     /// Compare only these primitives: ids, or beginnings of them.
     #[arg(value_name = "PRIMITIVE")]
     pub primitives: Vec<String>,
-    /// End with exit code 4 if a primitive is slower on B than on A by more than this share, and not by chance; with 3
-    /// if one that cannot be judged may be, has no cost on B, or if none can be judged.
+    /// End with exit code 4 if the typical cost of a primitive is higher on B by more than this share, and not by
+    /// chance; with 3 if one that cannot be judged may be, has no cost on B, or if none can be judged.
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub fail_over: Option<f64>,
     /// How it is printed.
@@ -335,9 +334,6 @@ pub struct HistoryArgs {
     /// The run to show: its number, `latest`, or `latest~1` for the one before that; all runs are listed without it.
     #[arg(value_name = "RUN")]
     pub run: Option<String>,
-    /// How its raw samples are made into costs.
-    #[arg(long, default_value = "trimmed-mean", value_parser = statistics())]
-    pub statistic: Statistic,
     /// Write the run's machine here, estimated anew from its raw samples.
     #[arg(short, long, value_name = "NAME.machine.json", requires = "run")]
     pub output: Option<PathBuf>,
@@ -361,14 +357,6 @@ pub struct SampleArgs {
 fn formats() -> impl TypedValueParser<Value = &'static Format> {
     let names = FORMATS.iter().map(|format| PossibleValue::new(format.name).help(format.about));
     PossibleValuesParser::new(names).map(|name| Format::named(&name).unwrap_or(&FORMATS[0]))
-}
-
-/// The statistics of the quantity crate, by name.
-fn statistics() -> impl TypedValueParser<Value = Statistic> {
-    PossibleValuesParser::new(Statistic::NAMES.map(|(_, name)| name)).map(|name| {
-        let chosen = Statistic::NAMES.iter().find(|(_, known)| *known == name);
-        chosen.map_or(Statistic::default(), |(statistic, _)| *statistic)
-    })
 }
 
 /// The views, by name.

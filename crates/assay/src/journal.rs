@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, bail, ensure};
 use assay_bench::{Finding, Measured};
 use assay_quantity::format::machine_from_json;
-use assay_quantity::{Description, Fact, Machine, PrimitiveId, Round, Sample, Statistic, Unit, Unmeasured};
+use assay_quantity::{Description, Fact, Machine, PrimitiveId, Round, Sample, Unit, Unmeasured};
 use assay_store::{Outcome, Run, RunId, RunStart, Store};
 
 use crate::cli::StoreArgs;
@@ -183,7 +183,7 @@ impl RunName {
 }
 
 /// The machine of a run, estimated anew from its raw samples.
-pub fn machine(store: &Store, run: &Run, statistic: Statistic) -> anyhow::Result<Machine> {
+pub fn machine(store: &Store, run: &Run) -> anyhow::Result<Machine> {
     let measured = measured(store, run.id)?;
     let mut unmeasured = store.unavailable(run.id)?;
     // What was there once is not missing: it was a process that failed.
@@ -193,7 +193,7 @@ pub fn machine(store: &Store, run: &Run, statistic: Statistic) -> anyhow::Result
     let findings: Vec<Finding> = measured.chain(unmeasured.into_iter().map(Finding::Unmeasured)).collect();
     let start = &run.start;
     let source = format!("assay {}: {}", start.version, start.command.join(" "));
-    Ok(assay_bench::machine(start.machine.clone(), source, start.description.clone(), &findings, statistic))
+    Ok(assay_bench::machine(start.machine.clone(), source, start.description.clone(), &findings))
 }
 
 /// A machine with what its costs were made of.
@@ -214,7 +214,7 @@ pub fn known(name: &Path, args: &StoreArgs) -> anyhow::Result<Known> {
     if let Some(run) = text.filter(|name| RunName::parse(name).is_some()) {
         let store = open(args)?;
         let run = find(&store, run)?;
-        let machine = machine(&store, &run, Statistic::default())?;
+        let machine = machine(&store, &run)?;
         ensure!(!machine.costs.is_empty(), "run {} measured no primitive; name one of 'assay bench'", run.id);
         return Ok(Known { machine, samples: measured(&store, run.id)? });
     }
@@ -231,9 +231,9 @@ fn with_known_units(machine: Machine) -> anyhow::Result<Machine> {
     for (primitive, cost) in &machine.costs {
         if let Some(benchmark) = assay_bench::find(primitive) {
             ensure!(
-                cost.estimate.unit == benchmark.unit,
+                cost.typical.unit == benchmark.unit,
                 "the cost of '{primitive}' is in {}, but it is measured in {}; correct the file",
-                cost.estimate.unit,
+                cost.typical.unit,
                 benchmark.unit
             );
         }
@@ -312,7 +312,7 @@ mod tests {
         let number = journal.run();
         journal.finish(Ok(())).unwrap();
         let store = open(&args).unwrap();
-        let machine = machine(&store, &store.run(number).unwrap(), Statistic::default()).unwrap();
+        let machine = machine(&store, &store.run(number).unwrap()).unwrap();
         assert_eq!(machine.costs.keys().map(ToString::to_string).collect::<Vec<_>>(), ["call.null"]);
         let mut unmeasured: Vec<String> = machine
             .unmeasured

@@ -277,6 +277,44 @@ fn what_is_compared_with_nothing_that_can_be_judged_does_not_pass() {
 }
 
 #[test]
+fn both_costs_are_compared_and_conditions_that_differ_are_warned_of() {
+    let estimate = |ns: f64| {
+        format!(
+            r#"{{"point": {ns}, "low": {}, "high": {}, "confidence": 0.97, "unit": "ns", "method": "median", "values": 6}}"#,
+            0.999 * ns,
+            1.001 * ns
+        )
+    };
+    // Beside a sibling an operation takes half as long again, and this share of the samples was beside one.
+    let under = |name: &str, shared: f64| {
+        let mode = |weight: f64, ns| format!(r#"{{"weight": {weight}, "estimate": {}}}"#, estimate(ns));
+        let modes = format!("[{}, {}]", mode(1.0 - shared, 100.0), mode(shared, 150.0));
+        let known = format!(r#""calm": {}, "modes": {modes}, "rejected": 0"#, estimate(100.0));
+        let conditions = format!(r#""conditions": {{"shared": {shared}, "cycle_ns": 0.25}}, "costs""#);
+        let text = machine(name, 100.0 + 50.0 * shared, 150.0);
+        text.replacen(r#""rejected": 0"#, &known, 1).replacen(r#""costs""#, &conditions, 1)
+    };
+    let place = Place::with(&[
+        ("quiet.json", &under("quiet", 0.25)),
+        ("busy.json", &under("busy", 0.75)),
+        ("unknown.json", &machine("unknown", 100.0, 150.0)),
+    ]);
+    let (code, shown, said) = place.said("compare quiet.json busy.json --csv");
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("beside 25 % of the samples of A and 75 % of those of B"), "{said}");
+    let of_null: Vec<&str> = shown.lines().filter(|line| line.starts_with("call.null,")).collect();
+    let [typical, calm, modes] = of_null[..] else { panic!("{shown}") };
+    assert!(typical.ends_with("not comparable: several modes"), "{typical}");
+    assert!(calm.ends_with("same within 1 %"), "{calm}");
+    assert!(modes.contains("100 ns (75 %), 150 ns (25 %)") && modes.contains("150 ns (75 %)"), "{modes}");
+    assert!(shown.contains("another hardware thread was at work,0.25,ratio,0.75,ratio"), "{shown}");
+    for (a, b) in [("quiet", "quiet"), ("quiet", "unknown")] {
+        let (code, shown, said) = place.said(&format!("compare {a}.json {b}.json --csv"));
+        assert_eq!((code, said.as_str()), (0, ""), "{a} {b}: {shown}");
+    }
+}
+
+#[test]
 fn a_gate_holds_although_its_output_is_not_read() {
     let place = Place::with(&[
         ("old.json", &machine("old", 100.0, 150.0)),
@@ -341,6 +379,10 @@ fn the_run_before_the_latest_has_a_name() {
     let shown = |name: &str| place.said(&format!("history {name} --csv")).1;
     assert!(shown("latest").contains("clock.gettime") && !shown("latest").contains("call.null"));
     assert!(shown("latest~1").contains("call.null"));
+    let (code, compared, said) = place.said("compare latest latest --csv");
+    assert_eq!((code, said.as_str()), (0, ""), "{compared}");
+    let looked = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
+    assert_eq!(compared.contains("cycle of the core's clock,0."), looked, "{compared}");
     let (code, _, said) = place.said("history latest~2");
     assert!(code == 1 && said.contains("has no run 'latest~2'"), "{said}");
     let (code, _, said) = place.said("compare latest~1 latest");

@@ -28,7 +28,7 @@ use assay_bench::{
 use assay_quantity::comparison::Pair;
 use assay_quantity::comparison::family::{Relation, SAME_WITHIN, Side, compare_costs};
 use assay_quantity::sample::NoCost;
-use assay_quantity::{Cost, Estimate, Sample, Statistic, Unit, Verdict, estimate};
+use assay_quantity::{Cost, Estimate, Sample, Unit, Verdict, estimate};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
@@ -212,9 +212,7 @@ fn coverage(repeats: usize) {
             samples(&plan, &benchmarks, &spawner)
                 .iter()
                 .zip(&benchmarks)
-                .map(|(samples, benchmark)| {
-                    cost_of(&benchmark.primitive, samples, 0, Statistic::TrimmedMean).unwrap()
-                })
+                .map(|(samples, benchmark)| cost_of(&benchmark.primitive, samples, 0, None).unwrap())
                 .collect()
         })
         .collect();
@@ -227,7 +225,7 @@ fn coverage(repeats: usize) {
     for (number, benchmark) in benchmarks.iter().enumerate() {
         let is_clean = |cost: &&Cost| !matches!(cost.verdict, Some(Verdict::Disturbed(_)));
         let own: Vec<Estimate> =
-            costs.iter().map(|repeat| &repeat[number]).filter(is_clean).map(|cost| cost.estimate).collect();
+            costs.iter().map(|repeat| &repeat[number]).filter(is_clean).map(|cost| cost.typical).collect();
         let (id, disturbed) = (benchmark.primitive.to_string(), repeats - own.len());
         let points: Vec<f64> = own.iter().map(|estimate| estimate.point).collect();
         // As each repeat does: a few odd ones move a mean, and would make the others wrong.
@@ -341,7 +339,7 @@ fn three(benchmarks: &[Benchmark], clock: &Calibration, pair: u64) -> [Vec<Vec<S
 /// What is said of b, beside a.
 fn relations(benchmarks: &[Benchmark], a: &[Vec<Sample>], b: &[Vec<Sample>]) -> Vec<Relation> {
     let cost = |benchmark: &Benchmark, samples: &Vec<Sample>| {
-        let cost = cost_of(&benchmark.primitive, samples, 0, Statistic::TrimmedMean).unwrap();
+        let cost = cost_of(&benchmark.primitive, samples, 0, None).unwrap();
         (cost, values_of(&benchmark.primitive, samples))
     };
     let of = |machine: &[Vec<Sample>]| -> Vec<(Cost, Vec<f64>)> {

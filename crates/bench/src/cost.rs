@@ -1,19 +1,18 @@
 //! From raw samples to the machine vector (thesis, section 4.1).
 //!
-//! `quantity` computes; this module knows how many bytes an operation of each benchmark moves and hands
-//! over the right values. The history calls it again for old samples whenever it is asked.
+//! `quantity` computes; this module knows how many bytes an operation of each benchmark moves and hands over the right
+//! values. The history calls it again for old samples whenever it is asked.
 
 use std::collections::BTreeMap;
 
-use assay_quantity::estimate::Interval;
+use assay_quantity::condition::width_alone;
+use assay_quantity::estimate::{Interval, trimmed_mean};
 use assay_quantity::outlier::outliers;
 use assay_quantity::sample::linearity;
 use assay_quantity::{
-    Cost, Description, Machine, PrimitiveId, Sample, Statistic, Unit, Unmeasured, Verdict, estimate, modes,
-    sift,
+    Condition, Conditions, Cost, Description, Machine, PrimitiveId, Sample, Unit, Unmeasured, Verdict, calm,
+    estimate, modes, sift,
 };
-use rand::SeedableRng;
-use rand_pcg::Pcg64Mcg;
 
 use crate::plan::Finding;
 use crate::table;
@@ -48,8 +47,9 @@ pub enum NoMachineCost {
     },
 }
 
-/// The cost of a primitive from its samples: the statistic over the processes without their disturbed batches, in the
-/// unit of the catalogue. `rejected` is the number of processes that gave no sample at all.
+/// The cost of a primitive from its samples without their disturbed batches, in the unit of the catalogue. `rejected` is
+/// the number of processes that gave no sample at all, `alone` how wide a core is that no other hardware thread shares
+/// ([`width_alone`]).
 ///
 /// # Errors
 /// [`NoMachineCost`] when fewer than two samples determine a cost, or it is not above zero.
@@ -57,32 +57,33 @@ pub fn cost_of(
     primitive: &PrimitiveId,
     samples: &[Sample],
     rejected: usize,
-    statistic: Statistic,
+    alone: Option<f64>,
 ) -> Result<Cost, NoMachineCost> {
     let benchmark = table::find(primitive).ok_or_else(|| NoMachineCost::Unknown(primitive.clone()))?;
     let reasons: Vec<String> =
         samples.iter().filter_map(|sample| Some(sample.cost_ns().err()?.to_string())).collect();
     let sifted = sift(samples, |sample| Some(sample.cost_ns().ok()? / per(benchmark.bytes)));
-    // The bootstrap of the minimum is the same whenever the same samples are asked.
-    let mut rng = Pcg64Mcg::seed_from_u64(samples.first().map_or(0, |sample| sample.seed));
     let given = sifted.kept.len();
-    let estimate = statistic.of(&sifted.kept, benchmark.unit, &mut rng).map_err(|reason| {
-        NoMachineCost::NoEstimate { given, samples: samples.len(), last: reasons.last().cloned(), reason }
+    let typical = trimmed_mean(&sifted.kept, benchmark.unit).map_err(|reason| NoMachineCost::NoEstimate {
+        given,
+        samples: samples.len(),
+        last: reasons.last().cloned(),
+        reason,
     })?;
-    let with_disturbed = statistic.of(&sifted.all, benchmark.unit, &mut rng).ok();
-    let Interval { low, high, .. } = estimate.interval;
-    if estimate.point <= 0.0 {
+    let with_disturbed = trimmed_mean(&sifted.all, benchmark.unit).ok();
+    let Interval { low, high, .. } = typical.interval;
+    if typical.point <= 0.0 {
         return Err(NoMachineCost::NotAboveZero { low, high, unit: benchmark.unit });
     }
     let modes = modes::several(&sifted.kept, benchmark.unit).unwrap_or_default();
     Ok(Cost {
-        estimate,
-        minimum: sifted.minimum.filter(|minimum| *minimum > 0.0),
+        typical,
+        calm: calm(&sifted, alone, benchmark.unit),
         rejected: rejected + samples.len() - given,
         batches: sifted.batches,
         disturbed: sifted.disturbed,
         outliers: outliers(&sifted.kept),
-        verdict: Some(Verdict::judge(&estimate, with_disturbed.as_ref(), &modes, &sifted)),
+        verdict: Some(Verdict::judge(&typical, with_disturbed.as_ref(), &modes, &sifted)),
         depends_on: modes::dependence(&modes, &sifted.kept, &sifted.conditions),
         modes,
         linearity: linearity(samples),
@@ -104,13 +105,9 @@ fn per(bytes: Option<u64>) -> f64 {
 
 /// The machine vector of a run.
 #[must_use]
-pub fn machine(
-    name: String,
-    source: String,
-    description: Description,
-    findings: &[Finding],
-    statistic: Statistic,
-) -> Machine {
+pub fn machine(name: String, source: String, description: Description, findings: &[Finding]) -> Machine {
+    let seen = conditions(findings);
+    let alone = width_alone(&seen);
     let mut costs = BTreeMap::new();
     let mut unmeasured = Vec::new();
     for finding in findings {
@@ -118,7 +115,7 @@ pub fn machine(
             Finding::Unmeasured(missing) => unmeasured.push(missing.clone()),
             Finding::Measured(measured) => {
                 let primitive = measured.primitive.clone();
-                match cost_of(&primitive, &measured.samples, measured.rejected.len(), statistic) {
+                match cost_of(&primitive, &measured.samples, measured.rejected.len(), alone) {
                     Ok(cost) => {
                         costs.insert(primitive, cost);
                     }
@@ -127,7 +124,16 @@ pub fn machine(
             }
         }
     }
-    Machine { name, source, description, costs, unmeasured }
+    Machine { name, source, description, conditions: Conditions::of(&seen), costs, unmeasured }
+}
+
+/// The conditions of all samples of a run.
+pub(crate) fn conditions(findings: &[Finding]) -> Vec<Condition> {
+    let samples = findings.iter().filter_map(|finding| match finding {
+        Finding::Measured(measured) => Some(&measured.samples),
+        Finding::Unmeasured(_) => None,
+    });
+    samples.flatten().map(|sample| sample.condition).collect()
 }
 
 #[cfg(test)]
@@ -158,19 +164,13 @@ mod tests {
     #[test]
     fn a_transfer_costs_per_byte_and_a_call_per_call() {
         let samples = [sample(4096.0), sample(4096.0), sample(-3.0)];
-        let transfer = cost_of(
-            &"tcp.transfer{size=4KiB,buffer=reused}".parse().unwrap(),
-            &samples,
-            1,
-            Statistic::TrimmedMean,
-        )
-        .unwrap();
-        assert!((transfer.estimate.point - 1.0).abs() < 1e-9);
-        assert_eq!(transfer.estimate.unit, Unit::NanosecondsPerByte);
+        let transfer =
+            cost_of(&"tcp.transfer{size=4KiB,buffer=reused}".parse().unwrap(), &samples, 1, None).unwrap();
+        assert!((transfer.typical.point - 1.0).abs() < 1e-9);
+        assert_eq!(transfer.typical.unit, Unit::NanosecondsPerByte);
         assert_eq!(transfer.rejected, 2, "the impossible sample and the process without one");
-        let call = cost_of(&"call.null".parse().unwrap(), &samples, 0, Statistic::TrimmedMean).unwrap();
-        assert!((call.estimate.point - 4096.0).abs() < 1e-9);
-        assert_eq!(call.minimum.map(f64::round), Some(4096.0));
+        let call = cost_of(&"call.null".parse().unwrap(), &samples, 0, None).unwrap();
+        assert!((call.typical.point - 4096.0).abs() < 1e-9);
     }
 
     #[test]
@@ -181,29 +181,28 @@ mod tests {
         };
         let of = |values: &[f64]| {
             let samples: Vec<Sample> = values.iter().map(|value| difference(*value)).collect();
-            cost_of(&"call.null".parse().unwrap(), &samples, 0, Statistic::TrimmedMean)
+            cost_of(&"call.null".parse().unwrap(), &samples, 0, None)
         };
         let known = of(&[3.0, 4.0, -0.5, 2.0, 3.0, 4.0, 3.5, 2.5, 3.0, 4.0]).unwrap();
-        assert!((known.estimate.point - 3.1).abs() < 0.1 && known.rejected == 0, "{known:?}");
-        assert_eq!(known.minimum, None);
+        assert!((known.typical.point - 3.1).abs() < 0.1 && known.rejected == 0, "{known:?}");
         let unknown = of(&[3.0, -4.0, -0.5, 2.0, -3.0, 1.0]).unwrap_err().to_string();
         assert!(unknown.contains("not above zero"), "{unknown}");
     }
 
     fn call_null(samples: &[Sample]) -> Cost {
-        cost_of(&"call.null".parse().unwrap(), samples, 0, Statistic::TrimmedMean).unwrap()
+        cost_of(&"call.null".parse().unwrap(), samples, 0, None).unwrap()
     }
 
     #[test]
     fn disturbed_batches_are_left_out_and_counted_and_said_where_they_would_move_the_estimate() {
         let quiet: Vec<Sample> = (0..9).map(|i| sample(100.0 + f64::from(i))).collect();
         let few = call_null(&[&quiet[..], &[disturbed(104.0, 900.0), disturbed(103.0, 900.0)]].concat());
-        assert_eq!((few.estimate.values, few.batches, few.disturbed), (11, 30, 8));
-        assert!((few.estimate.point - 103.857).abs() < 1e-3, "{few:?}");
+        assert_eq!((few.typical.values, few.batches, few.disturbed), (11, 30, 8));
+        assert!((few.typical.point - 103.857).abs() < 1e-3, "{few:?}");
         assert_eq!(few.verdict, Some(Verdict::Steady));
         let many = call_null(&[&quiet[..], &vec![disturbed(104.0, 900.0); 6]].concat());
-        assert_eq!((many.estimate.values, many.batches, many.disturbed), (15, 54, 24));
-        assert!((many.estimate.point - 104.0).abs() < 0.1, "{many:?}");
+        assert_eq!((many.typical.values, many.batches, many.disturbed), (15, 54, 24));
+        assert!((many.typical.point - 104.0).abs() < 0.1, "{many:?}");
         assert_eq!(many.verdict, Some(Verdict::Disturbed(24.0 / 54.0)));
     }
 
@@ -212,7 +211,7 @@ mod tests {
         let mut lost = sample(900.0);
         lost.observations.iter_mut().for_each(|batch| batch.lost_ns = batch.elapsed_ns / 2.0);
         let cost = call_null(&[sample(100.0), lost, sample(102.0), sample(101.0)]);
-        assert_eq!((cost.estimate.values, cost.rejected, cost.disturbed), (3, 1, 2));
+        assert_eq!((cost.typical.values, cost.rejected, cost.disturbed), (3, 1, 2));
     }
 
     #[test]
@@ -222,25 +221,23 @@ mod tests {
         assert!(samples.iter().all(|sample| sample.cost_ns().is_err()), "{samples:?}");
         let cost = call_null(&samples);
         assert_eq!(cost.verdict, Some(Verdict::Disturbed(12.0 / 18.0)));
-        assert!((cost.estimate.point - 100.0).abs() < 1e-9 && cost.rejected == 0, "{cost:?}");
+        assert!((cost.typical.point - 100.0).abs() < 1e-9 && cost.rejected == 0, "{cost:?}");
     }
 
     #[test]
-    fn the_minimum_is_the_lowest_value_without_disturbed_batches() {
-        let samples = [sample(100.0), disturbed(90.0, 30.0), sample(95.0)];
-        assert_eq!(call_null(&samples).minimum.map(f64::round), Some(90.0));
+    fn what_lost_time_in_every_batch_has_a_disturbed_typical_cost_and_no_calm_one() {
         let all = sample(80.0).observations.into_iter().map(|batch| Observation { lost_ns: 100.0, ..batch });
         let nothing_left = Sample { observations: all.collect(), ..Sample::default() };
         let none = call_null(&vec![nothing_left; 3]);
-        assert_eq!((none.minimum, none.verdict), (None, Some(Verdict::Disturbed(1.0))));
-        assert!((none.estimate.point - 80.0).abs() < 1e-9, "{none:?}");
+        assert_eq!((none.calm, none.verdict), (None, Some(Verdict::Disturbed(1.0))));
+        assert!((none.typical.point - 80.0).abs() < 1e-9, "{none:?}");
     }
 
     #[test]
     fn two_ways_of_a_machine_are_two_modes_and_one_odd_value_is_an_outlier() {
         let cost = |costs: &[f64]| {
             let samples: Vec<Sample> = costs.iter().map(|cost_ns| sample(*cost_ns)).collect();
-            cost_of(&"call.null".parse().unwrap(), &samples, 0, Statistic::TrimmedMean).unwrap()
+            cost_of(&"call.null".parse().unwrap(), &samples, 0, None).unwrap()
         };
         let low: Vec<f64> = (0..14).map(|i| 100.0 + f64::from(i) / 8.0).collect();
         let high: Vec<f64> = (0..6).map(|i| 150.0 + f64::from(i) / 8.0).collect();
@@ -261,13 +258,7 @@ mod tests {
             samples: vec![sample(3.0), sample(-1.0)],
             rejected: vec![],
         };
-        let machine = machine(
-            "m".into(),
-            "s".into(),
-            Description::default(),
-            &[Finding::Measured(measured)],
-            Statistic::TrimmedMean,
-        );
+        let machine = machine("m".into(), "s".into(), Description::default(), &[Finding::Measured(measured)]);
         assert!(machine.costs.is_empty());
         assert_eq!(machine.unmeasured[0].primitive, primitive);
         assert!(machine.unmeasured[0].reason.contains("1 of 2 samples"), "{}", machine.unmeasured[0].reason);

@@ -207,7 +207,7 @@ fn machines() -> BTreeMap<String, Machine> {
 
 /// A cost in its unit, for comparison with what the paper says in prose.
 fn cost(machine: &str, id: &str) -> f64 {
-    machines()[machine].costs[&id.parse().unwrap()].estimate.point
+    machines()[machine].costs[&id.parse().unwrap()].typical.point
 }
 
 #[test]
@@ -255,9 +255,9 @@ fn each_machine_of_1996_can_be_compared_with_one_of_today() {
         assert_eq!(machine.name, format!("1996/{stem}"));
         for (id, cost) in &machine.costs {
             let benchmark = find(id).unwrap_or_else(|| panic!("{stem}: nothing measures '{id}'"));
-            assert_eq!(cost.estimate.unit, benchmark.unit, "{stem}: {id}");
-            assert_eq!(cost.estimate.method, Method::Printed, "{stem}: {id}");
-            let interval = &cost.estimate.interval;
+            assert_eq!(cost.typical.unit, benchmark.unit, "{stem}: {id}");
+            assert_eq!(cost.typical.method, Method::Printed, "{stem}: {id}");
+            let interval = &cost.typical.interval;
             assert!(interval.low < interval.high, "{stem}: {id} was printed with finitely many digits");
         }
     }

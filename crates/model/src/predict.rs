@@ -152,9 +152,9 @@ fn term(coefficient: &Coefficient, machine: &Machine) -> Result<Term, String> {
 fn cost_of(primitive: &PrimitiveId, entry: &Use, machine: &Machine) -> Result<Evaluation, String> {
     let Some(size) = entry.size() else {
         let cost = machine.cost(primitive).map_err(|missing| missing.to_string())?;
-        return match cost.estimate.unit {
+        return match cost.typical.unit {
             Unit::Nanoseconds => {
-                Ok(Evaluation { cost: cost.estimate, basis: Basis::Measured, doubt: cost.doubt() })
+                Ok(Evaluation { cost: cost.typical, basis: Basis::Measured, doubt: cost.doubt() })
             }
             unit => Err(format!("{primitive} costs {unit}, but the demand gives no bytes")),
         };

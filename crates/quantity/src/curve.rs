@@ -76,13 +76,13 @@ impl CostCurve {
     /// # Errors
     /// [`NoCurve`] when the points contradict the invariant.
     pub fn through(costs: &[(Size, &Cost)]) -> Result<Self, NoCurve> {
-        let unit = costs.first().ok_or(NoCurve::Empty)?.1.estimate.unit;
+        let unit = costs.first().ok_or(NoCurve::Empty)?.1.typical.unit;
         let scaling = match unit {
             Unit::NanosecondsPerByte => Scaling::PerByte,
             Unit::Nanoseconds => Scaling::PerOperation,
             _ => return Err(NoCurve::Units),
         };
-        if costs.iter().any(|(_, cost)| cost.estimate.unit != unit) {
+        if costs.iter().any(|(_, cost)| cost.typical.unit != unit) {
             return Err(NoCurve::Units);
         }
         let mut costs = costs.to_vec();
@@ -99,7 +99,7 @@ impl CostCurve {
             .map(|(size, cost)| {
                 let size = real(size.bytes());
                 let factor = if scaling == Scaling::PerByte { size } else { 1.0 };
-                Point { size, cost: cost.estimate.scaled(factor, Unit::Nanoseconds), doubt: cost.doubt() }
+                Point { size, cost: cost.typical.scaled(factor, Unit::Nanoseconds), doubt: cost.doubt() }
             })
             .collect();
         Ok(Self { points, scaling })

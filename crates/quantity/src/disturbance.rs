@@ -37,8 +37,6 @@ pub struct Sifted {
     pub all: Vec<f64>,
     /// Whether `kept` had to be made of the disturbed batches as well.
     pub is_disturbed: bool,
-    /// Lowest value that was made without disturbed batches.
-    pub minimum: Option<f64>,
     /// Batches of all samples.
     pub batches: usize,
     /// Those of them that were disturbed.
@@ -68,7 +66,6 @@ pub fn sift(samples: &[Sample], value: impl Fn(&Sample) -> Option<f64>) -> Sifte
         all.extend(with_all.map(|value| (value, sample.condition)));
         kept.extend(without.map(|value| (value, sample.condition)));
     }
-    sifted.minimum = kept.iter().map(|(value, _)| *value).reduce(f64::min);
     sifted.is_disturbed = kept.len() < 2 && kept.len() < all.len();
     sifted.all = all.iter().map(|(value, _)| *value).collect();
     (sifted.kept, sifted.conditions) = if sifted.is_disturbed { all } else { kept }.into_iter().unzip();
@@ -115,7 +112,7 @@ mod tests {
         assert_eq!(sifted.all, [34.0, 33.0, 32.0]);
         let of_samples: Vec<u64> = sifted.conditions.iter().map(|seen| seen.major_faults).collect();
         assert_eq!(of_samples, [0, 1, 3]);
-        assert_eq!((sifted.batches, sifted.disturbed, sifted.minimum), (12, 2, Some(8.0)));
+        assert_eq!((sifted.batches, sifted.disturbed), (12, 2));
         assert!(!sifted.is_disturbed);
     }
 
@@ -137,15 +134,14 @@ mod tests {
     }
 
     #[test]
-    fn with_fewer_than_two_values_left_all_batches_make_the_estimate_and_none_of_the_disturbed_is_the_minimum()
-     {
+    fn with_fewer_than_two_values_left_all_batches_make_the_estimate() {
         let mut lost = sample(5.0, 0.0);
         lost.observations.iter_mut().for_each(|batch| batch.lost_ns = 90.0);
         let sifted = sifted(&[lost.clone(), sample(8.0, 50.0), lost.clone()]);
         assert!(sifted.is_disturbed);
-        assert_eq!((sifted.kept.len(), sifted.minimum), (3, Some(8.0)));
+        assert_eq!(sifted.kept.len(), 3);
         let both = super::sift(&[lost], |sample| sample.cost_ns().ok());
-        assert_eq!((both.kept.len(), both.minimum, both.disturbed), (1, None, 4));
+        assert_eq!((both.kept.len(), both.disturbed), (1, 4));
         assert_eq!(super::sift(&[], |_| None), Sifted::default());
     }
 }

@@ -1,10 +1,8 @@
 //! From the values of independent processes to a point with an interval.
 //!
-//! The default is the trimmed mean of hbench-OS (thesis, section 2.2.2) with the interval that belongs to
-//! it (Yuen, Biometrika 61, 1974); the median with its distribution-free interval and the minimum can be
-//! asked for instead, and a bootstrap checks the closed form. All of them are functions from values to values.
+//! The trimmed mean of hbench-OS (thesis, section 2.2.2) with the interval that belongs to it (Yuen, Biometrika 61,
+//! 1974), and the median with its distribution-free interval: functions from values to values.
 
-use rand::{Rng, RngExt};
 use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, StudentsT};
 
 use crate::unit::Unit;
@@ -43,7 +41,7 @@ pub enum Method {
     TrimmedMean,
     /// Median, interval from order statistics.
     Median,
-    /// Smallest value; the interval is a bootstrap's, one-sided by nature.
+    /// Smallest value, in files of earlier versions; the interval is a bootstrap's, one-sided by nature.
     Minimum,
     /// A published figure; the interval is what its last printed digit leaves open.
     Printed,
@@ -131,39 +129,6 @@ impl Estimate {
     }
 }
 
-/// A way from values to an estimate, as users choose it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Statistic {
-    /// [`trimmed_mean`].
-    #[default]
-    TrimmedMean,
-    /// [`median`].
-    Median,
-    /// [`minimum`].
-    Minimum,
-}
-
-impl Statistic {
-    /// Every statistic with its name on the command line.
-    pub const NAMES: [(Statistic, &'static str); 3] = [
-        (Statistic::TrimmedMean, "trimmed-mean"),
-        (Statistic::Median, "median"),
-        (Statistic::Minimum, "minimum"),
-    ];
-
-    /// The estimate that it makes of values. `rng` is drawn from by the bootstrap of the minimum alone.
-    ///
-    /// # Errors
-    /// [`NoEstimate`] for fewer than two values or one that is not finite.
-    pub fn of<R: Rng>(self, values: &[f64], unit: Unit, rng: &mut R) -> Result<Estimate, NoEstimate> {
-        match self {
-            Statistic::TrimmedMean => trimmed_mean(values, unit),
-            Statistic::Median => median(values, unit),
-            Statistic::Minimum => minimum(values, unit, rng),
-        }
-    }
-}
-
 /// Values that give no estimate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoEstimate {
@@ -233,53 +198,6 @@ pub fn median(values: &[f64], unit: Unit) -> Result<Estimate, NoEstimate> {
     Ok(Estimate { point: middle(&sorted), interval, unit, method: Method::Median, values: n })
 }
 
-/// Smallest value: the floor that the machine can reach (Chen and Revels, 2016). Its interval is the
-/// bootstrap's; it begins at the minimum itself, because no resample lies below it.
-///
-/// # Errors
-/// [`NoEstimate`] for fewer than two values or one that is not finite.
-pub fn minimum<R: Rng>(values: &[f64], unit: Unit, rng: &mut R) -> Result<Estimate, NoEstimate> {
-    let sorted = sorted(values)?;
-    let interval =
-        bootstrap(&sorted, |resample| resample.iter().copied().fold(f64::INFINITY, f64::min), rng)?;
-    Ok(Estimate { point: sorted[0], interval, unit, method: Method::Minimum, values: sorted.len() })
-}
-
-/// Resamples drawn by [`bootstrap`]: enough that the 2.5 % points of the percentile interval stand on
-/// fifty values each.
-const RESAMPLES: usize = 2000;
-
-/// Percentile bootstrap interval of any statistic: the cross-check of the closed forms above.
-///
-/// # Errors
-/// [`NoEstimate`] for fewer than two values or one that is not finite.
-pub fn bootstrap<R: Rng>(
-    values: &[f64],
-    statistic: impl Fn(&[f64]) -> f64,
-    rng: &mut R,
-) -> Result<Interval, NoEstimate> {
-    let values = sorted(values)?;
-    let mut resample = vec![0.0; values.len()];
-    let mut statistics: Vec<f64> = (0..RESAMPLES)
-        .map(|_| {
-            resample.fill_with(|| values[rng.random_range(0..values.len())]);
-            statistic(&resample)
-        })
-        .collect();
-    statistics.sort_by(f64::total_cmp);
-    let tail = RESAMPLES / 40;
-    Ok(Interval { low: statistics[tail], high: statistics[RESAMPLES - 1 - tail], confidence: CONFIDENCE })
-}
-
-/// Point of the trimmed mean alone, for [`bootstrap`].
-#[must_use]
-pub fn trimmed_mean_point(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let cut = trim_count(sorted.len());
-    mean(&sorted[cut..sorted.len() - cut])
-}
-
 /// Median of values that are sorted and not empty.
 pub(crate) fn middle(sorted: &[f64]) -> f64 {
     let n = sorted.len();
@@ -330,7 +248,7 @@ fn below_half(n: usize, k: usize) -> f64 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use rand::SeedableRng;
+    use rand::{RngExt, SeedableRng};
     use rand_pcg::Pcg64;
 
     #[test]
@@ -365,14 +283,14 @@ mod tests {
     }
 
     /// Share of trials in which the interval covers the truth, on values that are nearly normal.
-    fn coverage(interval_of: impl Fn(&[f64], &mut Pcg64) -> Interval, truth: f64) -> f64 {
+    fn coverage(interval_of: impl Fn(&[f64]) -> Interval, truth: f64) -> f64 {
         let mut rng = Pcg64::seed_from_u64(7);
         let trials = 2000u32;
         let mut covered = 0u32;
         for _ in 0..trials {
             let values: Vec<f64> =
                 (0..12).map(|_| (0..12).map(|_| rng.random::<f64>()).sum::<f64>()).collect();
-            let interval = interval_of(&values, &mut rng);
+            let interval = interval_of(&values);
             covered += u32::from(interval.low <= truth && truth <= interval.high);
         }
         f64::from(covered) / f64::from(trials)
@@ -380,26 +298,10 @@ mod tests {
 
     #[test]
     fn intervals_of_twelve_processes_cover_the_truth_about_as_often_as_they_say() {
-        let yuen = coverage(|values, _| trimmed_mean(values, Unit::Nanoseconds).unwrap().interval, 6.0);
+        let yuen = coverage(|values| trimmed_mean(values, Unit::Nanoseconds).unwrap().interval, 6.0);
         assert!((0.93..=0.97).contains(&yuen), "Yuen covered {yuen}");
-        let order = coverage(|values, _| median(values, Unit::Nanoseconds).unwrap().interval, 6.0);
+        let order = coverage(|values| median(values, Unit::Nanoseconds).unwrap().interval, 6.0);
         assert!((0.95..=0.98).contains(&order), "order statistics covered {order}");
-    }
-
-    #[test]
-    fn the_bootstrap_agrees_with_yuen_on_well_behaved_values() {
-        let mut rng = Pcg64::seed_from_u64(11);
-        let values: Vec<f64> = (0..60).map(|_| 100.0 + rng.random::<f64>()).collect();
-        let yuen = trimmed_mean(&values, Unit::Nanoseconds).unwrap().interval;
-        let check = bootstrap(&values, trimmed_mean_point, &mut rng).unwrap();
-        assert!((yuen.half_width() / check.half_width() - 1.0).abs() < 0.25);
-    }
-
-    #[test]
-    fn the_interval_of_the_minimum_begins_at_the_minimum() {
-        let mut rng = Pcg64::seed_from_u64(3);
-        let estimate = minimum(&[5.0, 4.0, 9.0, 7.0, 6.0], Unit::Nanoseconds, &mut rng).unwrap();
-        assert!((estimate.point - 4.0).abs() < 1e-12 && (estimate.interval.low - 4.0).abs() < 1e-12);
     }
 
     proptest! {

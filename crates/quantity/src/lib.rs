@@ -1,11 +1,12 @@
 //! The vocabulary of the house: what a number means.
 //!
-//! Every other part depends on this crate and on nothing else of ours. It is pure: no clock, no network,
-//! no environment, and randomness only from a generator that the caller owns. It holds units, primitive
-//! ids, raw samples and the estimates made of them, cost curves, and the two vectors whose product is a
-//! prediction ([`Machine`] and [`Demand`]; thesis, section 4.1) with their versioned file formats.
+//! Every other part depends on this crate and on nothing else of ours. It is pure: no clock, no network, no
+//! environment, no randomness. It holds units, primitive ids, raw samples and the estimates made of them, cost curves,
+//! and the two vectors whose product is a prediction ([`Machine`] and [`Demand`]; thesis, section 4.1) with their
+//! versioned file formats.
 #![forbid(unsafe_code)]
 
+pub mod calm;
 pub mod comparison;
 pub mod condition;
 pub mod curve;
@@ -25,11 +26,12 @@ pub mod size;
 pub mod unit;
 pub mod verdict;
 
-pub use condition::{Aspect, Condition};
+pub use calm::calm;
+pub use condition::{Aspect, Condition, Conditions};
 pub use curve::{Basis, CostCurve, Evaluation};
 pub use demand::{CallCount, Coefficient, Demand, Mapping, OperationDemand, Use};
 pub use disturbance::{Sifted, sift};
-pub use estimate::{Estimate, Interval, Method, Statistic};
+pub use estimate::{Estimate, Interval, Method};
 pub use machine::{Cost, Description, Doubt, Fact, Machine, Unmeasured};
 pub use modes::Mode;
 pub use primitive::{Key, Kind, NotAPrimitive, PrimitiveId, Value};

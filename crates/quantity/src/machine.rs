@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::condition::Aspect;
+use crate::condition::{Aspect, Conditions};
 use crate::curve::{CostCurve, NoCurve};
 use crate::estimate::Estimate;
 use crate::modes::Mode;
@@ -32,20 +32,21 @@ pub struct Description {
 /// The cost of one primitive on one machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cost {
-    /// Time per operation (ns) or per byte (ns/B).
-    pub estimate: Estimate,
-    /// Lowest value of any process without its disturbed batches, in the estimate's unit: the floor of this
-    /// machine. `None` where there is none, or only the estimate was published.
-    pub minimum: Option<f64>,
-    /// Samples that gave no cost, and are not in the estimate.
+    /// Time per operation (ns) or per byte (ns/B) on this machine as it is: over all processes, whatever the machine
+    /// was like meanwhile.
+    pub typical: Estimate,
+    /// The same at quiet moments: over the processes that had their core to themselves ([`mod@crate::calm`]). `None` if
+    /// there are too few of them, or nothing looked.
+    pub calm: Option<Estimate>,
+    /// Samples that gave no cost, and are in neither estimate.
     pub rejected: usize,
     /// Batches of all samples; 0 where that is not known.
     pub batches: usize,
-    /// Batches that were disturbed and are not in the estimate ([`crate::disturbance`]).
+    /// Batches that were disturbed and are in neither estimate ([`crate::disturbance`]).
     pub disturbed: usize,
-    /// Values in the estimate that lie outside Tukey's fences ([`crate::outlier`]).
+    /// Values in the typical cost that lie outside Tukey's fences ([`crate::outlier`]).
     pub outliers: usize,
-    /// The modes of the values in the estimate, the lowest first; empty if there are not several.
+    /// The modes of the values in the typical cost, the lowest first; empty if there are not several.
     pub modes: Vec<Mode>,
     /// What of the machine's condition goes with the mode that a process is in ([`crate::modes::dependence`]).
     pub depends_on: Option<Aspect>,
@@ -56,7 +57,7 @@ pub struct Cost {
     pub verdict: Option<Verdict>,
 }
 
-/// Why an estimate does not say what one operation costs, whatever its interval is.
+/// Why a typical cost does not say what one operation costs, whatever its interval is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Doubt {
     /// It was disturbed while it was measured, and depends on what is left out for that.
@@ -78,7 +79,7 @@ impl fmt::Display for Doubt {
 const LINEAR: f64 = 0.05;
 
 impl Cost {
-    /// Whether the estimate is doubtful. A noisy one is not: its interval says how wide it is.
+    /// Whether the typical cost is doubtful. A noisy one is not: its interval says how wide it is.
     #[must_use]
     pub fn doubt(&self) -> Option<Doubt> {
         match self.verdict {
@@ -100,11 +101,11 @@ impl Cost {
 }
 
 impl From<Estimate> for Cost {
-    /// A cost of which nothing but the estimate is known.
-    fn from(estimate: Estimate) -> Self {
+    /// A cost of which nothing but this estimate is known.
+    fn from(typical: Estimate) -> Self {
         Self {
-            estimate,
-            minimum: None,
+            typical,
+            calm: None,
             rejected: 0,
             batches: 0,
             disturbed: 0,
@@ -135,6 +136,8 @@ pub struct Machine {
     pub source: String,
     /// What it is.
     pub description: Description,
+    /// What it was like while it was measured.
+    pub conditions: Conditions,
     /// Cost of each measured primitive.
     pub costs: BTreeMap<PrimitiveId, Cost>,
     /// Primitives that could not be measured.

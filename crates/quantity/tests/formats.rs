@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use assay_quantity::format::{demand_from_json, demand_to_json, machine_from_json, machine_to_json};
 use assay_quantity::{
-    Aspect, CallCount, Coefficient, Cost, Demand, Description, Estimate, Fact, Interval, Machine, Mapping,
-    Method, Mode, OperationDemand, Unit, Unmeasured, Use, Verdict,
+    Aspect, CallCount, Coefficient, Conditions, Cost, Demand, Description, Estimate, Fact, Interval, Machine,
+    Mapping, Method, Mode, OperationDemand, Unit, Unmeasured, Use, Verdict,
 };
 use expect_test::{expect, expect_file};
 use proptest::prelude::*;
@@ -19,7 +19,11 @@ fn estimate(point: f64, half: f64, unit: Unit) -> Estimate {
 
 fn machine() -> Machine {
     let cost = |point, unit, verdict| Cost {
-        minimum: Some(point * 0.875),
+        calm: Some(Estimate {
+            method: Method::Median,
+            values: 5,
+            ..estimate(point * 0.875, point / 128.0, unit)
+        }),
         rejected: 1,
         verdict: Some(verdict),
         ..Cost::from(estimate(point, point / 64.0, unit))
@@ -42,6 +46,7 @@ fn machine() -> Machine {
             facts: vec![Fact { name: "cpu".to_owned(), value: "an x86-64".to_owned() }],
             uncontrolled: vec!["the governor is unknown".to_owned()],
         },
+        conditions: Conditions { shared: Some(0.625), cycle_ns: Some(0.25) },
         costs: BTreeMap::from([
             ("call.null".parse().unwrap(), cost(112.5, Unit::Nanoseconds, Verdict::Steady)),
             (
@@ -102,6 +107,8 @@ fn a_machine_file_of_version_1_still_reads() {
     let machine = machine_from_json(old).unwrap();
     let cost = &machine.costs[&"call.null".parse().unwrap()];
     assert_eq!((cost.batches, cost.disturbed, cost.outliers, cost.modes.len()), (0, 0, 0, 0));
+    assert!((cost.typical.point - 9.0).abs() < 1e-12 && cost.calm.is_none(), "{cost:?}");
+    assert_eq!(machine.conditions, Conditions::default());
     assert_eq!(cost.verdict, Some(Verdict::Disturbed(0.25)));
 }
 
@@ -134,6 +141,12 @@ fn a_damaged_machine_file_says_where_and_what() {
         complaint("\"weight\": 0.75", "\"weight\": 0.5"),
         complaint("\"weight\": 0.75", "\"weight\": -0.75"),
         complaint("\"unit\": \"ratio\"", "\"unit\": \"ns\""),
+        complaint(
+            "\"unit\": \"ns\",\n        \"method\": \"median\"",
+            "\"unit\": \"ns/B\",\n        \"method\": \"median\"",
+        ),
+        complaint("\"shared\": 0.625", "\"shared\": 1.5"),
+        complaint("\"cycle_ns\": 0.25", "\"cycle_ns\": 0.0"),
     ];
     expect![[r#"
         its format is 'assay.machine/9', but 'assay.machine/2' is needed; if the file is newer, update assay
@@ -146,10 +159,13 @@ fn a_damaged_machine_file_says_where_and_what() {
         costs: primitive name 'null' is not family.operation{key=value,...}; see 'assay bench --list'
         primitive 'tcp.send{size=4KiB,buffer=reused}': it stands twice
         primitive 'tcp.send{size=0,buffer=reused}': a size of 0 bytes has no cost
-        unknown field `fax`, expected one of `format`, `name`, `source`, `facts`, `uncontrolled`, `costs`, `unmeasured` at line 5 column 7
+        unknown field `fax`, expected one of `format`, `name`, `source`, `facts`, `uncontrolled`, `conditions`, `costs`, `unmeasured` at line 5 column 7
         primitive 'file.stat': the weights of its modes are not shares of a whole: they add up to 0.75
         primitive 'file.stat': the weights of its modes are not shares of a whole: they add up to -0.5
-        primitive 'file.stat': a linearity is a ratio, not in ns"#]]
+        primitive 'file.stat': a linearity is a ratio, not in ns
+        primitive 'call.null': its calm cost is in ns/B, its typical one in ns
+        conditions: shared 1.5 is not a share from 0 to 1
+        conditions: cycle_ns 0 is not above 0"#]]
     .assert_eq(&all.join("\n"));
 }
 

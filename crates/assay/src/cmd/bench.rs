@@ -192,7 +192,7 @@ fn reliable(machine: &Machine, missing: &[&Unmeasured], tolerance: f64) -> Resul
     };
     doubts.extend(figures(&|cost| matches!(cost.verdict, Some(Verdict::Disturbed(_))), "are disturbed"));
     let wide = format!("have intervals wider than ± {}", scale::number(tolerance, Unit::Ratio));
-    doubts.extend(figures(&|cost| cost.estimate.relative_half_width() > tolerance, &wide));
+    doubts.extend(figures(&|cost| cost.typical.relative_half_width() > tolerance, &wide));
     if doubts.is_empty() { Ok(()) } else { Err(Alarm::Doubtful(doubts.join("; "))) }
 }
 

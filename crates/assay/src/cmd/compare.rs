@@ -2,6 +2,7 @@
 
 use anyhow::ensure;
 use assay_quantity::PrimitiveId;
+use assay_quantity::comparison::Pair;
 use assay_quantity::comparison::family::{Relation, SAME_WITHIN};
 use assay_report::{Block, Report};
 
@@ -32,16 +33,23 @@ pub fn run(args: &CompareArgs) -> anyhow::Result<()> {
     let margin = args.fail_over.map_or(SAME_WITHIN, |share| share.min(SAME_WITHIN));
     let compared = compare(&before, &after, &wanted, margin);
     ensure!(
-        !compared.shared.is_empty(),
+        !compared.typical.is_empty(),
         "{} and {} have no such primitive in common; 'assay bench' measures more",
         args.before.display(),
         args.after.display()
     );
     let title = format!("{} beside {}", after.machine.name, before.machine.name);
-    let mut blocks: Vec<Block> = vec![Block::Table(section::comparison::table(&compared.shared))];
-    blocks.push(Block::Table(section::comparison::verdicts(&compared, &before.machine, &after.machine)));
-    let summary = section::summary::tables(&[&before.machine, &after.machine]);
-    blocks.extend(summary.into_iter().map(Block::Table));
+    let machines = Pair { a: &before.machine, b: &after.machine };
+    let mut tables = vec![section::comparison::typical(&compared.typical)];
+    tables.extend(section::comparison::calm(&compared));
+    tables.extend(section::comparison::modes(&compared.typical));
+    tables.push(section::comparison::verdicts(&compared, machines));
+    tables.extend(section::comparison::conditions(machines));
+    tables.extend(section::summary::tables(&[machines.a, machines.b]));
+    let blocks = tables.into_iter().map(Block::Table).collect();
+    for warning in section::comparison::warnings(machines) {
+        output::say(&warning);
+    }
     let gate = args.fail_over.map_or(Ok(()), |share| gate(&compared, share));
     let printed = output::show(&Report { title, blocks }, args.print.format());
     output::end(printed, gate.map_err(Into::into))
@@ -50,7 +58,7 @@ pub fn run(args: &CompareArgs) -> anyhow::Result<()> {
 /// Lets through what is not slower by more than this share. Whatever it cannot judge and may be slower, it stops as well:
 /// primitives that were disturbed, have several modes, no ratio or only printed figures, and those that B lacks.
 fn gate(compared: &SideBySide, share: f64) -> Result<(), Alarm> {
-    let SideBySide { shared, only } = compared;
+    let SideBySide { typical: shared, only, .. } = compared;
     let limit = format!("{:.3} %", share * 100.0);
     let all = shared.len() + only.a.len();
     let is_over =

@@ -40,7 +40,7 @@ fn list(store: &Store, args: &HistoryArgs) -> anyhow::Result<()> {
 }
 
 fn show(store: &Store, run: &Run, args: &HistoryArgs) -> anyhow::Result<()> {
-    let machine = journal::machine(store, run, args.statistic)?;
+    let machine = journal::machine(store, run)?;
     let blocks = section::profile::blocks(&machine)?;
     let title = format!("Run {}, {}, {}", run.id, run.start.started_at, outcome(run));
     if let Some(path) = &args.output {

@@ -21,8 +21,10 @@ pub struct Compared {
 /// The wanted primitives of two machines.
 #[derive(Debug)]
 pub struct SideBySide {
-    /// Those that both have.
-    pub shared: Vec<Compared>,
+    /// Those that both have, by their typical costs.
+    pub typical: Vec<Compared>,
+    /// Those of which both have a calm cost, by these: nothing else is known of such a cost.
+    pub calm: Vec<Compared>,
     /// Those that only one of them has.
     pub only: Pair<Vec<PrimitiveId>>,
 }
@@ -49,8 +51,8 @@ pub fn compare(
         .map(|((_, costs), values)| Pair { a: side(costs.a, &values.a), b: side(costs.b, &values.b) })
         .collect();
     let comparisons = compare_costs(&sides, margin);
-    let compared = shared.into_iter().zip(comparisons).map(|((primitive, costs), comparison)| Compared {
-        primitive: primitive.clone(),
+    let typical = shared.iter().zip(comparisons).map(|((primitive, costs), comparison)| Compared {
+        primitive: (*primitive).clone(),
         costs: Pair { a: costs.a.clone(), b: costs.b.clone() },
         comparison,
     });
@@ -58,7 +60,25 @@ pub fn compare(
         let ids = known.machine.costs.keys().filter(|id| wanted(id) && !other.machine.costs.contains_key(id));
         ids.cloned().collect()
     };
-    SideBySide { shared: compared.collect(), only: Pair { a: only(before, after), b: only(after, before) } }
+    SideBySide {
+        typical: typical.collect(),
+        calm: calm(&shared, margin),
+        only: Pair { a: only(before, after), b: only(after, before) },
+    }
+}
+
+/// The primitives of which both machines have a calm cost, compared by these.
+fn calm(shared: &[(&PrimitiveId, Pair<&Cost>)], margin: f64) -> Vec<Compared> {
+    let both = |(primitive, costs): &(&PrimitiveId, Pair<&Cost>)| {
+        let (a, b) = (Cost::from(costs.a.calm?), Cost::from(costs.b.calm?));
+        Some(((*primitive).clone(), Pair { a, b }))
+    };
+    let costs: Vec<(PrimitiveId, Pair<Cost>)> = shared.iter().filter_map(both).collect();
+    let sides: Vec<Pair<Side<'_>>> =
+        costs.iter().map(|(_, costs)| Pair { a: side(&costs.a, &[]), b: side(&costs.b, &[]) }).collect();
+    let comparisons = compare_costs(&sides, margin);
+    let compared = |((primitive, costs), comparison)| Compared { primitive, costs, comparison };
+    costs.into_iter().zip(comparisons).map(compared).collect()
 }
 
 /// The values behind a cost; none where they are not at hand.

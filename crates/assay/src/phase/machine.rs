@@ -10,7 +10,7 @@ use assay_bench::{
     Benchmark, Calibration, Measured, Outcome, Plan, Profile, Spawner, calibrate, conditions, describe,
     noise, usable_cpus,
 };
-use assay_quantity::{Description, Fact, Machine, Statistic};
+use assay_quantity::{Description, Fact, Machine};
 
 use crate::cli::EffortArgs;
 use crate::interrupt::Interrupt;
@@ -131,7 +131,7 @@ impl Subject {
         description.facts.extend(conditions(&findings));
         journal.describe(&description)?;
         let source = format!("assay {}: {}", env!("CARGO_PKG_VERSION"), command_line().join(" "));
-        Ok(assay_bench::machine(host(), source, description, &findings, Statistic::default()))
+        Ok(assay_bench::machine(host(), source, description, &findings))
     }
 }
 

@@ -2,51 +2,132 @@
 
 use std::collections::BTreeMap;
 
-use assay_quantity::{Machine, Unit};
-use assay_report::{Cell, Column, Table};
+use assay_quantity::comparison::Pair;
+use assay_quantity::{Conditions, Cost, Machine, Unit};
+use assay_report::{Cell, Column, Table, scale};
 
+use super::machine;
 use crate::phase::comparison::{Compared, SideBySide};
 
-/// Every primitive that both have, with the ratio of its costs and what it means.
-pub fn table(compared: &[Compared]) -> Table {
+/// Every primitive that both have, with the ratio of its typical costs and what it means.
+pub fn typical(compared: &[Compared]) -> Table {
     let rows = compared.iter().map(|one| {
-        let missing = || Cell::Missing("there is no ratio".to_owned());
-        let ratio = one.comparison.ratio;
-        let effect = ratio.and_then(|ratio| ratio.effect);
-        [
-            Cell::text(one.primitive.to_string()),
-            one.costs.a.estimate.into(),
-            one.costs.b.estimate.into(),
-            ratio.map_or_else(missing, |ratio| ratio.estimate.into()),
-            effect.map_or_else(
-                || Cell::Missing("the processes behind it are not at hand".to_owned()),
-                |value| Cell::Number { value, unit: Unit::Count },
-            ),
-            Cell::text(one.comparison.relation.to_string()),
-        ]
+        let [primitive, a, b, ratio, relation] = row(one);
+        let effect = one.comparison.ratio.and_then(|ratio| ratio.effect).map_or_else(
+            || Cell::Missing("the processes behind it are not at hand".to_owned()),
+            |value| Cell::Number { value, unit: Unit::Count },
+        );
+        [primitive, a, b, ratio, effect, relation]
     });
-    let columns = [
-        Column::words("primitive"),
-        Column::numbers("A"),
-        Column::numbers("B"),
-        Column::numbers("B/A"),
-        Column::numbers("effect"),
-        Column::words("B is"),
-    ];
-    Table::of("Primitive by primitive", columns, rows)
+    let [primitive, a, b, ratio, relation] = columns();
+    let columns = [primitive, a, b, ratio, Column::numbers("effect"), relation];
+    Table::of("Primitive by primitive: typical costs", columns, rows)
         .with_note("Faster and slower are corrected for the number of primitives (Holm): of two equal machines, no primitive at all is called different in 95 % of comparisons.")
         .with_note("The effect is Cliff's delta: 1 if every process of B took longer than every one of A, 0 if neither tends to.")
 }
 
+/// The same of the calm costs; `None` if there are none.
+pub fn calm(compared: &SideBySide) -> Option<Table> {
+    let SideBySide { typical, calm, .. } = compared;
+    let missing = typical.len() - calm.len();
+    let table = Table::of("Primitive by primitive: calm costs", columns(), calm.iter().map(row))
+        .with_note(machine::CALM)
+        .with_note("Faster and slower are corrected as above.")
+        .with_note(format!("{missing} of {} primitives have no calm cost on A or on B.", typical.len()));
+    (!calm.is_empty()).then_some(table)
+}
+
+fn columns() -> [Column; 5] {
+    [
+        Column::words("primitive"),
+        Column::numbers("A"),
+        Column::numbers("B"),
+        Column::numbers("B/A"),
+        Column::words("B is"),
+    ]
+}
+
+fn row(one: &Compared) -> [Cell; 5] {
+    let no_ratio = || Cell::Missing("there is no ratio".to_owned());
+    [
+        Cell::text(one.primitive.to_string()),
+        one.costs.a.typical.into(),
+        one.costs.b.typical.into(),
+        one.comparison.ratio.map_or_else(no_ratio, |ratio| ratio.estimate.into()),
+        Cell::text(one.comparison.relation.to_string()),
+    ]
+}
+
+/// The modes of the primitives that have several on either machine; `None` if none has.
+pub fn modes(compared: &[Compared]) -> Option<Table> {
+    let has_several = |one: &&Compared| [&one.costs.a, &one.costs.b].iter().any(|cost| cost.modes.len() > 1);
+    let rows = compared
+        .iter()
+        .filter(has_several)
+        .map(|one| [Cell::text(one.primitive.to_string()), modes_of(&one.costs.a), modes_of(&one.costs.b)]);
+    let rows: Vec<[Cell; 3]> = rows.collect();
+    let columns = ["primitive", "A", "B"].map(Column::words);
+    (!rows.is_empty()).then(|| Table::of("Modes, with their shares of the processes", columns, rows))
+}
+
+fn modes_of(cost: &Cost) -> Cell {
+    if cost.modes.len() > 1 {
+        return Cell::text(machine::modes(cost));
+    }
+    Cell::text(format!("{} (all)", scale::number(cost.typical.point, cost.typical.unit)))
+}
+
+/// What the two machines were like; `None` if that is known of neither.
+pub fn conditions(machines: Pair<&Machine>) -> Option<Table> {
+    let row = |name: &str, of: &dyn Fn(&Conditions) -> Option<Cell>| {
+        let cell = |machine: &Machine| {
+            of(&machine.conditions).unwrap_or_else(|| Cell::Missing("nothing looked".to_owned()))
+        };
+        [Cell::text(name), cell(machines.a), cell(machines.b)]
+    };
+    let cycle = |value| Cell::Number { value, unit: Unit::Nanoseconds };
+    let rows = [
+        row("samples beside which another hardware thread was at work", &|seen| seen.shared.map(Cell::Share)),
+        row("cycle of the core's clock", &|seen| seen.cycle_ns.map(cycle)),
+    ];
+    let columns = [Column::words("condition"), Column::numbers("A"), Column::numbers("B")];
+    let is_known = [machines.a, machines.b].iter().any(|machine| machine.conditions != Conditions::default());
+    is_known.then(|| Table::of("What the machines were like", columns, rows))
+}
+
+/// A sentence for each condition in which the machines differ so much that costs differ with it.
+pub fn warnings(machines: Pair<&Machine>) -> Vec<String> {
+    let Pair { a, b } = Pair { a: &machines.a.conditions, b: &machines.b.conditions };
+    let sharing = Conditions::shared_apart(a, b).map(|shared| {
+        let [a, b] = shared.map(|share| 100.0 * share);
+        format!(
+            "another hardware thread was at work beside {a:.0} % of the samples of A and {b:.0} % of those of B: \
+             typical costs differ with it, calm ones do not"
+        )
+    });
+    let clock = Conditions::cycle_apart(a, b).map(|cycles| {
+        let [a, b] = cycles.map(|cycle| scale::number(cycle, Unit::Nanoseconds));
+        format!("the cycle of the core's clock was {a} on A and {b} on B: costs differ with it")
+    });
+    sharing.into_iter().chain(clock).collect()
+}
+
 /// How many primitives stand in which relation, and how many have no counterpart.
-pub fn verdicts(compared: &SideBySide, before: &Machine, after: &Machine) -> Table {
-    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-    for one in &compared.shared {
-        *counts.entry(one.comparison.relation.to_string()).or_default() += 1;
+pub fn verdicts(compared: &SideBySide, machines: Pair<&Machine>) -> Table {
+    let mut counts: BTreeMap<String, [u64; 2]> = BTreeMap::new();
+    for (number, all) in [&compared.typical, &compared.calm].into_iter().enumerate() {
+        for one in all {
+            counts.entry(one.comparison.relation.to_string()).or_default()[number] += 1;
+        }
     }
-    for (side, machine, only) in [("A", before, &compared.only.a), ("B", after, &compared.only.b)] {
-        counts.insert(format!("measured on {side} only ({})", machine.name), only.len() as u64);
-    }
-    let rows = counts.into_iter().map(|(relation, count)| [Cell::text(relation), Cell::Count(count)]);
-    Table::of("All together", [Column::words("B is"), Column::numbers("primitives")], rows)
+    let only = |side: &str, machine: &Machine, only: &[_]| {
+        let title = format!("measured on {side} only ({})", machine.name);
+        [Cell::text(title), Cell::Count(only.len() as u64), Cell::text("")]
+    };
+    let rows = counts
+        .into_iter()
+        .map(|(relation, [typical, calm])| [Cell::text(relation), Cell::Count(typical), Cell::Count(calm)]);
+    let only = [only("A", machines.a, &compared.only.a), only("B", machines.b, &compared.only.b)];
+    let columns = [Column::words("B is"), Column::numbers("typical"), Column::numbers("calm")];
+    Table::of("All together", columns, rows.chain(only))
 }

@@ -63,7 +63,7 @@ fn sweep(machine: &Machine, name: &str, over: Key) -> Vec<(Size, Estimate)> {
             && id.keys().keys().all(|key| [Key::Set, over].contains(key))
     };
     let swept = machine.costs.iter().filter(|(id, _)| is_swept(id));
-    swept.filter_map(|(id, cost)| Some((Size(id.number(over)?), cost.estimate))).collect()
+    swept.filter_map(|(id, cost)| Some((Size(id.number(over)?), cost.typical))).collect()
 }
 
 /// Latency over the working set, translation apart.

@@ -1,5 +1,6 @@
 //! A machine as tables: what it is, what could not be controlled, what its primitives cost.
 
+use assay_quantity::calm::PROCESSES_MIN;
 use assay_quantity::disturbance::LOST_MAX;
 use assay_quantity::primitive::KEYS;
 use assay_quantity::{Cost, Description, Kind, Machine, Mode, PrimitiveId, Verdict};
@@ -26,12 +27,12 @@ pub fn costs(machine: &Machine) -> Table {
     let measured = machine.costs.iter().map(row);
     let columns = [
         Column::words("primitive"),
-        Column::numbers("cost"),
-        Column::numbers("minimum"),
+        Column::numbers("typical"),
+        Column::numbers("calm"),
         Column::numbers("processes"),
         Column::words("verdict"),
     ];
-    let table = Table::of("What its primitives cost", columns, measured).with_note(note(machine));
+    let table = Table::of("What its primitives cost", columns, measured).with_note(TYPICAL).with_note(CALM);
     let total = |of: fn(&Cost) -> usize| machine.costs.values().map(of).sum::<usize>();
     let disturbed = format!(
         "of {} batches lost more than {:.0} % of their time to other tasks and are left out.",
@@ -67,24 +68,22 @@ pub fn unmeasured(machine: &Machine) -> Option<Table> {
     Some(Table::of("What was not measured", ["primitives", "reason"].map(Column::words), rows))
 }
 
-fn note(machine: &Machine) -> String {
-    let mut methods = machine.costs.values().map(|cost| cost.estimate.method);
-    let first = methods.next().filter(|first| methods.all(|method| method == *first));
-    let method =
-        first.map_or("an estimate".to_owned(), |method| format!("the {}", method.name().replace('_', " ")));
-    format!("Each cost is {method} over fresh processes; the minimum is the best of them.")
-}
+const TYPICAL: &str = "The typical cost is the trimmed mean over fresh processes, on the machine as it is.";
+
+/// What a calm cost is.
+pub const CALM: &str = "The calm cost is the median of the processes beside which no other hardware thread was at work on the core.";
 
 fn row((primitive, cost): (&PrimitiveId, &Cost)) -> [Cell; 5] {
-    let processes = u64::try_from(cost.estimate.values).unwrap_or(u64::MAX);
-    let minimum = cost.minimum.map_or_else(
-        || Cell::Missing("no process without disturbed batches has one above zero".to_owned()),
-        |value| Cell::Number { value, unit: cost.estimate.unit },
-    );
+    let processes = u64::try_from(cost.typical.values).unwrap_or(u64::MAX);
+    let not_calm = || {
+        Cell::Missing(format!(
+            "fewer than {PROCESSES_MIN} processes are known to have had a core to themselves"
+        ))
+    };
     [
         Cell::text(primitive.to_string()),
-        cost.estimate.into(),
-        minimum,
+        cost.typical.into(),
+        cost.calm.map_or_else(not_calm, Cell::from),
         Cell::Count(processes),
         Cell::text(verdict(cost)),
     ]
@@ -94,18 +93,23 @@ fn row((primitive, cost): (&PrimitiveId, &Cost)) -> [Cell; 5] {
 fn verdict(cost: &Cost) -> String {
     let mut text = cost.verdict.map_or("unknown".to_owned(), |verdict| verdict.to_string());
     if matches!(cost.verdict, Some(Verdict::Modes(_))) && !cost.modes.is_empty() {
-        let mode = |mode: &Mode| {
-            let figure = scale::number(mode.estimate.point, mode.estimate.unit);
-            format!("{figure} ({:.0} %)", 100.0 * mode.weight)
-        };
-        let modes: Vec<String> = cost.modes.iter().map(mode).collect();
-        text = format!("{text}: {}", modes.join(", "));
-        text.extend(cost.depends_on.map(|aspect| format!(", depends on {aspect}")));
+        text = format!("{text}: {}", modes(cost));
     }
     if cost.depends_on_batch() {
         text.push_str(", depends on the batch");
     }
     text
+}
+
+/// Each mode with its share of the processes, and what of the machine's condition tells them apart.
+pub fn modes(cost: &Cost) -> String {
+    let mode = |mode: &Mode| {
+        let figure = scale::number(mode.estimate.point, mode.estimate.unit);
+        format!("{figure} ({:.0} %)", 100.0 * mode.weight)
+    };
+    let modes: Vec<String> = cost.modes.iter().map(mode).collect();
+    let depends_on = cost.depends_on.map(|aspect| format!(", depends on {aspect}"));
+    modes.join(", ") + &depends_on.unwrap_or_default()
 }
 
 /// The keys of ids, for whoever wants to write one.
@@ -125,7 +129,7 @@ pub fn keys() -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use assay_quantity::estimate::{Method, trimmed_mean};
+    use assay_quantity::estimate::trimmed_mean;
     use assay_quantity::{Aspect, Estimate, Interval, Unit};
     use assay_report::{Format, Report};
 
@@ -179,23 +183,12 @@ mod tests {
             ..Cost::from(estimate(100.0))
         };
         let quiet = costs(&machine(&[("call.null", Cost::from(estimate(100.0)))]));
-        assert_eq!(quiet.notes().len(), 1, "{:?}", quiet.notes());
+        assert_eq!(quiet.notes().len(), 2, "{:?}", quiet.notes());
         let table = costs(&machine(&[("call.null", doubtful)]));
         let notes = table.notes().join(" ");
         assert!(notes.contains("2 of 56 batches lost more than 5 % of their time"), "{notes}");
         assert!(notes.contains("3 process(es) lie far"), "{notes}");
         let shown = csv(table);
         assert!(shown.contains("steady, depends on the batch"), "{shown}");
-    }
-
-    #[test]
-    fn a_method_is_named_where_all_costs_share_it() {
-        let (mean, median) =
-            (Cost::from(estimate(100.0)), Cost::from(Estimate { method: Method::Median, ..estimate(100.0) }));
-        let said = |costs: &[(&str, Cost)]| note(&machine(costs));
-        let alike = said(&[("call.null", mean.clone()), ("file.stat", mean.clone())]);
-        assert!(alike.starts_with("Each cost is the trimmed mean over"), "{alike}");
-        let mixed = said(&[("call.null", mean), ("file.stat", median)]);
-        assert!(mixed.starts_with("Each cost is an estimate over"), "{mixed}");
     }
 }

@@ -14,8 +14,8 @@ pub fn table(machine: &Machine) -> Option<Table> {
             Some([
                 Cell::text(id.without(Key::Copies).to_string()),
                 Cell::Count(copies),
-                cost.estimate.into(),
-                speed_up(copies, &alone.estimate, &cost.estimate).into(),
+                cost.typical.into(),
+                speed_up(copies, &alone.typical, &cost.typical).into(),
             ])
         })
         .collect();

@@ -138,11 +138,11 @@ fn table(group: &Group, machines: &[&Machine]) -> Option<Table> {
 fn figure(machine: &Machine, id: &PrimitiveId) -> Cell {
     match machine.costs.get(id) {
         None => Cell::Missing("not measured".to_owned()),
-        Some(cost) if cost.estimate.unit == Unit::NanosecondsPerByte => {
-            let rate = cost.estimate.bandwidth();
+        Some(cost) if cost.typical.unit == Unit::NanosecondsPerByte => {
+            let rate = cost.typical.bandwidth();
             Cell::Number { value: rate.point, unit: rate.unit }
         }
-        Some(cost) => Cell::Number { value: cost.estimate.point, unit: cost.estimate.unit },
+        Some(cost) => Cell::Number { value: cost.typical.point, unit: cost.typical.unit },
     }
 }
 

@@ -1,18 +1,16 @@
 //! What the machine was like during a run, from the raw evidence beside its samples: said once for the machine, because
-//! the costs include it.
+//! typical costs include it.
 
-use assay_quantity::{Aspect, Condition, Fact};
+use assay_quantity::condition::sorted;
+use assay_quantity::{Aspect, Condition, Conditions, Fact};
 
+use crate::cost;
 use crate::plan::Finding;
 
 /// Facts of the conditions of a run, as far as its samples show them.
 #[must_use]
 pub fn conditions(findings: &[Finding]) -> Vec<Fact> {
-    let samples = findings.iter().filter_map(|finding| match finding {
-        Finding::Measured(measured) => Some(&measured.samples),
-        Finding::Unmeasured(_) => None,
-    });
-    let seen: Vec<Condition> = samples.flatten().map(|sample| sample.condition).collect();
+    let seen = cost::conditions(findings);
     let facts = [
         (Aspect::CoreClock, core_clock(&seen)),
         (Aspect::CoreSharing, core_sharing(&seen)),
@@ -38,27 +36,14 @@ fn core_clock(seen: &[Condition]) -> Option<String> {
     Some(format!("{median:.2} GHz in the median sample, {least:.2} to {most:.2} GHz in all"))
 }
 
-/// A core narrower than this share of what it is alone is shared. On a virtual machine whose cores were shared with
-/// other guests, it did 99 to 101 % of the additions that it does alone in 61 % of samples, 50 to 97 % in the others,
-/// and 97 to 99 % in none.
-const ALONE: f64 = 0.97;
-
-/// Of the widest looks of all samples, the share that is no wider than a core is alone. A look during which the clock
-/// changes comes out too wide: this happened to 1 % of the samples there.
-const NOT_TOO_WIDE: f64 = 0.9;
-
 fn core_sharing(seen: &[Condition]) -> Option<String> {
-    let widest = sorted(seen, |seen| seen.core_width_max);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a length")]
-    let alone = widest.get((NOT_TOO_WIDE * ratio(widest.len(), 1)) as usize)?;
-    let widths = sorted(seen, |seen| seen.core_width);
-    let shared = widths.iter().filter(|width| **width < ALONE * alone).count();
-    if shared == 0 {
+    let shared = Conditions::of(seen).shared?;
+    if shared == 0.0 {
         return Some("no other hardware thread was seen at work".to_owned());
     }
     Some(format!(
-        "another hardware thread was at work beside {} of samples; costs include that",
-        percent(ratio(shared, widths.len()))
+        "another hardware thread was at work beside {} of samples; typical costs include that, calm ones do not",
+        percent(shared)
     ))
 }
 
@@ -85,12 +70,6 @@ fn mean(seen: &[Condition], share: fn(&Condition) -> Option<f64>, what: &str) ->
 fn preemption(seen: &[Condition]) -> Option<String> {
     let preempted = seen.iter().filter(|seen| seen.involuntary_switches > 0).count();
     (!seen.is_empty()).then(|| format!("in {} of samples", percent(ratio(preempted, seen.len()))))
-}
-
-fn sorted(seen: &[Condition], of: impl Fn(&Condition) -> Option<f64>) -> Vec<f64> {
-    let mut values: Vec<f64> = seen.iter().filter_map(of).collect();
-    values.sort_by(f64::total_cmp);
-    values
 }
 
 /// The least, the (upper) median and the most.
@@ -145,7 +124,7 @@ mod tests {
             facts,
             [
                 "core clock: 4.00 GHz in the median sample, 2.00 to 4.00 GHz in all",
-                "core sharing: another hardware thread was at work beside 33 % of samples; costs include that",
+                "core sharing: another hardware thread was at work beside 33 % of samples; typical costs include that, calm ones do not",
                 "page protection change: 1.25 us before the median sample, 1.25 to 2.50 us before all",
                 "tasks elsewhere: other tasks were runnable beside 50 % of samples",
                 "stolen time: the hypervisor took 0.40 % of the time",

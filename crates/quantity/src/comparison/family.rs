@@ -97,8 +97,8 @@ pub fn compare_costs(pairs: &[Pair<Side<'_>>], margin: f64) -> Vec<Comparison> {
 fn test(pair: &Pair<Side<'_>>) -> (Option<Ratio>, Result<f64, Relation>) {
     let costs = [pair.a.cost, pair.b.cost];
     let ratio = match (pair.a.values, pair.b.values) {
-        (Some(a), Some(b)) if costs[0].estimate.unit == costs[1].estimate.unit => compare(Pair { a, b }),
-        _ => compare_estimates(Pair { a: &costs[0].estimate, b: &costs[1].estimate }),
+        (Some(a), Some(b)) if costs[0].typical.unit == costs[1].typical.unit => compare(Pair { a, b }),
+        _ => compare_estimates(Pair { a: &costs[0].typical, b: &costs[1].typical }),
     };
     let ratio = match ratio {
         Ok(ratio) => ratio,
@@ -108,7 +108,7 @@ fn test(pair: &Pair<Side<'_>>) -> (Option<Ratio>, Result<f64, Relation>) {
     let p = match (doubt, ratio.p) {
         (Some(doubt), _) => Err(Relation::NotComparable(Incomparable::Doubtful(doubt))),
         (None, Some(p)) => Ok(p),
-        (None, None) if costs.iter().any(|cost| cost.estimate.method == Method::Minimum) => {
+        (None, None) if costs.iter().any(|cost| cost.typical.method == Method::Minimum) => {
             Err(Relation::NotComparable(Incomparable::Minimum))
         }
         (None, None) => Err(Relation::AsPrinted(as_printed(&ratio.estimate))),
@@ -179,13 +179,11 @@ impl fmt::Display for Incomparable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::estimate::{Interval, minimum, trimmed_mean};
+    use crate::estimate::{Interval, trimmed_mean};
     use crate::modes::Mode;
     use crate::unit::Unit;
     use crate::verdict::Verdict;
     use proptest::prelude::*;
-    use rand::SeedableRng;
-    use rand_pcg::Pcg64;
 
     /// Twelve values around this one, up to so many per cent away.
     fn around(point: f64, percent: f64) -> Vec<f64> {
@@ -223,14 +221,14 @@ mod tests {
     fn what_must_not_be_compared_says_why_whichever_side_it_is_on() {
         let (clean, values) = (cost(&around(100.0, 1.0)), around(120.0, 1.0));
         let with = |verdict| Cost { verdict: Some(verdict), ..cost(&values) };
-        let mode = Mode { weight: 0.5, estimate: clean.estimate };
-        let least = minimum(&values, Unit::Nanoseconds, &mut Pcg64::seed_from_u64(1)).unwrap();
+        let mode = Mode { weight: 0.5, estimate: clean.typical };
+        let least = Estimate { method: Method::Minimum, ..clean.typical };
         let odd = [
             with(Verdict::Disturbed(0.5)),
             with(Verdict::Modes(2)),
             Cost { modes: vec![mode; 2], verdict: None, ..clean.clone() },
             Cost::from(least),
-            Cost::from(Estimate { unit: Unit::NanosecondsPerByte, ..clean.estimate }),
+            Cost::from(Estimate { unit: Unit::NanosecondsPerByte, ..clean.typical }),
         ];
         let reasons = odd.each_ref().map(|odd| {
             let (there, back) = (said(&clean, odd), said(odd, &clean));
@@ -257,7 +255,7 @@ mod tests {
                 point,
                 interval,
                 method: Method::Printed,
-                ..cost(&around(1.0, 1.0)).estimate
+                ..cost(&around(1.0, 1.0)).typical
             })
         };
         let measured = cost(&around(100.0, 1.0));

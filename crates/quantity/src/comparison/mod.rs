@@ -76,9 +76,12 @@ pub fn compare(values: Pair<&[f64]>) -> Result<Ratio, NoComparison> {
 
 /// Compares two estimates of which no values are at hand: files and published figures.
 ///
-/// Of two trimmed means it makes what [`compare`] would make of their values. Other intervals are taken for normal on
-/// the logarithmic scale, each side for itself. The rounding of a printed figure is no chance: it is added as it
-/// is, and nothing is said about significance.
+/// Of two trimmed means it makes what [`compare`] would make of their values. Each side of another interval is taken for
+/// a quantile on the logarithmic scale: of Student's t for a median, which stands on few values, of the normal
+/// distribution for others. Simulated with 40 equal primitives, Holm's method calls any median of 4 to 20 processes
+/// different in at most 5 % of comparisons if the noise is normal or has a heavy tail, and in 7 % if one process in five
+/// takes a third longer. The rounding of a printed figure is no chance: it is added as it is, and nothing is said about
+/// significance.
 ///
 /// # Errors
 /// [`NoComparison`] if the units differ, a cost is not positive or an interval reaches zero.
@@ -97,15 +100,14 @@ pub fn compare_estimates(estimates: Pair<&Estimate>) -> Result<Ratio, NoComparis
 #[derive(Debug, Clone, Copy)]
 struct Log {
     value: f64,
-    standard_error: f64,
-    freedom: f64,
+    error: Error,
 }
 
 impl Log {
     fn of(trimmed: Trimmed) -> Result<Self, NoComparison> {
         let Trimmed { point, standard_error, freedom } = trimmed;
         if point > 0.0 {
-            Ok(Self { value: point.ln(), standard_error: standard_error / point, freedom })
+            Ok(Self { value: point.ln(), error: Error { standard: standard_error / point, freedom } })
         } else {
             Err(NoComparison::NotPositive(point))
         }
@@ -125,17 +127,42 @@ impl Log {
 
 /// The difference of two logarithms, each with its own standard error.
 fn welch(logs: Pair<Log>, values: usize) -> Ratio {
-    let Pair { a, b } = logs;
-    let difference = b.value - a.value;
-    let (variance_a, variance_b) = (a.standard_error.powi(2), b.standard_error.powi(2));
-    let variance = variance_a + variance_b;
-    let shared = variance_a.powi(2) / a.freedom + variance_b.powi(2) / b.freedom;
-    // Values that are all equal leave no variance to share.
-    let freedom = if shared > 0.0 { variance.powi(2) / shared } else { a.freedom.min(b.freedom) };
-    let half = students_t(freedom, CONFIDENCE) * variance.sqrt();
-    let student = |t| StudentsT::new(0.0, 1.0, freedom).map_or(0.5, |student| student.sf(t));
-    let p = two_sided(difference / variance.sqrt(), student);
-    Ratio { estimate: ratio(difference, Ends { below: half, above: half }, values), p: Some(p), effect: None }
+    let difference = logs.b.value - logs.a.value;
+    let error = Error::of_difference(logs.a.error, logs.b.error);
+    let half = error.half_width();
+    let estimate = ratio(difference, Ends { below: half, above: half }, values);
+    Ratio { estimate, p: Some(error.p(difference)), effect: None }
+}
+
+/// By how much chance moves a logarithm.
+#[derive(Debug, Clone, Copy)]
+struct Error {
+    standard: f64,
+    /// Degrees of freedom of Student's t; infinite for the normal distribution.
+    freedom: f64,
+}
+
+impl Error {
+    /// Of the difference of two independent quantities (Welch).
+    fn of_difference(a: Self, b: Self) -> Self {
+        let variance = a.standard.powi(2) + b.standard.powi(2);
+        let shared = a.standard.powi(4) / a.freedom + b.standard.powi(4) / b.freedom;
+        // Values that are all equal leave no variance to share.
+        let freedom = if shared > 0.0 { variance.powi(2) / shared } else { a.freedom.min(b.freedom) };
+        Self { standard: variance.sqrt(), freedom }
+    }
+
+    fn half_width(self) -> f64 {
+        quantile(self.freedom, CONFIDENCE) * self.standard
+    }
+
+    /// Probability of a difference at least as large, in either direction, where there is none.
+    fn p(self, difference: f64) -> f64 {
+        two_sided(difference / self.standard, |t| match StudentsT::new(0.0, 1.0, self.freedom) {
+            Ok(student) if self.freedom.is_finite() => student.sf(t),
+            _ => Normal::standard().sf(t),
+        })
+    }
 }
 
 /// Probability of both tails beyond a difference that is given in standard errors.
@@ -163,10 +190,12 @@ fn ratio(difference: f64, reach: Ends, values: usize) -> Estimate {
 }
 
 /// How far the logarithm of a quantity may lie from that of its point.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct Reach {
     /// Standard errors.
     chance: Ends,
+    /// Of the chance, as [`Error::freedom`].
+    freedom: f64,
     /// Bounds.
     rounding: Ends,
 }
@@ -181,12 +210,19 @@ impl Reach {
             return Err(NoComparison::Unbounded(low));
         }
         let ends = Ends { below: (estimate.point / low).ln(), above: (high / estimate.point).ln() };
+        let is_small = estimate.method == Method::Median && estimate.values > 1;
+        let freedom = if is_small { real(estimate.values) - 1.0 } else { f64::INFINITY };
         if confidence >= 1.0 {
-            return Ok(Self { rounding: ends, ..Self::default() });
+            return Ok(Self { chance: Ends::default(), freedom, rounding: ends });
         }
-        let z = normal_quantile(confidence);
-        let chance = Ends { below: ends.below / z, above: ends.above / z };
-        Ok(Self { chance, ..Self::default() })
+        let quantile = quantile(freedom, confidence);
+        let chance = Ends { below: ends.below / quantile, above: ends.above / quantile };
+        Ok(Self { chance, freedom, rounding: Ends::default() })
+    }
+
+    /// The error of one side, of which this is the standard error.
+    fn error(&self, standard: f64) -> Error {
+        Error { standard, freedom: self.freedom }
     }
 }
 
@@ -196,14 +232,11 @@ fn propagated(estimates: Pair<&Estimate>) -> Result<Ratio, NoComparison> {
     let (of_a, of_b) = (Reach::of(a)?, Reach::of(b)?);
     let difference = b.point.ln() - a.point.ln();
     // The ratio is low where b is low or a is high.
-    let chance = Ends {
-        below: of_b.chance.below.hypot(of_a.chance.above),
-        above: of_b.chance.above.hypot(of_a.chance.below),
-    };
-    let z = normal_quantile(CONFIDENCE);
+    let below = Error::of_difference(of_a.error(of_a.chance.above), of_b.error(of_b.chance.below));
+    let above = Error::of_difference(of_a.error(of_a.chance.below), of_b.error(of_b.chance.above));
     let reach = Ends {
-        below: z * chance.below + of_b.rounding.below + of_a.rounding.above,
-        above: z * chance.above + of_b.rounding.above + of_a.rounding.below,
+        below: below.half_width() + of_b.rounding.below + of_a.rounding.above,
+        above: above.half_width() + of_b.rounding.above + of_a.rounding.below,
     };
     let mut estimate = ratio(difference, reach, a.values.min(b.values));
     let rounded = |side: &Estimate| side.interval.confidence >= 1.0;
@@ -212,14 +245,18 @@ fn propagated(estimates: Pair<&Estimate>) -> Result<Ratio, NoComparison> {
     }
     let by_chance =
         |side: &Estimate| !rounded(side) && !matches!(side.method, Method::Printed | Method::Minimum);
-    let facing = if difference > 0.0 { chance.below } else { chance.above };
-    let p = two_sided(difference / facing, |z| Normal::standard().sf(z));
-    Ok(Ratio { estimate, p: (by_chance(a) && by_chance(b)).then_some(p), effect: None })
+    let facing = if difference > 0.0 { below } else { above };
+    let p = (by_chance(a) && by_chance(b)).then(|| facing.p(difference));
+    Ok(Ratio { estimate, p, effect: None })
 }
 
-/// Two-sided quantile of the normal distribution.
-fn normal_quantile(confidence: f64) -> f64 {
-    Normal::standard().inverse_cdf(f64::midpoint(1.0, confidence))
+/// Two-sided quantile of Student's t; of the normal distribution for infinite degrees of freedom.
+fn quantile(freedom: f64, confidence: f64) -> f64 {
+    if freedom.is_finite() {
+        students_t(freedom, confidence)
+    } else {
+        Normal::standard().inverse_cdf(f64::midpoint(1.0, confidence))
+    }
 }
 
 /// Share of the pairs in which b is higher, less the share in which it is lower (Cliff, Psychological Bulletin

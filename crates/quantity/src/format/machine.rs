@@ -1,12 +1,12 @@
-//! `assay.machine/2`: one machine measured. Version 1 is still read: its verdicts have other names, and it counts
-//! disturbed samples, which is left out here, because later versions count batches.
+//! `assay.machine/2`: one machine measured. Version 1 is still read: it has one estimate of a cost, which is the typical
+//! one, and its verdicts have other names. Its minima and its numbers of disturbed samples are left out here.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use super::{EstimateOnDisk, FormatError, parse, render};
-use crate::condition::Aspect;
+use crate::condition::{Aspect, Conditions};
 use crate::estimate::Estimate;
 use crate::machine::{Cost, Description, Fact, Machine, Unmeasured};
 use crate::modes::Mode;
@@ -25,6 +25,8 @@ struct MachineOnDisk {
     source: String,
     facts: Vec<FactOnDisk>,
     uncontrolled: Vec<String>,
+    #[serde(default)]
+    conditions: ConditionsOnDisk,
     costs: Vec<CostOnDisk>,
     unmeasured: Vec<UnmeasuredOnDisk>,
 }
@@ -36,13 +38,26 @@ struct FactOnDisk {
     value: String,
 }
 
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ConditionsOnDisk {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    shared: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cycle_ns: Option<f64>,
+}
+
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CostOnDisk {
     primitive: String,
-    estimate: EstimateOnDisk,
+    #[serde(alias = "estimate")]
+    typical: EstimateOnDisk,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    minimum: Option<f64>,
+    calm: Option<EstimateOnDisk>,
+    /// Of version 1.
+    #[serde(default, rename = "minimum", skip_serializing)]
+    _minimum: Option<f64>,
     #[serde(default)]
     rejected: usize,
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -108,6 +123,10 @@ pub fn machine_to_json(machine: &Machine) -> String {
             .map(|fact| FactOnDisk { name: fact.name.clone(), value: fact.value.clone() })
             .collect(),
         uncontrolled: machine.description.uncontrolled.clone(),
+        conditions: ConditionsOnDisk {
+            shared: machine.conditions.shared,
+            cycle_ns: machine.conditions.cycle_ns,
+        },
         costs: machine.costs.iter().map(write_cost).collect(),
         unmeasured: machine
             .unmeasured
@@ -142,14 +161,16 @@ pub fn machine_from_json(text: &str) -> Result<Machine, FormatError> {
         unmeasured.push(Unmeasured { primitive, reason: missing.reason });
     }
     let description = Description { facts, uncontrolled: disk.uncontrolled };
-    Ok(Machine { name: disk.name, source: disk.source, description, costs, unmeasured })
+    let conditions = read_conditions(&disk.conditions)?;
+    Ok(Machine { name: disk.name, source: disk.source, description, conditions, costs, unmeasured })
 }
 
 fn write_cost((primitive, cost): (&PrimitiveId, &Cost)) -> CostOnDisk {
     CostOnDisk {
         primitive: primitive.to_string(),
-        estimate: EstimateOnDisk::from(&cost.estimate),
-        minimum: cost.minimum,
+        typical: EstimateOnDisk::from(&cost.typical),
+        calm: cost.calm.as_ref().map(EstimateOnDisk::from),
+        _minimum: None,
         rejected: cost.rejected,
         batches: cost.batches,
         disturbed: cost.disturbed,
@@ -175,21 +196,21 @@ fn read_cost(disk: CostOnDisk) -> Result<(PrimitiveId, Cost), FormatError> {
     let place = format!("primitive '{}'", disk.primitive);
     let primitive: PrimitiveId =
         disk.primitive.parse().map_err(|problem| FormatError::value("costs", problem))?;
-    let estimate = disk.estimate.read(&place)?;
-    if !matches!(estimate.unit, Unit::Nanoseconds | Unit::NanosecondsPerByte) {
-        return Err(FormatError::value(place, format!("a cost is in ns or ns/B, not in {}", estimate.unit)));
+    let typical = disk.typical.read(&place)?;
+    if !matches!(typical.unit, Unit::Nanoseconds | Unit::NanosecondsPerByte) {
+        return Err(FormatError::value(place, format!("a cost is in ns or ns/B, not in {}", typical.unit)));
     }
     if primitive.size().is_some_and(|size| size.bytes() == 0) {
         return Err(FormatError::value(place, "a size of 0 bytes has no cost"));
     }
     let cost = Cost {
-        estimate,
-        minimum: disk.minimum,
+        typical,
+        calm: disk.calm.map(|calm| read_calm(calm, typical.unit, &place)).transpose()?,
         rejected: disk.rejected,
         batches: disk.batches,
         disturbed: disk.disturbed,
         outliers: disk.outliers,
-        modes: read_modes(disk.modes, estimate.unit, &place)?,
+        modes: read_modes(disk.modes, typical.unit, &place)?,
         depends_on: disk.depends_on.map(|name| read_aspect(&name, &place)).transpose()?,
         linearity: disk.linearity.map(|linearity| read_linearity(linearity, &place)).transpose()?,
         verdict: disk.verdict.map(|verdict| match verdict {
@@ -200,6 +221,25 @@ fn read_cost(disk: CostOnDisk) -> Result<(PrimitiveId, Cost), FormatError> {
         }),
     };
     Ok((primitive, cost))
+}
+
+fn read_conditions(disk: &ConditionsOnDisk) -> Result<Conditions, FormatError> {
+    let ConditionsOnDisk { shared, cycle_ns } = *disk;
+    if let Some(shared) = shared.filter(|shared| !(0.0..=1.0).contains(shared)) {
+        return Err(FormatError::value("conditions", format!("shared {shared} is not a share from 0 to 1")));
+    }
+    if let Some(cycle) = cycle_ns.filter(|cycle| !(cycle.is_finite() && *cycle > 0.0)) {
+        return Err(FormatError::value("conditions", format!("cycle_ns {cycle} is not above 0")));
+    }
+    Ok(Conditions { shared, cycle_ns })
+}
+
+fn read_calm(disk: EstimateOnDisk, unit: Unit, place: &str) -> Result<Estimate, FormatError> {
+    let calm = disk.read(place)?;
+    if calm.unit == unit {
+        return Ok(calm);
+    }
+    Err(FormatError::value(place, format!("its calm cost is in {}, its typical one in {unit}", calm.unit)))
 }
 
 fn read_aspect(name: &str, place: &str) -> Result<Aspect, FormatError> {

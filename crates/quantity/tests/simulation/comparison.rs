@@ -3,7 +3,7 @@
 use assay_quantity::comparison::family::{FAMILY_LEVEL, Relation, SAME_WITHIN, Side, compare_costs};
 use assay_quantity::comparison::paired::paired;
 use assay_quantity::comparison::{Pair, compare};
-use assay_quantity::estimate::trimmed_mean;
+use assay_quantity::estimate::{median, trimmed_mean};
 use assay_quantity::{Cost, Unit};
 
 use crate::noise::{Noise, Source, share};
@@ -134,5 +134,24 @@ fn pairs_see_through_a_drift_that_both_sides_share_and_hold_their_level() {
             (0.93..=0.98).contains(&covered) && found > 0.95 && apart < 0.2,
             "{covered}, {found}, {apart}"
         );
+    }
+}
+
+#[test]
+fn medians_of_few_processes_keep_the_level_of_the_family() {
+    let mut source = Source::of_seed(6);
+    for (noise, level) in [(Noise::Normal(0.02), 0.06), (Noise::Disturbed(0.01), 0.08)] {
+        for processes in [4, 6, 12] {
+            let mut cost = || Cost::from(median(&source.costs(noise, processes), Unit::Nanoseconds).unwrap());
+            let differs_in_any = || {
+                let costs: Vec<Pair<Cost>> = (0..40).map(|_| Pair { a: cost(), b: cost() }).collect();
+                let side = |cost| Side { cost, values: None };
+                let sides: Vec<_> =
+                    costs.iter().map(|costs| Pair { a: side(&costs.a), b: side(&costs.b) }).collect();
+                compare_costs(&sides, SAME_WITHIN).iter().any(|one| differs(&one.relation))
+            };
+            let alarms = share(1000, differs_in_any);
+            assert!(alarms <= level, "{alarms} of comparisons, {noise:?}, {processes} processes");
+        }
     }
 }
