@@ -6,6 +6,7 @@ use std::fmt;
 
 use statrs::distribution::{ContinuousCDF, Normal};
 
+use crate::comparison::family::SAME_WITHIN;
 use crate::estimate::{middle, real};
 
 /// What the machine was like while a sample was taken: raw evidence, never a reason to leave the sample out.
@@ -80,17 +81,14 @@ pub struct Conditions {
 /// the 1 % within which costs count as the same.
 const SHARED_APART: f64 = 0.03;
 
-/// Relative difference between two cycles of the clock from which on costs differ with it: what is counted as the same
-/// of costs.
-const CYCLE_APART: f64 = 0.01;
-
 impl Conditions {
     /// Of all samples of a run.
     #[must_use]
     pub fn of(seen: &[Condition]) -> Self {
-        let shared = width_alone(seen).map(|alone| {
+        let shared = width_alone(seen).and_then(|alone| {
             let looks: Vec<bool> = seen.iter().filter_map(|seen| seen.is_shared(alone)).collect();
-            real(looks.iter().filter(|shared| **shared).count()) / real(looks.len())
+            let shared = looks.iter().filter(|shared| **shared).count();
+            (!looks.is_empty()).then(|| real(shared) / real(looks.len()))
         });
         let cycles = sorted(seen, |seen| seen.cycle_ns);
         Self { shared, cycle_ns: (!cycles.is_empty()).then(|| middle(&cycles)) }
@@ -104,11 +102,12 @@ impl Conditions {
         ((shared[0] - shared[1]).abs() > SHARED_APART).then_some(shared)
     }
 
-    /// Both cycles of the clock, ns, if those of two runs are so far apart that costs differ with them.
+    /// Both cycles of the clock, ns, if those of two runs are so far apart that costs differ with them: by more than
+    /// what counts as the same of costs.
     #[must_use]
     pub fn cycle_apart(a: &Self, b: &Self) -> Option<[f64; 2]> {
         let cycles = [a.cycle_ns?, b.cycle_ns?];
-        ((cycles[0] / cycles[1]).ln().abs() > CYCLE_APART).then_some(cycles)
+        ((cycles[0] / cycles[1]).ln().abs() > SAME_WITHIN).then_some(cycles)
     }
 }
 
@@ -314,6 +313,8 @@ mod tests {
         assert_eq!(Condition::default().is_shared(4.0), None);
         assert_eq!(Conditions::of(&all), Conditions { shared: Some(4.0 / 12.0), cycle_ns: Some(0.25) });
         assert_eq!(Conditions::of(&[Condition::default()]), Conditions::default());
+        let widest_alone = Condition { core_width: None, ..seen(4.0, 0.25) };
+        assert_eq!(Conditions::of(&[widest_alone]).shared, None);
         assert_eq!(Conditions::of(&[]), Conditions::default());
     }
 
