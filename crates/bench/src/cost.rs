@@ -3,9 +3,11 @@
 //! `quantity` computes; this module knows how many bytes an operation of each benchmark moves and hands over the right
 //! values. The history calls it again for old samples whenever it is asked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
+use assay_quantity::comparison::Pair;
 use assay_quantity::condition::width_alone;
+use assay_quantity::disturbance::undisturbed;
 use assay_quantity::estimate::{Interval, trimmed_mean};
 use assay_quantity::outlier::outliers;
 use assay_quantity::sample::linearity;
@@ -96,6 +98,19 @@ pub fn cost_of(
 pub fn values_of(primitive: &PrimitiveId, samples: &[Sample]) -> Vec<f64> {
     let Some(benchmark) = table::find(primitive) else { return Vec::new() };
     sift(samples, |sample| Some(sample.cost_ns().ok()? / per(benchmark.bytes))).kept
+}
+
+/// The values of the processes that had the same seed in two runs measured in turns ([`crate::alternate`]), in the order
+/// of the first; without the pairs of which one process gave no value or whose batches were all disturbed. None for an
+/// id that the catalogue has not.
+#[must_use]
+pub fn pairs_of(primitive: &PrimitiveId, samples: Pair<&[Sample]>) -> Vec<Pair<f64>> {
+    let Some(benchmark) = table::find(primitive) else { return Vec::new() };
+    let value = |sample: &Sample| Some(undisturbed(sample)?.cost_ns().ok()? / per(benchmark.bytes));
+    let of_b: HashMap<u64, f64> =
+        samples.b.iter().filter_map(|sample| Some((sample.seed, value(sample)?))).collect();
+    let pair = |sample: &Sample| Some(Pair { a: value(sample)?, b: *of_b.get(&sample.seed)? });
+    samples.a.iter().filter_map(pair).collect()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "an operation moves far fewer than 2^52 bytes")]

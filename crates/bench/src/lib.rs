@@ -5,6 +5,7 @@
 //! into the machine vector. The method is that of hbench-OS (thesis, section 2.2) with the process as the
 //! unit of replication. This crate never prints, and leaves every statistic to `quantity`.
 
+pub mod alternate;
 pub mod benchmark;
 pub mod clock;
 mod cold;
@@ -32,9 +33,10 @@ mod primitive;
 mod seed;
 mod stir;
 
+pub use alternate::alternate;
 pub use benchmark::{Benchmark, Operation, Prepared, Refusal};
 pub use clock::{Calibration, calibrate};
-pub use cost::{NoMachineCost, cost_of, machine, values_of};
+pub use cost::{NoMachineCost, cost_of, machine, pairs_of, values_of};
 pub use count::{Counts, NotCounted, count};
 pub use describe::{conditions, describe, memory_nodes, usable_cpus};
 pub use plan::{Finding, Measured, Outcome, Plan, all_failed, measure};

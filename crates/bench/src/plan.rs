@@ -16,6 +16,7 @@ use assay_quantity::{PrimitiveId, Sample, Unit, Unmeasured, estimate, sift};
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
+use tempfile::TempDir;
 
 use crate::benchmark::Benchmark;
 use crate::clock::{Calibration, monotonic};
@@ -111,14 +112,40 @@ pub fn measure(
     stop: &AtomicBool,
     on_sample: &mut dyn FnMut(&PrimitiveId, &Outcome),
 ) -> Result<Vec<Finding>, NoRun> {
-    let directory = || tempfile::Builder::new().prefix("assay-").tempdir_in(&plan.directory);
-    let shared_directory = directory().map_err(|error| NoRun::Directory(plan.directory.clone(), error))?;
-    let cpus = kernel::allowed_cpus().map_err(NoRun::Processors)?;
-    let siblings: Vec<Vec<usize>> = cpus.iter().map(|cpu| describe::siblings(*cpu)).collect();
-    let mut take = |benchmark: &Benchmark, seed: u64| {
-        let (cpu, other_cpu) = placement(seed, &cpus, &siblings);
+    let place = Place::find(plan)?;
+    let mut take = |benchmark: &Benchmark, seed: u64| place.sample(plan, spawner, benchmark, seed, stop);
+    let all = benchmarks.iter().map(|benchmark| Series::begun(benchmark, begun)).collect();
+    Ok(rounds(plan, benchmarks, all, &mut monotonic::now_ns, stop, &mut take, on_sample))
+}
+
+/// Where the samples of a run are taken.
+pub(crate) struct Place {
+    cpus: Vec<usize>,
+    siblings: Vec<Vec<usize>>,
+    shared_directory: TempDir,
+}
+
+impl Place {
+    pub(crate) fn find(plan: &Plan) -> Result<Self, NoRun> {
+        let shared_directory =
+            directory(plan).map_err(|error| NoRun::Directory(plan.directory.clone(), error))?;
+        let cpus = kernel::allowed_cpus().map_err(NoRun::Processors)?;
+        let siblings = cpus.iter().map(|cpu| describe::siblings(*cpu)).collect();
+        Ok(Self { cpus, siblings, shared_directory })
+    }
+
+    /// Takes one sample: everything about it is chosen by the seed.
+    pub(crate) fn sample(
+        &self,
+        plan: &Plan,
+        spawner: &Spawner,
+        benchmark: &Benchmark,
+        seed: u64,
+        stop: &AtomicBool,
+    ) -> Outcome {
+        let (cpu, other_cpu) = placement(seed, &self.cpus, &self.siblings);
         // Where the kernel keeps a directory in memory has a part in the cost of whatever is looked up in it.
-        let own = match directory() {
+        let own = match directory(plan) {
             Ok(own) => own,
             Err(error) => return Outcome::Rejected(format!("no directory for its files: {error}")),
         };
@@ -127,7 +154,7 @@ pub fn measure(
             cpu,
             other_cpu,
             directory: own.path(),
-            shared_directory: shared_directory.path(),
+            shared_directory: self.shared_directory.path(),
             peer: plan.peer,
             clock: &plan.clock,
             limit: plan.sample_limit,
@@ -135,9 +162,11 @@ pub fn measure(
             counters: plan.counters,
         };
         spawner.sample(benchmark, circumstances, stop)
-    };
-    let all = benchmarks.iter().map(|benchmark| Series::begun(benchmark, begun)).collect();
-    Ok(rounds(plan, benchmarks, all, &mut monotonic::now_ns, stop, &mut take, on_sample))
+    }
+}
+
+fn directory(plan: &Plan) -> io::Result<TempDir> {
+    tempfile::Builder::new().prefix("assay-").tempdir_in(&plan.directory)
 }
 
 /// The processor of a sample and one for its partner: of another core where there is one, because two
@@ -155,7 +184,7 @@ pub(crate) fn placement(seed: u64, cpus: &[usize], siblings: &[Vec<usize>]) -> (
 
 /// What is known of one primitive while the rounds go on.
 #[derive(Default)]
-struct Series {
+pub(crate) struct Series {
     samples: Vec<Sample>,
     rejected: Vec<String>,
     unavailable: Option<String>,
@@ -196,8 +225,7 @@ fn rounds(
                 series.finished = true;
                 continue;
             }
-            // Below 2^53, so that every format and database keeps it exactly.
-            let outcome = take(benchmark, seeds[position].random_range(0..1 << 53));
+            let outcome = take(benchmark, sample_seed(&mut seeds[position]));
             if outcome == Outcome::Stopped {
                 break;
             }
@@ -208,6 +236,11 @@ fn rounds(
         }
     }
     benchmarks.iter().zip(all).map(|(benchmark, series)| series.finding(benchmark)).collect()
+}
+
+/// A seed below 2^53, so that every format and database keeps it exactly.
+pub(crate) fn sample_seed(rng: &mut Pcg64Mcg) -> u64 {
+    rng.random_range(0..1 << 53)
 }
 
 /// Why a primitive has no sample although so many processes were started for one.
@@ -225,7 +258,7 @@ impl Series {
         Self { samples, rejected, ..Self::default() }
     }
 
-    fn add(&mut self, outcome: Outcome) {
+    pub(crate) fn add(&mut self, outcome: Outcome) {
         match outcome {
             Outcome::Sample(sample) => self.samples.push(sample),
             Outcome::Rejected(reason) => self.rejected.push(reason),
@@ -236,12 +269,14 @@ impl Series {
         }
     }
 
+    /// Whether this machine has not got it, or every process has failed so far and more of them will.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.unavailable.is_some() || (self.samples.is_empty() && self.rejected.len() >= FAILURES_MAX)
+    }
+
     fn enough(&self, plan: &Plan, unit: Unit) -> bool {
         let taken = self.samples.len();
-        if self.unavailable.is_some()
-            || taken + self.rejected.len() >= plan.processes_max
-            || (taken == 0 && self.rejected.len() >= FAILURES_MAX)
-        {
+        if self.is_given_up() || taken + self.rejected.len() >= plan.processes_max {
             return true;
         }
         let Some(look) = CHECK_POINTS.iter().position(|point| *point == taken) else { return false };
@@ -257,7 +292,7 @@ impl Series {
                 .is_ok_and(|estimate| estimate.relative_half_width() < plan.relative_half_width)
     }
 
-    fn finding(self, benchmark: &Benchmark) -> Finding {
+    pub(crate) fn finding(self, benchmark: &Benchmark) -> Finding {
         let primitive = benchmark.primitive.clone();
         if !self.samples.is_empty() {
             let (samples, rejected) = (self.samples, self.rejected);

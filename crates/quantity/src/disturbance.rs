@@ -73,7 +73,8 @@ pub fn sift(samples: &[Sample], value: impl Fn(&Sample) -> Option<f64>) -> Sifte
 }
 
 /// The sample without its disturbed batches; `None` if nothing of a baseline is left to be subtracted.
-fn undisturbed(sample: &Sample) -> Option<Sample> {
+#[must_use]
+pub fn undisturbed(sample: &Sample) -> Option<Sample> {
     let mut left = sample.clone();
     left.observations.retain(|batch| !batch.is_disturbed());
     left.baseline.retain(|batch| !batch.is_disturbed());

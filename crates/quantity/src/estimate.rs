@@ -230,7 +230,7 @@ pub(crate) fn real(count: usize) -> f64 {
     clippy::cast_sign_loss,
     reason = "a share of a length is a length"
 )]
-fn trim_count(n: usize) -> usize {
+pub(crate) fn trim_count(n: usize) -> usize {
     (TRIM * real(n)).floor() as usize
 }
 

@@ -17,6 +17,7 @@ mod placement;
 mod process;
 mod scratch;
 mod server;
+mod switch;
 mod template;
 mod workload;
 
@@ -27,6 +28,7 @@ pub use group::{Exit, StopError, Stopped};
 pub use measure::{MeasureError, Plan, measure};
 pub use placement::{Placement, PlacementError, Role};
 pub use server::{Server, StartError};
+pub use switch::{Switch, SwitchError};
 pub use workload::{
     Client, CommandProgram, Content, Expect, ExpectedContent, HttpOperation, Operation, Program, Ready,
     Reuse, ScratchFile, ServerProgram, StopRequest, Workload, WrkOperation,

@@ -8,6 +8,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 
+use super::paired::paired;
 use super::{NoComparison, Pair, Ratio, compare, compare_estimates};
 use crate::estimate::{Estimate, Method};
 use crate::machine::{Cost, Doubt};
@@ -77,11 +78,29 @@ pub struct Comparison {
 /// 95 % each, so a primitive that differs by `margin` is called the same in at most 2.5 % of cases.
 #[must_use]
 pub fn compare_costs(pairs: &[Pair<Side<'_>>], margin: f64) -> Vec<Comparison> {
-    let tested: Vec<(Option<Ratio>, Result<f64, Relation>)> = pairs.iter().map(test).collect();
+    judge(pairs.iter().map(test).collect(), margin)
+}
+
+/// Compares many primitives that were measured in turns, each by its pairs of values; the rest is as with
+/// [`compare_costs`]. Several modes are no obstacle: both sides of a pair meet them alike.
+#[must_use]
+pub fn compare_in_turns(primitives: &[Vec<Pair<f64>>], margin: f64) -> Vec<Comparison> {
+    let test = |pairs: &Vec<Pair<f64>>| match paired(pairs) {
+        Ok(ratio) => (Some(ratio), ratio.p.ok_or(Relation::Indistinguishable)),
+        Err(reason) => (None, Err(Relation::NotComparable(Incomparable::NoRatio(reason)))),
+    };
+    judge(primitives.iter().map(test).collect(), margin)
+}
+
+/// A ratio as far as there is one, and its p-value or what is to be said without one.
+type Tested = (Option<Ratio>, Result<f64, Relation>);
+
+/// Corrects what was tested for its number.
+fn judge(tested: Vec<Tested>, margin: f64) -> Vec<Comparison> {
     let mut adjusted: Vec<f64> = tested.iter().filter_map(|(_, p)| p.ok()).collect();
     holm(&mut adjusted);
     let mut adjusted = adjusted.into_iter();
-    let comparison = |(ratio, p): (Option<Ratio>, Result<f64, Relation>)| {
+    let comparison = |(ratio, p): Tested| {
         let p_adjusted = p.is_ok().then(|| adjusted.next()).flatten();
         let relation = match (p, p_adjusted, &ratio) {
             (Err(untested), ..) => untested,
@@ -93,8 +112,7 @@ pub fn compare_costs(pairs: &[Pair<Side<'_>>], margin: f64) -> Vec<Comparison> {
     tested.into_iter().map(comparison).collect()
 }
 
-/// The ratio of a pair, and its p-value or what is to be said without one.
-fn test(pair: &Pair<Side<'_>>) -> (Option<Ratio>, Result<f64, Relation>) {
+fn test(pair: &Pair<Side<'_>>) -> Tested {
     let costs = [pair.a.cost, pair.b.cost];
     let ratio = match (pair.a.values, pair.b.values) {
         (Some(a), Some(b)) if costs[0].typical.unit == costs[1].typical.unit => compare(Pair { a, b }),
@@ -289,6 +307,28 @@ mod tests {
             Pair { a: Side { cost: &cost_a, values: Some(&a) }, b: Side { cost: &cost_b, values: Some(&b) } };
         let ratio = compare_costs(&[pair], SAME_WITHIN)[0].ratio.unwrap();
         assert!((ratio.effect.unwrap() - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn pairs_show_a_difference_that_the_same_values_do_not_show_apart() {
+        let drift: Vec<f64> = (0..12).map(|minute| 100.0 * (1.0 + 0.05 * f64::from(minute))).collect();
+        let pairs = |slowdown: f64| {
+            let noise = around(slowdown, 0.3);
+            drift.iter().zip(noise).map(|(a, noise)| Pair { a: *a, b: a * noise }).collect::<Vec<_>>()
+        };
+        let primitives = [pairs(1.02), pairs(1.0), vec![], pairs(0.98)];
+        let said = compare_in_turns(&primitives, SAME_WITHIN).into_iter().map(|one| one.relation.to_string());
+        assert_eq!(
+            said.collect::<Vec<_>>(),
+            [
+                "slower",
+                "same within 1 %",
+                "not comparable: one side has no estimate: 0 value(s) give no interval; at least 2 are needed",
+                "faster"
+            ]
+        );
+        let (a, b): (Vec<f64>, Vec<f64>) = primitives[0].iter().map(|pair| (pair.a, pair.b)).unzip();
+        assert_eq!(self::said(&cost(&a), &cost(&b)), "indistinguishable");
     }
 
     #[test]

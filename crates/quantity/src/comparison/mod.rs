@@ -2,8 +2,8 @@
 //!
 //! From the values of independent processes, the ratio of the two trimmed means with Welch and Yuen's test on
 //! a logarithmic scale (Yuen, Biometrika 61, 1974; Welch, Biometrika 34, 1947); from published estimates, a
-//! propagation of their intervals; from interleaved rounds, Wilcoxon's signed-rank test ([`paired`]). What many
-//! primitives say together is corrected by Holm's method ([`family`]). Reports call this module. It never sees
+//! propagation of their intervals; from processes measured in turns, the trimmed mean of their ratios ([`paired`]). What
+//! many primitives say together is corrected by Holm's method ([`family`]). Reports call this module. It never sees
 //! how a value was measured: who compares leaves out what was disturbed ([`crate::sift`]).
 
 pub mod family;
@@ -23,6 +23,38 @@ pub struct Pair<T> {
     pub b: T,
 }
 
+/// One of a [`Pair`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// The base.
+    A,
+    /// What is compared with it.
+    B,
+}
+
+impl<T> Pair<T> {
+    /// That one of the two.
+    pub fn get(&self, which: Which) -> &T {
+        match which {
+            Which::A => &self.a,
+            Which::B => &self.b,
+        }
+    }
+
+    /// That one of the two.
+    pub fn get_mut(&mut self, which: Which) -> &mut T {
+        match which {
+            Which::A => &mut self.a,
+            Which::B => &mut self.b,
+        }
+    }
+
+    /// The same of both.
+    pub fn map<U>(self, mut of: impl FnMut(T) -> U) -> Pair<U> {
+        Pair { a: of(self.a), b: of(self.b) }
+    }
+}
+
 /// By what factor two costs differ.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ratio {
@@ -33,7 +65,7 @@ pub struct Ratio {
     pub p: Option<f64>,
     /// Cliff's delta: the share of all pairs of values in which b is higher, less the share in which it is lower.
     /// From -1 to 1; 0 if neither machine tends to be higher. A ratio close to 1 with a delta close to 1 is a small
-    /// difference that every process shows. `None` without values.
+    /// difference that every process shows. Of pairs ([`paired`]) it is the share of these. `None` without values.
     pub effect: Option<f64>,
 }
 

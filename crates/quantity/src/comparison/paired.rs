@@ -1,149 +1,98 @@
-//! Two machines measured in turns, in the same minutes: their difference without what both shared.
+//! Two states of a machine measured in turns: their difference without what both shared.
 //!
-//! A drift of the room, the clock or the neighbours moves both values of a round alike and drops out of their
-//! ratio. The control that compares a machine with itself is made this way. The estimate is Hodges and
-//! Lehmann's (Annals of Mathematical Statistics 34, 1963), its interval and p-value are those of Wilcoxon's
-//! signed-rank test (Biometrics Bulletin 1, 1945), exact for any number of rounds whose log ratios are
-//! symmetric about their middle, which they are when the two sides are alike.
+//! A drift of the room, the clock or the neighbours moves both values of a pair alike and drops out of their ratio, and
+//! so does what a layout of memory costs where both processes of a pair have the same. The estimate is the trimmed mean
+//! of the log ratios with the interval of Tukey and McLaughlin (Sankhya A 25, 1963), the one that Yuen's is made of.
 
-use super::{NoComparison, Pair, Ratio};
-use crate::estimate::{CONFIDENCE, Estimate, Interval, Method, NoEstimate, middle, real};
-use crate::unit::Unit;
+use super::{Ends, Error, NoComparison, Pair, Ratio, ratio};
+use crate::estimate::{NoEstimate, Trimmed, real, trim_count};
 
-/// Compares rounds, each with one value of either side: the median of all means of two log ratios (Walsh
-/// averages), as a ratio. Below six rounds no interval reaches 95 %: then it spans all of them, and its
-/// confidence says what that is worth. Takes time with the cube of the number of rounds (a hundred: some
-/// milliseconds).
+/// Compares pairs of values that were measured side by side: the ratio b/a.
 ///
-/// The effect is the share of rounds in which b is higher, less the share in which it is lower.
+/// The effect is the share of pairs in which b is higher, less the share in which it is lower.
+///
+/// A difference to a baseline may come out at zero or below by chance. The ratio of such a pair lies beyond all others,
+/// so it is among those that the trimmed mean leaves out, as long as there are not more of them than that.
+///
+/// Chosen by measuring: 17,405 pairs of five primitives on a virtual machine with busy neighbours, cut into 125 stretches
+/// of 5 s. A planted change of 2 % was found in 79 % of them (false alarms without it: 5 %); by Wilcoxon's signed-rank
+/// test in 77 % (5 %), by the mean of the log ratios in 47 % (3 %), by Yuen's test of the same values unpaired in 25 %
+/// (1 %).
 ///
 /// # Errors
-/// [`NoComparison`] for fewer than two rounds, or a value that is not finite and positive.
-pub fn paired(rounds: &[Pair<f64>]) -> Result<Ratio, NoComparison> {
-    if rounds.len() < 2 {
-        return Err(NoEstimate::TooFew(rounds.len()).into());
+/// [`NoComparison`] for fewer than two pairs, a value that is not finite, or too many that are not positive.
+pub fn paired(pairs: &[Pair<f64>]) -> Result<Ratio, NoComparison> {
+    if pairs.iter().any(|pair| !(pair.a.is_finite() && pair.b.is_finite())) {
+        return Err(NoEstimate::NotFinite.into());
     }
-    let logs: Vec<f64> = rounds.iter().map(log_ratio).collect::<Result<_, _>>()?;
-    let mut walsh: Vec<f64> = logs
-        .iter()
-        .enumerate()
-        .flat_map(|(i, a)| logs[i..].iter().map(move |b| f64::midpoint(*a, *b)))
-        .collect();
-    walsh.sort_by(f64::total_cmp);
-    let below = signed_rank_cdf(logs.len());
-    let coverage = |k: usize| 1.0 - 2.0 * below[k];
-    // The most that can be left out at each end.
-    let outside = (0..walsh.len() / 2).take_while(|k| coverage(*k) >= CONFIDENCE).last().unwrap_or(0);
-    let interval = Interval {
-        low: walsh[outside].exp(),
-        high: walsh[walsh.len() - 1 - outside].exp(),
-        confidence: coverage(outside),
-    };
-    let estimate = Estimate {
-        point: middle(&walsh).exp(),
-        interval,
-        unit: Unit::Ratio,
-        method: Method::Derived,
-        values: rounds.len(),
-    };
-    let lower = logs.iter().filter(|log| **log < 0.0).count();
-    let higher = logs.iter().filter(|log| **log > 0.0).count();
-    let effect = (real(higher) - real(lower)) / real(logs.len());
-    Ok(Ratio { estimate, p: Some(p_value(&walsh, &below)), effect: Some(effect) })
-}
-
-fn log_ratio(round: &Pair<f64>) -> Result<f64, NoComparison> {
-    for value in [round.a, round.b] {
-        if !value.is_finite() {
-            return Err(NoEstimate::NotFinite.into());
-        }
-        if value <= 0.0 {
+    for side in [|pair: &Pair<f64>| pair.a, |pair: &Pair<f64>| pair.b] {
+        let mut not_positive = pairs.iter().map(side).filter(|value| *value <= 0.0);
+        if let Some(value) = not_positive.nth(trim_count(pairs.len())) {
             return Err(NoComparison::NotPositive(value));
         }
     }
-    Ok((round.b / round.a).ln())
+    let logs: Vec<f64> = pairs.iter().map(log_ratio).collect();
+    let Trimmed { point, standard_error: standard, freedom } = Trimmed::of(&logs)?;
+    let error = Error { standard, freedom };
+    let half = error.half_width();
+    let higher = logs.iter().filter(|log| **log > 0.0).count();
+    let lower = logs.iter().filter(|log| **log < 0.0).count();
+    Ok(Ratio {
+        estimate: ratio(point, Ends { below: half, above: half }, logs.len()),
+        p: Some(error.p(point)),
+        effect: Some((real(higher) - real(lower)) / real(logs.len())),
+    })
 }
 
-/// Both tails beyond the number of Walsh averages on the rarer side of zero. Those that are zero are counted to that
-/// side, so that rounds without a difference are never evidence for one.
-fn p_value(walsh: &[f64], below: &[f64]) -> f64 {
-    let not_above = walsh.partition_point(|average| *average <= 0.0);
-    let not_below = walsh.len() - walsh.partition_point(|average| *average < 0.0);
-    (2.0 * below[not_above.min(not_below)]).min(1.0)
-}
-
-/// Probability, for each number k, that the ranks of the positive differences add up to at most k, which is that at
-/// most k Walsh averages are positive, if positive and negative ones are equally likely.
-fn signed_rank_cdf(rounds: usize) -> Vec<f64> {
-    let sums = rounds * (rounds + 1) / 2;
-    let mut probability = vec![0.0; sums + 1];
-    probability[0] = 1.0;
-    for rank in 1..=rounds {
-        for sum in (0..=sums).rev() {
-            let with = if sum >= rank { probability[sum - rank] } else { 0.0 };
-            probability[sum] = f64::midpoint(probability[sum], with);
-        }
+/// Values that are not positive are smaller than every one that is, and equal to each other.
+fn log_ratio(pair: &Pair<f64>) -> f64 {
+    match (pair.a > 0.0, pair.b > 0.0) {
+        (true, true) => (pair.b / pair.a).ln(),
+        (true, false) => -(f64::MAX.ln()),
+        (false, true) => f64::MAX.ln(),
+        (false, false) => 0.0,
     }
-    let mut total = 0.0;
-    for entry in &mut probability {
-        total += *entry;
-        *entry = total;
-    }
-    probability
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn rounds(ratios: &[f64]) -> Vec<Pair<f64>> {
+    fn pairs(ratios: &[f64]) -> Vec<Pair<f64>> {
         ratios.iter().enumerate().map(|(i, ratio)| Pair { a: real(i + 1), b: real(i + 1) * ratio }).collect()
     }
 
     #[test]
-    fn the_distribution_of_the_signed_ranks_is_that_of_counting_all_signs() {
-        let n = 7;
-        let counted = |k: usize| {
-            let sums = (0..1_usize << n)
-                .map(|signs| (1..=n).filter(|rank| signs >> (rank - 1) & 1 == 1).sum::<usize>());
-            real(sums.filter(|sum| *sum <= k).count()) / real(1 << n)
-        };
-        for (k, p) in signed_rank_cdf(n).into_iter().enumerate() {
-            assert!((p - counted(k)).abs() < 1e-12, "{k}");
-        }
+    fn the_ratio_is_the_trimmed_mean_of_the_log_ratios_and_its_interval_is_students() {
+        // Of ten, two are left out at each end. By hand: mean 0.025; the squares of the Winsorised values
+        // (0.01 0.01 0.01 0.02 0.02 0.03 0.03 0.04 0.04 0.04) add up to 0.00145 about their mean, six are left and
+        // Student's t of five degrees of freedom is 2.5706.
+        let logs = [-0.5, 0.0, 0.01, 0.02, 0.02, 0.03, 0.03, 0.04, 0.05, 0.9];
+        let ratio = paired(&pairs(&logs.map(f64::exp))).unwrap();
+        let half = 2.5706 * (0.00145_f64 / (6.0 * 5.0)).sqrt();
+        assert!((ratio.estimate.point.ln() - 0.025).abs() < 1e-12, "{ratio:?}");
+        assert!((ratio.estimate.interval.high.ln() - 0.025 - half).abs() < 1e-6, "{ratio:?}");
+        assert!((ratio.estimate.interval.low.ln() - 0.025 + half).abs() < 1e-6, "{ratio:?}");
+        assert!((ratio.effect.unwrap() - 0.7).abs() < 1e-12);
+        assert!(ratio.p.unwrap() < 0.05);
     }
 
     #[test]
-    fn ten_rounds_with_one_against_nine_give_the_p_value_of_the_table() {
-        // The differences have the ranks 1 to 10 and the smallest is negative: the sum of 1 has a two-sided
-        // probability of 4/1024.
-        let ratios: Vec<f64> =
-            (1..=10).map(|i| if i == 1 { -0.01f64 } else { 0.01 * f64::from(i) }.exp()).collect();
-        let ratio = paired(&rounds(&ratios)).unwrap();
-        assert!((ratio.p.unwrap() - 4.0 / 1024.0).abs() < 1e-12);
-        assert!((ratio.effect.unwrap() - 0.8).abs() < 1e-12);
-        // At 8 of the 55 averages outside on each side the test has 95.1 %, at 9 it would have 93.6 %.
-        assert!((ratio.estimate.interval.confidence - (1.0 - 2.0 * 25.0 / 1024.0)).abs() < 1e-12);
-        assert!(ratio.estimate.interval.low > 1.0 && ratio.estimate.point < ratio.estimate.interval.high);
-    }
-
-    #[test]
-    fn five_rounds_admit_that_their_interval_is_worth_94_per_cent_and_prove_nothing() {
-        let ratio = paired(&rounds(&[1.1, 1.2, 1.3, 1.4, 1.5])).unwrap();
-        assert!((ratio.estimate.interval.confidence - 0.9375).abs() < 1e-12);
-        assert!(
-            (ratio.estimate.interval.low - 1.1).abs() < 1e-12
-                && (ratio.estimate.interval.high - 1.5).abs() < 1e-12
-        );
-        assert!((ratio.p.unwrap() - 0.0625).abs() < 1e-12);
-    }
-
-    #[test]
-    fn rounds_without_a_difference_are_no_evidence_for_one() {
-        let equal = paired(&rounds(&[1.0; 8])).unwrap();
+    fn pairs_without_a_difference_are_no_evidence_for_one() {
+        let equal = paired(&pairs(&[1.0; 8])).unwrap();
         assert!((equal.p.unwrap() - 1.0).abs() < 1e-12 && (equal.estimate.point - 1.0).abs() < 1e-12);
-        let mostly = paired(&rounds(&[1.0, 1.0, 1.0, 1.0, 1.0, 1.1, 1.1, 1.1])).unwrap();
-        assert!(mostly.p.unwrap() > 0.05 && mostly.estimate.interval.low <= 1.0);
+        let both_ways = paired(&pairs(&[0.9, 0.95, 0.99, 1.0, 1.0, 1.01, 1.05, 1.1])).unwrap();
+        assert!(both_ways.p.unwrap() > 0.5 && both_ways.estimate.interval.low < 1.0);
+    }
+
+    #[test]
+    fn a_few_values_that_are_not_positive_lie_beyond_all_others_and_too_many_leave_no_ratio() {
+        let mut all = pairs(&[1.02; 10]);
+        (all[0].a, all[1].b, all[2].b) = (-1.0, 0.0, -3.0);
+        let ratio = paired(&all).unwrap();
+        assert!((ratio.estimate.point - 1.02).abs() < 1e-12, "{ratio:?}");
+        all[3].b = -2.0;
+        assert_eq!(paired(&all), Err(NoComparison::NotPositive(-2.0)));
     }
 
     #[test]
