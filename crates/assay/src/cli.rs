@@ -2,9 +2,10 @@
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use assay_quantity::comparison::Pair;
 use assay_report::{FORMATS, Format};
 use assay_trace::descriptor::Descriptor;
 use assay_trace::syscall;
@@ -15,6 +16,7 @@ use clap::{ArgGroup, Args, Parser, Subcommand};
 use crate::cmd::view::{VIEWS, View};
 use crate::output::EXIT_CODES;
 use crate::past;
+use crate::phase::turns::States;
 
 /// Measures what a machine offers, traces what an application asks of it, and predicts one from the other.
 #[derive(Debug, Parser)]
@@ -304,18 +306,35 @@ pub struct PredictArgs {
 
 /// `assay compare`.
 #[derive(Debug, Args)]
+#[command(override_usage = "assay compare [OPTIONS] <A> <B> [PRIMITIVE]...
+       assay compare [OPTIONS] --between <COMMAND> <COMMAND> [--] [PRIMITIVE]...
+       assay compare [OPTIONS] --between-wrapper <WRAPPER> <WRAPPER> [--] [PRIMITIVE]...")]
 #[command(after_help = format!("Machines of the past: {}.\n\n{EXIT_CODES}", past::names()))]
 pub struct CompareArgs {
     /// The machine that is the measure: a file, a run of the store (its number, `latest`, or `latest~1` for the one
     /// before that), or a machine of the past.
-    #[arg(value_name = "A")]
-    pub before: PathBuf,
+    #[arg(value_name = "A", required_unless_present = "states")]
+    before: Option<String>,
     /// The machine that is compared with it.
-    #[arg(value_name = "B")]
-    pub after: PathBuf,
+    #[arg(value_name = "B", required_unless_present = "states")]
+    after: Option<String>,
     /// Compare only these primitives: ids, or beginnings of them.
     #[arg(value_name = "PRIMITIVE")]
-    pub primitives: Vec<String>,
+    primitives: Vec<String>,
+    /// Compare two states of this machine, measured in turns: the first command puts it into state A, in which it is
+    /// left at the end, the second into state B. This shows smaller changes than two runs do.
+    #[arg(long, num_args = 2, value_name = "COMMAND", group = "states")]
+    between: Option<Vec<String>>,
+    /// The same, with each process that measures started through the first wrapper in state A and through the second in
+    /// state B, such as 'env LD_PRELOAD=FILE'; '' starts it as usual.
+    #[arg(long, num_args = 2, value_name = "WRAPPER", group = "states")]
+    between_wrapper: Option<Vec<String>>,
+    /// Time to spend on measuring two states [default: 20s for each primitive, 9m at most].
+    #[arg(long, value_name = "TIME", value_parser = budget, requires = "states")]
+    pub budget: Option<Duration>,
+    /// Seed of layouts and of the order of measuring two states [default: drawn anew, and kept with the runs].
+    #[arg(long, requires = "states")]
+    pub seed: Option<u64>,
     /// End with exit code 4 if the typical cost of a primitive is higher on B by more than this share, and not by
     /// chance; with 3 if one that cannot be judged may be, has no cost on B, or if none can be judged.
     #[arg(long, value_name = "SHARE", value_parser = share)]
@@ -326,6 +345,43 @@ pub struct CompareArgs {
     /// Where measurements are kept.
     #[command(flatten)]
     pub store: StoreArgs,
+}
+
+/// What `assay compare` is to compare.
+#[derive(Debug)]
+pub enum Compared<'a> {
+    /// Two machines that were measured before.
+    Machines(Pair<&'a Path>),
+    /// Two states of this machine.
+    States(States),
+}
+
+impl CompareArgs {
+    /// What is compared, and for which primitives: all for none.
+    pub fn asked(&self) -> (Compared<'_>, Vec<&str>) {
+        let primitives = self.primitives.iter().map(String::as_str);
+        let states = match (&self.between, &self.between_wrapper) {
+            (Some(commands), _) => Some(States::Commands(pair(commands))),
+            (_, Some(wrappers)) => Some(States::Wrappers(pair(wrappers))),
+            _ => None,
+        };
+        // Without machines to compare, every word is a primitive.
+        let [before, after] = [&self.before, &self.after].map(|word| word.as_deref());
+        match states {
+            Some(states) => {
+                (Compared::States(states), before.into_iter().chain(after).chain(primitives).collect())
+            }
+            None => {
+                let [a, b] = [before, after].map(|name| Path::new(name.unwrap_or_default()));
+                (Compared::Machines(Pair { a, b }), primitives.collect())
+            }
+        }
+    }
+}
+
+fn pair(words: &[String]) -> Pair<String> {
+    let word = |position| words.get(position).cloned().unwrap_or_default();
+    Pair { a: word(0), b: word(1) }
 }
 
 /// `assay history`.

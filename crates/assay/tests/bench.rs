@@ -6,9 +6,13 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::thread::available_parallelism;
+use std::thread::{available_parallelism, sleep};
+use std::time::Duration;
 
 use tempfile::TempDir;
+
+/// Between two looks at what another process does.
+const PAUSE: Duration = Duration::from_millis(1);
 
 struct Place(TempDir);
 
@@ -37,9 +41,19 @@ impl Place {
 
     /// Exit code, stdout and stderr.
     fn said(&self, arguments: &str) -> (i32, String, String) {
-        let Output { status, stdout, stderr } = self.assay(arguments).output().unwrap();
+        self.ended(&mut self.assay(arguments))
+    }
+
+    /// The same of a command line with more arguments.
+    fn ended(&self, command: &mut Command) -> (i32, String, String) {
+        let Output { status, stdout, stderr } = command.output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         (status.code().unwrap(), text(stdout), text(stderr))
+    }
+
+    /// What the commands of states have written to their log, a letter each.
+    fn states(&self) -> String {
+        fs::read_to_string(self.path().join("log")).unwrap_or_default().replace('\n', "")
     }
 }
 
@@ -387,6 +401,83 @@ fn the_run_before_the_latest_has_a_name() {
     assert!(code == 1 && said.contains("has no run 'latest~2'"), "{said}");
     let (code, _, said) = place.said("compare latest~1 latest");
     assert!(code == 1 && said.contains("no such primitive in common"), "{said}");
+}
+
+#[test]
+fn two_states_are_entered_by_turns_and_their_runs_say_the_same_again() {
+    let place = Place::new();
+    let (code, compared, said) = place.ended(
+        place
+            .assay("compare --budget 5s call.null file.stat --between")
+            .args(["echo a >> log", "echo b >> log"]),
+    );
+    assert_eq!(code, 0, "{said}");
+    let title = "State B, entered by 'echo b >> log', beside state A, entered by 'echo a >> log'\n";
+    assert!(compared.starts_with(title), "{compared}");
+    assert!(said.ends_with("the raw samples are runs 1 (A) and 2 (B) of the store\n"), "{said}");
+    let states = place.states();
+    let turns = |state| states.matches(state).count();
+    assert!(states.starts_with('a') && states.ends_with('a') && turns('b') > 1, "{states}");
+    // It is entered at both ends as well.
+    assert_eq!(turns('a'), turns('b') + 2, "{states}");
+    let (code, again, said) = place.said("compare 1 2");
+    assert_eq!((code, again.as_str(), said.as_str()), (0, compared.as_str(), ""));
+    assert_eq!(ids(&place.said("compare 1 2 --csv").1), ["call.null", "file.stat"]);
+    let (_, run, _) = place.said("history 1 --csv");
+    assert!(run.contains("\"A, entered by 'echo a >> log'\""), "{run}");
+}
+
+#[test]
+fn processes_are_started_through_the_wrapper_of_their_state() {
+    let place = Place::new();
+    let wrapper = "sh -c 'echo b >> log; exec \"$@\"' b";
+    let (code, compared, said) =
+        place.ended(place.assay("compare --csv --budget 5s call.null --between-wrapper").args(["", wrapper]));
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(ids(&compared), ["call.null"], "{compared}");
+    assert!(place.states().len() > 1 && !place.states().contains('a'));
+    let (code, compared, said) =
+        place.ended(place.assay("compare --budget 5s call.null --between-wrapper").args(["", "exit 7;"]));
+    assert_eq!((code, compared.as_str()), (1, ""));
+    let reason =
+        "call.null in state B: all 3 processes failed, the last one: its process failed with exit status: 7";
+    assert!(said.contains(reason), "{said}");
+}
+
+#[test]
+fn state_a_is_restored_however_a_comparison_ends() {
+    for (signal, code) in [("INT", Some(130)), ("TERM", Some(130)), ("KILL", None)] {
+        let place = Place::new();
+        let mut child = place
+            .assay("compare --budget 60s call.null --between")
+            .args(["echo a >> log", "echo b >> log; sleep 0.2"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        while !place.states().contains('b') {
+            assert!(child.try_wait().unwrap().is_none(), "it ended early");
+            sleep(PAUSE);
+        }
+        let pid = child.id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
+        assert_eq!(child.wait().unwrap().code(), code, "{signal}");
+        // Where it is killed, nobody waits for the shell that restores it.
+        while code.is_none() && !place.states().ends_with('a') {
+            sleep(PAUSE);
+        }
+        assert!(place.states().ends_with('a'), "{signal}: {}", place.states());
+    }
+    let place = Place::new();
+    let (code, shown, said) = place.ended(
+        place
+            .assay("compare --budget 5s call.null --between")
+            .args(["echo a >> log", "echo no knob; exit 9"]),
+    );
+    assert_eq!((code, shown.as_str()), (1, ""));
+    // At both ends, and in the first round if that began with it.
+    assert!(["aa", "aaa"].contains(&place.states().as_str()), "{}", place.states());
+    assert!(said.ends_with("assay: 'echo no knob; exit 9' ended with status 9: no knob\n"), "{said}");
 }
 
 #[test]

@@ -3,9 +3,11 @@
 //!     cargo bench --package assay-bench --bench trust -- truth
 //!     cargo bench --package assay-bench --bench trust -- coverage [REPEATS]
 //!     cargo bench --package assay-bench --bench trust -- comparison [PAIRS]
+//!     cargo bench --package assay-bench --bench trust -- turns [TRIALS] [EQUALS]
 //!
 //! `truth` measures bodies of known length; `coverage` repeats whole measurements and counts how often an interval
-//! holds what all of them say; `comparison` compares a machine with itself, and with itself slowed down by 2 %.
+//! holds what all of them say; `comparison` compares a machine with itself, and with itself slowed down by 2 %; `turns`
+//! does that with two states that are measured in turns.
 //! Its own executable is the program that the harness starts for every sample.
 
 #![expect(clippy::unwrap_used, reason = "an experiment that cannot be carried out ends with what failed")]
@@ -15,6 +17,7 @@ use std::arch::asm;
 use std::fmt;
 use std::io;
 use std::process::ExitCode;
+use std::slice;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -22,11 +25,11 @@ use assay_bench::clock::Source;
 use assay_bench::evidence::{Sharing, Watch};
 use assay_bench::harness::{self, Nothing, Schedule};
 use assay_bench::{
-    Benchmark, Calibration, Finding, Operation, Plan, Prepared, Spawner, calibrate, cost_of,
-    delayed_sample_main, find, measure, sample_main, values_of,
+    Benchmark, Calibration, Finding, Operation, Plan, Prepared, Spawner, alternate, calibrate, cost_of,
+    delayed_sample_main, find, measure, pairs_of, sample_main, values_of,
 };
 use assay_quantity::comparison::Pair;
-use assay_quantity::comparison::family::{Relation, SAME_WITHIN, Side, compare_costs};
+use assay_quantity::comparison::family::{Relation, SAME_WITHIN, Side, compare_costs, compare_in_turns};
 use assay_quantity::sample::NoCost;
 use assay_quantity::{Cost, Estimate, Sample, Unit, Verdict, estimate};
 
@@ -43,10 +46,12 @@ fn main() -> ExitCode {
         ["truth"] => truth(),
         ["coverage", rest @ ..] => coverage(number(rest.first(), 50)),
         ["comparison", rest @ ..] => comparison(number(rest.first(), 40)),
+        ["turns", rest @ ..] => turns(number(rest.first(), 10), number(rest.get(1), 200)),
         _ => {
             truth();
             coverage(10);
             comparison(10);
+            turns(1, 5);
         }
     }
     ExitCode::SUCCESS
@@ -280,11 +285,108 @@ fn comparison(pairs: usize) {
             slower.to_string()
         );
     }
-    let all = of_slower
-        .iter()
-        .fold(Tally::default(), |a, b| Tally { told: a.told + b.told, judged: a.judged + b.judged });
+    let all = Tally::sum(&of_slower);
     println!("comparisons of equals with any alarm: {with_alarm} of {pairs}");
     println!("slowdowns of 2 % found: {all}, {:.1} %", 100.0 * real(all.told) / real(all.judged.max(1)));
+}
+
+/// Primitives of which a change must be found in turns.
+const CHANGED: [&str; 5] = [
+    "call.null",
+    "pipe.round_trip{size=1B,cpus=same}",
+    "tcp.round_trip{size=1B,cpus=same}",
+    "page_fault.anonymous",
+    "process.context_switch{processes=2,cpus=same}",
+];
+
+/// Time for a comparison of equals, and for one with a slowdown.
+const EQUAL: Duration = Duration::from_secs(5);
+const SLOWED: Duration = Duration::from_secs(20);
+
+/// How often a slowdown of 2 % is found of so many trials with each primitive, and how often a difference of so many
+/// comparisons of equals, the primitives by turns.
+fn turns(trials: usize, equals: usize) {
+    let clock = calibrate();
+    let benchmarks = CHANGED.map(|id| find(&id.parse().unwrap()).unwrap());
+    let mut alarms = vec![Tally::default(); benchmarks.len()];
+    let mut found = alarms.clone();
+    for trial in 0..equals {
+        let number = trial % benchmarks.len();
+        let relation = in_turns(&benchmarks[number], EQUAL, 0.0, trial, &clock);
+        alarms[number].add(relation, matches!(relation, Relation::Faster | Relation::Slower));
+    }
+    for trial in 0..trials {
+        for (benchmark, found) in benchmarks.iter().zip(&mut found) {
+            let taken = samples(
+                &plan(trial as u64, PROCESSES, &clock),
+                slice::from_ref(benchmark),
+                &spawner(&["sample"]),
+            );
+            let costs: Vec<f64> = taken[0].iter().filter_map(|sample| sample.cost_ns().ok()).collect();
+            let delay_ns = 0.02 * estimate::trimmed_mean(&costs, Unit::Nanoseconds).unwrap().point;
+            let relation = in_turns(benchmark, SLOWED, delay_ns, equals + trial, &clock);
+            found.add(relation, relation == Relation::Slower);
+        }
+    }
+    println!("{:<50} {:>18} {:>18}", "primitive, in turns", "false alarms, 5 s", "2 % found, 20 s");
+    for (benchmark, (alarms, found)) in benchmarks.iter().zip(alarms.iter().zip(&found)) {
+        println!(
+            "{:<50} {:>18} {:>18}",
+            benchmark.primitive.to_string(),
+            alarms.to_string(),
+            found.to_string()
+        );
+    }
+    let all = Tally::sum(&alarms);
+    let bound = 100.0 * upper_bound(all.told, all.judged);
+    println!("false alarms: {all}, upper bound of 95 % {bound:.1} %");
+    println!("slowdowns of 2 % found: {}", Tally::sum(&found));
+}
+
+/// What is said of one primitive beside itself with every operation made longer, measured in turns.
+fn in_turns(
+    benchmark: &Benchmark,
+    budget: Duration,
+    delay_ns: f64,
+    trial: usize,
+    clock: &Calibration,
+) -> Relation {
+    let plan = Plan { budget, ..plan(trial as u64, 0, clock) };
+    let (usual, slowed) = (spawner(&["sample"]), spawner(&["delayed", &delay_ns.to_string()]));
+    let spawners = Pair { a: &usual, b: if delay_ns > 0.0 { &slowed } else { &usual } };
+    let stop = AtomicBool::new(false);
+    let benchmarks = slice::from_ref(benchmark);
+    let findings = alternate(&plan, benchmarks, spawners, &stop, &mut |_| {}, &mut |_, _, _| {}).unwrap();
+    let [a, b] = [&findings.a[0], &findings.b[0]].map(|finding| match finding {
+        Finding::Measured(measured) => &measured.samples[..],
+        Finding::Unmeasured(missing) => panic!("{}: {}", missing.primitive, missing.reason),
+    });
+    let pairs = pairs_of(&benchmark.primitive, Pair { a, b });
+    let comparison = compare_in_turns(&[pairs], SAME_WITHIN)[0];
+    let ratio = comparison.ratio.unwrap().estimate;
+    let half = 50.0 * (ratio.interval.high - ratio.interval.low);
+    println!(
+        "{} {delay_ns:.1} ns longer: {:+.2} % ± {half:.2}, {} pairs, {}",
+        benchmark.primitive,
+        100.0 * (ratio.point - 1.0),
+        ratio.values,
+        comparison.relation
+    );
+    comparison.relation
+}
+
+/// Least probability with which so many of so many or fewer come up in at most 5 % of cases (Clopper and Pearson).
+fn upper_bound(told: usize, judged: usize) -> f64 {
+    let at_most = |probability: f64| {
+        let mut term = (1.0 - probability).powi(i32::try_from(judged).unwrap());
+        let mut sum = term;
+        for count in 0..told {
+            term *= real(judged - count) / real(count + 1) * probability / (1.0 - probability);
+            sum += term;
+        }
+        sum
+    };
+    (1..1000).map(|thousandth| real(thousandth) / 1000.0).find(|p| at_most(*p) <= 0.05).unwrap_or(1.0)
 }
 
 /// How often something was told, of how many comparisons that were made.
@@ -295,6 +397,11 @@ struct Tally {
 }
 
 impl Tally {
+    fn sum(all: &[Self]) -> Self {
+        let add = |a: Self, b: &Self| Self { told: a.told + b.told, judged: a.judged + b.judged };
+        all.iter().fold(Self::default(), add)
+    }
+
     fn add(&mut self, relation: Relation, is_told: bool) {
         self.judged += usize::from(!matches!(relation, Relation::NotComparable(_)));
         self.told += usize::from(is_told);
@@ -323,7 +430,7 @@ fn three(benchmarks: &[Benchmark], clock: &Calibration, pair: u64) -> [Vec<Vec<S
                 let delay = delays_ns[number].to_string();
                 let arguments = if side == 2 { vec!["delayed", &delay] } else { vec!["sample"] };
                 let plan = plan(seed, PROCESSES / TURNS, clock);
-                let taken = samples(&plan, std::slice::from_ref(benchmark), &spawner(&arguments));
+                let taken = samples(&plan, slice::from_ref(benchmark), &spawner(&arguments));
                 machine[number].extend(taken.into_iter().flatten());
                 if turn + side == 0 {
                     let costs: Vec<f64> = machine[number].iter().filter_map(|s| s.cost_ns().ok()).collect();

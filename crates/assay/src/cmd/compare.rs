@@ -1,58 +1,102 @@
-//! `assay compare`: two machines, or one before and after a change, primitive by primitive.
+//! `assay compare`: two machines, one before and after a change, or two states of this one, primitive by primitive.
 
-use anyhow::ensure;
-use assay_quantity::PrimitiveId;
+use std::path::Path;
+
+use anyhow::{bail, ensure};
+use assay_bench::Profile;
 use assay_quantity::comparison::Pair;
 use assay_quantity::comparison::family::{Relation, SAME_WITHIN};
-use assay_report::{Block, Report};
+use assay_quantity::{PrimitiveId, Unmeasured};
 
-use crate::cli::CompareArgs;
+use crate::cli::{CompareArgs, Compared as Asked, EffortArgs};
+use crate::interrupt::Interrupt;
+use crate::journal::Known;
 use crate::output::{self, Alarm};
 use crate::phase::comparison::{Compared, SideBySide, compare};
-use crate::phase::selection::{is_named, whole_id};
+use crate::phase::machine::Effort;
+use crate::phase::selection::{Selection, is_named, whole_id};
+use crate::phase::turns::{self, States};
 use crate::{journal, section};
 
 /// Runs the subcommand.
 pub fn run(args: &CompareArgs) -> anyhow::Result<()> {
-    let before = journal::known(&args.before, &args.store)?;
-    let after = journal::known(&args.after, &args.store)?;
-    for name in &args.primitives {
+    let (asked, primitives) = args.asked();
+    match asked {
+        Asked::Machines(names) => machines(args, names, &primitives),
+        Asked::States(two) => states(args, &two, &primitives),
+    }
+}
+
+/// Compares what was measured before.
+fn machines(args: &CompareArgs, names: Pair<&Path>, primitives: &[&str]) -> anyhow::Result<()> {
+    let known = Pair { a: journal::known(names.a, &args.store)?, b: journal::known(names.b, &args.store)? };
+    let [a, b] = [names.a.display(), names.b.display()];
+    for name in primitives {
         whole_id(name)?;
-        let mut known = before.machine.costs.keys().chain(after.machine.costs.keys());
+        let mut ids = known.a.machine.costs.keys().chain(known.b.machine.costs.keys());
         ensure!(
-            known.any(|id| is_named(id, name)),
-            "'{name}' was measured neither on {} nor on {}; 'assay bench --list' prints what can be",
-            args.before.display(),
-            args.after.display()
+            ids.any(|id| is_named(id, name)),
+            "'{name}' was measured neither on {a} nor on {b}; 'assay bench --list' prints what can be",
         );
     }
-    let wanted = |id: &PrimitiveId| {
-        args.primitives.is_empty() || args.primitives.iter().any(|name| is_named(id, name))
-    };
-    // What is too slow must not be the same.
-    let margin = args.fail_over.map_or(SAME_WITHIN, |share| share.min(SAME_WITHIN));
-    let compared = compare(&before, &after, &wanted, margin);
+    let wanted = |id: &PrimitiveId| primitives.is_empty() || primitives.iter().any(|name| is_named(id, name));
+    let compared = compared(args, &known, &wanted);
     ensure!(
         !compared.typical.is_empty(),
-        "{} and {} have no such primitive in common; 'assay bench' measures more",
-        args.before.display(),
-        args.after.display()
+        "{a} and {b} have no such primitive in common; 'assay bench' measures more",
     );
-    let title = format!("{} beside {}", after.machine.name, before.machine.name);
-    let machines = Pair { a: &before.machine, b: &after.machine };
-    let mut tables = vec![section::comparison::typical(&compared.typical)];
-    tables.extend(section::comparison::calm(&compared));
-    tables.extend(section::comparison::modes(&compared.typical));
-    tables.push(section::comparison::verdicts(&compared, machines));
-    tables.extend(section::comparison::conditions(machines));
-    tables.extend(section::summary::tables(&[machines.a, machines.b]));
-    let blocks = tables.into_iter().map(Block::Table).collect();
-    for warning in section::comparison::warnings(machines) {
+    let (printed, gate) = show(args, &known, &compared);
+    output::end(printed, gate)
+}
+
+/// Measures two states of this machine in turns, and compares them.
+fn states(args: &CompareArgs, states: &States, primitives: &[&str]) -> anyhow::Result<()> {
+    let names = primitives.iter().map(|name| (*name).to_owned()).collect();
+    let benchmarks = Selection { names, ..Selection::default() }.benchmarks()?;
+    let interrupt = Interrupt::listen()?;
+    let budget = args.budget.unwrap_or_else(|| turns::usual_budget(benchmarks.len()));
+    let effort = EffortArgs { budget: Some(budget), ..EffortArgs::default() };
+    let effort = Effort::of(&effort, Profile::Quick);
+    let turns = turns::measure(states, effort, args.seed, &benchmarks, &args.store, &interrupt)?;
+    let compared = compared(args, &turns.known, &|_| true);
+    let end = turns.restored.map_err(Into::into).and(interrupt.check().map_err(Into::into));
+    if compared.typical.is_empty() {
+        end?;
+        let machines = [("A", &turns.known.a.machine), ("B", &turns.known.b.machine)];
+        match machines.iter().find_map(|(state, machine)| Some((state, machine.unmeasured.first()?))) {
+            Some((state, Unmeasured { primitive, reason })) => {
+                bail!("nothing was measured in both states; {primitive} in state {state}: {reason}")
+            }
+            None => bail!("nothing was measured in both states; give it more time"),
+        }
+    }
+    let (printed, gate) = show(args, &turns.known, &compared);
+    output::say(&format!(
+        "the raw samples are runs {} (A) and {} (B) of the store",
+        turns.runs.a, turns.runs.b
+    ));
+    output::end(printed, end.and(gate))
+}
+
+fn compared(args: &CompareArgs, known: &Pair<Known>, wanted: &dyn Fn(&PrimitiveId) -> bool) -> SideBySide {
+    // What is too slow must not be the same.
+    let margin = args.fail_over.map_or(SAME_WITHIN, |share| share.min(SAME_WITHIN));
+    compare(&known.a, &known.b, wanted, margin)
+}
+
+/// Prints a comparison; also says whether it is let through.
+fn show(
+    args: &CompareArgs,
+    known: &Pair<Known>,
+    compared: &SideBySide,
+) -> (anyhow::Result<()>, anyhow::Result<()>) {
+    let machines = Pair { a: &known.a.machine, b: &known.b.machine };
+    let report = section::comparison::report(compared, machines);
+    for warning in section::comparison::warnings(compared, machines) {
         output::say(&warning);
     }
-    let gate = args.fail_over.map_or(Ok(()), |share| gate(&compared, share));
-    let printed = output::show(&Report { title, blocks }, args.print.format());
-    output::end(printed, gate.map_err(Into::into))
+    let gate = args.fail_over.map_or(Ok(()), |share| gate(compared, share));
+    (output::show(&report, args.print.format()), gate.map_err(Into::into))
 }
 
 /// Lets through what is not slower by more than this share. Whatever it cannot judge and may be slower, it stops as well:

@@ -1,10 +1,11 @@
 //! Two machines side by side: every primitive that both have, compared with all others in mind.
 
-use assay_bench::values_of;
+use assay_bench::{pairs_of, values_of};
 use assay_quantity::comparison::Pair;
-use assay_quantity::comparison::family::{Comparison, Side, compare_costs};
-use assay_quantity::{Cost, PrimitiveId};
+use assay_quantity::comparison::family::{Comparison, Side, compare_costs, compare_in_turns};
+use assay_quantity::{Cost, PrimitiveId, Sample};
 
+use super::turns;
 use crate::journal::Known;
 
 /// One primitive on two machines.
@@ -23,13 +24,16 @@ pub struct Compared {
 pub struct SideBySide {
     /// Those that both have, by their typical costs.
     pub typical: Vec<Compared>,
-    /// Those of which both have a calm cost, by these: nothing else is known of such a cost.
+    /// Those of which both have a calm cost, by these: nothing else is known of such a cost. None in turns.
     pub calm: Vec<Compared>,
+    /// If they were measured in turns, so that pairs of processes are compared: how many processes are in no pair.
+    pub in_turns: Option<usize>,
     /// Those that only one of them has.
     pub only: Pair<Vec<PrimitiveId>>,
 }
 
-/// Compares the wanted primitives; costs that differ by less than `margin`, a share, are the same.
+/// Compares the wanted primitives; costs that differ by less than `margin`, a share, are the same. What was measured in
+/// turns is compared pair by pair, also if that was long ago.
 pub fn compare(
     before: &Known,
     after: &Known,
@@ -43,14 +47,11 @@ pub fn compare(
         .filter(|(id, _)| wanted(id))
         .filter_map(|(id, a)| Some((id, Pair { a, b: after.machine.costs.get(id)? })))
         .collect();
-    let values: Vec<Pair<Vec<f64>>> =
-        shared.iter().map(|(id, _)| Pair { a: values(before, id), b: values(after, id) }).collect();
-    let sides: Vec<Pair<Side<'_>>> = shared
-        .iter()
-        .zip(&values)
-        .map(|((_, costs), values)| Pair { a: side(costs.a, &values.a), b: side(costs.b, &values.b) })
-        .collect();
-    let comparisons = compare_costs(&sides, margin);
+    let pairs = pairs(&shared, before, after);
+    let comparisons = match &pairs {
+        Some(Pairs { values, .. }) => compare_in_turns(values, margin),
+        None => apart(&shared, before, after, margin),
+    };
     let typical = shared.iter().zip(comparisons).map(|((primitive, costs), comparison)| Compared {
         primitive: (*primitive).clone(),
         costs: Pair { a: costs.a.clone(), b: costs.b.clone() },
@@ -62,9 +63,48 @@ pub fn compare(
     };
     SideBySide {
         typical: typical.collect(),
-        calm: calm(&shared, margin),
+        calm: if pairs.is_some() { Vec::new() } else { calm(&shared, margin) },
+        in_turns: pairs.map(|pairs| pairs.left_out),
         only: Pair { a: only(before, after), b: only(after, before) },
     }
+}
+
+/// The values of the processes that belong together.
+struct Pairs {
+    /// Primitive by primitive.
+    values: Vec<Vec<Pair<f64>>>,
+    /// How many processes are left out.
+    left_out: usize,
+}
+
+/// The pairs of two machines; `None` if they were not measured in turns with each other.
+fn pairs(shared: &[(&PrimitiveId, Pair<&Cost>)], before: &Known, after: &Known) -> Option<Pairs> {
+    turns::state(&before.machine).and(turns::state(&after.machine))?;
+    let samples: Vec<Pair<&[Sample]>> =
+        shared.iter().map(|(id, _)| Pair { a: samples(before, id), b: samples(after, id) }).collect();
+    let values: Vec<Vec<Pair<f64>>> =
+        shared.iter().zip(&samples).map(|((id, _), samples)| pairs_of(id, *samples)).collect();
+    let taken: usize = samples.iter().map(|samples| samples.a.len() + samples.b.len()).sum();
+    let paired: usize = values.iter().map(|pairs| 2 * pairs.len()).sum();
+    (paired > 0).then(|| Pairs { values, left_out: taken - paired })
+}
+
+/// The comparison of machines that were measured one after the other.
+fn apart(
+    shared: &[(&PrimitiveId, Pair<&Cost>)],
+    before: &Known,
+    after: &Known,
+    margin: f64,
+) -> Vec<Comparison> {
+    let values_of = |known: &Known, id: &PrimitiveId| values_of(id, samples(known, id));
+    let values: Vec<Pair<Vec<f64>>> =
+        shared.iter().map(|(id, _)| Pair { a: values_of(before, id), b: values_of(after, id) }).collect();
+    let sides: Vec<Pair<Side<'_>>> = shared
+        .iter()
+        .zip(&values)
+        .map(|((_, costs), values)| Pair { a: side(costs.a, &values.a), b: side(costs.b, &values.b) })
+        .collect();
+    compare_costs(&sides, margin)
 }
 
 /// The primitives of which both machines have a calm cost, compared by these.
@@ -81,10 +121,10 @@ fn calm(shared: &[(&PrimitiveId, Pair<&Cost>)], margin: f64) -> Vec<Compared> {
     costs.into_iter().zip(comparisons).map(compared).collect()
 }
 
-/// The values behind a cost; none where they are not at hand.
-fn values(known: &Known, id: &PrimitiveId) -> Vec<f64> {
+/// The samples behind a cost; none where they are not at hand.
+fn samples<'a>(known: &'a Known, id: &PrimitiveId) -> &'a [Sample] {
     let own = known.samples.iter().find(|measured| measured.primitive == *id);
-    own.map_or_else(Vec::new, |measured| values_of(id, &measured.samples))
+    own.map_or(&[], |measured| &measured.samples)
 }
 
 fn side<'a>(cost: &'a Cost, values: &'a [f64]) -> Side<'a> {

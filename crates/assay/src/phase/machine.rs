@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use assay_bench::{
-    Benchmark, Calibration, Measured, Outcome, Plan, Profile, Spawner, calibrate, conditions, describe,
-    noise, usable_cpus,
+    Benchmark, Calibration, Finding, Measured, Outcome, Plan, Profile, Spawner, calibrate, conditions,
+    describe, noise, usable_cpus,
 };
 use assay_quantity::{Description, Fact, Machine};
 
@@ -43,7 +43,7 @@ pub struct Effort {
 const QUICK: Duration = Duration::from_secs(54);
 
 /// Time for the full profile: with start and report, under ten minutes.
-const FULL: Duration = Duration::from_secs(540);
+pub const FULL: Duration = Duration::from_secs(540);
 
 /// Half-width over point that is good enough by default.
 const PRECISION: f64 = 0.01;
@@ -58,7 +58,7 @@ impl Effort {
 }
 
 /// This machine, ready to be measured.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Subject {
     /// What it is.
     pub description: Description,
@@ -89,24 +89,11 @@ impl Subject {
         journal: &mut Journal,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Machine> {
-        let Effort { budget, precision, peer, counters } = effort;
         let taken: usize = begun.iter().map(|measured| measured.samples.len()).sum();
-        let plan = Plan {
-            // A run that goes on shall not repeat the layouts that it has had.
-            seed: self.seed.wrapping_add(taken as u64),
-            processes_min: PROCESSES_MIN,
-            processes_max: PROCESSES_MAX,
-            budget,
-            relative_half_width: precision,
-            sample_limit: SAMPLE_LIMIT,
-            directory: self.directory.clone(),
-            peer,
-            counters,
-            clock: self.clock.clone(),
-        };
+        let plan = self.plan(effort, taken as u64);
         let spawner = spawner()?;
         let what = format!("measuring {} primitives", benchmarks.len());
-        let progress = Progress::seconds(&what, budget);
+        let progress = Progress::seconds(&what, effort.budget);
         let mut kept = Ok(());
         let findings = assay_bench::measure(
             &plan,
@@ -126,12 +113,35 @@ impl Subject {
         )?;
         progress.clear();
         kept?;
+        self.machine(&findings, journal)
+    }
+
+    /// The plan for measuring this machine, which has so many samples already.
+    pub(super) fn plan(&self, effort: Effort, taken: u64) -> Plan {
+        let Effort { budget, precision, peer, counters } = effort;
+        Plan {
+            // A run that goes on shall not repeat the layouts that it has had.
+            seed: self.seed.wrapping_add(taken),
+            processes_min: PROCESSES_MIN,
+            processes_max: PROCESSES_MAX,
+            budget,
+            relative_half_width: precision,
+            sample_limit: SAMPLE_LIMIT,
+            directory: self.directory.clone(),
+            peer,
+            counters,
+            clock: self.clock.clone(),
+        }
+    }
+
+    /// The machine vector of what was measured; what it was like meanwhile is kept with the run.
+    pub(super) fn machine(&self, findings: &[Finding], journal: &mut Journal) -> anyhow::Result<Machine> {
         let mut description = self.description.clone();
         description.facts.extend(noise(&self.clock, "after"));
-        description.facts.extend(conditions(&findings));
+        description.facts.extend(conditions(findings));
         journal.describe(&description)?;
         let source = format!("assay {}: {}", env!("CARGO_PKG_VERSION"), command_line().join(" "));
-        Ok(assay_bench::machine(host(), source, description, &findings))
+        Ok(assay_bench::machine(host(), source, description, findings))
     }
 }
 
@@ -159,7 +169,8 @@ pub fn spawner() -> anyhow::Result<Spawner> {
     Ok(Spawner { program, arguments: vec!["sample".into()] })
 }
 
-fn keep(
+/// Keeps what became of a process.
+pub(super) fn keep(
     journal: &mut Journal,
     benchmarks: &[Benchmark],
     primitive: &assay_quantity::PrimitiveId,

@@ -6,6 +6,7 @@ pub mod comparison;
 pub mod machine;
 pub mod selection;
 pub mod tracing;
+pub mod turns;
 
 use assay_model::{Prediction, Unpredictable};
 use assay_quantity::Machine;

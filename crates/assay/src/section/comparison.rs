@@ -2,15 +2,75 @@
 
 use std::collections::BTreeMap;
 
-use assay_quantity::comparison::Pair;
-use assay_quantity::{Conditions, Cost, Machine, Unit};
-use assay_report::{Cell, Column, Table, scale};
+use assay_quantity::comparison::{Pair, Which};
+use assay_quantity::{Conditions, Cost, Machine, Unit, Unmeasured};
+use assay_report::{Block, Cell, Column, Report, Table, scale};
 
-use super::machine;
+use super::{machine, summary};
 use crate::phase::comparison::{Compared, SideBySide};
+use crate::phase::turns;
+
+/// Everything that is known of two machines side by side.
+pub fn report(compared: &SideBySide, machines: Pair<&Machine>) -> Report {
+    let Pair { a, b } = machines;
+    let states = turns::state(a).zip(turns::state(b)).filter(|_| compared.in_turns.is_some());
+    let title = match states {
+        Some((a, b)) => format!("State {b}, beside state {a}"),
+        None => format!("{} beside {}", b.name, a.name),
+    };
+    let mut tables = Vec::new();
+    if let Some(left_out) = compared.in_turns {
+        tables.push(in_turns(&compared.typical, left_out));
+        tables.extend(unmeasured(machines));
+    } else {
+        tables.push(typical(&compared.typical));
+        tables.extend(calm(compared));
+        tables.extend(modes(&compared.typical));
+    }
+    tables.push(verdicts(compared, machines));
+    tables.extend(conditions(machines));
+    if compared.in_turns.is_none() {
+        tables.extend(summary::tables(&[a, b]));
+    }
+    Report { title, blocks: tables.into_iter().map(Block::Table).collect() }
+}
+
+/// Every primitive that was measured in both states by turns.
+fn in_turns(compared: &[Compared], left_out: usize) -> Table {
+    let rows = compared.iter().map(|one| {
+        let [primitive, a, b, ratio, relation] = row(one);
+        let pairs = one.comparison.ratio.map_or(0, |ratio| ratio.estimate.values);
+        let pairs = Cell::Count(u64::try_from(pairs).unwrap_or(u64::MAX));
+        [primitive, a, b, ratio, pairs, relation]
+    });
+    let [primitive, a, b, ratio, relation] = columns();
+    let columns = [primitive, a, b, ratio, Column::numbers("pairs"), relation];
+    let table = Table::of("Primitive by primitive, in turns", columns, rows)
+        .with_note("B/A is the trimmed mean over pairs of processes: one in each state, right after each other, with the same layout on the same processor.")
+        .with_note(CORRECTED);
+    if left_out == 0 {
+        return table;
+    }
+    table.with_note(format!(
+        "{left_out} process(es) are left out: they or those beside them gave no cost, or only disturbed batches."
+    ))
+}
+
+/// What could not be measured in a state, with the reason; `None` if everything was.
+fn unmeasured(machines: Pair<&Machine>) -> Option<Table> {
+    let rows = [(Which::A, machines.a), (Which::B, machines.b)].into_iter().flat_map(|(which, machine)| {
+        let row = move |missing: &Unmeasured| {
+            [missing.primitive.to_string(), which.to_string(), missing.reason.clone()].map(Cell::text)
+        };
+        machine.unmeasured.iter().map(row)
+    });
+    let rows: Vec<[Cell; 3]> = rows.collect();
+    let columns = ["primitive", "state", "reason"].map(Column::words);
+    (!rows.is_empty()).then(|| Table::of("What was not measured", columns, rows))
+}
 
 /// Every primitive that both have, with the ratio of its typical costs and what it means.
-pub fn typical(compared: &[Compared]) -> Table {
+fn typical(compared: &[Compared]) -> Table {
     let rows = compared.iter().map(|one| {
         let [primitive, a, b, ratio, relation] = row(one);
         let effect = one.comparison.ratio.and_then(|ratio| ratio.effect).map_or_else(
@@ -22,12 +82,12 @@ pub fn typical(compared: &[Compared]) -> Table {
     let [primitive, a, b, ratio, relation] = columns();
     let columns = [primitive, a, b, ratio, Column::numbers("effect"), relation];
     Table::of("Primitive by primitive: typical costs", columns, rows)
-        .with_note("Faster and slower are corrected for the number of primitives (Holm): of two equal machines, no primitive at all is called different in 95 % of comparisons.")
+        .with_note(CORRECTED)
         .with_note("The effect is Cliff's delta: 1 if every process of B took longer than every one of A, 0 if neither tends to.")
 }
 
 /// The same of the calm costs; `None` if there are none.
-pub fn calm(compared: &SideBySide) -> Option<Table> {
+fn calm(compared: &SideBySide) -> Option<Table> {
     let SideBySide { typical, calm, .. } = compared;
     let missing = typical.len() - calm.len();
     let table = Table::of("Primitive by primitive: calm costs", columns(), calm.iter().map(row))
@@ -36,6 +96,8 @@ pub fn calm(compared: &SideBySide) -> Option<Table> {
         .with_note(format!("{missing} of {} primitives have no calm cost on A or on B.", typical.len()));
     (!calm.is_empty()).then_some(table)
 }
+
+const CORRECTED: &str = "Faster and slower are corrected for the number of primitives (Holm): of two equal machines, no primitive at all is called different in 95 % of comparisons.";
 
 fn columns() -> [Column; 5] {
     [
@@ -59,7 +121,7 @@ fn row(one: &Compared) -> [Cell; 5] {
 }
 
 /// The modes of the primitives that have several on either machine; `None` if none has.
-pub fn modes(compared: &[Compared]) -> Option<Table> {
+fn modes(compared: &[Compared]) -> Option<Table> {
     let has_several = |one: &&Compared| [&one.costs.a, &one.costs.b].iter().any(|cost| cost.modes.len() > 1);
     let rows = compared
         .iter()
@@ -78,7 +140,7 @@ fn modes_of(cost: &Cost) -> Cell {
 }
 
 /// What the two machines were like; `None` if that is known of neither.
-pub fn conditions(machines: Pair<&Machine>) -> Option<Table> {
+fn conditions(machines: Pair<&Machine>) -> Option<Table> {
     let row = |name: &str, of: &dyn Fn(&Conditions) -> Option<Cell>| {
         let cell = |machine: &Machine| {
             of(&machine.conditions).unwrap_or_else(|| Cell::Missing("nothing looked".to_owned()))
@@ -95,8 +157,12 @@ pub fn conditions(machines: Pair<&Machine>) -> Option<Table> {
     is_known.then(|| Table::of("What the machines were like", columns, rows))
 }
 
-/// A sentence for each condition in which the machines differ so much that costs differ with it.
-pub fn warnings(machines: Pair<&Machine>) -> Vec<String> {
+/// A sentence for each condition in which the machines differ so much that costs differ with it. In turns there is none:
+/// what the machine was like by chance drops out, and what the state does to it belongs to the comparison.
+pub fn warnings(compared: &SideBySide, machines: Pair<&Machine>) -> Vec<String> {
+    if compared.in_turns.is_some() {
+        return Vec::new();
+    }
     let Pair { a, b } = Pair { a: &machines.a.conditions, b: &machines.b.conditions };
     let sharing = Conditions::shared_apart(a, b).map(|shared| {
         let [a, b] = shared.map(|share| 100.0 * share);
@@ -113,7 +179,7 @@ pub fn warnings(machines: Pair<&Machine>) -> Vec<String> {
 }
 
 /// How many primitives stand in which relation, and how many have no counterpart.
-pub fn verdicts(compared: &SideBySide, machines: Pair<&Machine>) -> Table {
+fn verdicts(compared: &SideBySide, machines: Pair<&Machine>) -> Table {
     let mut counts: BTreeMap<String, [u64; 2]> = BTreeMap::new();
     for (number, all) in [&compared.typical, &compared.calm].into_iter().enumerate() {
         for one in all {
@@ -128,6 +194,13 @@ pub fn verdicts(compared: &SideBySide, machines: Pair<&Machine>) -> Table {
         .into_iter()
         .map(|(relation, [typical, calm])| [Cell::text(relation), Cell::Count(typical), Cell::Count(calm)]);
     let only = [only("A", machines.a, &compared.only.a), only("B", machines.b, &compared.only.b)];
-    let columns = [Column::words("B is"), Column::numbers("typical"), Column::numbers("calm")];
-    Table::of("All together", columns, rows.chain(only))
+    let rows = rows.chain(only);
+    let title = "All together";
+    let [relation, typical, calm] =
+        [Column::words("B is"), Column::numbers("typical"), Column::numbers("calm")];
+    if compared.in_turns.is_some() {
+        let columns = [relation, Column::numbers("primitives")];
+        return Table::of(title, columns, rows.map(|[relation, number, _]| [relation, number]));
+    }
+    Table::of(title, [relation, typical, calm], rows)
 }

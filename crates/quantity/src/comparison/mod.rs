@@ -9,6 +9,8 @@
 pub mod family;
 pub mod paired;
 
+use std::fmt;
+
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 use crate::estimate::{CONFIDENCE, Estimate, Interval, Method, NoEstimate, Trimmed, real, students_t};
@@ -30,6 +32,15 @@ pub enum Which {
     A,
     /// What is compared with it.
     B,
+}
+
+impl fmt::Display for Which {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Which::A => "A",
+            Which::B => "B",
+        })
+    }
 }
 
 impl<T> Pair<T> {
@@ -65,7 +76,8 @@ pub struct Ratio {
     pub p: Option<f64>,
     /// Cliff's delta: the share of all pairs of values in which b is higher, less the share in which it is lower.
     /// From -1 to 1; 0 if neither machine tends to be higher. A ratio close to 1 with a delta close to 1 is a small
-    /// difference that every process shows. Of pairs ([`paired`]) it is the share of these. `None` without values.
+    /// difference that every process shows. `None` without values,
+    /// and of pairs.
     pub effect: Option<f64>,
 }
 

@@ -5,11 +5,9 @@
 //! of the log ratios with the interval of Tukey and McLaughlin (Sankhya A 25, 1963), the one that Yuen's is made of.
 
 use super::{Ends, Error, NoComparison, Pair, Ratio, ratio};
-use crate::estimate::{NoEstimate, Trimmed, real, trim_count};
+use crate::estimate::{NoEstimate, Trimmed, trim_count};
 
 /// Compares pairs of values that were measured side by side: the ratio b/a.
-///
-/// The effect is the share of pairs in which b is higher, less the share in which it is lower.
 ///
 /// A difference to a baseline may come out at zero or below by chance. The ratio of such a pair lies beyond all others,
 /// so it is among those that the trimmed mean leaves out, as long as there are not more of them than that.
@@ -35,13 +33,8 @@ pub fn paired(pairs: &[Pair<f64>]) -> Result<Ratio, NoComparison> {
     let Trimmed { point, standard_error: standard, freedom } = Trimmed::of(&logs)?;
     let error = Error { standard, freedom };
     let half = error.half_width();
-    let higher = logs.iter().filter(|log| **log > 0.0).count();
-    let lower = logs.iter().filter(|log| **log < 0.0).count();
-    Ok(Ratio {
-        estimate: ratio(point, Ends { below: half, above: half }, logs.len()),
-        p: Some(error.p(point)),
-        effect: Some((real(higher) - real(lower)) / real(logs.len())),
-    })
+    let estimate = ratio(point, Ends { below: half, above: half }, logs.len());
+    Ok(Ratio { estimate, p: Some(error.p(point)), effect: None })
 }
 
 /// Values that are not positive are smaller than every one that is, and equal to each other.
@@ -57,6 +50,7 @@ fn log_ratio(pair: &Pair<f64>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::estimate::real;
 
     fn pairs(ratios: &[f64]) -> Vec<Pair<f64>> {
         ratios.iter().enumerate().map(|(i, ratio)| Pair { a: real(i + 1), b: real(i + 1) * ratio }).collect()
@@ -73,7 +67,6 @@ mod tests {
         assert!((ratio.estimate.point.ln() - 0.025).abs() < 1e-12, "{ratio:?}");
         assert!((ratio.estimate.interval.high.ln() - 0.025 - half).abs() < 1e-6, "{ratio:?}");
         assert!((ratio.estimate.interval.low.ln() - 0.025 + half).abs() < 1e-6, "{ratio:?}");
-        assert!((ratio.effect.unwrap() - 0.7).abs() < 1e-12);
         assert!(ratio.p.unwrap() < 0.05);
     }
 
