@@ -314,10 +314,10 @@ pub struct CompareArgs {
     /// The machine that is the measure: a file, a run of the store (its number, `latest`, or `latest~1` for the one
     /// before that), or a machine of the past.
     #[arg(value_name = "A", required_unless_present = "states")]
-    before: Option<String>,
+    before: Option<PathBuf>,
     /// The machine that is compared with it.
     #[arg(value_name = "B", required_unless_present = "states")]
-    after: Option<String>,
+    after: Option<PathBuf>,
     /// Compare only these primitives: ids, or beginnings of them.
     #[arg(value_name = "PRIMITIVE")]
     primitives: Vec<String>,
@@ -358,8 +358,8 @@ pub enum Compared<'a> {
 
 impl CompareArgs {
     /// What is compared, and for which primitives: all for none.
-    pub fn asked(&self) -> (Compared<'_>, Vec<&str>) {
-        let primitives = self.primitives.iter().map(String::as_str);
+    pub fn asked(&self) -> (Compared<'_>, Vec<String>) {
+        let primitives = self.primitives.iter().cloned();
         let states = match (&self.between, &self.between_wrapper) {
             (Some(commands), _) => Some(States::Commands(pair(commands))),
             (_, Some(wrappers)) => Some(States::Wrappers(pair(wrappers))),
@@ -367,12 +367,11 @@ impl CompareArgs {
         };
         // Without machines to compare, every word is a primitive.
         let [before, after] = [&self.before, &self.after].map(|word| word.as_deref());
+        let words = [before, after].into_iter().flatten().map(|word| word.to_string_lossy().into_owned());
         match states {
-            Some(states) => {
-                (Compared::States(states), before.into_iter().chain(after).chain(primitives).collect())
-            }
+            Some(states) => (Compared::States(states), words.chain(primitives).collect()),
             None => {
-                let [a, b] = [before, after].map(|name| Path::new(name.unwrap_or_default()));
+                let [a, b] = [before, after].map(|name| name.unwrap_or(Path::new("")));
                 (Compared::Machines(Pair { a, b }), primitives.collect())
             }
         }

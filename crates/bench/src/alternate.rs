@@ -1,9 +1,8 @@
 //! Two states of a machine measured in turns: a round in one, a round in the other, again and again.
 //!
 //! A machine that drifts from minute to minute cannot be compared with itself by two runs. Here each process in one state
-//! has one in the other right beside it, with the same seed, which means the same layout, the same processor and the
-//! same choices, so that the states are all that differs ([`crate::pairs_of`],
-//! [`assay_quantity::comparison::paired`]). The order of the two is drawn for every round. All the time of the plan is
+//! has one in the other in the same round, with the same seed: on the same processor, with the same choices and the same
+//! offsets of stack, environment and buffers ([`crate::pairs_of`], [`assay_quantity::comparison::paired`]). The order of the two is drawn for every round. All the time of the plan is
 //! used: to stop at the first clear difference is to find too many.
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -16,6 +16,7 @@ use assay_quantity::{
     estimate, modes, sift,
 };
 
+use crate::benchmark::Benchmark;
 use crate::plan::Finding;
 use crate::table;
 
@@ -64,7 +65,7 @@ pub fn cost_of(
     let benchmark = table::find(primitive).ok_or_else(|| NoMachineCost::Unknown(primitive.clone()))?;
     let reasons: Vec<String> =
         samples.iter().filter_map(|sample| Some(sample.cost_ns().err()?.to_string())).collect();
-    let sifted = sift(samples, |sample| Some(sample.cost_ns().ok()? / per(benchmark.bytes)));
+    let sifted = sift(samples, |sample| value_of(&benchmark, sample));
     let given = sifted.kept.len();
     let typical = trimmed_mean(&sifted.kept, benchmark.unit).map_err(|reason| NoMachineCost::NoEstimate {
         given,
@@ -97,20 +98,25 @@ pub fn cost_of(
 #[must_use]
 pub fn values_of(primitive: &PrimitiveId, samples: &[Sample]) -> Vec<f64> {
     let Some(benchmark) = table::find(primitive) else { return Vec::new() };
-    sift(samples, |sample| Some(sample.cost_ns().ok()? / per(benchmark.bytes))).kept
+    sift(samples, |sample| value_of(&benchmark, sample)).kept
 }
 
 /// The values of the processes that had the same seed in two runs measured in turns ([`crate::alternate`]), in the order
-/// of the first; without the pairs of which one process gave no value or whose batches were all disturbed. None for an
-/// id that the catalogue has not.
+/// of the first; without the pairs of which one process gave no value or only disturbed batches, or neither gave a value
+/// above zero. None for an id that the catalogue has not.
 #[must_use]
 pub fn pairs_of(primitive: &PrimitiveId, samples: Pair<&[Sample]>) -> Vec<Pair<f64>> {
     let Some(benchmark) = table::find(primitive) else { return Vec::new() };
-    let value = |sample: &Sample| Some(undisturbed(sample)?.cost_ns().ok()? / per(benchmark.bytes));
+    let value = |sample: &Sample| value_of(&benchmark, &undisturbed(sample)?);
     let of_b: HashMap<u64, f64> =
         samples.b.iter().filter_map(|sample| Some((sample.seed, value(sample)?))).collect();
     let pair = |sample: &Sample| Some(Pair { a: value(sample)?, b: *of_b.get(&sample.seed)? });
-    samples.a.iter().filter_map(pair).collect()
+    samples.a.iter().filter_map(pair).filter(|pair| pair.a > 0.0 || pair.b > 0.0).collect()
+}
+
+/// What a sample says of its benchmark, in the unit of that; `None` if it gives no cost.
+fn value_of(benchmark: &Benchmark, sample: &Sample) -> Option<f64> {
+    Some(sample.cost_ns().ok()? / per(benchmark.bytes))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "an operation moves far fewer than 2^52 bytes")]

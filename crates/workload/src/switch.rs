@@ -9,16 +9,19 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Instant;
 
 use assay_quantity::comparison::{Pair, Which};
 use thiserror::Error;
+
+use crate::clock::{elapsed_ns, now};
 
 /// Runs state A's command when it is told so and at the end, and state B's when it is told so. Signals of the terminal do
 /// not reach the commands, and nobody reading its answers any more does not end it before its last one.
 const SHELL: &str = r#"
 trap '' HUP INT QUIT TERM PIPE
 enter() {
-    (trap - HUP INT QUIT TERM PIPE; exec timeout --kill-after 1 "$1" /bin/sh -c "$2") </dev/null >&2
+    (trap - HUP INT QUIT TERM PIPE; exec timeout -k 1 "$1" /bin/sh -c "$2") </dev/null >&2
     echo $?
 }
 while read -r state; do
@@ -33,8 +36,8 @@ enter "$1" "$2"
 /// Seconds that a command may take. Even one that restarts a service takes a tenth of this.
 const LIMIT_S: u32 = 60;
 
-/// Exit status of a command that took longer.
-const TOOK_LONGER: i32 = 124;
+/// Exit statuses of a command that took longer and ended when it was asked to, or was killed.
+const ENDED: [i32; 2] = [124, 137];
 
 /// A state that could not be entered.
 #[derive(Debug, Error)]
@@ -58,7 +61,7 @@ pub enum SwitchError {
         last_line: String,
     },
     /// The command did not end.
-    #[error("'{command}' did not end within {limit_s} s; it shall enter a state and end")]
+    #[error("'{command}' did not end within {limit_s} s; it must put the machine into its state and end")]
     TookLonger {
         /// The command of the state.
         command: String,
@@ -96,13 +99,8 @@ impl Switch {
     fn with_limit(commands: Pair<String>, limit_s: u32) -> Result<Self, SwitchError> {
         let failed = |source| SwitchError::Io { command: commands.a.clone(), source };
         let said = tempfile::tempfile().map_err(failed)?;
-        let mut shell = Command::new("/bin/sh")
-            .args(["-c", SHELL, "assay", &limit_s.to_string(), &commands.a, &commands.b])
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(said.try_clone().map_err(failed)?)
-            .spawn()
+        let mut shell = shell(&commands, limit_s, &said)
+            .and_then(|mut shell| shell.stdin(Stdio::piped()).spawn())
             .map_err(failed)?;
         let pipes = shell.stdin.take().zip(shell.stdout.take().map(BufReader::new));
         let mut switch = Self { commands, limit_s, said, shell, pipes };
@@ -112,7 +110,7 @@ impl Switch {
 
     /// Runs the command of a state and waits for its end.
     pub fn enter(&mut self, which: Which) -> Result<(), SwitchError> {
-        let begun = self.length(which)?;
+        let begun = self.begin(which)?;
         let status = self.asked(which).map_err(|source| self.io(which, source))?;
         self.judge(which, status, begun)
     }
@@ -134,20 +132,18 @@ impl Switch {
     }
 
     fn restored(&mut self, mut answers: BufReader<ChildStdout>) -> Result<(), SwitchError> {
-        let begun = self.length(Which::A)?;
+        let begun = self.begin(Which::A)?;
         let status = answer(&mut answers);
         self.shell.wait().map_err(|source| self.io(Which::A, source))?;
-        let status = status.or_else(|_| self.without_shell()).map_err(|source| self.io(Which::A, source))?;
+        let status =
+            status.or_else(|_| self.by_another_shell()).map_err(|source| self.io(Which::A, source))?;
         self.judge(Which::A, status, begun)
     }
 
-    /// Runs the command of state A; for when the shell was killed.
-    fn without_shell(&self) -> io::Result<i32> {
-        let mut command = Command::new("timeout");
-        command.args([&self.limit_s.to_string(), "/bin/sh", "-c", &self.commands.a]).process_group(0);
-        let (stdout, stderr) = (self.said.try_clone()?, self.said.try_clone()?);
-        let status = command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).status()?;
-        Ok(status.code().unwrap_or(-1))
+    /// Restores state A by another shell; for when the first was killed.
+    fn by_another_shell(&self) -> io::Result<i32> {
+        let output = shell(&self.commands, self.limit_s, &self.said)?.stdin(Stdio::null()).output()?;
+        answer(&mut &output.stdout[..])
     }
 
     fn asked(&mut self, which: Which) -> io::Result<i32> {
@@ -160,12 +156,13 @@ impl Switch {
         answer(answers)
     }
 
-    fn judge(&self, which: Which, status: i32, begun: u64) -> Result<(), SwitchError> {
+    fn judge(&self, which: Which, status: i32, begun: Begun) -> Result<(), SwitchError> {
         let (command, limit_s) = (self.commands.get(which).clone(), self.limit_s);
+        let is_over = elapsed_ns(begun.at, now()) >= u64::from(limit_s) * 1_000_000_000;
         match status {
             0 => Ok(()),
-            TOOK_LONGER => Err(SwitchError::TookLonger { command, limit_s }),
-            _ => Err(SwitchError::Failed { command, status, last_line: self.last_line(begun) }),
+            _ if is_over && ENDED.contains(&status) => Err(SwitchError::TookLonger { command, limit_s }),
+            _ => Err(SwitchError::Failed { command, status, last_line: self.last_line(begun.said) }),
         }
     }
 
@@ -173,15 +170,15 @@ impl Switch {
         SwitchError::Io { command: self.commands.get(which).clone(), source }
     }
 
-    /// Bytes that the commands have said.
-    fn length(&self, which: Which) -> Result<u64, SwitchError> {
-        Ok(self.said.metadata().map_err(|source| self.io(which, source))?.len())
+    fn begin(&self, which: Which) -> Result<Begun, SwitchError> {
+        let said = self.said.metadata().map_err(|source| self.io(which, source))?.len();
+        Ok(Begun { at: now(), said })
     }
 
     /// The last line that was said after so many bytes.
-    fn last_line(&self, begun: u64) -> String {
-        let end = self.said.metadata().map_or(begun, |said| said.len());
-        let from = begun.max(end.saturating_sub(4096));
+    fn last_line(&self, said: u64) -> String {
+        let end = self.said.metadata().map_or(said, |file| file.len());
+        let from = said.max(end.saturating_sub(4096));
         let mut bytes = vec![0; usize::try_from(end - from).unwrap_or(0)];
         if self.said.read_exact_at(&mut bytes, from).is_err() {
             return String::new();
@@ -191,8 +188,23 @@ impl Switch {
     }
 }
 
+/// A command that was just begun.
+struct Begun {
+    at: Instant,
+    /// Bytes that the commands had said.
+    said: u64,
+}
+
+/// The shell, not started yet; it is told what to do on its standard input.
+fn shell(commands: &Pair<String>, limit_s: u32, said: &File) -> io::Result<Command> {
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", SHELL, "assay", &limit_s.to_string(), &commands.a, &commands.b]);
+    shell.process_group(0).stdout(Stdio::piped()).stderr(said.try_clone()?);
+    Ok(shell)
+}
+
 /// A status that the shell tells.
-fn answer(answers: &mut BufReader<ChildStdout>) -> io::Result<i32> {
+fn answer(answers: &mut impl BufRead) -> io::Result<i32> {
     let mut line = String::new();
     answers.read_line(&mut line)?;
     line.trim().parse().map_err(|_| io::Error::other("the shell that runs it was killed"))
@@ -233,7 +245,7 @@ mod tests {
         /// State B does this as well.
         fn switch(&self, also: &str) -> Switch {
             let b = format!("{}; {also}", self.command("b"));
-            Switch::with_limit(Pair { a: self.command("a"), b }, 2).unwrap()
+            Switch::new(Pair { a: self.command("a"), b }).unwrap()
         }
 
         fn states(&self) -> String {
@@ -262,11 +274,17 @@ mod tests {
         let failed = switch.enter(Which::B).unwrap_err().to_string();
         assert!(failed.ends_with("exit 3' ended with status 3: no such knob"), "{failed}");
         drop(switch);
-        let mut switch = machine.switch("sleep 1000");
+        // Both its first state and this one have two seconds.
+        let mut switch =
+            Switch::with_limit(Pair { a: machine.command("a"), b: "trap '' TERM; sleep 1000".into() }, 2)
+                .unwrap();
         let failed = switch.enter(Which::B).unwrap_err().to_string();
-        assert!(failed.ends_with("did not end within 2 s; it shall enter a state and end"), "{failed}");
+        assert!(
+            failed.ends_with("did not end within 2 s; it must put the machine into its state and end"),
+            "{failed}"
+        );
         drop(switch);
-        assert_eq!(machine.states(), "abaaba");
+        assert_eq!(machine.states(), "abaaa");
     }
 
     #[test]

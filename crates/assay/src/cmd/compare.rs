@@ -28,7 +28,7 @@ pub fn run(args: &CompareArgs) -> anyhow::Result<()> {
 }
 
 /// Compares what was measured before.
-fn machines(args: &CompareArgs, names: Pair<&Path>, primitives: &[&str]) -> anyhow::Result<()> {
+fn machines(args: &CompareArgs, names: Pair<&Path>, primitives: &[String]) -> anyhow::Result<()> {
     let known = Pair { a: journal::known(names.a, &args.store)?, b: journal::known(names.b, &args.store)? };
     let [a, b] = [names.a.display(), names.b.display()];
     for name in primitives {
@@ -50,9 +50,12 @@ fn machines(args: &CompareArgs, names: Pair<&Path>, primitives: &[&str]) -> anyh
 }
 
 /// Measures two states of this machine in turns, and compares them.
-fn states(args: &CompareArgs, states: &States, primitives: &[&str]) -> anyhow::Result<()> {
-    let names = primitives.iter().map(|name| (*name).to_owned()).collect();
-    let benchmarks = Selection { names, ..Selection::default() }.benchmarks()?;
+fn states(args: &CompareArgs, states: &States, primitives: &[String]) -> anyhow::Result<()> {
+    let selection = Selection { names: primitives.to_vec(), ..Selection::default() };
+    let benchmarks = selection.benchmarks()?;
+    for remark in states.try_wrappers()? {
+        output::say(&remark);
+    }
     let interrupt = Interrupt::listen()?;
     let budget = args.budget.unwrap_or_else(|| turns::usual_budget(benchmarks.len()));
     let effort = EffortArgs { budget: Some(budget), ..EffortArgs::default() };
@@ -102,9 +105,9 @@ fn show(
 /// Lets through what is not slower by more than this share. Whatever it cannot judge and may be slower, it stops as well:
 /// primitives that were disturbed, have several modes, no ratio or only printed figures, and those that B lacks.
 fn gate(compared: &SideBySide, share: f64) -> Result<(), Alarm> {
-    let SideBySide { typical: shared, only, .. } = compared;
+    let SideBySide { typical: shared, only, neither, .. } = compared;
     let limit = format!("{:.3} %", share * 100.0);
-    let all = shared.len() + only.a.len();
+    let all = shared.len() + only.a.len() + neither.len();
     let is_over =
         |one: &Compared| one.comparison.ratio.is_none_or(|ratio| ratio.estimate.point > 1.0 + share);
     let list = |chosen: &dyn Fn(&Compared) -> bool| {
@@ -126,6 +129,14 @@ fn gate(compared: &SideBySide, share: f64) -> Result<(), Alarm> {
     if !missing.is_empty() {
         doubts.push(format!(
             "{} of {all} primitives have no cost on B: {}",
+            missing.len(),
+            missing.join(", ")
+        ));
+    }
+    if !neither.is_empty() {
+        let missing: Vec<String> = neither.iter().map(PrimitiveId::to_string).collect();
+        doubts.push(format!(
+            "{} of {all} primitives have no cost at all: {}",
             missing.len(),
             missing.join(", ")
         ));

@@ -3,7 +3,7 @@
 use assay_bench::{pairs_of, values_of};
 use assay_quantity::comparison::Pair;
 use assay_quantity::comparison::family::{Comparison, Side, compare_costs, compare_in_turns};
-use assay_quantity::{Cost, PrimitiveId, Sample};
+use assay_quantity::{Cost, Machine, PrimitiveId, Sample};
 
 use super::turns;
 use crate::journal::Known;
@@ -30,6 +30,8 @@ pub struct SideBySide {
     pub in_turns: Option<usize>,
     /// Those that only one of them has.
     pub only: Pair<Vec<PrimitiveId>>,
+    /// Those that were asked for in turns and that neither has.
+    pub neither: Vec<PrimitiveId>,
 }
 
 /// Compares the wanted primitives; costs that differ by less than `margin`, a share, are the same. What was measured in
@@ -61,7 +63,13 @@ pub fn compare(
         let ids = known.machine.costs.keys().filter(|id| wanted(id) && !other.machine.costs.contains_key(id));
         ids.cloned().collect()
     };
+    let is_missing = |machine: &Machine, id: &PrimitiveId| {
+        machine.unmeasured.iter().any(|missing| missing.primitive == *id)
+    };
+    let missing = before.machine.unmeasured.iter().map(|missing| &missing.primitive);
+    let neither = missing.filter(|id| wanted(id) && pairs.is_some() && is_missing(&after.machine, id));
     SideBySide {
+        neither: neither.cloned().collect(),
         typical: typical.collect(),
         calm: if pairs.is_some() { Vec::new() } else { calm(&shared, margin) },
         in_turns: pairs.map(|pairs| pairs.left_out),
@@ -79,14 +87,14 @@ struct Pairs {
 
 /// The pairs of two machines; `None` if they were not measured in turns with each other.
 fn pairs(shared: &[(&PrimitiveId, Pair<&Cost>)], before: &Known, after: &Known) -> Option<Pairs> {
-    turns::state(&before.machine).and(turns::state(&after.machine))?;
+    turns::states(Pair { a: &before.machine, b: &after.machine })?;
     let samples: Vec<Pair<&[Sample]>> =
         shared.iter().map(|(id, _)| Pair { a: samples(before, id), b: samples(after, id) }).collect();
     let values: Vec<Vec<Pair<f64>>> =
         shared.iter().zip(&samples).map(|((id, _), samples)| pairs_of(id, *samples)).collect();
     let taken: usize = samples.iter().map(|samples| samples.a.len() + samples.b.len()).sum();
     let paired: usize = values.iter().map(|pairs| 2 * pairs.len()).sum();
-    (paired > 0).then(|| Pairs { values, left_out: taken - paired })
+    Some(Pairs { values, left_out: taken - paired })
 }
 
 /// The comparison of machines that were measured one after the other.

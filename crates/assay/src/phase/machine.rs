@@ -113,7 +113,9 @@ impl Subject {
         )?;
         progress.clear();
         kept?;
-        self.machine(&findings, journal)
+        let mut subject = self.clone();
+        subject.description.facts.extend(noise(&self.clock, "after"));
+        subject.machine(&findings, journal)
     }
 
     /// The plan for measuring this machine, which has so many samples already.
@@ -137,7 +139,6 @@ impl Subject {
     /// The machine vector of what was measured; what it was like meanwhile is kept with the run.
     pub(super) fn machine(&self, findings: &[Finding], journal: &mut Journal) -> anyhow::Result<Machine> {
         let mut description = self.description.clone();
-        description.facts.extend(noise(&self.clock, "after"));
         description.facts.extend(conditions(findings));
         journal.describe(&description)?;
         let source = format!("assay {}: {}", env!("CARGO_PKG_VERSION"), command_line().join(" "));

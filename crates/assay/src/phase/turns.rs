@@ -1,9 +1,10 @@
 //! Two states of this machine, measured in turns: each is a run of its own, and the seeds of the samples say which
 //! belong together.
 
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow, bail, ensure};
 use assay_bench::{Benchmark, Finding, Measured, Spawner, alternate};
 use assay_quantity::comparison::{Pair, Which};
 use assay_quantity::{Fact, Machine};
@@ -45,13 +46,20 @@ pub fn usual_budget(primitives: usize) -> Duration {
     EACH.saturating_mul(u32::try_from(primitives).unwrap_or(u32::MAX)).min(FULL)
 }
 
-/// The fact that names the state that a machine was measured in.
+/// The fact that says how the state was made that a machine was measured in.
 const STATE: &str = "state";
 
-/// The state that a machine was measured in, by turns with another one.
-pub fn state(machine: &Machine) -> Option<&str> {
-    let fact = machine.description.facts.iter().find(|fact| fact.name == STATE)?;
-    Some(&fact.value)
+/// The fact that two runs have in common that were measured in turns with each other.
+const TURNS: &str = "measured in turns since";
+
+/// How the states of two machines were made; `None` if they were not measured in turns with each other.
+pub fn states(machines: Pair<&Machine>) -> Option<Pair<&str>> {
+    fn fact<'a>(machine: &'a Machine, name: &str) -> Option<&'a str> {
+        machine.description.facts.iter().find(|fact| fact.name == name).map(|fact| fact.value.as_str())
+    }
+    let Pair { a, b } = machines;
+    let are_together = fact(a, TURNS)? == fact(b, TURNS)?;
+    are_together.then_some(Pair { a: fact(a, STATE)?, b: fact(b, STATE)? })
 }
 
 /// Measures the benchmarks in two states until the time is up or the user stops it. However that ends, state A is
@@ -65,29 +73,55 @@ pub fn measure(
     interrupt: &Interrupt,
 ) -> anyhow::Result<Turns> {
     let mut switch = states.switch()?;
-    let subject = Subject::new(seed);
-    let subjects = Pair { a: states.subject(&subject, Which::A), b: states.subject(&subject, Which::B) };
+    let measured = in_both(states, effort, seed, benchmarks, store, &mut switch, interrupt);
+    match (measured, switch.map_or(Ok(()), Switch::restore)) {
+        (Ok((runs, known)), restored) => Ok(Turns { known, runs, restored }),
+        (Err(error), Ok(())) => Err(error),
+        (Err(error), Err(not_restored)) => bail!("{}; {not_restored}", output::line(&error)),
+    }
+}
+
+/// Looks at the machine in both states, and measures it.
+fn in_both(
+    states: &States,
+    effort: Effort,
+    seed: Option<u64>,
+    benchmarks: &[Benchmark],
+    store: &StoreArgs,
+    switch: &mut Option<Switch>,
+    interrupt: &Interrupt,
+) -> anyhow::Result<(Pair<RunId>, Pair<Known>)> {
+    let since = jiff::Timestamp::now().to_string();
+    let a = states.subject(Which::A, &since, Subject::new(seed));
+    enter(switch, Which::B)?;
+    let b = states.subject(Which::B, &since, Subject::new(Some(a.seed)));
+    let subjects = Pair { a, b };
     let begin = |subject: &Subject| Journal::begin(store, &subject.description, subject.seed);
-    let mut journals = Pair { a: begin(&subjects.a)?, b: begin(&subjects.b)? };
+    let a = begin(&subjects.a)?;
+    let mut journals = match begin(&subjects.b) {
+        Ok(b) => Pair { a, b },
+        Err(error) => return a.finish(Err(error)),
+    };
     let runs = Pair { a: journals.a.run(), b: journals.b.run() };
-    let measured = take(states, effort, benchmarks, &subjects, &mut switch, &mut journals, interrupt);
-    let restored = switch.map_or(Ok(()), Switch::restore);
+    let measured =
+        take(states, effort, benchmarks, &subjects, switch, &mut journals, interrupt).map_err(|error| {
+            anyhow!("{}; the samples so far are runs {} and {}", output::line(&error), runs.a, runs.b)
+        });
     let end = || match &measured {
         Err(error) => Err(anyhow!(output::line(error))),
         Ok(_) => Ok(interrupt.check()?),
     };
     let is_whole = end().is_ok();
     let noted = journals.map(|journal| journal.finish(end()));
-    match (measured, restored) {
-        (Ok(known), restored) => {
-            if is_whole {
-                noted.a.and(noted.b)?;
-            }
-            Ok(Turns { known, runs, restored })
-        }
-        (Err(error), Ok(())) => Err(error),
-        (Err(error), Err(not_restored)) => Err(error.context(not_restored)),
+    let known = measured?;
+    if is_whole {
+        noted.a.and(noted.b)?;
     }
+    Ok((runs, known))
+}
+
+fn enter(switch: &mut Option<Switch>, which: Which) -> Result<(), SwitchError> {
+    switch.as_mut().map_or(Ok(()), |switch| switch.enter(which))
 }
 
 /// Takes the turns.
@@ -110,7 +144,7 @@ fn take(
         Pair { a: &spawners.a, b: &spawners.b },
         interrupt.flag(),
         &mut |which| {
-            entered = switch.as_mut().map_or(Ok(()), |switch| switch.enter(which));
+            entered = enter(switch, which);
             if entered.is_err() {
                 interrupt.raise();
             }
@@ -150,26 +184,52 @@ impl States {
         }
     }
 
-    /// The machine in one of the states.
-    fn subject(&self, machine: &Subject, which: Which) -> Subject {
-        let mut subject = machine.clone();
-        let value = match self {
-            States::Commands(commands) => format!("{which}, entered by '{}'", commands.get(which)),
-            States::Wrappers(wrappers) => {
-                format!("{which}, each process started by '{}'", wrappers.get(which))
-            }
+    /// The machine in one of the states, with what says so.
+    fn subject(&self, which: Which, since: &str, mut subject: Subject) -> Subject {
+        let state = match self {
+            States::Commands(commands) => format!("entered by '{}'", commands.get(which)),
+            States::Wrappers(wrappers) => format!("processes started by '{}'", wrappers.get(which)),
         };
-        subject.description.facts.push(Fact { name: STATE.to_owned(), value });
+        let facts = [(STATE, state), (TURNS, since.to_owned())];
+        subject.description.facts.extend(facts.map(|(name, value)| Fact { name: name.to_owned(), value }));
         subject
     }
 
+    /// Tries the wrappers with a program that does nothing. What they say is passed on: a wrapper that does not do what
+    /// it shall is like the other one, and so are the costs.
+    pub fn try_wrappers(&self) -> anyhow::Result<Vec<String>> {
+        let States::Wrappers(wrappers) = self else { return Ok(Vec::new()) };
+        let mut remarks = Vec::new();
+        for wrapper in [&wrappers.a, &wrappers.b] {
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", &wrapped(wrapper), "assay", "true"]);
+            command.env_clear().env("PATH", "/usr/bin:/bin").stdin(Stdio::null());
+            let output = command.output().with_context(|| format!("cannot try the wrapper '{wrapper}'"))?;
+            let said = String::from_utf8_lossy(&output.stderr);
+            let last = said.lines().last().map_or_else(String::new, |line| format!(": {line}"));
+            ensure!(
+                output.status.success(),
+                "the wrapper '{wrapper}' of 'true' ended with {}{last}",
+                output.status
+            );
+            if !last.is_empty() {
+                remarks.push(format!("the wrapper '{wrapper}' of 'true' says{last}"));
+            }
+        }
+        Ok(remarks)
+    }
     /// What starts a sample's process in one of the states.
     fn spawner(&self, which: Which) -> anyhow::Result<Spawner> {
         let usual = spawner()?;
         let States::Wrappers(wrappers) = self else { return Ok(usual) };
-        let line = format!("{} \"$@\"", wrappers.get(which));
+        let line = wrapped(wrappers.get(which));
         let mut arguments = vec!["-c".into(), line.into(), "assay".into(), usual.program.into()];
         arguments.extend(usual.arguments);
         Ok(Spawner { program: "/bin/sh".into(), arguments })
     }
+}
+
+/// What a shell does to start a program, its arguments, through a wrapper.
+fn wrapped(wrapper: &str) -> String {
+    format!("{wrapper} \"$@\"")
 }

@@ -13,9 +13,8 @@ use crate::phase::turns;
 /// Everything that is known of two machines side by side.
 pub fn report(compared: &SideBySide, machines: Pair<&Machine>) -> Report {
     let Pair { a, b } = machines;
-    let states = turns::state(a).zip(turns::state(b)).filter(|_| compared.in_turns.is_some());
-    let title = match states {
-        Some((a, b)) => format!("State {b}, beside state {a}"),
+    let title = match turns::states(machines) {
+        Some(states) => format!("B, {}, beside A, {}", states.b, states.a),
         None => format!("{} beside {}", b.name, a.name),
     };
     let mut tables = Vec::new();
@@ -46,13 +45,13 @@ fn in_turns(compared: &[Compared], left_out: usize) -> Table {
     let [primitive, a, b, ratio, relation] = columns();
     let columns = [primitive, a, b, ratio, Column::numbers("pairs"), relation];
     let table = Table::of("Primitive by primitive, in turns", columns, rows)
-        .with_note("B/A is the trimmed mean over pairs of processes: one in each state, right after each other, with the same layout on the same processor.")
+        .with_note("B/A is the trimmed mean over pairs of processes: one in each state, in the same round, with the same seed on the same processor.")
         .with_note(CORRECTED);
     if left_out == 0 {
         return table;
     }
     table.with_note(format!(
-        "{left_out} process(es) are left out: they or those beside them gave no cost, or only disturbed batches."
+        "{left_out} process(es) are left out: they or those that belong to them gave no cost, only disturbed batches, or were not started."
     ))
 }
 

@@ -76,8 +76,8 @@ pub struct Ratio {
     pub p: Option<f64>,
     /// Cliff's delta: the share of all pairs of values in which b is higher, less the share in which it is lower.
     /// From -1 to 1; 0 if neither machine tends to be higher. A ratio close to 1 with a delta close to 1 is a small
-    /// difference that every process shows. `None` without values,
-    /// and of pairs.
+    /// difference that every process shows. `None` without values
+    /// and for pairs ([`paired`]).
     pub effect: Option<f64>,
 }
 
@@ -93,6 +93,9 @@ pub enum NoComparison {
     /// An interval that reaches zero: no factor is too large for it.
     #[error("an interval from {0} on has no ratio")]
     Unbounded(f64),
+    /// Too few pairs of values.
+    #[error("two pairs are needed, there are {0}")]
+    TooFewPairs(usize),
     /// Different things.
     #[error("{0} cannot be compared with {1}")]
     Units(Unit, Unit),
