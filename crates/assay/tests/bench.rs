@@ -408,7 +408,7 @@ fn two_states_are_entered_by_turns_and_their_runs_say_the_same_again() {
     let place = Place::new();
     let (code, compared, said) = place.ended(
         place
-            .assay("compare --budget 5s call.null file.stat --between")
+            .assay("compare --budget 2s call.null file.stat --between")
             .args(["echo a >> log", "echo b >> log"]),
     );
     assert_eq!(code, 0, "{said}");
@@ -432,20 +432,20 @@ fn processes_are_started_through_the_wrapper_of_their_state() {
     let place = Place::new();
     let wrapper = "sh -c 'echo b >> log; exec \"$@\"' b";
     let (code, compared, said) =
-        place.ended(place.assay("compare --csv --budget 5s call.null --between-wrapper").args(["", wrapper]));
+        place.ended(place.assay("compare --csv --budget 2s call.null --between-wrapper").args(["", wrapper]));
     assert_eq!(code, 0, "{said}");
     assert_eq!(ids(&compared), ["call.null"], "{compared}");
     assert!(place.states().len() > 1 && !place.states().contains('a'));
     let (code, compared, said) =
-        place.ended(place.assay("compare --budget 5s call.null --between-wrapper").args(["", "exit 7;"]));
+        place.ended(place.assay("compare --budget 2s call.null --between-wrapper").args(["", "exit 7;"]));
     assert_eq!((code, compared.as_str()), (1, ""));
-    let reason = "assay: the wrapper 'exit 7;' of 'true' ended with exit status: 7\n";
+    let reason = "assay: 'true' in the wrapper 'exit 7;' ended with exit status: 7\n";
     assert_eq!(said, reason);
     let fails = "sh -c 'case $2 in sample) exit 7;; esac; echo odd >&2' b";
     let (code, compared, said) =
-        place.ended(place.assay("compare --budget 5s call.null --between-wrapper").args(["", fails]));
+        place.ended(place.assay("compare --budget 2s call.null --between-wrapper").args(["", fails]));
     assert_eq!((code, compared.as_str()), (1, ""));
-    assert!(said.contains("of 'true' says: odd\n"), "{said}");
+    assert!(said.contains("writes to stderr: odd\n"), "{said}");
     let reason =
         "call.null in state B: all 3 processes failed, the last one: its process failed with exit status: 7";
     assert!(said.contains(reason), "{said}");
@@ -473,7 +473,7 @@ fn state_a_is_restored_however_a_comparison_ends() {
         // State B is being entered until now.
         fs::write(&held, "").unwrap();
         assert_eq!(child.wait().unwrap().code(), code, "{signal}");
-        // Where it is killed, nobody waits for the shell that restores it.
+        // After SIGKILL the shell that restores it is still running.
         while code.is_none() && !place.states().ends_with('a') {
             sleep(PAUSE);
         }
@@ -482,7 +482,7 @@ fn state_a_is_restored_however_a_comparison_ends() {
     let place = Place::new();
     let (code, shown, said) = place.ended(
         place
-            .assay("compare --budget 5s call.null --between")
+            .assay("compare --budget 2s call.null --between")
             .args(["echo a >> log", "echo no knob; exit 9"]),
     );
     assert_eq!((code, shown.as_str()), (1, ""));

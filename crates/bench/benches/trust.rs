@@ -303,8 +303,8 @@ const CHANGED: [&str; 5] = [
 const EQUAL: Duration = Duration::from_secs(5);
 const SLOWED: Duration = Duration::from_secs(20);
 
-/// How often a slowdown of 2 % is found of so many trials with each primitive, and how often a difference of so many
-/// comparisons of equals, the primitives by turns.
+/// Counts how often a slowdown of 2 % is found in `trials` comparisons of each primitive, and how often a difference
+/// where there is none in `equals` comparisons of all.
 fn turns(trials: usize, equals: usize) {
     let clock = calibrate();
     let benchmarks = CHANGED.map(|id| find(&id.parse().unwrap()).unwrap());
@@ -375,7 +375,7 @@ fn in_turns(
     comparison.relation
 }
 
-/// Least probability with which so many of so many or fewer come up in at most 5 % of cases (Clopper and Pearson).
+/// Upper end of the one-sided 95 % interval of a share (Clopper and Pearson), in steps of a thousandth.
 fn upper_bound(told: usize, judged: usize) -> f64 {
     let at_most = |probability: f64| {
         let mut term = (1.0 - probability).powi(i32::try_from(judged).unwrap());

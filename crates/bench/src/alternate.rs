@@ -18,8 +18,11 @@ use crate::clock::monotonic;
 use crate::plan::{Finding, NoRun, Outcome, Place, Plan, Series, sample_seed};
 use crate::process::Spawner;
 
-/// Measures the benchmarks in two states by turns for as long as the plan's budget lasts; its numbers of processes and
-/// its precision do not matter. Each state has its own `spawner`. Before each turn `enter` puts the machine into the
+/// Fewest rounds: one pair of processes has no interval.
+const ROUNDS_MIN: usize = 2;
+
+/// Measures the benchmarks in two states by turns for as long as the plan's budget lasts, but for [`ROUNDS_MIN`]
+/// rounds at the least; the plan's numbers of processes and its precision do not matter. Each state has its own `spawner`. Before each turn `enter` puts the machine into the
 /// state; if it cannot, it sets `stop`. Everything else is as with [`crate::measure`].
 ///
 /// # Errors
@@ -54,12 +57,12 @@ fn turns(
     let deadline_ns = now_ns().saturating_add(budget_ns);
     // Of the last round, the best guess for the next one.
     let mut round_ns = 0;
-    loop {
+    for round in 0.. {
         let begun_ns = now_ns();
         let is_given_up = |position: usize| all.a[position].is_given_up() || all.b[position].is_given_up();
         let mut turn: Vec<usize> = (0..benchmarks.len()).filter(|position| !is_given_up(*position)).collect();
-        if turn.is_empty() || stop.load(Ordering::Relaxed) || begun_ns.saturating_add(round_ns) >= deadline_ns
-        {
+        let is_over = round >= ROUNDS_MIN && begun_ns.saturating_add(round_ns) >= deadline_ns;
+        if turn.is_empty() || stop.load(Ordering::Relaxed) || is_over {
             break;
         }
         turn.shuffle(&mut rng);
@@ -93,11 +96,10 @@ fn turns(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::{Calibration, Source};
     use crate::pairs_of;
+    use crate::plan::tests::{benchmarks, plan};
     use assay_quantity::{Observation, Sample};
     use std::cell::{Cell, RefCell};
-    use std::path::PathBuf;
     use std::time::Duration;
 
     /// Everything that happened, in order.
@@ -107,17 +109,13 @@ mod tests {
         Taken(Which, String, u64),
     }
 
-    fn benchmarks(ids: &[&str]) -> Vec<Benchmark> {
-        ids.iter().map(|id| crate::table::find(&id.parse().unwrap()).unwrap()).collect()
-    }
-
     fn costing(cost_ns: f64, seed: u64) -> Outcome {
         let batch = |operations: u64, elapsed_ns| Observation { operations, elapsed_ns, lost_ns: 0.0 };
         let observations = vec![batch(1, 10.0 + cost_ns), batch(2, 10.0 + 2.0 * cost_ns)];
         Outcome::Sample(Sample { seed, observations, ..Sample::default() })
     }
 
-    /// Takes turns for so many seconds, of which every sample takes one.
+    /// Takes turns for this time; every sample takes a second.
     fn run(
         seconds: u64,
         ids: &[&str],
@@ -125,23 +123,7 @@ mod tests {
         enter: &dyn Fn(Which),
         outcome: &dyn Fn(Which, &str, u64) -> Outcome,
     ) -> (Pair<Vec<Finding>>, Vec<Event>) {
-        let plan = Plan {
-            seed: 3,
-            processes_min: 5,
-            processes_max: 5,
-            budget: Duration::from_secs(seconds),
-            relative_half_width: 0.5,
-            sample_limit: Duration::from_secs(1),
-            directory: PathBuf::new(),
-            peer: None,
-            counters: false,
-            clock: Calibration {
-                source: Source::MonotonicRaw,
-                resolution_ns: 1.0,
-                error_ppm: 0.0,
-                refused: None,
-            },
-        };
+        let plan = Plan { budget: Duration::from_secs(seconds), ..plan() };
         let (clock, events) = (Cell::new(0), RefCell::new(Vec::new()));
         let findings = turns(
             &plan,
@@ -199,6 +181,13 @@ mod tests {
             assert_eq!(pairs.len(), 20);
             assert!(pairs.iter().all(|pair| (pair.b / pair.a - 1.02).abs() < 1e-9), "{pairs:?}");
         }
+    }
+
+    #[test]
+    fn a_budget_that_is_too_short_is_overrun_by_two_rounds() {
+        let never = AtomicBool::new(false);
+        let (_, events) = run(0, &["call.null"], &never, &|_| {}, &|_, _, seed| costing(5.0, seed));
+        assert_eq!(events.len(), 8, "{events:?}");
     }
 
     #[test]

@@ -307,13 +307,13 @@ impl Series {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::clock::Source;
     use assay_quantity::Observation;
     use std::collections::BTreeMap;
 
-    fn plan() -> Plan {
+    pub(crate) fn plan() -> Plan {
         Plan {
             seed: 1,
             processes_min: 5,
@@ -342,7 +342,7 @@ mod tests {
         Outcome::Sample(Sample { observations: observations.to_vec(), ..Sample::default() })
     }
 
-    fn benchmarks(ids: &[&str]) -> Vec<Benchmark> {
+    pub(crate) fn benchmarks(ids: &[&str]) -> Vec<Benchmark> {
         ids.iter().map(|id| crate::table::find(&id.parse().unwrap()).unwrap()).collect()
     }
 

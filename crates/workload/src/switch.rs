@@ -1,4 +1,4 @@
-//! A machine put from one state into another and back by commands of the user's.
+//! Puts a machine into one of two states by the user's commands, and back.
 //!
 //! A shell of our own runs the commands, one after the other. It holds the reading end of a pipe from us: when we end,
 //! however we end (SIGKILL included), the kernel closes the pipe, and the shell restores state A after whatever it was
@@ -16,8 +16,8 @@ use thiserror::Error;
 
 use crate::clock::{elapsed_ns, now};
 
-/// Runs state A's command when it is told so and at the end, and state B's when it is told so. Signals of the terminal do
-/// not reach the commands, and nobody reading its answers any more does not end it before its last one.
+/// Runs the command of each state that it reads, answers with the exit status, and runs command A at the end of its input.
+/// It ignores SIGPIPE because its answers have no reader once we were killed; the commands get the default signals.
 const SHELL: &str = r#"
 trap '' HUP INT QUIT TERM PIPE
 enter() {
@@ -82,7 +82,7 @@ fn said(last_line: &str) -> String {
 pub struct Switch {
     commands: Pair<String>,
     limit_s: u32,
-    /// What the commands say, one after the other.
+    /// The output of the commands.
     said: File,
     shell: Child,
     /// None once state A is restored for good.
@@ -90,8 +90,7 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// Puts the machine into state A, so that it is known that this can be done before it is ever in state B. The
-    /// commands are run by `/bin/sh` where the caller is and with the caller's environment.
+    /// Puts the machine into state A: whether that works must be known before it enters state B. The commands are run by `/bin/sh` where the caller is and with the caller's environment.
     pub fn new(commands: Pair<String>) -> Result<Self, SwitchError> {
         Self::with_limit(commands, LIMIT_S)
     }
@@ -175,10 +174,10 @@ impl Switch {
         Ok(Begun { at: now(), said })
     }
 
-    /// The last line that was said after so many bytes.
-    fn last_line(&self, said: u64) -> String {
-        let end = self.said.metadata().map_or(said, |file| file.len());
-        let from = said.max(end.saturating_sub(4096));
+    /// The last line of the output after `start` bytes.
+    fn last_line(&self, start: u64) -> String {
+        let end = self.said.metadata().map_or(start, |file| file.len());
+        let from = start.max(end.saturating_sub(4096));
         let mut bytes = vec![0; usize::try_from(end - from).unwrap_or(0)];
         if self.said.read_exact_at(&mut bytes, from).is_err() {
             return String::new();
@@ -195,7 +194,7 @@ struct Begun {
     said: u64,
 }
 
-/// The shell, not started yet; it is told what to do on its standard input.
+/// The shell, not started yet; it reads the states to enter from its standard input.
 fn shell(commands: &Pair<String>, limit_s: u32, said: &File) -> io::Result<Command> {
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", SHELL, "assay", &limit_s.to_string(), &commands.a, &commands.b]);
@@ -212,7 +211,7 @@ fn answer(answers: &mut impl BufRead) -> io::Result<i32> {
 
 impl Drop for Switch {
     fn drop(&mut self) {
-        // Whoever wants to know calls `restore`.
+        // `restore` returns the error.
         let _ = self.restore_now();
     }
 }

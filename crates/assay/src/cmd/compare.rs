@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::{bail, ensure};
 use assay_bench::Profile;
-use assay_quantity::comparison::Pair;
 use assay_quantity::comparison::family::{Relation, SAME_WITHIN};
+use assay_quantity::comparison::{Pair, Which};
 use assay_quantity::{PrimitiveId, Unmeasured};
 
 use crate::cli::{CompareArgs, Compared as Asked, EffortArgs};
@@ -65,13 +65,11 @@ fn states(args: &CompareArgs, states: &States, primitives: &[String]) -> anyhow:
     let end = turns.restored.map_err(Into::into).and(interrupt.check().map_err(Into::into));
     if compared.typical.is_empty() {
         end?;
-        let machines = [("A", &turns.known.a.machine), ("B", &turns.known.b.machine)];
-        match machines.iter().find_map(|(state, machine)| Some((state, machine.unmeasured.first()?))) {
-            Some((state, Unmeasured { primitive, reason })) => {
-                bail!("nothing was measured in both states; {primitive} in state {state}: {reason}")
-            }
-            None => bail!("nothing was measured in both states; give it more time"),
-        }
+        let first = [Which::A, Which::B].into_iter().find_map(|which| {
+            let Unmeasured { primitive, reason } = turns.known.get(which).machine.unmeasured.first()?;
+            Some(format!("; {primitive} in state {which}: {reason}"))
+        });
+        bail!("nothing was measured in both states{}", first.unwrap_or_default());
     }
     let (printed, gate) = show(args, &turns.known, &compared);
     output::say(&format!(
@@ -87,7 +85,7 @@ fn compared(args: &CompareArgs, known: &Pair<Known>, wanted: &dyn Fn(&PrimitiveI
     compare(&known.a, &known.b, wanted, margin)
 }
 
-/// Prints a comparison; also says whether it is let through.
+/// Prints a comparison, and judges it by `--fail-over`.
 fn show(
     args: &CompareArgs,
     known: &Pair<Known>,

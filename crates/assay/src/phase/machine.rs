@@ -113,12 +113,10 @@ impl Subject {
         )?;
         progress.clear();
         kept?;
-        let mut subject = self.clone();
-        subject.description.facts.extend(noise(&self.clock, "after"));
-        subject.machine(&findings, journal)
+        self.machine(noise(&self.clock, "after"), &findings, journal)
     }
 
-    /// The plan for measuring this machine, which has so many samples already.
+    /// The plan for measuring this machine; `taken` is the number of samples that the run has already.
     pub(super) fn plan(&self, effort: Effort, taken: u64) -> Plan {
         let Effort { budget, precision, peer, counters } = effort;
         Plan {
@@ -136,9 +134,16 @@ impl Subject {
         }
     }
 
-    /// The machine vector of what was measured; what it was like meanwhile is kept with the run.
-    pub(super) fn machine(&self, findings: &[Finding], journal: &mut Journal) -> anyhow::Result<Machine> {
+    /// The machine vector of what was measured. What the machine was like meanwhile, with the facts that were found
+    /// since, is kept with the run.
+    pub(super) fn machine(
+        &self,
+        since: Vec<Fact>,
+        findings: &[Finding],
+        journal: &mut Journal,
+    ) -> anyhow::Result<Machine> {
         let mut description = self.description.clone();
+        description.facts.extend(since);
         description.facts.extend(conditions(findings));
         journal.describe(&description)?;
         let source = format!("assay {}: {}", env!("CARGO_PKG_VERSION"), command_line().join(" "));
@@ -170,7 +175,7 @@ pub fn spawner() -> anyhow::Result<Spawner> {
     Ok(Spawner { program, arguments: vec!["sample".into()] })
 }
 
-/// Keeps what became of a process.
+/// Stores the outcome of a process.
 pub(super) fn keep(
     journal: &mut Journal,
     benchmarks: &[Benchmark],

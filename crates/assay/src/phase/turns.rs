@@ -18,7 +18,7 @@ use crate::journal::{Journal, Known};
 use crate::output;
 use crate::progress::Progress;
 
-/// What a machine or its processes are put into.
+/// The two states that are compared.
 #[derive(Debug)]
 pub enum States {
     /// States of the machine, entered by these commands.
@@ -41,15 +41,15 @@ pub struct Turns {
 /// Time for each primitive by default: with it a change of 2 % is found on a machine with busy neighbours.
 const EACH: Duration = Duration::from_secs(20);
 
-/// The default time for so many primitives.
+/// The default time for this number of primitives.
 pub fn usual_budget(primitives: usize) -> Duration {
     EACH.saturating_mul(u32::try_from(primitives).unwrap_or(u32::MAX)).min(FULL)
 }
 
-/// The fact that says how the state was made that a machine was measured in.
+/// The fact that says how the machine was put into its state.
 const STATE: &str = "state";
 
-/// The fact that two runs have in common that were measured in turns with each other.
+/// The fact that two runs share if they were measured in turns with each other.
 const TURNS: &str = "measured in turns since";
 
 /// How the states of two machines were made; `None` if they were not measured in turns with each other.
@@ -163,7 +163,7 @@ fn take(
     entered?;
     kept?;
     let mut known = |which, findings: Vec<Finding>| {
-        let machine = subjects.get(which).machine(&findings, journals.get_mut(which))?;
+        let machine = subjects.get(which).machine(Vec::new(), &findings, journals.get_mut(which))?;
         anyhow::Ok(Known { machine, samples: findings.into_iter().filter_map(samples).collect() })
     };
     Ok(Pair { a: known(Which::A, findings.a)?, b: known(Which::B, findings.b)? })
@@ -184,7 +184,7 @@ impl States {
         }
     }
 
-    /// The machine in one of the states, with what says so.
+    /// The machine with the facts that name its state and the comparison.
     fn subject(&self, which: Which, since: &str, mut subject: Subject) -> Subject {
         let state = match self {
             States::Commands(commands) => format!("entered by '{}'", commands.get(which)),
@@ -195,8 +195,8 @@ impl States {
         subject
     }
 
-    /// Tries the wrappers with a program that does nothing. What they say is passed on: a wrapper that does not do what
-    /// it shall is like the other one, and so are the costs.
+    /// Tries each wrapper with `true` and returns what it writes to stderr: a preloaded library that is missing, for
+    /// example, is only a warning there, and the two states would not differ.
     pub fn try_wrappers(&self) -> anyhow::Result<Vec<String>> {
         let States::Wrappers(wrappers) = self else { return Ok(Vec::new()) };
         let mut remarks = Vec::new();
@@ -209,15 +209,16 @@ impl States {
             let last = said.lines().last().map_or_else(String::new, |line| format!(": {line}"));
             ensure!(
                 output.status.success(),
-                "the wrapper '{wrapper}' of 'true' ended with {}{last}",
+                "'true' in the wrapper '{wrapper}' ended with {}{last}",
                 output.status
             );
             if !last.is_empty() {
-                remarks.push(format!("the wrapper '{wrapper}' of 'true' says{last}"));
+                remarks.push(format!("'true' in the wrapper '{wrapper}' writes to stderr{last}"));
             }
         }
         Ok(remarks)
     }
+
     /// What starts a sample's process in one of the states.
     fn spawner(&self, which: Which) -> anyhow::Result<Spawner> {
         let usual = spawner()?;
@@ -229,7 +230,7 @@ impl States {
     }
 }
 
-/// What a shell does to start a program, its arguments, through a wrapper.
+/// The shell command that starts the program in its arguments through a wrapper.
 fn wrapped(wrapper: &str) -> String {
     format!("{wrapper} \"$@\"")
 }
