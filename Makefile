@@ -1,5 +1,5 @@
 # Two commands do everything on a bare machine with Debian 12, Debian 13 or Ubuntu 24.04: `make run` and `make test`.
-.PHONY: run test check minimum soak bench peers bless fuzz
+.PHONY: run test check minimum soak bench peers again bless fuzz
 
 CARGO ?= cargo
 # Where scripts/setup may have put it.
@@ -45,6 +45,12 @@ peers:
 	scripts/setup test
 	$(CARGO) build --release --package assay
 	bench/peers/repeatability
+
+# How often the cost of a later run lies in an interval "if measured again": 50 minutes.
+again:
+	scripts/setup test
+	$(CARGO) build --release --package assay
+	bench/again/coverage
 
 # Rewrites golden outputs after a change that was meant.
 bless:

@@ -7,12 +7,12 @@ use std::path::Path;
 use anyhow::{Context, bail, ensure};
 use assay_bench::{Finding, Measured};
 use assay_quantity::format::machine_from_json;
-use assay_quantity::{Description, Fact, Machine, PrimitiveId, Round, Sample, Unit, Unmeasured};
+use assay_quantity::{Aspect, Description, Fact, Machine, PrimitiveId, Round, Sample, Unit, Unmeasured};
 use assay_store::{Outcome, Run, RunId, RunStart, Store};
 
 use crate::cli::StoreArgs;
 use crate::interrupt::Interrupted;
-use crate::{output, past};
+use crate::{again, output, past};
 
 /// One run being written. Nothing that was added is lost, however the process ends.
 #[derive(Debug)]
@@ -67,6 +67,11 @@ impl Journal {
         Ok(self.store.add_sample(self.run, primitive, unit, sample)?)
     }
 
+    /// Adds to each cost of this run what a later one would give.
+    pub fn add_again(&self, machine: &mut Machine) -> anyhow::Result<()> {
+        again::add(&self.store, self.run, machine)
+    }
+
     /// Keeps the reason why a process gave no sample.
     pub fn rejected(&mut self, primitive: &PrimitiveId, reason: &str) -> anyhow::Result<()> {
         Ok(self.store.add_rejected(self.run, primitive, reason)?)
@@ -99,13 +104,18 @@ impl Journal {
     }
 }
 
-/// Facts that differ from one minute to the next on the same machine.
-const PASSING: [&str; 3] = ["load", "batch clock", "noise before"];
+/// Facts that differ from one minute to the next on the same machine, besides the aspects of its condition.
+const PASSING: [&str; 4] = ["load", "batch clock", "noise before", "noise after"];
 
-/// What is said of the machine now and was not when the run was begun. What its samples have added to the run since
-/// then is not asked for.
+/// The facts that tell machines and their states apart.
+pub fn lasting(description: &Description) -> impl Iterator<Item = &Fact> {
+    let passes = |name: &str| PASSING.contains(&name) || Aspect::named(name).is_some();
+    description.facts.iter().filter(move |fact| !passes(&fact.name))
+}
+
+/// What is said of the machine now and was not when the run was begun.
 fn changed<'a>(then: &Description, now: &'a Description) -> Option<&'a Fact> {
-    now.facts.iter().find(|fact| !PASSING.contains(&fact.name.as_str()) && !then.facts.contains(fact))
+    lasting(now).find(|fact| !then.facts.contains(fact))
 }
 
 /// The raw samples of a run.

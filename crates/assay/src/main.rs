@@ -1,6 +1,7 @@
 //! `assay`: measures what a machine offers, traces what an application asks, predicts one from the other.
 #![forbid(unsafe_code)]
 
+mod again;
 mod cli;
 mod cmd;
 mod interrupt;

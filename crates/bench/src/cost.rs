@@ -12,8 +12,8 @@ use assay_quantity::estimate::{Interval, trimmed_mean};
 use assay_quantity::outlier::outliers;
 use assay_quantity::sample::linearity;
 use assay_quantity::{
-    Condition, Conditions, Cost, Description, Machine, PrimitiveId, Sample, Unit, Unmeasured, Verdict, calm,
-    estimate, modes, sift,
+    Condition, Conditions, Cost, Description, Estimate, Machine, PrimitiveId, Sample, Unit, Unmeasured,
+    Verdict, calm, estimate, modes, sift,
 };
 
 use crate::benchmark::Benchmark;
@@ -82,6 +82,7 @@ pub fn cost_of(
     Ok(Cost {
         typical,
         calm: calm(&sifted, alone, benchmark.unit),
+        again: None,
         rejected: rejected + samples.len() - given,
         batches: sifted.batches,
         disturbed: sifted.disturbed,
@@ -99,6 +100,13 @@ pub fn cost_of(
 pub fn values_of(primitive: &PrimitiveId, samples: &[Sample]) -> Vec<f64> {
     let Some(benchmark) = table::find(primitive) else { return Vec::new() };
     sift(samples, |sample| value_of(&benchmark, sample)).kept
+}
+
+/// The typical cost alone, as [`cost_of`] gives it.
+#[must_use]
+pub fn typical_of(primitive: &PrimitiveId, samples: &[Sample]) -> Option<Estimate> {
+    let unit = table::find(primitive)?.unit;
+    trimmed_mean(&values_of(primitive, samples), unit).ok().filter(|typical| typical.point > 0.0)
 }
 
 /// The values of the processes that had the same seed in two runs measured in turns ([`crate::alternate`]), in the order

@@ -36,7 +36,7 @@ mod stir;
 pub use alternate::alternate;
 pub use benchmark::{Benchmark, Operation, Prepared, Refusal};
 pub use clock::{Calibration, calibrate};
-pub use cost::{NoMachineCost, cost_of, machine, pairs_of, values_of};
+pub use cost::{NoMachineCost, cost_of, machine, pairs_of, typical_of, values_of};
 pub use count::{Counts, NotCounted, count};
 pub use describe::{conditions, describe, memory_nodes, usable_cpus};
 pub use plan::{Finding, Measured, Outcome, Plan, all_failed, measure};

@@ -6,6 +6,7 @@
 //! versioned file formats.
 #![forbid(unsafe_code)]
 
+pub mod again;
 pub mod calm;
 pub mod comparison;
 pub mod condition;
@@ -26,6 +27,7 @@ pub mod size;
 pub mod unit;
 pub mod verdict;
 
+pub use again::again;
 pub use calm::calm;
 pub use condition::{Aspect, Condition, Conditions};
 pub use curve::{Basis, CostCurve, Evaluation};

@@ -38,6 +38,9 @@ pub struct Cost {
     /// The same at quiet moments: over the processes that had their core to themselves ([`mod@crate::calm`]). `None` if
     /// there are too few of them, or nothing looked.
     pub calm: Option<Estimate>,
+    /// What a later run would give as the typical cost, from this run and earlier ones of the machine
+    /// ([`mod@crate::again`]). `None` if these are too few, or none are known.
+    pub again: Option<Estimate>,
     /// Samples that gave no cost, and are in neither estimate.
     pub rejected: usize,
     /// Batches of all samples; 0 where that is not known.
@@ -106,6 +109,7 @@ impl From<Estimate> for Cost {
         Self {
             typical,
             calm: None,
+            again: None,
             rejected: 0,
             batches: 0,
             disturbed: 0,

@@ -30,6 +30,11 @@ fn machine() -> Machine {
     };
     let mode = |weight, point| Mode { weight, estimate: estimate(point, 1.0, Unit::Nanoseconds) };
     let several = Cost {
+        again: Some(Estimate {
+            method: Method::Derived,
+            values: 6,
+            ..estimate(110.0, 8.0, Unit::Nanoseconds)
+        }),
         batches: 168,
         disturbed: 2,
         outliers: 1,
@@ -145,6 +150,10 @@ fn a_damaged_machine_file_says_where_and_what() {
             "\"unit\": \"ns\",\n        \"method\": \"median\"",
             "\"unit\": \"ns/B\",\n        \"method\": \"median\"",
         ),
+        complaint(
+            "\"unit\": \"ns\",\n        \"method\": \"derived\"",
+            "\"unit\": \"ns/B\",\n        \"method\": \"derived\"",
+        ),
         complaint("\"shared\": 0.625", "\"shared\": 1.5"),
         complaint("\"cycle_ns\": 0.25", "\"cycle_ns\": 0.0"),
     ];
@@ -163,7 +172,8 @@ fn a_damaged_machine_file_says_where_and_what() {
         primitive 'file.stat': the weights of its modes are not shares of a whole: they add up to 0.75
         primitive 'file.stat': the weights of its modes are not shares of a whole: they add up to -0.5
         primitive 'file.stat': a linearity is a ratio, not in ns
-        primitive 'call.null': its calm cost is in ns/B, its typical one in ns
+        primitive 'call.null': its calm cost is in ns/B, its typical cost in ns
+        primitive 'file.stat': its cost of a later run is in ns/B, its typical cost in ns
         conditions: shared 1.5 is not a share from 0 to 1
         conditions: cycle_ns 0 is not above 0"#]]
     .assert_eq(&all.join("\n"));

@@ -158,6 +158,25 @@ impl Table {
         self
     }
 
+    /// The same table without the columns in which every cell is missing; a sentence under it says why for each of them.
+    #[must_use]
+    pub fn without_empty_columns(mut self) -> Self {
+        let mut column = 0;
+        while column < self.columns.len() {
+            let is_empty = self.cells(column).all(|cell| matches!(cell, Cell::Missing(_)));
+            if self.rows.is_empty() || !is_empty {
+                column += 1;
+                continue;
+            }
+            let reasons = reasons(self.cells(column)).join("; ");
+            self.notes.push(format!("{}: {reasons}.", self.columns.remove(column).header));
+            for row in &mut self.rows {
+                row.remove(column);
+            }
+        }
+        self
+    }
+
     /// What the table shows.
     #[must_use]
     pub fn title(&self) -> &str {
@@ -190,15 +209,7 @@ impl Table {
     /// The reasons of its missing cells, each once, in the order in which they appear.
     #[must_use]
     pub fn reasons(&self) -> Vec<&str> {
-        let mut reasons: Vec<&str> = Vec::new();
-        for cell in self.rows.iter().flatten() {
-            if let Cell::Missing(reason) = cell
-                && !reasons.contains(&reason.as_str())
-            {
-                reasons.push(reason);
-            }
-        }
-        reasons
+        reasons(self.rows.iter().flatten())
     }
 
     /// Every estimate in it.
@@ -224,9 +235,42 @@ impl Table {
     }
 }
 
+/// The reasons of missing cells, each once, in the order in which they appear.
+fn reasons<'a>(cells: impl Iterator<Item = &'a Cell>) -> Vec<&'a str> {
+    let mut reasons: Vec<&str> = Vec::new();
+    for cell in cells {
+        if let Cell::Missing(reason) = cell
+            && !reasons.contains(&reason.as_str())
+        {
+            reasons.push(reason);
+        }
+    }
+    reasons
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_column_without_any_value_is_left_out_and_says_why() {
+        let missing = |reason: &str| Cell::Missing(reason.to_owned());
+        let table = Table::of(
+            "costs",
+            ["id", "calm", "again", "more"].map(Column::words),
+            [
+                [Cell::text("a"), missing("too few"), missing("none"), Cell::Count(1)],
+                [Cell::text("b"), Cell::Count(2), missing("none"), missing("none")],
+            ],
+        );
+        let shown = table.clone().without_empty_columns();
+        let headers: Vec<&str> = shown.columns().iter().map(|column| column.header.as_str()).collect();
+        assert_eq!(headers, ["id", "calm", "more"]);
+        assert_eq!(shown.rows()[1], [Cell::text("b"), Cell::Count(2), missing("none")]);
+        assert_eq!(shown.notes(), ["again: none."]);
+        let empty = Table::of("costs", [Column::words("id")], []);
+        assert_eq!(empty.clone().without_empty_columns(), empty);
+    }
 
     #[test]
     fn a_row_of_another_length_than_the_columns_is_no_table() {

@@ -1,7 +1,7 @@
 //! Reading: runs, and what belongs to one.
 
-use assay_quantity::{PrimitiveId, Round, Unit, Unmeasured};
-use rusqlite::{OptionalExtension, Row, params};
+use assay_quantity::{PrimitiveId, Round, Sample, Unit, Unmeasured};
+use rusqlite::{OptionalExtension, Params, Row, params};
 use serde::de::DeserializeOwned;
 
 use crate::failure::ReadError;
@@ -18,7 +18,7 @@ impl Store {
     /// # Errors
     /// [`ReadError`] if the store cannot be read.
     pub fn runs(&self) -> Result<Vec<Run>, ReadError> {
-        let raw = self.rows(&format!("{RUN} ORDER BY id"), None, RawRun::read)?;
+        let raw = self.rows(&format!("{RUN} ORDER BY id"), [], RawRun::read)?;
         raw.into_iter().map(|raw| self.parsed_run(raw)).collect()
     }
 
@@ -27,7 +27,7 @@ impl Store {
     /// # Errors
     /// [`ReadError`] if there is no such run or the store cannot be read.
     pub fn run(&self, run: RunId) -> Result<Run, ReadError> {
-        let raw = self.rows(&format!("{RUN} WHERE id = ?1"), Some(run), RawRun::read)?;
+        let raw = self.rows(&format!("{RUN} WHERE id = ?1"), [run.0], RawRun::read)?;
         match raw.into_iter().next() {
             Some(raw) => self.parsed_run(raw),
             None => Err(ReadError::NoRun { path: self.path.clone(), run }),
@@ -39,7 +39,7 @@ impl Store {
     /// # Errors
     /// [`ReadError`] if the store cannot be read.
     pub fn latest(&self, back: u32) -> Result<Option<Run>, ReadError> {
-        let raw = self.rows(&format!("{RUN} ORDER BY id DESC LIMIT 1 OFFSET {back}"), None, RawRun::read)?;
+        let raw = self.rows(&format!("{RUN} ORDER BY id DESC LIMIT 1 OFFSET {back}"), [], RawRun::read)?;
         raw.into_iter().next().map(|raw| self.parsed_run(raw)).transpose()
     }
 
@@ -75,6 +75,18 @@ impl Store {
             }
         }
         Ok(all)
+    }
+
+    /// The samples of one primitive in a run, in the order in which they were added; none if the run has none of it.
+    ///
+    /// # Errors
+    /// [`ReadError`] if the store cannot be read.
+    pub fn samples_of(&self, run: RunId, primitive: &PrimitiveId) -> Result<Vec<Sample>, ReadError> {
+        let select = "SELECT body FROM series JOIN sample ON sample.series = series.id
+                      WHERE run = ?1 AND primitive = ?2 ORDER BY sample.id";
+        let bodies =
+            self.rows(select, params![run.0, primitive.to_string()], |row| row.get::<_, String>(0))?;
+        bodies.iter().map(|body| Ok(self.json::<SampleRow>(body)?.into())).collect()
     }
 
     /// The samples of a run that could not be taken, in order.
@@ -127,7 +139,7 @@ impl Store {
             .optional()
             .map_err(|error| ReadError::sqlite(&self.path, &error))?;
         match exists {
-            Some(_) => self.rows(select, Some(run), read),
+            Some(_) => self.rows(select, [run.0], read),
             None => Err(ReadError::NoRun { path: self.path.clone(), run }),
         }
     }
@@ -135,15 +147,11 @@ impl Store {
     fn rows<T>(
         &self,
         select: &str,
-        run: Option<RunId>,
+        values: impl Params,
         read: fn(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>, ReadError> {
         let rows = || -> rusqlite::Result<Vec<T>> {
-            let mut statement = self.connection.prepare_cached(select)?;
-            match run {
-                Some(run) => statement.query_map(params![run.0], read)?.collect(),
-                None => statement.query_map([], read)?.collect(),
-            }
+            self.connection.prepare_cached(select)?.query_map(values, read)?.collect()
         };
         rows().map_err(|error| ReadError::sqlite(&self.path, &error))
     }

@@ -113,7 +113,9 @@ impl Subject {
         )?;
         progress.clear();
         kept?;
-        self.machine(noise(&self.clock, "after"), &findings, journal)
+        let mut machine = self.machine(noise(&self.clock, "after"), &findings, journal)?;
+        journal.add_again(&mut machine)?;
+        Ok(machine)
     }
 
     /// The plan for measuring this machine; `taken` is the number of samples that the run has already.

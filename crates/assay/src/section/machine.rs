@@ -1,10 +1,13 @@
 //! A machine as tables: what it is, what could not be controlled, what its primitives cost.
 
+use assay_quantity::again::RUNS_MIN;
 use assay_quantity::calm::PROCESSES_MIN;
 use assay_quantity::disturbance::LOST_MAX;
 use assay_quantity::primitive::KEYS;
 use assay_quantity::{Cost, Description, Kind, Machine, Mode, PrimitiveId, Verdict};
 use assay_report::{Block, Cell, Column, Table, scale};
+
+use crate::again::APART;
 
 /// What the machine is, and what could not be held still.
 pub fn description(description: &Description) -> Vec<Block> {
@@ -28,11 +31,15 @@ pub fn costs(machine: &Machine) -> Table {
     let columns = [
         Column::words("primitive"),
         Column::numbers("typical"),
+        Column::numbers("if measured again"),
         Column::numbers("calm"),
         Column::numbers("processes"),
         Column::words("verdict"),
     ];
-    let table = Table::of("What its primitives cost", columns, measured).with_note(TYPICAL).with_note(CALM);
+    let table = Table::of("What its primitives cost", columns, measured)
+        .without_empty_columns()
+        .with_note(TYPICAL)
+        .with_note(CALM);
     let total = |of: fn(&Cost) -> usize| machine.costs.values().map(of).sum::<usize>();
     let disturbed = format!(
         "of {} batches lost more than {:.0} % of their time to other tasks and are left out.",
@@ -68,21 +75,29 @@ pub fn unmeasured(machine: &Machine) -> Option<Table> {
     Some(Table::of("What was not measured", ["primitives", "reason"].map(Column::words), rows))
 }
 
-const TYPICAL: &str = "The typical cost is the trimmed mean over fresh processes, on the machine as it is.";
+const TYPICAL: &str = "The typical cost is the trimmed mean over fresh processes, on the machine as it is. Its interval holds within this run; \
+                       the one if measured again holds the typical cost of a later run.";
 
 /// What a calm cost is.
 pub const CALM: &str = "The calm cost is the median of the processes beside which no other hardware thread was at work on the core.";
 
-fn row((primitive, cost): (&PrimitiveId, &Cost)) -> [Cell; 5] {
+fn row((primitive, cost): (&PrimitiveId, &Cost)) -> [Cell; 6] {
     let processes = u64::try_from(cost.typical.values).unwrap_or(u64::MAX);
     let not_calm = || {
         Cell::Missing(format!(
             "fewer than {PROCESSES_MIN} processes are known to have had a core to themselves"
         ))
     };
+    let not_again = || {
+        Cell::Missing(format!(
+            "needs {RUNS_MIN} earlier runs of this machine with the same primitive, {} minutes or more from one to the next",
+            APART.as_mins()
+        ))
+    };
     [
         Cell::text(primitive.to_string()),
         cost.typical.into(),
+        cost.again.map_or_else(not_again, Cell::from),
         cost.calm.map_or_else(not_calm, Cell::from),
         Cell::Count(processes),
         Cell::text(verdict(cost)),
@@ -168,6 +183,21 @@ mod tests {
     }
 
     #[test]
+    fn what_a_later_run_would_give_stands_beside_what_this_one_gave_or_a_note_says_what_that_needs() {
+        let known = Cost { again: Some(estimate(104.0)), ..Cost::from(estimate(100.0)) };
+        let first = costs(&machine(&[("call.null", Cost::from(estimate(100.0)))]));
+        assert!(
+            first.notes()[0].starts_with("if measured again: needs 5 earlier runs"),
+            "{:?}",
+            first.notes()
+        );
+        assert!(first.columns().iter().all(|column| column.header != "if measured again"));
+        let shown = csv(costs(&machine(&[("call.null", known), ("file.stat", Cost::from(estimate(500.0)))])));
+        assert!(shown.contains("call.null,100,") && shown.contains(",104,"), "{shown}");
+        assert!(shown.contains("needs 5 earlier runs of this machine"), "{shown}");
+    }
+
+    #[test]
     fn what_speaks_against_a_cost_is_shown_with_it() {
         let ratio = Estimate {
             interval: Interval { low: 1.2, high: 1.4, confidence: 0.95 },
@@ -183,7 +213,7 @@ mod tests {
             ..Cost::from(estimate(100.0))
         };
         let quiet = costs(&machine(&[("call.null", Cost::from(estimate(100.0)))]));
-        assert_eq!(quiet.notes().len(), 2, "{:?}", quiet.notes());
+        assert_eq!(quiet.notes().len(), 4, "{:?}", quiet.notes());
         let table = costs(&machine(&[("call.null", doubtful)]));
         let notes = table.notes().join(" ");
         assert!(notes.contains("2 of 56 batches lost more than 5 % of their time"), "{notes}");

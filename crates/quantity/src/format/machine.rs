@@ -55,6 +55,8 @@ struct CostOnDisk {
     typical: EstimateOnDisk,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     calm: Option<EstimateOnDisk>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    again: Option<EstimateOnDisk>,
     /// Of version 1.
     #[serde(default, rename = "minimum", skip_serializing)]
     _minimum: Option<f64>,
@@ -170,6 +172,7 @@ fn write_cost((primitive, cost): (&PrimitiveId, &Cost)) -> CostOnDisk {
         primitive: primitive.to_string(),
         typical: EstimateOnDisk::from(&cost.typical),
         calm: cost.calm.as_ref().map(EstimateOnDisk::from),
+        again: cost.again.as_ref().map(EstimateOnDisk::from),
         _minimum: None,
         rejected: cost.rejected,
         batches: cost.batches,
@@ -205,7 +208,11 @@ fn read_cost(disk: CostOnDisk) -> Result<(PrimitiveId, Cost), FormatError> {
     }
     let cost = Cost {
         typical,
-        calm: disk.calm.map(|calm| read_calm(calm, typical.unit, &place)).transpose()?,
+        calm: disk.calm.map(|calm| read_like(typical.unit, "calm cost", calm, &place)).transpose()?,
+        again: disk
+            .again
+            .map(|again| read_like(typical.unit, "cost of a later run", again, &place))
+            .transpose()?,
         rejected: disk.rejected,
         batches: disk.batches,
         disturbed: disk.disturbed,
@@ -234,12 +241,13 @@ fn read_conditions(disk: &ConditionsOnDisk) -> Result<Conditions, FormatError> {
     Ok(Conditions { shared, cycle_ns })
 }
 
-fn read_calm(disk: EstimateOnDisk, unit: Unit, place: &str) -> Result<Estimate, FormatError> {
-    let calm = disk.read(place)?;
-    if calm.unit == unit {
-        return Ok(calm);
+/// Another estimate of the same cost.
+fn read_like(unit: Unit, what: &str, disk: EstimateOnDisk, place: &str) -> Result<Estimate, FormatError> {
+    let other = disk.read(place)?;
+    if other.unit == unit {
+        return Ok(other);
     }
-    Err(FormatError::value(place, format!("its calm cost is in {}, its typical one in {unit}", calm.unit)))
+    Err(FormatError::value(place, format!("its {what} is in {}, its typical cost in {unit}", other.unit)))
 }
 
 fn read_aspect(name: &str, place: &str) -> Result<Aspect, FormatError> {

@@ -102,6 +102,10 @@ fn series_keep_apart_the_primitives_and_the_runs_that_were_measured_in_turn() {
         .map(|series| (series.primitive.to_string(), series.samples.iter().map(|s| s.seed).collect()))
         .collect();
     assert_eq!(found, [(ids[0].to_owned(), vec![1, 5, 9]), (ids[1].to_owned(), vec![3, 7, 11])]);
+    for (id, series) in ids.iter().zip(series) {
+        assert_eq!(store.samples_of(runs[1], &primitive(id)).unwrap(), series.samples);
+    }
+    assert_eq!(store.samples_of(runs[1], &primitive("call.null")).unwrap(), []);
 }
 
 #[test]

@@ -1,0 +1,163 @@
+//! What a later run would give, from the earlier runs of this machine in the store.
+
+use anyhow::Context;
+use assay_quantity::{Estimate, Machine, PrimitiveId, again};
+use assay_store::{Outcome, Run, RunId, Store};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::journal::lasting;
+
+/// Least time from the beginning of one run to that of the next that counts: what other guests do to a machine lasts
+/// for minutes, so that a run just after another shows little of how runs differ.
+pub const APART: SignedDuration = SignedDuration::from_mins(5);
+
+/// Most earlier runs that count: each takes time to read, and more of them hardly make Student's t smaller.
+const EARLIER_MAX: usize = 20;
+
+/// Adds to each cost of a run what a later one would give, as far as the latest earlier runs of the same machine in the
+/// same state tell.
+pub fn add(store: &Store, run: RunId, machine: &mut Machine) -> anyhow::Result<()> {
+    let this = store.run(run)?;
+    let is_alike = |other: &Run| {
+        other.id < run
+            && other.outcome == Some(Outcome::Completed)
+            && other.start.machine == this.start.machine
+            && lasting(&other.start.description).eq(lasting(&this.start.description))
+    };
+    let now = begun(&this)?;
+    let mut alike = Vec::new();
+    for other in store.runs()?.into_iter().rev().filter(is_alike) {
+        alike.push((other.id, begun(&other)?));
+    }
+    for (primitive, cost) in &mut machine.costs {
+        cost.again = again(&earlier(store, primitive, now, &alike)?, &cost.typical);
+    }
+    Ok(())
+}
+
+/// The typical costs of a primitive in those of these runs, the latest first, that are [`APART`].
+fn earlier(
+    store: &Store,
+    primitive: &PrimitiveId,
+    now: Timestamp,
+    runs: &[(RunId, Timestamp)],
+) -> anyhow::Result<Vec<Estimate>> {
+    let (mut costs, mut next) = (Vec::new(), now);
+    for (run, begun) in runs {
+        if costs.len() == EARLIER_MAX {
+            break;
+        }
+        if next.duration_since(*begun) >= APART
+            && let Some(typical) = assay_bench::typical_of(primitive, &store.samples_of(*run, primitive)?)
+        {
+            costs.push(typical);
+            next = *begun;
+        }
+    }
+    Ok(costs)
+}
+
+/// When a run began.
+fn begun(run: &Run) -> anyhow::Result<Timestamp> {
+    let Run { id, start, .. } = run;
+    start.started_at.parse().with_context(|| format!("run {id} of the store began at '{}'", start.started_at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use assay_quantity::{Description, Fact, Observation, Sample, Unit};
+    use assay_store::RunStart;
+
+    /// A run that began in this minute and gave this cost of the null call.
+    struct Past {
+        minute: i64,
+        cost_ns: f64,
+        governor: &'static str,
+        outcome: Outcome,
+    }
+
+    fn past(minute: i64, cost_ns: f64) -> Past {
+        Past { minute, cost_ns, governor: "performance", outcome: Outcome::Completed }
+    }
+
+    /// What the last of these runs says of the null call if it is measured again.
+    fn of_the_last(runs: &[Past]) -> Option<Estimate> {
+        let directory = tempfile::tempdir().unwrap();
+        let mut store = Store::open(&directory.path().join("store.db")).unwrap();
+        let primitive: PrimitiveId = "call.null".parse().unwrap();
+        let mut last = None;
+        for (number, past) in runs.iter().enumerate() {
+            let fact = |name: &str, value: String| Fact { name: name.to_owned(), value };
+            let facts = vec![
+                fact("governor", past.governor.to_owned()),
+                fact("load", format!("{number}")),
+                fact("core clock", format!("{number} GHz in the median sample")),
+            ];
+            let start = RunStart {
+                started_at: Timestamp::new(1_800_000_000 + 60 * past.minute, 0).unwrap().to_string(),
+                command: Vec::new(),
+                version: "0.1.0".to_owned(),
+                machine: "m".to_owned(),
+                description: Description { facts, ..Description::default() },
+                seed: 1,
+            };
+            let run = store.begin_run(&start).unwrap();
+            for process in 0..5 {
+                let cost_ns = past.cost_ns + 0.01 * f64::from(process);
+                let batch = |operations: u32| Observation {
+                    operations: operations.into(),
+                    elapsed_ns: 5.0 + f64::from(operations) * cost_ns,
+                    lost_ns: 0.0,
+                };
+                let sample = Sample { observations: vec![batch(10), batch(20)], ..Sample::default() };
+                store.add_sample(run, &primitive, Unit::Nanoseconds, &sample).unwrap();
+            }
+            store.finish_run(run, &past.outcome).unwrap();
+            last = Some(run);
+        }
+        let last = store.run(last.unwrap()).unwrap();
+        let mut machine = crate::journal::machine(&store, &last).unwrap();
+        add(&store, last.id, &mut machine).unwrap();
+        machine.costs[&primitive].again
+    }
+
+    #[test]
+    fn five_earlier_runs_that_are_apart_tell_what_a_later_one_gives() {
+        let runs = [100.0, 104.0, 98.0, 102.0, 96.0, 100.0];
+        let runs: Vec<Past> = (0..).zip(runs).map(|(number, cost_ns)| past(5 * number, cost_ns)).collect();
+        let estimate = of_the_last(&runs).unwrap();
+        assert_eq!(estimate.values, 6);
+        assert!(estimate.interval.low < 96.0 && 104.0 < estimate.interval.high, "{estimate:?}");
+        assert_eq!(of_the_last(&runs[..5]), None, "four earlier runs");
+    }
+
+    #[test]
+    fn of_runs_that_follow_at_once_the_latest_counts() {
+        let at = |minutes: &[i64]| minutes.iter().map(|minute| past(*minute, 100.0)).collect::<Vec<_>>();
+        assert_eq!(of_the_last(&at(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 24])), None);
+        let mut runs = at(&[0, 6, 7, 12, 13, 18, 24, 30]);
+        runs[1].cost_ns = 1e6;
+        runs[3].cost_ns = 1e6;
+        let estimate = of_the_last(&runs).unwrap();
+        assert!(estimate.values == 6 && estimate.interval.high < 200.0, "{estimate:?}");
+    }
+
+    #[test]
+    fn runs_of_another_state_of_the_machine_and_unfinished_ones_do_not_count() {
+        let runs = || (0..6).map(|number| past(10 * number, 100.0)).collect::<Vec<_>>();
+        assert!(of_the_last(&runs()).is_some());
+        let mut other = runs();
+        other[2].governor = "powersave";
+        assert_eq!(of_the_last(&other), None);
+        let mut interrupted = runs();
+        interrupted[4].outcome = Outcome::Interrupted;
+        assert_eq!(of_the_last(&interrupted), None);
+    }
+
+    #[test]
+    fn no_more_than_twenty_earlier_runs_count() {
+        let runs: Vec<Past> = (0..30).map(|number| past(10 * number, 100.0)).collect();
+        assert_eq!(of_the_last(&runs).unwrap().values, EARLIER_MAX + 1);
+    }
+}

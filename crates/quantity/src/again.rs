@@ -1,0 +1,107 @@
+//! What a later run would give: the interval of one run says how well that run knows its figure, and leaves out that
+//! the machine is another in the next quarter of an hour.
+
+use crate::estimate::{CONFIDENCE, Estimate, Interval, Method, Trimmed, real, students_t};
+
+/// Fewest earlier runs that show how runs differ.
+pub const RUNS_MIN: usize = 5;
+
+/// The typical cost that a later run would give, from those of this run and of earlier ones: the geometric mean of all
+/// with a prediction interval. `None` for fewer than [`RUNS_MIN`] earlier ones, or a cost that is not above zero.
+///
+/// The logarithms of the costs are taken as independent and normally distributed. The next one then lies within
+/// Student's t times s √(1 + 1/k) of their mean, k being the number of runs and s the standard deviation between them
+/// (Hahn and Meeker, *Statistical Intervals*, section 4.7). If this run knows its cost less well than the others do
+/// theirs, the later run is expected to be like this one.
+#[must_use]
+pub fn again(earlier: &[Estimate], this: &Estimate) -> Option<Estimate> {
+    let runs: Vec<&Estimate> = earlier.iter().chain([this]).collect();
+    if earlier.len() < RUNS_MIN || runs.iter().any(|run| run.point <= 0.0) {
+        return None;
+    }
+    let (count, freedom) = (real(runs.len()), real(runs.len() - 1));
+    let mean = |of: &dyn Fn(&Estimate) -> f64| runs.iter().map(|run| of(run)).sum::<f64>() / count;
+    let centre = mean(&|run| run.point.ln());
+    let between = mean(&|run| (run.point.ln() - centre).powi(2)) * count / freedom;
+    let less_known = (within(this) - mean(&within)).max(0.0);
+    let half = students_t(freedom, CONFIDENCE) * ((between + less_known) * (1.0 + 1.0 / count)).sqrt();
+    let interval =
+        Interval { low: (centre - half).exp(), high: (centre + half).exp(), confidence: CONFIDENCE };
+    Some(Estimate {
+        point: centre.exp(),
+        interval,
+        unit: this.unit,
+        method: Method::Derived,
+        values: runs.len(),
+    })
+}
+
+/// Variance of the logarithm of a trimmed mean, as far as its own run tells.
+fn within(estimate: &Estimate) -> f64 {
+    let quantile = students_t(Trimmed::freedom(estimate.values), estimate.interval.confidence);
+    (estimate.relative_half_width() / quantile).powi(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::trimmed_mean;
+    use crate::unit::Unit;
+    use rand::{RngExt, SeedableRng};
+    use rand_pcg::Pcg64;
+
+    /// What a run gave, in which ten processes gave a cost with this relative standard deviation.
+    fn run(cost: f64, deviation: f64) -> Estimate {
+        let values =
+            [-1.5, -1.0, -0.7, -0.4, -0.1, 0.1, 0.4, 0.7, 1.0, 1.5].map(|z| cost * (1.0 + deviation * z));
+        trimmed_mean(&values, Unit::Nanoseconds).unwrap()
+    }
+
+    #[test]
+    fn four_earlier_runs_are_too_few_and_a_cost_of_nothing_has_no_ratio_to_others() {
+        let mut runs = vec![run(100.0, 0.01); 5];
+        assert!(again(&runs, &run(100.0, 0.01)).is_some());
+        assert_eq!(again(&runs[..4], &run(100.0, 0.01)), None);
+        runs[2].point = 0.0;
+        assert_eq!(again(&runs, &run(100.0, 0.01)), None);
+    }
+
+    #[test]
+    fn the_interval_of_runs_that_know_their_cost_equally_well_equals_a_computation_by_hand() {
+        // Logarithms in steps of 0.01 around that of 100: the squared distances add up to 0.00175; t(5) is 2.570582.
+        let runs = [-0.025, -0.015, -0.005, 0.005, 0.015, 0.025_f64].map(|log| run(100.0 * log.exp(), 0.0));
+        let estimate = again(&runs[..5], &runs[5]).unwrap();
+        let half = 2.570_582 * (0.00175_f64 / 5.0 * 7.0 / 6.0).sqrt();
+        assert!((estimate.point - 100.0).abs() < 1e-9 && estimate.values == 6, "{estimate:?}");
+        assert!((estimate.interval.low - 100.0 * (-half).exp()).abs() < 1e-4, "{estimate:?}");
+        assert!((estimate.interval.high - 100.0 * half.exp()).abs() < 1e-4, "{estimate:?}");
+    }
+
+    #[test]
+    fn a_run_that_knows_its_cost_less_well_expects_a_later_one_to_be_like_itself() {
+        let earlier = [100.0, 101.0, 102.0, 103.0, 104.0].map(|cost| run(cost, 0.01));
+        let width = |this: Estimate| again(&earlier, &this).unwrap().relative_half_width();
+        let (alike, less) = (run(102.0, 0.01), run(102.0, 0.2));
+        assert!(width(less) > less.relative_half_width(), "{}, {less:?}", width(less));
+        assert!(less.relative_half_width() > 2.0 * width(alike), "{}, {less:?}", width(alike));
+        assert!((width(run(102.0, 0.001)) - width(alike)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn intervals_cover_the_next_run_about_as_often_as_they_say() {
+        let mut rng = Pcg64::seed_from_u64(11);
+        let mut next = || {
+            let normal = (0..12).map(|_| rng.random::<f64>()).sum::<f64>() - 6.0;
+            run(100.0 * (0.03 * normal).exp(), 0.01)
+        };
+        let trials = 2000;
+        let mut covered = 0;
+        for _ in 0..trials {
+            let earlier = [(); 5].map(|()| next());
+            let interval = again(&earlier, &next()).unwrap().interval;
+            covered += u32::from((interval.low..=interval.high).contains(&next().point));
+        }
+        let share = f64::from(covered) / f64::from(trials);
+        assert!((0.935..=0.965).contains(&share), "{share}");
+    }
+}
