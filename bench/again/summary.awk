@@ -2,9 +2,10 @@
 #
 # For each primitive: how often the typical cost of a later run lies in the interval of a run, over all pairs of a run
 # with an interval "if measured again" and a later one. "within" is the interval within one run, over the same pairs. The
-# interval of the share of all primitives is a bootstrap over runs: each drawn set of runs weighs the pairs of its members.
+# interval of the share of all primitives is a bootstrap over blocks of runs that follow each other, because these are
+# alike: each drawn set of runs weighs the pairs of its members.
 
-BEGIN { FS = ","; draws = 2000 }
+BEGIN { FS = ","; draws = 2000; block = 10 }
 
 /^primitive,/ {
     runs++
@@ -14,9 +15,9 @@ BEGIN { FS = ","; draws = 2000 }
 }
 
 /^[a-z_"]+\./ {
+    # An id with a comma is quoted.
     line = $0
-    name = line
-    if (match(line, /^"[^"]*"/)) { name = substr(line, 2, RLENGTH - 2); line = "id" substr(line, RLENGTH + 1) }
+    if (match(line, /^"[^"]*"/)) { name = substr(line, 2, RLENGTH - 2); line = substr(line, RLENGTH + 1) } else name = $1
     split(line, value, ",")
     if (!(name in known)) { known[name] = 1; order[++names] = name }
     cost[name, runs] = value[column["typical"]]
@@ -60,7 +61,10 @@ END {
     srand(1)
     for (draw = 1; draw <= draws; draw++) {
         delete times
-        for (run = 1; run <= runs; run++) times[1 + int(runs * rand())]++
+        for (drawn = 0; drawn < runs; drawn += block) {
+            first = 1 + int((runs > block ? runs - block + 1 : 1) * rand())
+            for (run = first; run < first + block && run <= runs; run++) times[run]++
+        }
         part = whole = 0
         for (run in times) for (later in times) {
             if (!((run, later) in all)) continue

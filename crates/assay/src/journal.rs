@@ -68,8 +68,8 @@ impl Journal {
     }
 
     /// Adds to each cost of this run what a later one would give.
-    pub fn add_again(&self, machine: &mut Machine) -> anyhow::Result<()> {
-        again::add(&self.store, self.run, machine)
+    pub fn add_again(&self, machine: &mut Machine) {
+        again::add(&self.store, self.run, machine);
     }
 
     /// Keeps the reason why a process gave no sample.
@@ -203,7 +203,10 @@ pub fn machine(store: &Store, run: &Run) -> anyhow::Result<Machine> {
     let findings: Vec<Finding> = measured.chain(unmeasured.into_iter().map(Finding::Unmeasured)).collect();
     let start = &run.start;
     let source = format!("assay {}: {}", start.version, start.command.join(" "));
-    Ok(assay_bench::machine(start.machine.clone(), source, start.description.clone(), &findings))
+    let mut machine =
+        assay_bench::machine(start.machine.clone(), source, start.description.clone(), &findings);
+    again::add(store, run.id, &mut machine);
+    Ok(machine)
 }
 
 /// A machine with what its costs were made of.

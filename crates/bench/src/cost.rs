@@ -12,8 +12,8 @@ use assay_quantity::estimate::{Interval, trimmed_mean};
 use assay_quantity::outlier::outliers;
 use assay_quantity::sample::linearity;
 use assay_quantity::{
-    Condition, Conditions, Cost, Description, Estimate, Machine, PrimitiveId, Sample, Unit, Unmeasured,
-    Verdict, calm, estimate, modes, sift,
+    Condition, Conditions, Cost, Description, Estimate, Machine, PrimitiveId, Sample, Sifted, Unit,
+    Unmeasured, Verdict, calm, estimate, modes, sift,
 };
 
 use crate::benchmark::Benchmark;
@@ -67,7 +67,7 @@ pub fn cost_of(
         samples.iter().filter_map(|sample| Some(sample.cost_ns().err()?.to_string())).collect();
     let sifted = sift(samples, |sample| value_of(&benchmark, sample));
     let given = sifted.kept.len();
-    let typical = trimmed_mean(&sifted.kept, benchmark.unit).map_err(|reason| NoMachineCost::NoEstimate {
+    let typical = typical(&sifted, benchmark.unit).map_err(|reason| NoMachineCost::NoEstimate {
         given,
         samples: samples.len(),
         last: reasons.last().cloned(),
@@ -102,11 +102,16 @@ pub fn values_of(primitive: &PrimitiveId, samples: &[Sample]) -> Vec<f64> {
     sift(samples, |sample| value_of(&benchmark, sample)).kept
 }
 
-/// The typical cost alone, as [`cost_of`] gives it.
+/// The typical cost alone, which may be below zero; `None` if the samples give none, or for an id that the catalogue has
+/// not.
 #[must_use]
 pub fn typical_of(primitive: &PrimitiveId, samples: &[Sample]) -> Option<Estimate> {
-    let unit = table::find(primitive)?.unit;
-    trimmed_mean(&values_of(primitive, samples), unit).ok().filter(|typical| typical.point > 0.0)
+    let benchmark = table::find(primitive)?;
+    typical(&sift(samples, |sample| value_of(&benchmark, sample)), benchmark.unit).ok()
+}
+
+fn typical(sifted: &Sifted, unit: Unit) -> Result<Estimate, estimate::NoEstimate> {
+    trimmed_mean(&sifted.kept, unit)
 }
 
 /// The values of the processes that had the same seed in two runs measured in turns ([`crate::alternate`]), in the order

@@ -7,39 +7,31 @@ use crate::estimate::{CONFIDENCE, Estimate, Interval, Method, Trimmed, real, stu
 pub const RUNS_MIN: usize = 5;
 
 /// The typical cost that a later run would give, from those of this run and of earlier ones: the geometric mean of all
-/// with a prediction interval. `None` for fewer than [`RUNS_MIN`] earlier ones, or a cost that is not above zero.
+/// with a prediction interval. `None` for fewer than [`RUNS_MIN`] earlier runs, or if a cost is not certainly above
+/// zero, which has no logarithm.
 ///
 /// The logarithms of the costs are taken as independent and normally distributed. The next one then lies within
 /// Student's t times s √(1 + 1/k) of their mean, k being the number of runs and s the standard deviation between them
-/// (Hahn and Meeker, *Statistical Intervals*, section 4.7). If this run knows its cost less well than the others do
-/// theirs, the later run is expected to be like this one.
+/// (Hahn and Meeker, *Statistical Intervals*, section 4.7). s holds what a run on average does not know of its own cost;
+/// if this run knows less, a later run is expected to be like this one.
 #[must_use]
 pub fn again(earlier: &[Estimate], this: &Estimate) -> Option<Estimate> {
     let runs: Vec<&Estimate> = earlier.iter().chain([this]).collect();
-    if earlier.len() < RUNS_MIN || runs.iter().any(|run| run.point <= 0.0) {
+    if earlier.len() < RUNS_MIN || runs.iter().any(|run| run.interval.low <= 0.0) {
         return None;
     }
     let (count, freedom) = (real(runs.len()), real(runs.len() - 1));
     let mean = |of: &dyn Fn(&Estimate) -> f64| runs.iter().map(|run| of(run)).sum::<f64>() / count;
     let centre = mean(&|run| run.point.ln());
     let between = mean(&|run| (run.point.ln() - centre).powi(2)) * count / freedom;
+    let within = |run: &Estimate| (Trimmed::standard_error(run) / run.point).powi(2);
     let less_known = (within(this) - mean(&within)).max(0.0);
     let half = students_t(freedom, CONFIDENCE) * ((between + less_known) * (1.0 + 1.0 / count)).sqrt();
     let interval =
         Interval { low: (centre - half).exp(), high: (centre + half).exp(), confidence: CONFIDENCE };
-    Some(Estimate {
-        point: centre.exp(),
-        interval,
-        unit: this.unit,
-        method: Method::Derived,
-        values: runs.len(),
-    })
-}
-
-/// Variance of the logarithm of a trimmed mean, as far as its own run tells.
-fn within(estimate: &Estimate) -> f64 {
-    let quantile = students_t(Trimmed::freedom(estimate.values), estimate.interval.confidence);
-    (estimate.relative_half_width() / quantile).powi(2)
+    let (point, unit, values) = (centre.exp(), this.unit, runs.len());
+    let method = Method::MeanOfRuns;
+    interval.high.is_finite().then_some(Estimate { point, interval, unit, method, values })
 }
 
 #[cfg(test)]
@@ -58,12 +50,14 @@ mod tests {
     }
 
     #[test]
-    fn four_earlier_runs_are_too_few_and_a_cost_of_nothing_has_no_ratio_to_others() {
+    fn four_earlier_runs_are_too_few_and_a_cost_that_may_be_nothing_has_no_logarithm() {
         let mut runs = vec![run(100.0, 0.01); 5];
         assert!(again(&runs, &run(100.0, 0.01)).is_some());
         assert_eq!(again(&runs[..4], &run(100.0, 0.01)), None);
-        runs[2].point = 0.0;
+        runs[2] = run(100.0, 2.0);
+        assert!(runs[2].interval.low < 0.0);
         assert_eq!(again(&runs, &run(100.0, 0.01)), None);
+        assert_eq!(again(&[run(100.0, 0.01); 5], &runs[2]), None);
     }
 
     #[test]

@@ -47,16 +47,19 @@ pub enum Method {
     Printed,
     /// Computed from other estimates; the interval is propagated from theirs.
     Derived,
+    /// Geometric mean of several runs; the interval is a prediction interval, where one more run will lie.
+    MeanOfRuns,
 }
 
 impl Method {
     /// Every method with its name in files.
-    pub const NAMES: [(Method, &'static str); 5] = [
+    pub const NAMES: [(Method, &'static str); 6] = [
         (Method::TrimmedMean, "trimmed_mean"),
         (Method::Median, "median"),
         (Method::Minimum, "minimum"),
         (Method::Printed, "printed"),
         (Method::Derived, "derived"),
+        (Method::MeanOfRuns, "mean_of_runs"),
     ];
 
     /// Its name in files.
@@ -174,6 +177,12 @@ impl Trimmed {
         let squares: f64 = winsorised.iter().map(|v| (v - centre).powi(2)).sum();
         let (left, freedom) = (real(kept.len()), Self::freedom(n));
         Ok(Self { point: mean(kept), standard_error: (squares / (left * freedom)).sqrt(), freedom })
+    }
+
+    /// The standard error behind the interval of a trimmed mean.
+    pub fn standard_error(estimate: &Estimate) -> f64 {
+        let quantile = students_t(Self::freedom(estimate.values), estimate.interval.confidence);
+        estimate.interval.half_width() / quantile
     }
 
     /// Degrees of freedom of so many values: one less than are left.

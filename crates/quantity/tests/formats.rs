@@ -31,7 +31,7 @@ fn machine() -> Machine {
     let mode = |weight, point| Mode { weight, estimate: estimate(point, 1.0, Unit::Nanoseconds) };
     let several = Cost {
         again: Some(Estimate {
-            method: Method::Derived,
+            method: Method::MeanOfRuns,
             values: 6,
             ..estimate(110.0, 8.0, Unit::Nanoseconds)
         }),
@@ -151,8 +151,8 @@ fn a_damaged_machine_file_says_where_and_what() {
             "\"unit\": \"ns/B\",\n        \"method\": \"median\"",
         ),
         complaint(
-            "\"unit\": \"ns\",\n        \"method\": \"derived\"",
-            "\"unit\": \"ns/B\",\n        \"method\": \"derived\"",
+            "\"unit\": \"ns\",\n        \"method\": \"mean_of_runs\"",
+            "\"unit\": \"ns/B\",\n        \"method\": \"mean_of_runs\"",
         ),
         complaint("\"shared\": 0.625", "\"shared\": 1.5"),
         complaint("\"cycle_ns\": 0.25", "\"cycle_ns\": 0.0"),

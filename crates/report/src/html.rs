@@ -111,6 +111,7 @@ fn block(block: &Block, id: &str) -> Markup {
 }
 
 fn table(table: &Table) -> Markup {
+    let table = &table.without_empty_columns();
     html! {
         div class="table" {
             (grid(table, html! { caption { (visible(table.title())) } }))

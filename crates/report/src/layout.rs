@@ -1,7 +1,7 @@
 //! The cells of a table as digits that line up: shared by the renderers for people, so that text and HTML
 //! show the same digits.
 
-use assay_quantity::{Estimate, Unit};
+use assay_quantity::{Estimate, Method, Unit};
 
 use crate::scale::{self, Scale, Shown, Spread, Symbols};
 use crate::table::{Alignment, Cell, Table};
@@ -73,9 +73,11 @@ pub fn column(table: &Table, column: usize, symbols: Symbols) -> Vec<Laid> {
 }
 
 /// What the intervals among these estimates are, as a sentence; `None` if there is no estimate. An interval that is
-/// certain is the rounding of printed figures, or was derived from nothing else: chance is unknown there.
+/// certain is the rounding of printed figures, or was derived from nothing else: chance is unknown there. That of a mean of
+/// runs is about another run, which the table has to say.
 pub fn interval_note<'a>(estimates: impl Iterator<Item = &'a Estimate>, symbols: Symbols) -> Option<String> {
-    let all = estimates.map(|estimate| estimate.interval.confidence);
+    let of_truth = estimates.filter(|estimate| estimate.method != Method::MeanOfRuns);
+    let all = of_truth.map(|estimate| estimate.interval.confidence);
     let (rounded, mut confidences): (Vec<f64>, Vec<f64>) = all.partition(|confidence| *confidence >= 1.0);
     confidences.sort_by(f64::total_cmp);
     // Per cent with at most one decimal: nobody chooses between 95.12 % and 95.13 %.
@@ -143,7 +145,7 @@ fn widths(pieces: &Pieces) -> [usize; 4] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use assay_quantity::{Interval, Method};
+    use assay_quantity::Interval;
 
     fn note(confidences: &[f64]) -> Option<String> {
         let estimate = |confidence: &f64| Estimate {

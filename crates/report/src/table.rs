@@ -158,23 +158,27 @@ impl Table {
         self
     }
 
-    /// The same table without the columns in which every cell is missing; a sentence under it says why for each of them.
+    /// What people read of it: without the columns in which every cell is missing, with a sentence under it that says why
+    /// for each of them.
     #[must_use]
-    pub fn without_empty_columns(mut self) -> Self {
-        let mut column = 0;
-        while column < self.columns.len() {
-            let is_empty = self.cells(column).all(|cell| matches!(cell, Cell::Missing(_)));
-            if self.rows.is_empty() || !is_empty {
-                column += 1;
-                continue;
-            }
-            let reasons = reasons(self.cells(column)).join("; ");
-            self.notes.push(format!("{}: {reasons}.", self.columns.remove(column).header));
-            for row in &mut self.rows {
-                row.remove(column);
-            }
+    pub(crate) fn without_empty_columns(&self) -> Self {
+        let mut shown = self.clone();
+        let is_empty = |column: &usize| self.cells(*column).all(|cell| matches!(cell, Cell::Missing(_)));
+        let has_cells = !self.rows.is_empty();
+        let empty: Vec<usize> =
+            (0..self.columns.len()).filter(|column| has_cells && is_empty(column)).collect();
+        if empty.len() == self.columns.len() {
+            return shown;
         }
-        self
+        for column in empty.iter().rev() {
+            shown.columns.remove(*column);
+            shown.rows.iter_mut().for_each(|row| drop(row.remove(*column)));
+        }
+        let why = |column: &usize| {
+            format!("{}: {}.", self.columns[*column].header, reasons(self.cells(*column)).join("; "))
+        };
+        shown.notes.splice(0..0, empty.iter().map(why));
+        shown
     }
 
     /// What the table shows.
@@ -263,13 +267,15 @@ mod tests {
                 [Cell::text("b"), Cell::Count(2), missing("none"), missing("none")],
             ],
         );
-        let shown = table.clone().without_empty_columns();
+        let shown = table.without_empty_columns();
         let headers: Vec<&str> = shown.columns().iter().map(|column| column.header.as_str()).collect();
         assert_eq!(headers, ["id", "calm", "more"]);
         assert_eq!(shown.rows()[1], [Cell::text("b"), Cell::Count(2), missing("none")]);
         assert_eq!(shown.notes(), ["again: none."]);
         let empty = Table::of("costs", [Column::words("id")], []);
-        assert_eq!(empty.clone().without_empty_columns(), empty);
+        assert_eq!(empty.without_empty_columns(), empty);
+        let nothing = Table::of("costs", [Column::words("id")], [[missing("none")]]);
+        assert_eq!(nothing.without_empty_columns(), nothing);
     }
 
     #[test]

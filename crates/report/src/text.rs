@@ -58,6 +58,7 @@ pub fn report(report: &Report, style: &Style) -> String {
 /// One table with its title and its notes.
 #[must_use]
 pub fn table(table: &Table, style: &Style) -> String {
+    let table = &table.without_empty_columns();
     let mut text = style.title(table.title());
     text.push_str(&table::text(table, style));
     let reasons = table.reasons().into_iter().enumerate();

@@ -5,7 +5,7 @@ use assay_report::{Block, Cell, Column, Report, Table};
 use assay_store::{Outcome, Run, Store};
 
 use crate::cli::HistoryArgs;
-use crate::{again, journal, output, section};
+use crate::{journal, output, section};
 
 /// Runs the subcommand.
 pub fn run(args: &HistoryArgs) -> anyhow::Result<()> {
@@ -40,8 +40,7 @@ fn list(store: &Store, args: &HistoryArgs) -> anyhow::Result<()> {
 }
 
 fn show(store: &Store, run: &Run, args: &HistoryArgs) -> anyhow::Result<()> {
-    let mut machine = journal::machine(store, run)?;
-    again::add(store, run.id, &mut machine)?;
+    let machine = journal::machine(store, run)?;
     let blocks = section::profile::blocks(&machine)?;
     let title = format!("Run {}, {}, {}", run.id, run.start.started_at, outcome(run));
     if let Some(path) = &args.output {

@@ -114,7 +114,7 @@ impl Subject {
         progress.clear();
         kept?;
         let mut machine = self.machine(noise(&self.clock, "after"), &findings, journal)?;
-        journal.add_again(&mut machine)?;
+        journal.add_again(&mut machine);
         Ok(machine)
     }
 

@@ -36,10 +36,9 @@ pub fn costs(machine: &Machine) -> Table {
         Column::numbers("processes"),
         Column::words("verdict"),
     ];
-    let table = Table::of("What its primitives cost", columns, measured)
-        .without_empty_columns()
-        .with_note(TYPICAL)
-        .with_note(CALM);
+    let table = Table::of("What its primitives cost", columns, measured).with_note(TYPICAL).with_note(CALM);
+    let is_known_again = machine.costs.values().any(|cost| cost.again.is_some());
+    let table = if is_known_again { table.with_note(AGAIN) } else { table };
     let total = |of: fn(&Cost) -> usize| machine.costs.values().map(of).sum::<usize>();
     let disturbed = format!(
         "of {} batches lost more than {:.0} % of their time to other tasks and are left out.",
@@ -75,8 +74,11 @@ pub fn unmeasured(machine: &Machine) -> Option<Table> {
     Some(Table::of("What was not measured", ["primitives", "reason"].map(Column::words), rows))
 }
 
-const TYPICAL: &str = "The typical cost is the trimmed mean over fresh processes, on the machine as it is. Its interval holds within this run; \
-                       the one if measured again holds the typical cost of a later run.";
+const TYPICAL: &str = "The typical cost is the trimmed mean over fresh processes, on the machine as it is; its interval holds within this run.";
+
+/// What a cost that is measured again is.
+const AGAIN: &str = "If measured again: the geometric mean of this run and earlier ones of this machine; one more run lies in its interval with \
+                     95 % confidence.";
 
 /// What a calm cost is.
 pub const CALM: &str = "The calm cost is the median of the processes beside which no other hardware thread was at work on the core.";
@@ -90,7 +92,8 @@ fn row((primitive, cost): (&PrimitiveId, &Cost)) -> [Cell; 6] {
     };
     let not_again = || {
         Cell::Missing(format!(
-            "needs {RUNS_MIN} earlier runs of this machine with the same primitive, {} minutes or more from one to the next",
+            "needs {RUNS_MIN} completed earlier runs of this machine in the same state (kernel, settings, version of \
+             assay), {} minutes or more from one to the next, in which it certainly costs something",
             APART.as_mins()
         ))
     };
@@ -186,15 +189,18 @@ mod tests {
     fn what_a_later_run_would_give_stands_beside_what_this_one_gave_or_a_note_says_what_that_needs() {
         let known = Cost { again: Some(estimate(104.0)), ..Cost::from(estimate(100.0)) };
         let first = costs(&machine(&[("call.null", Cost::from(estimate(100.0)))]));
+        let reasons = first.reasons();
+        assert!(reasons[0].starts_with("needs 5 completed earlier runs of this machine"), "{reasons:?}");
         assert!(
-            first.notes()[0].starts_with("if measured again: needs 5 earlier runs"),
+            first.notes().iter().all(|note| !note.starts_with("If measured again")),
             "{:?}",
             first.notes()
         );
-        assert!(first.columns().iter().all(|column| column.header != "if measured again"));
-        let shown = csv(costs(&machine(&[("call.null", known), ("file.stat", Cost::from(estimate(500.0)))])));
+        let both = costs(&machine(&[("call.null", known), ("file.stat", Cost::from(estimate(500.0)))]));
+        assert!(both.notes().iter().any(|note| note.starts_with("If measured again")), "{:?}", both.notes());
+        let shown = csv(both);
         assert!(shown.contains("call.null,100,") && shown.contains(",104,"), "{shown}");
-        assert!(shown.contains("needs 5 earlier runs of this machine"), "{shown}");
+        assert!(shown.contains("needs 5 completed earlier runs of this machine"), "{shown}");
     }
 
     #[test]
@@ -213,7 +219,7 @@ mod tests {
             ..Cost::from(estimate(100.0))
         };
         let quiet = costs(&machine(&[("call.null", Cost::from(estimate(100.0)))]));
-        assert_eq!(quiet.notes().len(), 4, "{:?}", quiet.notes());
+        assert_eq!(quiet.notes().len(), 2, "{:?}", quiet.notes());
         let table = costs(&machine(&[("call.null", doubtful)]));
         let notes = table.notes().join(" ");
         assert!(notes.contains("2 of 56 batches lost more than 5 % of their time"), "{notes}");
