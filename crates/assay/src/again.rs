@@ -79,16 +79,18 @@ mod tests {
     use assay_quantity::{Description, Fact, Observation, Sample, Unit};
     use assay_store::RunStart;
 
-    /// A run that began in this minute and gave this cost of the null call.
+    /// A run that gave this cost of the null call.
     struct Past {
-        minute: i64,
+        started_at: String,
         cost_ns: f64,
         governor: &'static str,
         outcome: Outcome,
     }
 
+    /// One that began in this minute.
     fn past(minute: i64, cost_ns: f64) -> Past {
-        Past { minute, cost_ns, governor: "performance", outcome: Outcome::Completed }
+        let started_at = Timestamp::new(1_800_000_000 + 60 * minute, 0).unwrap().to_string();
+        Past { started_at, cost_ns, governor: "performance", outcome: Outcome::Completed }
     }
 
     /// What the last of these runs says of the null call if it is measured again.
@@ -105,7 +107,7 @@ mod tests {
                 fact("core clock", format!("{number} GHz in the median sample")),
             ];
             let start = RunStart {
-                started_at: Timestamp::new(1_800_000_000 + 60 * past.minute, 0).unwrap().to_string(),
+                started_at: past.started_at.clone(),
                 command: Vec::new(),
                 version: "0.1.0".to_owned(),
                 machine: "m".to_owned(),
@@ -161,6 +163,13 @@ mod tests {
         let mut interrupted = runs();
         interrupted[4].outcome = Outcome::Interrupted;
         assert_eq!(of_the_last(&interrupted), None);
+    }
+
+    #[test]
+    fn an_earlier_run_that_cannot_be_read_leaves_the_cost_of_this_one_as_it_is() {
+        let mut runs: Vec<Past> = (0..7).map(|number| past(10 * number, 100.0)).collect();
+        runs[0].started_at = "yesterday".to_owned();
+        assert_eq!(of_the_last(&runs), None);
     }
 
     #[test]

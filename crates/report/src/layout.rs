@@ -147,16 +147,24 @@ mod tests {
     use super::*;
     use assay_quantity::Interval;
 
+    fn estimate(confidence: f64, method: Method) -> Estimate {
+        let interval = Interval { low: 0.9, high: 1.1, confidence };
+        Estimate { point: 1.0, interval, unit: Unit::Nanoseconds, method, values: 0 }
+    }
+
     fn note(confidences: &[f64]) -> Option<String> {
-        let estimate = |confidence: &f64| Estimate {
-            point: 1.0,
-            interval: Interval { low: 0.9, high: 1.1, confidence: *confidence },
-            unit: Unit::Nanoseconds,
-            method: Method::Derived,
-            values: 0,
-        };
-        let estimates: Vec<Estimate> = confidences.iter().map(estimate).collect();
+        let estimates: Vec<Estimate> =
+            confidences.iter().map(|confidence| estimate(*confidence, Method::Derived)).collect();
         interval_note(estimates.iter(), Symbols::Ascii)
+    }
+
+    #[test]
+    fn an_interval_for_another_run_is_not_said_to_cover_the_true_value() {
+        let runs = estimate(0.9, Method::MeanOfRuns);
+        assert_eq!(interval_note([&runs].into_iter(), Symbols::Ascii), None);
+        let both = [runs, estimate(0.95, Method::Derived)];
+        let said = interval_note(both.iter(), Symbols::Ascii).unwrap();
+        assert_eq!(said, "+- is the interval that covers the true value with 95 % confidence.");
     }
 
     #[test]
