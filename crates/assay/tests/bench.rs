@@ -447,7 +447,7 @@ fn processes_are_started_through_the_wrapper_of_their_state() {
     assert_eq!((code, compared.as_str()), (1, ""));
     assert!(said.contains("writes to stderr: odd\n"), "{said}");
     let reason =
-        "call.null in state B: all 3 processes failed, the last one: its process failed with exit status: 7";
+        "call.null in state B: all 5 processes failed, the last one: its process failed with exit status: 7";
     assert!(said.contains(reason), "{said}");
 }
 

@@ -35,7 +35,7 @@ pub trait Operation {
     /// [`run`](Self::run) did nothing: every row of the table is tested for that.
     ///
     /// # Errors
-    /// Whatever the kernel refused, or work that was not done.
+    /// Whatever the kernel refused, work that was not done, or [`Disturbed`].
     fn disarm(&mut self, operations: u64) -> io::Result<()>;
 
     /// The longest batch that can be armed.
@@ -46,6 +46,24 @@ pub trait Operation {
     /// What the length of a batch must be a multiple of.
     fn granule(&self) -> u64 {
         1
+    }
+}
+
+/// Others kept the participants of a batch from running, so that it is no batch of the operation: a timer expired
+/// before the work began, a thread did not run when it was to be interrupted. The harness leaves such a batch out, counts
+/// it, and goes on; where it leaves no difference of two lengths, the sample fails.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Disturbed(String);
+
+impl Disturbed {
+    /// As the error of [`Operation::disarm`].
+    pub(crate) fn error(reason: String) -> io::Error {
+        io::Error::other(Self(reason))
+    }
+
+    pub(crate) fn is(error: &io::Error) -> bool {
+        error.get_ref().is_some_and(|inner| inner.is::<Self>())
     }
 }
 

@@ -189,9 +189,9 @@ mod tests {
     fn disturbed(cost_ns: f64, disturbed_ns: f64) -> Sample {
         let mut sample = sample(cost_ns);
         let longer = 10.0 * (disturbed_ns - cost_ns);
-        sample.observations.extend(
-            [20; 4].map(|operations| batch(operations, 5.0 + 20.0 * cost_ns + longer, 0.9 * longer.abs())),
-        );
+        let elapsed_ns = 5.0 + 20.0 * cost_ns + longer;
+        let lost_ns = 0.9 * elapsed_ns.min(longer.abs());
+        sample.observations.extend([20; 4].map(|operations| batch(operations, elapsed_ns, lost_ns)));
         sample
     }
 

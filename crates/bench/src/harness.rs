@@ -10,7 +10,7 @@ use std::io;
 
 use assay_quantity::Observation;
 
-use crate::benchmark::{Operation, Prepared};
+use crate::benchmark::{Disturbed, Operation, Prepared};
 use crate::clock::Clock;
 use crate::evidence::Witness;
 
@@ -47,13 +47,44 @@ impl Schedule {
     }
 }
 
-/// The batches of one sample. What they lost is, until the witness is closed, what the participants did not run.
+/// The batches of one sample. What they lost is, until the witness is closed, what the participants did not run, or
+/// everything if the operation refused the batch as [`Disturbed`].
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Batches {
     /// Of the operation.
     pub observations: Vec<Observation>,
     /// Of the baseline; empty when there is none.
     pub baseline: Vec<Observation>,
+}
+
+/// The batches of one operation so far.
+#[derive(Default)]
+struct Series {
+    observations: Vec<Observation>,
+    /// Why the last one that was refused as [`Disturbed`] was.
+    refused: Option<io::Error>,
+}
+
+impl Series {
+    fn add(&mut self, Timed { observation, refused }: Timed) {
+        self.observations.push(observation);
+        self.refused = refused.or(self.refused.take());
+    }
+
+    /// All batches, if those that were not refused have two lengths.
+    fn whole(self) -> io::Result<Vec<Observation>> {
+        let Some(reason) = self.refused else { return Ok(self.observations) };
+        let (lost, left): (Vec<&Observation>, _) =
+            self.observations.iter().partition(|batch| batch.is_lost());
+        if left.windows(2).any(|pair| pair[0].operations != pair[1].operations) {
+            return Ok(self.observations);
+        }
+        let all = self.observations.len();
+        Err(io::Error::other(format!(
+            "{} of {all} batches were disturbed, the last one: {reason}",
+            lost.len()
+        )))
+    }
 }
 
 /// Times an operation, and its baseline in between if it has one.
@@ -66,7 +97,7 @@ pub fn sample(
     schedule: Schedule,
     prepared: &mut Prepared,
 ) -> io::Result<Batches> {
-    let mut batches = Batches::default();
+    let (mut observations, mut below) = (Series::default(), Series::default());
     let operation = prepared.operation.as_mut();
     let length = batch_length(clock, schedule, operation)?;
     let mut baseline = match prepared.baseline.as_deref_mut() {
@@ -78,16 +109,15 @@ pub fn sample(
     for pair in 0..schedule.pairs {
         let half = half.filter(|_| pair % HALVED == HALVED - 1);
         for length in in_turn(pair, length).into_iter().chain(half) {
-            let observation = timed(clock, witness, &mut at_once, operation, length)?;
-            batches.observations.push(observation);
+            observations.add(timed(clock, witness, &mut at_once, operation, length)?);
         }
         if let Some((length, baseline)) = &mut baseline {
             for length in in_turn(pair, *length) {
-                batches.baseline.push(timed(clock, witness, &mut at_once, *baseline, length)?);
+                below.add(timed(clock, witness, &mut at_once, *baseline, length)?);
             }
         }
     }
-    Ok(batches)
+    Ok(Batches { observations: observations.whole()?, baseline: below.whole()? })
 }
 
 /// Times single operations, before each of which the caches are emptied, in turn with no operation at all.
@@ -106,19 +136,19 @@ pub fn cold_sample(
     let mut cold = |operation: &mut dyn Operation, operations: u64| {
         timed(clock, witness, empty_caches, operation, operations)
     };
-    let mut batches = Batches::default();
+    let (mut observations, mut below) = (Series::default(), Series::default());
     for _ in 0..PAIRS {
         let operation = prepared.operation.as_mut();
         let one = operation.granule();
-        batches.observations.push(cold(&mut Nothing, 0)?);
-        batches.observations.push(cold(operation, one)?);
+        observations.add(cold(&mut Nothing, 0)?);
+        observations.add(cold(operation, one)?);
         if let Some(baseline) = prepared.baseline.as_deref_mut() {
             let one = baseline.granule();
-            batches.baseline.push(cold(&mut Nothing, 0)?);
-            batches.baseline.push(cold(baseline, one)?);
+            below.add(cold(&mut Nothing, 0)?);
+            below.add(cold(baseline, one)?);
         }
     }
-    Ok(batches)
+    Ok(Batches { observations: observations.whole()?, baseline: below.whole()? })
 }
 
 /// Does batch after batch until the process is killed: a copy that runs beside the one that is measured.
@@ -134,7 +164,10 @@ pub(crate) fn go_on(
     let length = batch_length(clock, schedule, operation)?;
     at_work()?;
     loop {
-        batch(clock, operation, length)?;
+        match batch(clock, operation, length) {
+            Err(error) if !Disturbed::is(&error) => return Err(error),
+            _ => {}
+        }
     }
 }
 
@@ -206,6 +239,10 @@ fn in_turn(pair: usize, length: u64) -> [u64; 2] {
     if pair.is_multiple_of(2) { [length, 2 * length] } else { [2 * length, length] }
 }
 
+/// A sample of which as many batches were refused as [`Disturbed`] before their length is known has failed. Beside two
+/// busy loops on each processor one batch in ten of `interrupt.ipi` was refused, and fewer of the others.
+const REFUSED_MAX: usize = 64;
+
 /// The length n: doubled until batches of n and of 2n both fill the time, because a single long batch may
 /// be one that was interrupted; and no more than lets a batch of 2n be armed.
 fn batch_length(clock: &impl Clock, schedule: Schedule, operation: &mut dyn Operation) -> io::Result<u64> {
@@ -216,15 +253,34 @@ fn batch_length(clock: &impl Clock, schedule: Schedule, operation: &mut dyn Oper
             "at most {longest} operations fit into one batch, which is too few for a difference"
         )));
     }
-    let mut half_fills = false;
+    let (mut half_fills, mut refused) = (false, 0);
     loop {
-        let fills = batch(clock, operation, length)?.elapsed_ns >= schedule.batch_ns;
+        let fills = match batch(clock, operation, length) {
+            Ok(batch) => batch.elapsed_ns >= schedule.batch_ns,
+            Err(error) if Disturbed::is(&error) => {
+                refused += 1;
+                if refused < REFUSED_MAX {
+                    continue;
+                }
+                return Err(io::Error::other(format!(
+                    "the first {refused} batches were disturbed, the last one: {error}"
+                )));
+            }
+            Err(error) => return Err(error),
+        };
         if (half_fills && fills) || length > longest / 2 {
             return Ok(length / 2);
         }
         half_fills = fills;
         length *= 2;
     }
+}
+
+/// One batch.
+struct Timed {
+    observation: Observation,
+    /// Why the operation refused it as [`Disturbed`], so that it lost all of its time.
+    refused: Option<io::Error>,
 }
 
 /// Times one batch. `begin` is the last that is done before it.
@@ -234,15 +290,21 @@ fn timed(
     begin: &mut dyn FnMut() -> io::Result<()>,
     operation: &mut dyn Operation,
     operations: u64,
-) -> io::Result<Observation> {
+) -> io::Result<Timed> {
     operation.arm(operations)?;
     // Before the emptying of caches, not after it: asking the kernel would warm its part of them.
     witness.before()?;
     begin()?;
     let observation = bare(clock, operation, operations)?;
     let lost_ns = witness.after(observation.elapsed_ns)?;
-    operation.disarm(operations)?;
-    Ok(Observation { lost_ns, ..observation })
+    match operation.disarm(operations) {
+        Ok(()) => Ok(Timed { observation: Observation { lost_ns, ..observation }, refused: None }),
+        Err(error) if Disturbed::is(&error) => {
+            let lost_ns = observation.elapsed_ns;
+            Ok(Timed { observation: Observation { lost_ns, ..observation }, refused: Some(error) })
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Nothing has to be done before a batch.
@@ -259,9 +321,10 @@ fn bare(clock: &impl Clock, operation: &mut dyn Operation, operations: u64) -> i
     Ok(Observation { operations, elapsed_ns: clock.elapsed_ns(begin, end), lost_ns: 0.0 })
 }
 
-/// A batch that is not watched.
+/// A batch that is not watched; one that was refused is an error.
 fn batch(clock: &impl Clock, operation: &mut dyn Operation, operations: u64) -> io::Result<Observation> {
-    timed(clock, &mut NoWitness, &mut at_once, operation, operations)
+    let Timed { observation, refused } = timed(clock, &mut NoWitness, &mut at_once, operation, operations)?;
+    refused.map_or(Ok(observation), Err)
 }
 
 /// Nothing is looked at.
@@ -319,6 +382,9 @@ mod tests {
         fails_at: Option<u64>,
         /// Length of a batch that is interrupted, once.
         interrupted: Option<u64>,
+        /// Which batches, counted from one, were disturbed.
+        disturbed: fn(usize) -> bool,
+        batches: usize,
         log: Rc<RefCell<Vec<String>>>,
         done: u64,
     }
@@ -344,6 +410,10 @@ mod tests {
         fn disarm(&mut self, operations: u64) -> io::Result<()> {
             self.clock.pass(5_000_000);
             self.log.borrow_mut().push(format!("disarm {operations}"));
+            self.batches += 1;
+            if (self.disturbed)(self.batches) {
+                return Err(Disturbed::error(format!("batch {} was late", self.batches)));
+            }
             Ok(())
         }
         fn granule(&self) -> u64 {
@@ -375,6 +445,8 @@ mod tests {
             max_batch: u64::MAX,
             fails_at: None,
             interrupted: None,
+            disturbed: |_| false,
+            batches: 0,
             log: Rc::default(),
             done: 0,
         }
@@ -452,5 +524,43 @@ mod tests {
             let result = sample(&clock, &mut Sum::default(), SCHEDULE, &mut prepared(operation, None));
             assert_eq!(result.unwrap_err().to_string(), "the kernel refused", "{fails_at}");
         }
+    }
+
+    /// The sample of an operation of which these batches were disturbed, as the baseline of another if it says so.
+    fn disturbed(disturbed: fn(usize) -> bool, is_baseline: bool) -> io::Result<Batches> {
+        let clock = FakeClock::default();
+        let refused = Known { disturbed, ..known(&clock, 1000) };
+        let mut prepared =
+            if is_baseline { prepared(known(&clock, 3000), Some(refused)) } else { prepared(refused, None) };
+        sample(&clock, &mut Sum::default(), SCHEDULE, &mut prepared)
+    }
+
+    #[test]
+    fn a_disturbed_batch_has_lost_all_of_its_time_and_the_sample_goes_on() {
+        // The lengths 1 to 32 take six batches; the lost ones are the first and the fourth after them.
+        let batches = disturbed(|batch| batch == 7 || batch == 10, false).unwrap();
+        assert_eq!(lengths(&batches.observations), [16, 32, 32, 16, 16, 32, 8]);
+        let lost: Vec<bool> = batches.observations.iter().map(Observation::is_lost).collect();
+        assert_eq!(lost, [true, false, false, true, false, false, false]);
+    }
+
+    #[test]
+    fn a_sample_without_two_lengths_of_undisturbed_batches_fails_with_the_last_reason() {
+        for is_baseline in [false, true] {
+            let all_but_one = disturbed(|batch| batch > 7, is_baseline).unwrap_err().to_string();
+            let (lost, all) = if is_baseline { (5, 6) } else { (6, 7) };
+            let last =
+                format!("{lost} of {all} batches were disturbed, the last one: batch {} was late", 6 + all);
+            assert_eq!(all_but_one, last);
+        }
+    }
+
+    #[test]
+    fn a_disturbed_batch_does_not_lengthen_the_batches_and_only_disturbed_ones_end_the_sample() {
+        let batches = disturbed(|batch| batch < REFUSED_MAX, false).unwrap();
+        assert_eq!(lengths(&batches.observations)[0], 16);
+        let none = disturbed(|_| true, false).unwrap_err();
+        let reason = "the first 64 batches were disturbed, the last one: batch 64 was late";
+        assert_eq!(none.to_string(), reason);
     }
 }

@@ -114,9 +114,11 @@ fn run(plan: &Plan, benchmarks: &[Benchmark], spawner: &Spawner) -> Vec<Finding>
     measure(plan, benchmarks, &[], spawner, &AtomicBool::new(false), &mut |_, _| {}).unwrap()
 }
 
-/// What a benchmark says that works, where somebody else had the processor: a processor that was woken waited for longer
-/// than a whole pause, or work took longer than the time set for it.
-const SPOILED: [&str; 2] = ["the sleeper had not told of its wake", "it was disturbed"];
+/// What the failure of a process says that was left with too few undisturbed batches.
+const DISTURBED: &str = "batches were disturbed";
+
+/// Beside a busy loop on every processor none of 240 did, of the benchmarks that can fail so.
+const PROCESSES_THAT_MAY_FAIL: usize = 20;
 
 fn every_primitive_runs() {
     for (part, ..) in MAY_BE_MISSING {
@@ -130,11 +132,14 @@ fn every_primitive_runs() {
             }
             Finding::Unmeasured(missing) => missing,
         };
-        // A busy machine may spoil one process; every one only of those that say so.
-        if missing.reason.contains("failed") {
-            let again = run(&plan(3), &[find(&missing.primitive).unwrap()], &spawner(&["sample"]));
-            let is_spoiled = |missing: &Unmeasured| SPOILED.iter().any(|part| missing.reason.contains(part));
-            assert!(!matches!(&again[0], Finding::Unmeasured(missing) if !is_spoiled(missing)), "{again:?}");
+        // A busy machine may disturb most batches of one process.
+        if missing.reason.contains(DISTURBED) {
+            let benchmark = find(&missing.primitive).unwrap();
+            let is_measured = |_| {
+                let again = run(&plan(1), std::slice::from_ref(&benchmark), &spawner(&["sample"]));
+                matches!(&again[0], Finding::Measured(_))
+            };
+            assert!((0..PROCESSES_THAT_MAY_FAIL).any(is_measured), "{missing:?}");
             continue;
         }
         assert!(may_be_missing(&missing), "{missing:?}");
@@ -387,6 +392,11 @@ fn competitors_are_seen() {
         "page_fault.anonymous",
         "process.fork_exit",
         "pipe.round_trip{size=1B,cpus=different}",
+        "process.wakeup{cpus=different}",
+        "tcp.wakeup{cpus=different}",
+        "interrupt.timer",
+        "interrupt.ipi{cpus=different}",
+        "tlb.shootdown{cpus=different}",
     ];
     let competitors: Vec<Competitor> = allowed().into_iter().map(Competitor::on).collect();
     let mut unseen = ids.to_vec();
@@ -396,7 +406,11 @@ fn competitors_are_seen() {
     for _ in 0..ROUNDS_BESIDE_COMPETITORS {
         let findings = run(&plan(2), &chosen(&unseen), &spawner(&["sample"]));
         for finding in findings {
-            let Finding::Measured(measured) = finding else { panic!("{finding:?}") };
+            let measured = match finding {
+                Finding::Measured(measured) => measured,
+                Finding::Unmeasured(Unmeasured { reason, .. }) if reason.contains(DISTURBED) => continue,
+                Finding::Unmeasured(missing) => panic!("{missing:?}"),
+            };
             let elsewhere =
                 |sample: &Sample| sample.condition.runnable_elsewhere.is_some_and(|tasks| tasks > 0.0);
             let disturbed = |sample: &Sample| sample.observations.iter().any(Observation::is_disturbed);

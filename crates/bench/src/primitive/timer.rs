@@ -17,7 +17,7 @@ use rustix::time::{
 };
 
 use super::arithmetic::additions;
-use crate::benchmark::{Operation, Prepared, Refusal, Setting};
+use crate::benchmark::{Disturbed, Operation, Prepared, Refusal, Setting};
 use crate::clock::monotonic;
 use crate::evidence::Sharing;
 use crate::table::{Per, Profile, Row};
@@ -154,8 +154,8 @@ impl<W: Operation> Interrupted<W> {
     fn expect_expired(&self, operations: u64, (begun_ns, ended_ns): (u64, u64)) -> io::Result<()> {
         let last_ns = self.first_ns + operations.saturating_sub(1) * SPACING_NS;
         if begun_ns > self.first_ns || ended_ns < last_ns {
-            return Err(io::Error::other(format!(
-                "the work was from {begun_ns} to {ended_ns} ns, the timers from {} to {last_ns} ns: it was disturbed",
+            return Err(Disturbed::error(format!(
+                "the work was from {begun_ns} to {ended_ns} ns, the timers from {} to {last_ns} ns",
                 self.first_ns
             )));
         }
@@ -237,8 +237,8 @@ mod tests {
         let since = (interrupted.first_ns, interrupted.first_ns + 64 * SPACING_NS);
         let error = interrupted.expect_expired(64, since).unwrap_err().to_string();
         assert!(error.contains("timer 0 of 64 did not expire"), "{error}");
-        let error = interrupted.expect_expired(64, (since.0 + 1, since.1)).unwrap_err().to_string();
-        assert!(error.contains("it was disturbed"), "{error}");
+        assert!(Disturbed::is(&interrupted.expect_expired(64, (since.0 + 1, since.1)).unwrap_err()));
+        assert!(Disturbed::is(&interrupted.expect_expired(64, (since.0, since.0)).unwrap_err()));
     }
 
     #[test]

@@ -28,7 +28,7 @@ use super::placement::{partner_cpu, sharing};
 use super::shared::Shared;
 use super::socket::Listener;
 use super::wire::Wire;
-use crate::benchmark::{Operation, Prepared, Refusal, Setting, expect_done};
+use crate::benchmark::{Disturbed, Operation, Prepared, Refusal, Setting, expect_done};
 use crate::clock::monotonic;
 use crate::evidence::usage;
 use crate::kernel::expect;
@@ -260,12 +260,6 @@ const LOST_NS: u64 = 1_000_000_000;
 /// cheaper ones, and so few do not move the median of the slopes.
 const AWAKE_ONE_IN: u64 = 16;
 
-/// Two pauses and one in so many may have been extended, of all since the benchmark was prepared, because a batch is a
-/// few operations long: four of the some ninety of a sample with short naps. The median of the slopes does not see
-/// as many disturbed batches.
-const EXTENDED_ONE_IN: u64 = 32;
-const EXTENDED_AT_LEAST: u64 = 2;
-
 /// Wakes, each followed by a pause.
 struct Wakes<W> {
     wake: W,
@@ -277,8 +271,7 @@ struct Wakes<W> {
     wakes_before: u64,
     switches_before: u64,
     done: u64,
-    /// Pauses of all batches, and how many of them took longer because the sleeper was late.
-    pauses: u64,
+    /// Pauses of the batch that took longer because the sleeper was late.
     extended: u64,
 }
 
@@ -292,13 +285,13 @@ impl<W: FnMut() -> io::Result<()>> Wakes<W> {
             wakes_before: 0,
             switches_before: 0,
             done: 0,
-            pauses: 0,
             extended: 0,
         }
     }
 
     /// Stays awake until the pause is over and the sleeper has told of so many wakes. One that was late gets the
-    /// whole pause again, so that it sleeps before the next wake; that pause is no part of a wake, and is counted.
+    /// whole pause again, so that it sleeps before the next wake; the batch is disturbed then, because the pause is no
+    /// part of a wake.
     #[inline]
     fn pause(&mut self, wakes: u64) -> io::Result<()> {
         let begun_ns = monotonic::now_ns();
@@ -344,21 +337,22 @@ impl<W: FnMut() -> io::Result<()>> Operation for Wakes<W> {
     /// Every wake has arrived, found a sleeper that had given the processor up, and been told of in time.
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
         expect_done(std::mem::take(&mut self.done), operations)?;
-        self.pauses += operations;
-        if self.extended > EXTENDED_AT_LEAST + self.pauses / EXTENDED_ONE_IN {
-            let Self { pauses, extended, pause_ns, .. } = self;
-            return Err(io::Error::other(format!(
-                "in {extended} of {pauses} pauses of {pause_ns} ns the sleeper had not told of its wake, so that they \
-                 took longer"
-            )));
-        }
         let due = operations * self.sleepers;
         let wakes = self.sleeper.board.wakes.load(Ordering::Acquire) - self.wakes_before;
-        let naps = self.sleeper.board.switches.load(Ordering::Relaxed) - self.switches_before;
-        if wakes == due && naps + 1 + due / AWAKE_ONE_IN >= due {
-            return Ok(());
+        if wakes != due {
+            return Err(io::Error::other(format!("of {due} wakes {wakes} arrived")));
         }
-        Err(io::Error::other(format!("of {due} wakes {wakes} arrived and {naps} found the sleeper asleep")))
+        let (extended, pause_ns) = (std::mem::take(&mut self.extended), self.pause_ns);
+        if extended > 0 {
+            return Err(Disturbed::error(format!(
+                "in {extended} of {operations} pauses of {pause_ns} ns the sleeper had not told of its wake"
+            )));
+        }
+        let naps = self.sleeper.board.switches.load(Ordering::Relaxed) - self.switches_before;
+        if naps + 1 + due / AWAKE_ONE_IN < due {
+            return Err(Disturbed::error(format!("of {due} wakes {naps} found the sleeper asleep")));
+        }
+        Ok(())
     }
 }
 
@@ -428,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_for_a_late_sleeper_is_counted_and_more_than_a_few_are_refused() {
+    fn a_batch_that_waited_for_a_late_sleeper_is_disturbed() {
         let words = Rc::new(Shared::new([AtomicU32::new(0), AtomicU32::new(0)]).unwrap());
         let sleeper = a_sleeper(&words);
         let is_due = std::sync::Barrier::new(2);
@@ -448,19 +442,10 @@ mod tests {
             });
             late.run(1).unwrap();
         });
-        assert_eq!(late.extended, 1);
-
-        let mut wakes = Wakes::new(|| Ok(()), &sleeper, 0, NAP_NS);
-        let mut ends = |operations: u64, extended: u64| {
-            wakes.done = operations;
-            wakes.extended += extended;
-            wakes.arm(operations).and_then(|()| wakes.disarm(operations)).map_err(|error| error.to_string())
-        };
-        assert_eq!(ends(1, 2), Ok(()));
-        assert_eq!(ends(31, 1), Ok(()));
-        let refused =
-            "in 4 of 40 pauses of 50000 ns the sleeper had not told of its wake, so that they took longer";
-        assert_eq!(ends(8, 1), Err(refused.to_owned()));
+        let error = late.disarm(1).unwrap_err();
+        assert!(Disturbed::is(&error));
+        let told = "in 1 of 1 pauses of 0 ns the sleeper had not told of its wake";
+        assert_eq!((error.to_string(), late.extended), (told.to_owned(), 0));
     }
 
     #[test]
@@ -470,14 +455,16 @@ mod tests {
         let mut wakes = Wakes::new(|| Ok(()), &sleeper, 1, NAP_NS);
         wakes.arm(40).unwrap();
         wakes.done = 40;
-        let error = wakes.disarm(40).unwrap_err().to_string();
-        assert_eq!(error, "of 40 wakes 0 arrived and 0 found the sleeper asleep");
+        let error = wakes.disarm(40).unwrap_err();
+        assert!(!Disturbed::is(&error));
+        assert_eq!(error.to_string(), "of 40 wakes 0 arrived");
         // Told of, but not slept for as often.
         sleeper.board.wakes.fetch_add(40, Ordering::Release);
         for (naps, accepted) in [(36, false), (37, true)] {
             sleeper.board.switches.store(wakes.switches_before + naps, Ordering::Relaxed);
             wakes.done = 40;
-            assert_eq!(wakes.disarm(40).is_ok(), accepted, "{naps} naps for 40 wakes");
+            let disturbed = wakes.disarm(40).is_err_and(|error| Disturbed::is(&error));
+            assert_eq!(disturbed, !accepted, "{naps} naps for 40 wakes");
         }
     }
 }
