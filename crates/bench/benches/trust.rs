@@ -4,16 +4,19 @@
 //!     cargo bench --package assay-bench --bench trust -- coverage [REPEATS]
 //!     cargo bench --package assay-bench --bench trust -- comparison [PAIRS]
 //!     cargo bench --package assay-bench --bench trust -- turns [TRIALS] [EQUALS]
+//!     cargo bench --package assay-bench --bench trust -- durations
 //!
 //! `truth` measures bodies of known length; `coverage` repeats whole measurements and counts how often an interval
 //! holds what all of them say; `comparison` compares a machine with itself, and with itself slowed down by 2 %; `turns`
-//! does that with two states that are measured in turns.
+//! does that with two states that are measured in turns; `durations` says how long the processes of the quick profile
+//! take.
 //! Its own executable is the program that the harness starts for every sample.
 
 #![expect(clippy::unwrap_used, reason = "an experiment that cannot be carried out ends with what failed")]
 #![expect(clippy::print_stdout, reason = "it prints tables")]
 
 use std::arch::asm;
+use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::process::ExitCode;
@@ -21,17 +24,17 @@ use std::slice;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use assay_bench::clock::Source;
+use assay_bench::clock::{Source, monotonic};
 use assay_bench::evidence::{Sharing, Watch};
 use assay_bench::harness::{self, Nothing, Schedule};
 use assay_bench::{
-    Benchmark, Calibration, Finding, Operation, Plan, Prepared, Spawner, alternate, calibrate, cost_of,
-    delayed_sample_main, find, measure, pairs_of, sample_main, values_of,
+    Benchmark, Calibration, Finding, Operation, Plan, Prepared, Profile, Spawner, alternate, calibrate,
+    catalogue, cost_of, delayed_sample_main, find, measure, pairs_of, sample_main, values_of,
 };
 use assay_quantity::comparison::Pair;
 use assay_quantity::comparison::family::{Relation, SAME_WITHIN, Side, compare_costs, compare_in_turns};
 use assay_quantity::sample::NoCost;
-use assay_quantity::{Cost, Estimate, Sample, Unit, Verdict, estimate};
+use assay_quantity::{Cost, Estimate, PrimitiveId, Sample, Unit, Verdict, estimate};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
@@ -47,7 +50,9 @@ fn main() -> ExitCode {
         ["coverage", rest @ ..] => coverage(number(rest.first(), 50)),
         ["comparison", rest @ ..] => comparison(number(rest.first(), 40)),
         ["turns", rest @ ..] => turns(number(rest.first(), 10), number(rest.get(1), 200)),
+        ["durations"] => durations(),
         _ => {
+            durations();
             truth();
             coverage(10);
             comparison(10);
@@ -109,6 +114,42 @@ fn samples(plan: &Plan, benchmarks: &[Benchmark], spawner: &Spawner) -> Vec<Vec<
         Finding::Unmeasured(missing) => panic!("{}: {}", missing.primitive, missing.reason),
     };
     findings.into_iter().map(of).collect()
+}
+
+/// Processes of each primitive whose median is its duration.
+const DURATIONS: usize = 5;
+
+/// What a process of the quick profile may take, ms. The profile has 54 s for at least five processes of each of some 230
+/// primitives: 47 ms for each in the mean, and twice that for a few.
+const LONGEST_MS: f64 = 100.0;
+
+/// How long the processes of the quick profile take: the longest ones, those that are too long, and a round of all.
+fn durations() {
+    let quick: Vec<Benchmark> =
+        catalogue().into_iter().filter(|benchmark| benchmark.profile == Profile::Quick).collect();
+    let plan = plan(1, DURATIONS, &calibrate());
+    let (stop, mut took) = (AtomicBool::new(false), HashMap::<PrimitiveId, Vec<f64>>::new());
+    let mut begun_ns = monotonic::now_ns();
+    measure(&plan, &quick, &[], &spawner(&["sample"]), &stop, &mut |primitive, _| {
+        let ms = Duration::from_nanos(monotonic::now_ns() - begun_ns).as_secs_f64() * 1e3;
+        took.entry(primitive.clone()).or_default().push(ms);
+        begun_ns = monotonic::now_ns();
+    })
+    .unwrap();
+    let median = |(primitive, mut ms): (PrimitiveId, Vec<f64>)| {
+        ms.sort_by(f64::total_cmp);
+        (ms[ms.len() / 2], primitive)
+    };
+    let mut medians: Vec<(f64, PrimitiveId)> = took.into_iter().map(median).collect();
+    medians.sort_by(|a, b| b.0.total_cmp(&a.0));
+    println!("duration of a process of the quick profile, median of {DURATIONS}");
+    let too_long = medians.iter().filter(|(ms, _)| *ms > LONGEST_MS).count();
+    for (ms, primitive) in &medians[..too_long.max(10)] {
+        let remark = if *ms > LONGEST_MS { "  too long: it belongs into the full profile" } else { "" };
+        println!("{ms:>9.1} ms  {primitive}{remark}");
+    }
+    let round_s = medians.iter().map(|(ms, _)| ms).sum::<f64>() / 1e3;
+    println!("{round_s:>9.2} s   a process of each of the {} primitives", medians.len());
 }
 
 /// A chain of so many additions, each of which waits for the one before: one takes one cycle on every processor.

@@ -25,7 +25,6 @@ pub(crate) const ROWS: &[Row] = &[
             "memory.load{level=l2}",
             "memory.load{level=l3}",
             "memory.load{level=dram}",
-            "memory.load{level=dram,pages=huge}",
             "memory.load{level=dram,chains=8}",
         ],
     ),
@@ -65,6 +64,7 @@ pub(crate) const ROWS: &[Row] = &[
             "memory.load{set=128MiB}",
             "memory.load{set=192MiB}",
             "memory.load{set=256MiB}",
+            "memory.load{level=dram,pages=huge}",
             // Beyond the first levels, where small pages begin to miss the TLB.
             "memory.load{set=1MiB,pages=huge}",
             "memory.load{set=2MiB,pages=huge}",
