@@ -120,7 +120,7 @@ fn samples(plan: &Plan, benchmarks: &[Benchmark], spawner: &Spawner) -> Vec<Vec<
 const DURATIONS: usize = 5;
 
 /// What a process of the quick profile may take, ms. The profile has 54 s for at least five processes of each of some 230
-/// primitives: 47 ms for each in the mean, and twice that for a few.
+/// primitives: 47 ms for each on average, and twice that for a few.
 const LONGEST_MS: f64 = 100.0;
 
 /// How long the processes of the quick profile take: the longest ones, those that are too long, and a round of all.
@@ -145,7 +145,7 @@ fn durations() {
     println!("duration of a process of the quick profile, median of {DURATIONS}");
     let too_long = medians.iter().filter(|(ms, _)| *ms > LONGEST_MS).count();
     for (ms, primitive) in &medians[..too_long.max(10)] {
-        let remark = if *ms > LONGEST_MS { "  too long: it belongs into the full profile" } else { "" };
+        let remark = if *ms > LONGEST_MS { "  too long: it belongs in the full profile" } else { "" };
         println!("{ms:>9.1} ms  {primitive}{remark}");
     }
     let round_s = medians.iter().map(|(ms, _)| ms).sum::<f64>() / 1e3;

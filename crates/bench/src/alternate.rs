@@ -22,7 +22,7 @@ use crate::process::Spawner;
 const ROUNDS_MIN: usize = 2;
 
 /// Measures the benchmarks in two states by turns for as long as the plan's budget lasts, but for [`ROUNDS_MIN`]
-/// rounds at the least; how many processes the plan wants and its precision do not matter. Each state has its own `spawner`. Before each turn `enter` puts the machine into the
+/// rounds at the least; the plan's numbers of processes and its precision do not matter. Each state has its own `spawner`. Before each turn `enter` puts the machine into the
 /// state; if it cannot, it sets `stop`. Everything else is as with [`crate::measure`].
 ///
 /// # Errors
@@ -59,8 +59,7 @@ fn turns(
     let mut round_ns = 0;
     for round in 0.. {
         let begun_ns = now_ns();
-        let is_given_up =
-            |position: usize| all.a[position].is_given_up(plan) || all.b[position].is_given_up(plan);
+        let is_given_up = |position: usize| all.a[position].is_given_up() || all.b[position].is_given_up();
         let mut turn: Vec<usize> = (0..benchmarks.len()).filter(|position| !is_given_up(*position)).collect();
         let is_over = round >= ROUNDS_MIN && begun_ns.saturating_add(round_ns) >= deadline_ns;
         if turn.is_empty() || stop.load(Ordering::Relaxed) || is_over {

@@ -51,7 +51,7 @@ pub trait Operation {
 
 /// Others kept the participants of a batch from running, so that it is no batch of the operation: a timer expired
 /// before the work began, a thread did not run when it was to be interrupted. The harness leaves such a batch out, counts
-/// it, and goes on; where it leaves no difference of two lengths, the sample fails.
+/// it, and goes on; the sample fails where half of its batches were such.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Disturbed(String);

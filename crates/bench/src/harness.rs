@@ -47,44 +47,62 @@ impl Schedule {
     }
 }
 
-/// The batches of one sample. What they lost is, until the witness is closed, what the participants did not run, or
-/// everything if the operation refused the batch as [`Disturbed`].
+/// The batches of one sample. What they lost is, until the witness is closed, what the participants did not run.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Batches {
     /// Of the operation.
     pub observations: Vec<Observation>,
     /// Of the baseline; empty when there is none.
     pub baseline: Vec<Observation>,
+    /// Batches of both that the operations refused as [`Disturbed`].
+    pub refused: usize,
 }
 
 /// The batches of one operation so far.
 #[derive(Default)]
 struct Series {
     observations: Vec<Observation>,
-    /// Why the last one that was refused as [`Disturbed`] was.
-    refused: Option<io::Error>,
+    refused: usize,
+    /// Why the last one was refused.
+    reason: Option<io::Error>,
 }
 
 impl Series {
-    fn add(&mut self, Timed { observation, refused }: Timed) {
-        self.observations.push(observation);
-        self.refused = refused.or(self.refused.take());
+    fn add(&mut self, batch: io::Result<Observation>) -> io::Result<()> {
+        match batch {
+            Ok(observation) => self.observations.push(observation),
+            Err(error) if Disturbed::is(&error) => {
+                self.refused += 1;
+                self.reason = Some(error);
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
     }
 
-    /// All batches, if those that were not refused have two lengths.
-    fn whole(self) -> io::Result<Vec<Observation>> {
-        let Some(reason) = self.refused else { return Ok(self.observations) };
-        let (lost, left): (Vec<&Observation>, _) =
-            self.observations.iter().partition(|batch| batch.is_lost());
-        if left.windows(2).any(|pair| pair[0].operations != pair[1].operations) {
-            return Ok(self.observations);
+    /// An error if no more than half of the batches are left: fewer may all have one length.
+    fn check(&self) -> io::Result<()> {
+        match &self.reason {
+            Some(reason) if self.refused >= self.observations.len() => {
+                let all = self.refused + self.observations.len();
+                Err(too_many_refused(&format!("{} of {all}", self.refused), reason))
+            }
+            _ => Ok(()),
         }
-        let all = self.observations.len();
-        Err(io::Error::other(format!(
-            "{} of {all} batches were disturbed, the last one: {reason}",
-            lost.len()
-        )))
     }
+}
+
+#[cold]
+fn too_many_refused(number: &str, last: &io::Error) -> io::Error {
+    io::Error::other(format!("{number} batches were disturbed, the last one: {last}"))
+}
+
+/// The batches of an operation and of its baseline, if most of either could be done.
+fn batches(operation: Series, baseline: Series) -> io::Result<Batches> {
+    operation.check()?;
+    baseline.check()?;
+    let refused = operation.refused + baseline.refused;
+    Ok(Batches { observations: operation.observations, baseline: baseline.observations, refused })
 }
 
 /// Times an operation, and its baseline in between if it has one.
@@ -109,15 +127,15 @@ pub fn sample(
     for pair in 0..schedule.pairs {
         let half = half.filter(|_| pair % HALVED == HALVED - 1);
         for length in in_turn(pair, length).into_iter().chain(half) {
-            observations.add(timed(clock, witness, &mut at_once, operation, length)?);
+            observations.add(timed(clock, witness, &mut at_once, operation, length))?;
         }
         if let Some((length, baseline)) = &mut baseline {
             for length in in_turn(pair, *length) {
-                below.add(timed(clock, witness, &mut at_once, *baseline, length)?);
+                below.add(timed(clock, witness, &mut at_once, *baseline, length))?;
             }
         }
     }
-    Ok(Batches { observations: observations.whole()?, baseline: below.whole()? })
+    batches(observations, below)
 }
 
 /// Times single operations, before each of which the caches are emptied, in turn with no operation at all.
@@ -140,15 +158,15 @@ pub fn cold_sample(
     for _ in 0..PAIRS {
         let operation = prepared.operation.as_mut();
         let one = operation.granule();
-        observations.add(cold(&mut Nothing, 0)?);
-        observations.add(cold(operation, one)?);
+        observations.add(cold(&mut Nothing, 0))?;
+        observations.add(cold(operation, one))?;
         if let Some(baseline) = prepared.baseline.as_deref_mut() {
             let one = baseline.granule();
-            below.add(cold(&mut Nothing, 0)?);
-            below.add(cold(baseline, one)?);
+            below.add(cold(&mut Nothing, 0))?;
+            below.add(cold(baseline, one))?;
         }
     }
-    Ok(Batches { observations: observations.whole()?, baseline: below.whole()? })
+    batches(observations, below)
 }
 
 /// Does batch after batch until the process is killed: a copy that runs beside the one that is measured.
@@ -163,11 +181,13 @@ pub(crate) fn go_on(
 ) -> io::Result<std::convert::Infallible> {
     let length = batch_length(clock, schedule, operation)?;
     at_work()?;
+    let mut refused = 0;
     loop {
-        match batch(clock, operation, length) {
-            Err(error) if !Disturbed::is(&error) => return Err(error),
-            _ => {}
-        }
+        refused = match batch(clock, operation, length) {
+            Ok(_) => 0,
+            Err(error) if Disturbed::is(&error) && refused < REFUSED_MAX => refused + 1,
+            Err(error) => return Err(error),
+        };
     }
 }
 
@@ -239,8 +259,9 @@ fn in_turn(pair: usize, length: u64) -> [u64; 2] {
     if pair.is_multiple_of(2) { [length, 2 * length] } else { [2 * length, length] }
 }
 
-/// A sample of which as many batches were refused as [`Disturbed`] before their length is known has failed. Beside two
-/// busy loops on each processor one batch in ten of `interrupt.ipi` was refused, and fewer of the others.
+/// A sample fails when this many batches were refused as [`Disturbed`] before their length is known, and a copy when more
+/// were in a row. Beside two busy loops on each processor one batch in eight of `interrupt.ipi` was refused, and fewer of
+/// the others.
 const REFUSED_MAX: usize = 64;
 
 /// The length n: doubled until batches of n and of 2n both fill the time, because a single long batch may
@@ -259,12 +280,10 @@ fn batch_length(clock: &impl Clock, schedule: Schedule, operation: &mut dyn Oper
             Ok(batch) => batch.elapsed_ns >= schedule.batch_ns,
             Err(error) if Disturbed::is(&error) => {
                 refused += 1;
-                if refused < REFUSED_MAX {
-                    continue;
+                if refused == REFUSED_MAX {
+                    return Err(too_many_refused(&format!("{refused} of the first"), &error));
                 }
-                return Err(io::Error::other(format!(
-                    "the first {refused} batches were disturbed, the last one: {error}"
-                )));
+                continue;
             }
             Err(error) => return Err(error),
         };
@@ -276,13 +295,6 @@ fn batch_length(clock: &impl Clock, schedule: Schedule, operation: &mut dyn Oper
     }
 }
 
-/// One batch.
-struct Timed {
-    observation: Observation,
-    /// Why the operation refused it as [`Disturbed`], so that it lost all of its time.
-    refused: Option<io::Error>,
-}
-
 /// Times one batch. `begin` is the last that is done before it.
 fn timed(
     clock: &impl Clock,
@@ -290,21 +302,15 @@ fn timed(
     begin: &mut dyn FnMut() -> io::Result<()>,
     operation: &mut dyn Operation,
     operations: u64,
-) -> io::Result<Timed> {
+) -> io::Result<Observation> {
     operation.arm(operations)?;
     // Before the emptying of caches, not after it: asking the kernel would warm its part of them.
     witness.before()?;
     begin()?;
     let observation = bare(clock, operation, operations)?;
     let lost_ns = witness.after(observation.elapsed_ns)?;
-    match operation.disarm(operations) {
-        Ok(()) => Ok(Timed { observation: Observation { lost_ns, ..observation }, refused: None }),
-        Err(error) if Disturbed::is(&error) => {
-            let lost_ns = observation.elapsed_ns;
-            Ok(Timed { observation: Observation { lost_ns, ..observation }, refused: Some(error) })
-        }
-        Err(error) => Err(error),
-    }
+    operation.disarm(operations)?;
+    Ok(Observation { lost_ns, ..observation })
 }
 
 /// Nothing has to be done before a batch.
@@ -321,10 +327,9 @@ fn bare(clock: &impl Clock, operation: &mut dyn Operation, operations: u64) -> i
     Ok(Observation { operations, elapsed_ns: clock.elapsed_ns(begin, end), lost_ns: 0.0 })
 }
 
-/// A batch that is not watched; one that was refused is an error.
+/// A batch that is not watched.
 fn batch(clock: &impl Clock, operation: &mut dyn Operation, operations: u64) -> io::Result<Observation> {
-    let Timed { observation, refused } = timed(clock, &mut NoWitness, &mut at_once, operation, operations)?;
-    refused.map_or(Ok(observation), Err)
+    timed(clock, &mut NoWitness, &mut at_once, operation, operations)
 }
 
 /// Nothing is looked at.
@@ -494,8 +499,9 @@ mod tests {
         let clock = FakeClock::default();
         let mut witness = Sum::default();
         let (mut operation, baseline) = (prepared(known(&clock, 70), Some(known(&clock, 30))), 40.0);
-        let Batches { observations, baseline: below } =
+        let Batches { observations, baseline: below, refused } =
             sample(&clock, &mut witness, SCHEDULE, &mut operation).unwrap();
+        assert_eq!(refused, 0);
         let all = observations.iter().chain(&below).map(|batch| batch.elapsed_ns).sum::<f64>();
         assert!((witness.0 - all).abs() < 1e-9, "the witness sees every timed batch and nothing else");
         let sample = Sample { observations, baseline: below, ..Sample::default() };
@@ -536,23 +542,23 @@ mod tests {
     }
 
     #[test]
-    fn a_disturbed_batch_has_lost_all_of_its_time_and_the_sample_goes_on() {
-        // The lengths 1 to 32 take six batches; the lost ones are the first and the fourth after them.
+    fn a_disturbed_batch_is_left_out_and_counted_and_the_sample_goes_on() {
+        // The lengths 1 to 32 take six batches; refused are the first and the fourth after them.
         let batches = disturbed(|batch| batch == 7 || batch == 10, false).unwrap();
-        assert_eq!(lengths(&batches.observations), [16, 32, 32, 16, 16, 32, 8]);
-        let lost: Vec<bool> = batches.observations.iter().map(Observation::is_lost).collect();
-        assert_eq!(lost, [true, false, false, true, false, false, false]);
+        assert_eq!(lengths(&batches.observations), [32, 32, 16, 32, 8]);
+        assert_eq!(batches.refused, 2);
+        let below = disturbed(|batch| batch == 12, true).unwrap();
+        assert_eq!((below.observations.len(), below.baseline.len(), below.refused), (7, 5, 1));
     }
 
     #[test]
-    fn a_sample_without_two_lengths_of_undisturbed_batches_fails_with_the_last_reason() {
-        for is_baseline in [false, true] {
-            let all_but_one = disturbed(|batch| batch > 7, is_baseline).unwrap_err().to_string();
-            let (lost, all) = if is_baseline { (5, 6) } else { (6, 7) };
-            let last =
-                format!("{lost} of {all} batches were disturbed, the last one: batch {} was late", 6 + all);
-            assert_eq!(all_but_one, last);
-        }
+    fn a_sample_of_which_half_of_the_batches_were_disturbed_fails_with_the_last_reason() {
+        let three_of_seven = disturbed(|batch| batch > 6 + 4, false).unwrap();
+        assert_eq!((three_of_seven.observations.len(), three_of_seven.refused), (4, 3));
+        let four_of_seven = disturbed(|batch| batch > 6 + 3, false).unwrap_err().to_string();
+        assert_eq!(four_of_seven, "4 of 7 batches were disturbed, the last one: batch 13 was late");
+        let of_baseline = disturbed(|batch| batch > 6 + 3, true).unwrap_err().to_string();
+        assert_eq!(of_baseline, "3 of 6 batches were disturbed, the last one: batch 12 was late");
     }
 
     #[test]
@@ -560,7 +566,15 @@ mod tests {
         let batches = disturbed(|batch| batch < REFUSED_MAX, false).unwrap();
         assert_eq!(lengths(&batches.observations)[0], 16);
         let none = disturbed(|_| true, false).unwrap_err();
-        let reason = "the first 64 batches were disturbed, the last one: batch 64 was late";
+        let reason = "64 of the first batches were disturbed, the last one: batch 64 was late";
         assert_eq!(none.to_string(), reason);
+    }
+
+    #[test]
+    fn a_copy_all_of_whose_batches_are_disturbed_ends() {
+        let clock = FakeClock::default();
+        let mut refused = Known { disturbed: |batch| batch > 10, ..known(&clock, 1000) };
+        let ended = go_on(&clock, SCHEDULE, &mut refused, &mut || Ok(())).unwrap_err();
+        assert_eq!(ended.to_string(), format!("batch {} was late", 10 + REFUSED_MAX + 1));
     }
 }

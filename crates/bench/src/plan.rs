@@ -30,8 +30,7 @@ use crate::{describe, kernel};
 pub struct Plan {
     /// Seed of the order and of every sample's seed.
     pub seed: u64,
-    /// Samples below which no primitive counts as known at a check point. A primitive is given up when as many processes
-    /// have failed and none has not.
+    /// Samples below which no primitive counts as known at a check point.
     pub processes_min: usize,
     /// Samples, rejected ones included, after which a primitive is left as it is.
     pub processes_max: usize,
@@ -91,6 +90,10 @@ pub enum NoRun {
 /// has [`Plan::processes_min`] samples: they then hold it in 92.3 % (noise of one and a half times the goal)
 /// to 94.6 %, for about 1.6 times the processes. A test repeats the simulation.
 const CHECK_POINTS: [usize; 8] = [5, 8, 12, 18, 27, 40, 60, 90];
+
+/// Processes that may fail one after another at the start before a primitive is given up: as many as a figure needs. Of
+/// primitives half of whose processes fail, one in 32 is.
+const FAILURES_MAX: usize = 5;
 
 /// Measures the benchmarks by the plan: each sample in a process of its own that `spawner` starts, bound
 /// to a processor chosen by the sample's seed, so that a difference between processors is in the interval.
@@ -268,13 +271,13 @@ impl Series {
     }
 
     /// Whether this machine has not got it, or every process has failed so far and more of them will.
-    pub(crate) fn is_given_up(&self, plan: &Plan) -> bool {
-        self.unavailable.is_some() || (self.samples.is_empty() && self.rejected.len() >= plan.processes_min)
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.unavailable.is_some() || (self.samples.is_empty() && self.rejected.len() >= FAILURES_MAX)
     }
 
     fn enough(&self, plan: &Plan, unit: Unit) -> bool {
         let taken = self.samples.len();
-        if self.is_given_up(plan) || taken + self.rejected.len() >= plan.processes_max {
+        if self.is_given_up() || taken + self.rejected.len() >= plan.processes_max {
             return true;
         }
         let Some(look) = CHECK_POINTS.iter().position(|point| *point == taken) else { return false };

@@ -1,8 +1,8 @@
 //! Which batches an estimate is made of: those that lost no time.
 //!
 //! A batch is disturbed if tasks, faults or interrupts that its operation does not ask for took time from it.
-//! Disturbed batches are left out and counted. `bench` finds the time that a batch lost; this module decides what it
-//! means.
+//! Disturbed batches are left out and counted, and so are those that could not even be done as asked
+//! ([`Sample::refused`]). `bench` finds the time that a batch lost; this module decides what it means.
 //!
 //! What the machine is like at the moment ([`crate::Condition`]: another hardware thread at work, the clock rate, the
 //! tasks elsewhere) leaves nothing out. It is part of what an operation costs on this machine.
@@ -23,29 +23,23 @@ impl Observation {
     pub fn is_disturbed(&self) -> bool {
         self.lost_ns > LOST_MAX * self.elapsed_ns
     }
-
-    /// Whether it lost all of its time, so that it says nothing of its operation, not even with a doubt.
-    #[must_use]
-    pub fn is_lost(&self) -> bool {
-        self.lost_ns > 0.0 && self.lost_ns >= self.elapsed_ns
-    }
 }
 
 /// Values without those of disturbed batches, and what they would be with them.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Sifted {
     /// Values of which the estimate is to be made, in the order of their samples. If fewer than two samples have one
-    /// without their disturbed batches, these are the values with them, as in `all`.
+    /// without their disturbed batches, these are the values with them.
     pub kept: Vec<f64>,
     /// The condition of the process of each of them.
     pub conditions: Vec<Condition>,
-    /// The values if no batch is left out but those that lost all of their time.
+    /// The values if no batch is left out but those that were refused.
     pub all: Vec<f64>,
     /// Whether `kept` had to be made of the disturbed batches as well.
     pub is_disturbed: bool,
-    /// Batches of all samples.
+    /// Batches of all samples, refused ones included.
     pub batches: usize,
-    /// Those of them that were disturbed.
+    /// Those of them that were disturbed or refused.
     pub disturbed: usize,
 }
 
@@ -64,11 +58,11 @@ pub fn sift(samples: &[Sample], value: impl Fn(&Sample) -> Option<f64>) -> Sifte
     for sample in samples {
         let batches = || sample.observations.iter().chain(&sample.baseline);
         let disturbed = batches().filter(|batch| batch.is_disturbed()).count();
-        let of = |left: Option<Sample>| left.and_then(|left| value(&left));
-        let with_all = of(without(sample, Observation::is_lost));
-        let without = if disturbed == 0 { with_all } else { of(undisturbed(sample)) };
-        sifted.batches += batches().count();
-        sifted.disturbed += disturbed;
+        let with_all = value(sample);
+        let without =
+            if disturbed == 0 { with_all } else { undisturbed(sample).and_then(|left| value(&left)) };
+        sifted.batches += batches().count() + sample.refused;
+        sifted.disturbed += disturbed + sample.refused;
         all.extend(with_all.map(|value| (value, sample.condition)));
         kept.extend(without.map(|value| (value, sample.condition)));
     }
@@ -81,13 +75,9 @@ pub fn sift(samples: &[Sample], value: impl Fn(&Sample) -> Option<f64>) -> Sifte
 /// The sample without its disturbed batches; `None` if nothing of a baseline is left to be subtracted.
 #[must_use]
 pub fn undisturbed(sample: &Sample) -> Option<Sample> {
-    without(sample, Observation::is_disturbed)
-}
-
-fn without(sample: &Sample, is_left_out: impl Fn(&Observation) -> bool) -> Option<Sample> {
     let mut left = sample.clone();
-    left.observations.retain(|batch| !is_left_out(batch));
-    left.baseline.retain(|batch| !is_left_out(batch));
+    left.observations.retain(|batch| !batch.is_disturbed());
+    left.baseline.retain(|batch| !batch.is_disturbed());
     (left.baseline.is_empty() == sample.baseline.is_empty()).then_some(left)
 }
 
@@ -145,6 +135,13 @@ mod tests {
     }
 
     #[test]
+    fn a_refused_batch_is_counted_and_is_in_no_value() {
+        let sifted = sifted(&[Sample { refused: 3, ..sample(9.0, 0.0) }, sample(8.0, 0.0)]);
+        assert_eq!((sifted.batches, sifted.disturbed), (11, 3));
+        assert_eq!((&sifted.kept, sifted.all.len()), (&sifted.all, 2));
+    }
+
+    #[test]
     fn with_fewer_than_two_values_left_all_batches_make_the_estimate() {
         let mut lost = sample(5.0, 0.0);
         lost.observations.iter_mut().for_each(|batch| batch.lost_ns = 90.0);
@@ -154,16 +151,5 @@ mod tests {
         let both = super::sift(&[lost], |sample| sample.cost_ns().ok());
         assert_eq!((both.kept.len(), both.disturbed), (1, 4));
         assert_eq!(super::sift(&[], |_| None), Sifted::default());
-    }
-
-    #[test]
-    fn a_batch_that_lost_all_of_its_time_is_in_no_value_at_all() {
-        let lost = sample(9.0, 250.0);
-        assert_eq!(lost.observations.iter().filter(|batch| batch.is_lost()).count(), 2);
-        let of_the_rest = sifted(std::slice::from_ref(&lost));
-        assert_eq!((of_the_rest.all, of_the_rest.disturbed), (vec![9.0], 2));
-        let mut nothing = lost;
-        nothing.observations.iter_mut().for_each(|batch| batch.lost_ns = batch.elapsed_ns);
-        assert!(sifted(&[nothing]).all.is_empty());
     }
 }

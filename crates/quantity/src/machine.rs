@@ -45,7 +45,7 @@ pub struct Cost {
     pub rejected: usize,
     /// Batches of all samples; 0 where that is not known.
     pub batches: usize,
-    /// Batches that were disturbed and are in neither estimate ([`crate::disturbance`]).
+    /// Batches that were disturbed or refused and are in neither estimate ([`crate::disturbance`]).
     pub disturbed: usize,
     /// Values in the typical cost that lie outside Tukey's fences ([`crate::outlier`]).
     pub outliers: usize,

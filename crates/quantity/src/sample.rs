@@ -56,6 +56,8 @@ pub struct Sample {
     /// Batches of the work that comes with the primitive but does not belong to it (the pipe under a
     /// context switch; thesis, section 2.2.4), in order. Empty when there is none.
     pub baseline: Vec<Observation>,
+    /// Batches besides these that could not be done as asked, because other tasks kept a participant from running.
+    pub refused: usize,
     /// What the machine was like meanwhile.
     pub condition: Condition,
     /// What was counted beside the time; empty unless it was asked for.

@@ -2,6 +2,8 @@
 //! format change is an edit of this file. Doubles are written with the shortest digits that read back as
 //! the same bits.
 
+use std::num::NonZero;
+
 use assay_quantity::{
     ClientSide, Condition, Counted, CpuTime, Description, Fact, Latency, Observation, Round, Sample,
 };
@@ -15,6 +17,9 @@ pub struct SampleRow {
     observations: Vec<BatchRow>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     baseline: Vec<BatchRow>,
+    /// Absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    refused: Option<NonZero<usize>>,
     #[serde(default, with = "ConditionRow")]
     condition: Condition,
     /// Of format 1, in place of the condition and of what batches lost.
@@ -156,6 +161,7 @@ impl From<&Sample> for SampleRow {
             seed: sample.seed,
             observations: batches(&sample.observations),
             baseline: batches(&sample.baseline),
+            refused: NonZero::new(sample.refused),
             condition: sample.condition,
             contamination: None,
             counted: sample.counted.iter().map(CountedRow::from).collect(),
@@ -177,6 +183,7 @@ impl From<SampleRow> for Sample {
             seed: row.seed,
             observations: observations(row.observations),
             baseline: observations(row.baseline),
+            refused: row.refused.map_or(0, NonZero::get),
             condition: row.contamination.as_ref().map_or(row.condition, ContaminationRow::condition),
             counted: row.counted.into_iter().map(Counted::from).collect(),
         }

@@ -137,12 +137,12 @@ impl Losses {
     }
 
     /// Makes what the batches did not run what they lost: less the share that the calmest of them did not run, and
-    /// with the share that was stolen where the rule does not see it. A batch that lost everything stays lost.
+    /// with the share that was stolen where the rule does not see it.
     pub(super) fn charge(&self, batches: &mut [Observation], stolen: f64) {
         let share = |batch: &Observation| batch.lost_ns / batch.elapsed_ns;
         let own = batches.iter().filter(|batch| batch.elapsed_ns > 0.0).map(share).reduce(f64::min);
         let stolen = if self.rule == Rule::NotRun { 0.0 } else { stolen };
-        for batch in batches.iter_mut().filter(|batch| !batch.is_lost()) {
+        for batch in batches {
             let lost_ns = batch.lost_ns + (stolen - own.unwrap_or(0.0)) * batch.elapsed_ns;
             batch.lost_ns = lost_ns.clamp(0.0, batch.elapsed_ns);
         }
@@ -203,8 +203,6 @@ mod tests {
     fn what_the_calmest_batch_does_not_run_is_the_operations_own() {
         assert_eq!(charged(Sharing::Alone, &[0.0, 7.0, 0.0], 0.0), [0.0, 7.0, 0.0]);
         assert_eq!(charged(Sharing::Asleep, &[30.0, 33.0, 90.0], 0.0), [0.0, 3.0, 60.0]);
-        // One that lost everything stays lost.
-        assert_eq!(charged(Sharing::Asleep, &[30.0, 100.0], 0.0), [0.0, 100.0]);
         assert_eq!(charged(Sharing::Alone, &[], 0.0), [0.0; 0]);
     }
 

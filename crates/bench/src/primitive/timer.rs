@@ -153,10 +153,18 @@ impl<W: Operation> Interrupted<W> {
     /// That every timer has expired during the work.
     fn expect_expired(&self, operations: u64, (begun_ns, ended_ns): (u64, u64)) -> io::Result<()> {
         let last_ns = self.first_ns + operations.saturating_sub(1) * SPACING_NS;
-        if begun_ns > self.first_ns || ended_ns < last_ns {
-            return Err(Disturbed::error(format!(
-                "the work was from {begun_ns} to {ended_ns} ns, the timers from {} to {last_ns} ns",
-                self.first_ns
+        if begun_ns > self.first_ns {
+            // None of them may expire in the next batch.
+            while monotonic::now_ns() <= last_ns {
+                std::hint::spin_loop();
+            }
+            let late_ns = begun_ns - self.first_ns;
+            return Err(Disturbed::error(format!("the work began {late_ns} ns after the first timer")));
+        }
+        if ended_ns < last_ns {
+            let early_ns = last_ns - ended_ns;
+            return Err(io::Error::other(format!(
+                "the work ended {early_ns} ns before the last timer: the processor has become faster"
             )));
         }
         for (timer, turn) in self.timers.iter().zip(0..operations) {
@@ -237,8 +245,13 @@ mod tests {
         let since = (interrupted.first_ns, interrupted.first_ns + 64 * SPACING_NS);
         let error = interrupted.expect_expired(64, since).unwrap_err().to_string();
         assert!(error.contains("timer 0 of 64 did not expire"), "{error}");
-        assert!(Disturbed::is(&interrupted.expect_expired(64, (since.0 + 1, since.1)).unwrap_err()));
-        assert!(Disturbed::is(&interrupted.expect_expired(64, (since.0, since.0)).unwrap_err()));
+        let late = interrupted.expect_expired(64, (since.0 + 1, since.1)).unwrap_err();
+        assert!(Disturbed::is(&late));
+        assert_eq!(late.to_string(), "the work began 1 ns after the first timer");
+        assert!(monotonic::now_ns() > interrupted.first_ns + 63 * SPACING_NS);
+        let early = interrupted.expect_expired(64, (since.0, since.0)).unwrap_err();
+        assert!(!Disturbed::is(&early));
+        assert!(early.to_string().contains("ns before the last timer"), "{early}");
     }
 
     #[test]

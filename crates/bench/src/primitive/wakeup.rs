@@ -373,10 +373,10 @@ impl<W: FnMut() -> io::Result<()>> Operation for Unread<W> {
     }
 
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
-        self.writes.disarm(operations)?;
         let bytes = operations * RESPONSE as u64;
         self.wire.check_arrived(bytes)?;
-        self.wire.drain(bytes)
+        self.wire.drain(bytes)?;
+        self.writes.disarm(operations)
     }
 
     fn max_batch(&self) -> u64 {

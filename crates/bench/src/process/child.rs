@@ -118,13 +118,14 @@ fn measure_here(
     }
     let watch = Watch::open(prepared.sharing.clone(), cpu, copies.beside())?;
     let mut watch = watch.with_core(bench.clock);
-    let Batches { mut observations, mut baseline } = bench.time(&mut watch, &mut prepared)?;
+    let Batches { mut observations, mut baseline, refused } = bench.time(&mut watch, &mut prepared)?;
     let condition = watch.close([&mut observations, &mut baseline])?;
     let counted = if request.counters { bench.events(&mut prepared)? } else { Vec::new() };
     copies.check_running()?;
     Ok(WireSample {
         observations: observations.into_iter().map(WireBatch::from).collect(),
         baseline: baseline.into_iter().map(WireBatch::from).collect(),
+        refused,
         condition: Condition { mprotect_ns: bench.mprotect_ns, ..condition },
         counted: counted.into_iter().map(|counted| (counted.event, counted.batches)).collect(),
     })

@@ -31,6 +31,7 @@ pub use self::child::{SampleError, delayed_sample_main, gives_a_number_all_the_s
 
 /// How a sample ended.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "there is one for each process")]
 pub enum Outcome {
     /// It measured something.
     Sample(Sample),
@@ -221,6 +222,7 @@ fn received(sample: WireSample, seed: u64) -> Sample {
         seed,
         observations: batches(sample.observations),
         baseline: batches(sample.baseline),
+        refused: sample.refused,
         condition: sample.condition,
         counted: sample.counted.into_iter().map(|(event, batches)| Counted { event, batches }).collect(),
     }

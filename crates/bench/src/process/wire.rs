@@ -41,6 +41,7 @@ pub(super) enum Answer {
 pub(super) struct WireSample {
     pub(super) observations: Vec<WireBatch>,
     pub(super) baseline: Vec<WireBatch>,
+    pub(super) refused: usize,
     #[serde(with = "WireCondition")]
     pub(super) condition: Condition,
     pub(super) counted: Vec<WireCounted>,

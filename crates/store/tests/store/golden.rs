@@ -119,6 +119,7 @@ fn of_format_1(number: u32) -> Sample {
     Sample {
         observations: batches(sample.observations),
         baseline: batches(sample.baseline),
+        refused: 0,
         condition: Condition {
             core_width_max: Some(3.97),
             interrupts: Some(0.7 / (f64::from(number) * 1.1)),

@@ -44,6 +44,7 @@ fn numbered(number: u32) -> Sample {
         seed: u64::from(number),
         observations: (0..20).map(observation).collect(),
         baseline: (0..3).map(observation).collect(),
+        refused: usize::from(number.is_multiple_of(2)),
         condition: Condition {
             core_width: Some(3.97),
             core_width_max: Some(4.01),

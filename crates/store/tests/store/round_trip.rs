@@ -22,21 +22,41 @@ fn observations() -> impl Strategy<Value = Vec<Observation>> {
 
 fn samples() -> impl Strategy<Value = Sample> {
     let value = || prop::option::of(finite());
-    (any::<u64>(), observations(), observations(), value(), value(), any::<u64>(), any::<u64>()).prop_map(
-        |(seed, observations, baseline, core_width, stolen, involuntary_switches, major_faults)| Sample {
-            seed,
-            observations,
-            baseline,
-            condition: Condition {
+    (
+        any::<u64>(),
+        observations(),
+        observations(),
+        any::<usize>(),
+        value(),
+        value(),
+        any::<u64>(),
+        any::<u64>(),
+    )
+        .prop_map(
+            |(
+                seed,
+                observations,
+                baseline,
+                refused,
                 core_width,
                 stolen,
                 involuntary_switches,
                 major_faults,
-                ..Condition::default()
+            )| Sample {
+                seed,
+                observations,
+                baseline,
+                refused,
+                condition: Condition {
+                    core_width,
+                    stolen,
+                    involuntary_switches,
+                    major_faults,
+                    ..Condition::default()
+                },
+                counted: Vec::new(),
             },
-            counted: Vec::new(),
-        },
-    )
+        )
 }
 
 /// Every bit of a sample: `==` would take -0.0 for 0.0.
@@ -46,7 +66,7 @@ fn bits(sample: &Sample) -> Vec<u64> {
     };
     let c = sample.condition;
     let maybe = |value: Option<f64>| value.map_or(u64::MAX, f64::to_bits);
-    let mut bits = vec![sample.seed, sample.observations.len() as u64];
+    let mut bits = vec![sample.seed, sample.observations.len() as u64, sample.refused as u64];
     bits.extend(observed(&sample.observations));
     bits.extend(observed(&sample.baseline));
     bits.extend([maybe(c.core_width), maybe(c.stolen), c.involuntary_switches, c.major_faults]);
