@@ -1,9 +1,10 @@
 //! Two states of a machine measured in turns: a round in one, a round in the other, again and again.
 //!
-//! A machine that drifts from minute to minute cannot be compared with itself by two runs. Here each process in one state
-//! has one in the other in the same round, with the same seed: on the same processor, with the same choices and the same
-//! offsets of stack, environment and buffers ([`crate::pairs_of`], [`assay_quantity::comparison::paired`]). The order of the two is drawn for every round. All the time of the plan is
-//! used: to stop at the first clear difference is to find too many.
+//! A machine that drifts from minute to minute cannot be compared with itself by two runs. Here each process in one
+//! state has one in the other in the same round, with the same seed: on the same processor, with the same choices and
+//! the same offsets of stack, environment and buffers ([`crate::pairs_of`], [`assay_quantity::comparison::paired`]).
+//! The order of the two is drawn for every round. All the time of the plan is used: to stop at the first clear
+//! difference is to find too many.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,8 +23,9 @@ use crate::process::Spawner;
 const ROUNDS_MIN: usize = 2;
 
 /// Measures the benchmarks in two states by turns for as long as the plan's budget lasts, but for [`ROUNDS_MIN`]
-/// rounds at the least; the plan's numbers of processes and its precision do not matter. Each state has its own `spawner`. Before each turn `enter` puts the machine into the
-/// state; if it cannot, it sets `stop`. Everything else is as with [`crate::measure`].
+/// rounds at the least; the plan's numbers of processes and its precision do not matter. Each state has its own
+/// `spawner`. Before each turn `enter` puts the machine into the state; if it cannot, it sets `stop`. Everything else
+/// is as with [`crate::measure`].
 ///
 /// # Errors
 /// [`NoRun`] when nothing can be measured at all.

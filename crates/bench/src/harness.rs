@@ -2,9 +2,10 @@
 //!
 //! The length n of a batch is found by doubling, which warms the caches on the way (thesis, section
 //! 2.2.2). Then batches of n and of 2n alternate, and which comes first alternates too, so that a drift
-//! of the machine favours neither; a few batches of n/2 let the straight line be checked. What every batch costs once (two clock readings, one dynamic call)
-//! stands in both and drops out of the slope, which `quantity` computes. Time comes from the [`Clock`]
-//! that is passed in; this module makes no system call of its own.
+//! of the machine favours neither; a few batches of n/2 let the straight line be checked. What every batch costs once
+//! (two clock readings, one dynamic call) stands in both and drops out of the slope, which `quantity` computes. A batch
+//! that its operation refuses as [`Disturbed`] is left out and counted. Time comes from the [`Clock`] that is passed in;
+//! this module makes no system call of its own.
 
 use std::io;
 

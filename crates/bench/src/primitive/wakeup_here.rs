@@ -1,9 +1,10 @@
 //! What waking a sleeper on the same processor costs the one who wakes.
 //!
 //! A sleeper that was woken may take the processor at once, and then it is a switch that is measured. So the sleepers
-//! are of the kind that does not preempt (`SCHED_BATCH`), and there is one for every wake of a batch: they run when it
-//! has ended. Tasks of `SCHED_IDLE` do not preempt either, but beside two busy loops on the processor it took a second
-//! until all of them were asleep again. What remains is the kernel's search for the sleeper and its way into this processor's run queue.
+//! are of the kind that does not preempt (`SCHED_BATCH`), and there is one for every wake of a batch: they run when
+//! it has ended. Tasks of `SCHED_IDLE` do not preempt either, but beside two busy loops on the processor it took a
+//! second until all of them were asleep again. What remains is the kernel's search for the sleeper and its way into
+//! this processor's run queue.
 
 use std::io;
 use std::sync::Arc;
