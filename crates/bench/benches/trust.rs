@@ -1,4 +1,4 @@
-//! Whether our figures deserve to be believed, seen on the machine itself.
+//! Whether our figures deserve to be believed, and how long they take, seen on the machine itself.
 //!
 //!     cargo bench --package assay-bench --bench trust -- truth
 //!     cargo bench --package assay-bench --bench trust -- coverage [REPEATS]
@@ -28,8 +28,8 @@ use assay_bench::clock::{Source, monotonic};
 use assay_bench::evidence::{Sharing, Watch};
 use assay_bench::harness::{self, Nothing, Schedule};
 use assay_bench::{
-    Benchmark, Calibration, Finding, Operation, Plan, Prepared, Profile, Spawner, alternate, calibrate,
-    catalogue, cost_of, delayed_sample_main, find, measure, pairs_of, sample_main, values_of,
+    Benchmark, Calibration, Finding, Operation, Outcome, Plan, Prepared, Profile, Spawner, alternate,
+    calibrate, catalogue, cost_of, delayed_sample_main, find, measure, pairs_of, sample_main, values_of,
 };
 use assay_quantity::comparison::Pair;
 use assay_quantity::comparison::family::{Relation, SAME_WITHIN, Side, compare_costs, compare_in_turns};
@@ -130,9 +130,11 @@ fn durations() {
     let plan = plan(1, DURATIONS, &calibrate());
     let (stop, mut took) = (AtomicBool::new(false), HashMap::<PrimitiveId, Vec<f64>>::new());
     let mut begun_ns = monotonic::now_ns();
-    measure(&plan, &quick, &[], &spawner(&["sample"]), &stop, &mut |primitive, _| {
+    measure(&plan, &quick, &[], &spawner(&["sample"]), &stop, &mut |primitive, outcome| {
         let ms = Duration::from_nanos(monotonic::now_ns() - begun_ns).as_secs_f64() * 1e3;
-        took.entry(primitive.clone()).or_default().push(ms);
+        if matches!(outcome, Outcome::Sample(_)) {
+            took.entry(primitive.clone()).or_default().push(ms);
+        }
         begun_ns = monotonic::now_ns();
     })
     .unwrap();

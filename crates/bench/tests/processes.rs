@@ -409,7 +409,11 @@ fn competitors_are_seen() {
             let measured = match finding {
                 Finding::Measured(measured) => measured,
                 Finding::Unmeasured(Unmeasured { reason, .. }) if reason.contains(FAILED) => continue,
-                Finding::Unmeasured(missing) => panic!("{missing:?}"),
+                Finding::Unmeasured(missing) => {
+                    assert!(may_be_missing(&missing), "{missing:?}");
+                    unseen.retain(|id| *id != missing.primitive.to_string());
+                    continue;
+                }
             };
             let elsewhere =
                 |sample: &Sample| sample.condition.runnable_elsewhere.is_some_and(|tasks| tasks > 0.0);

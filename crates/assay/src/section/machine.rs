@@ -41,8 +41,8 @@ pub fn costs(machine: &Machine) -> Table {
     let table = if is_known_again { table.with_note(AGAIN) } else { table };
     let total = |of: fn(&Cost) -> usize| machine.costs.values().map(of).sum::<usize>();
     let disturbed = format!(
-        "of {} batches lost more than {:.0} % of their time to other tasks, or could not be done for them, and are \
-         left out.",
+        "of {} batches lost more than {:.0} % of their time to other tasks, or could not be completed because of them, \
+         and are left out.",
         total(|cost| cost.batches),
         100.0 * LOST_MAX
     );
@@ -223,8 +223,8 @@ mod tests {
         assert_eq!(quiet.notes().len(), 2, "{:?}", quiet.notes());
         let table = costs(&machine(&[("call.null", doubtful)]));
         let notes = table.notes().join(" ");
-        let left_out = "2 of 56 batches lost more than 5 % of their time to other tasks, or could not be done for them, \
-                        and are left out.";
+        let left_out = "2 of 56 batches lost more than 5 % of their time to other tasks, or could not be completed \
+                        because of them, and are left out.";
         assert!(notes.contains(left_out), "{notes}");
         assert!(notes.contains("3 process(es) lie far"), "{notes}");
         let shown = csv(table);

@@ -223,7 +223,7 @@ fn are_found(hierarchy: &Hierarchy, found: &[Level]) -> bool {
 
 /// The hierarchies and their noise are always the same ones: of 100,000, noise hides a level of two at the most.
 #[test]
-fn of_a_thousand_hierarchies_at_most_one_has_a_level_that_is_not_found() {
+fn of_two_thousand_hierarchies_at_most_one_has_a_level_that_is_not_found() {
     let mut runner = TestRunner::deterministic();
     let mut missed = Vec::new();
     for seed in 0..2000 {
@@ -233,5 +233,5 @@ fn of_a_thousand_hierarchies_at_most_one_has_a_level_that_is_not_found() {
             missed.push((hierarchy, seed, shown(&found)));
         }
     }
-    assert!(missed.len() <= 2, "{missed:#?}");
+    assert!(missed.len() <= 1, "{missed:#?}");
 }
