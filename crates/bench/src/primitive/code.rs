@@ -13,7 +13,7 @@ use rustix::mm::{MprotectFlags, mprotect};
 
 use super::memory::once::{self, Others};
 use super::memory::order::Order;
-use super::memory::{Course, Residence, WorkingSet};
+use super::memory::{Course, Residence, WorkingSet, steady};
 use crate::benchmark::{Operation, Prepared, Refusal, Setting, expect_done};
 use crate::layout::{Buffer, LINE, PAGE};
 use crate::table::{Per, Profile, Row};
@@ -97,8 +97,14 @@ fn written(id: &PrimitiveId, setting: &mut Setting) -> Result<Fetch, Refusal> {
         Residence::Memory => Some(Others::behind(lap, &order, set.last_cache.bytes() / LINE as u64)),
     };
     let fetch = Fetch { code, order, entries, lines_per_call, next: 0, others, counted: 0, done: 0 };
-    fetch.others.iter().for_each(|others| fetch.leave_caches_to(others));
-    Ok(fetch)
+    let settling = match &fetch.others {
+        Some(others) => {
+            fetch.leave_caches_to(others);
+            0
+        }
+        None => steady::laps(lap),
+    };
+    Ok(steady::after(fetch, settling)?)
 }
 
 /// Where a line of the code begins.

@@ -141,7 +141,7 @@ fn read(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
         // What was written to make ready is not to be written back while reading is timed.
         flush_all(&pass.buffer);
     }
-    Ok(Prepared::alone(Walk::settled(pass, set.last_cache, CHUNK as u64)?))
+    Ok(Prepared::alone(Walk::settled(pass, set, CHUNK as u64)?))
 }
 
 /// Write every word of the next chunk of the working set.
@@ -163,7 +163,7 @@ fn written<S: Store + 'static>(
     let chunks = chunks(set, 1)?;
     let buffer = Buffer::new(chunks * CHUNK, &mut setting.rng)?;
     let pass = Write { buffer, chunks, value: setting.rng.random(), store };
-    Ok(Prepared::alone(Walk::settled(pass, set.last_cache, CHUNK as u64)?))
+    Ok(Prepared::alone(Walk::settled(pass, set, CHUNK as u64)?))
 }
 
 /// Copy every word of the next chunk of one half of the working set to the other half.
@@ -172,7 +172,7 @@ fn copy(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let chunks = chunks(set, 2)?;
     let buffer = Buffer::new(2 * chunks * CHUNK, &mut setting.rng)?;
     let pass = Copy::of(buffer, chunks);
-    Ok(Prepared::alone(Walk::settled(pass, set.last_cache, 2 * CHUNK as u64)?))
+    Ok(Prepared::alone(Walk::settled(pass, set, 2 * CHUNK as u64)?))
 }
 
 /// Chunks in each of so many equal regions of a working set.

@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use super::once::Others;
 use super::order::Order;
+use super::steady;
 use crate::benchmark::{Operation, expect_done};
 use crate::layout::Buffer;
 
@@ -39,12 +40,7 @@ pub(super) enum Touch {
 const COUNT: usize = 1;
 
 impl<P: Fn(usize) -> usize> Chain<P> {
-    /// Links the elements at the first `lap` positions of an order, in that order: what the caches still hold
-    /// afterwards are the elements that come last, modified.
-    ///
-    /// Nothing takes them out again and back in, unmodified: a last cache that is filled by what the one before it
-    /// puts out may refuse unmodified lines that were used once. A set of 2 MiB then took 100 ns a load on a Cascade
-    /// Lake whose third level gave the same set, modified, in 27 ns.
+    /// Links the elements at the first `lap` positions of an order, in that order.
     pub(super) fn link(buffer: Rc<Buffer>, order: Order, lap: u64, chains: u64, place: P) -> Self {
         let chain = Self { buffer, order, lap, chains, place, others: None };
         for position in 0..lap {
@@ -55,9 +51,9 @@ impl<P: Fn(usize) -> usize> Chain<P> {
         chain
     }
 
-    /// Positions of a lap.
-    pub(super) fn lap(&self) -> u64 {
-        self.lap
+    /// Steps after which the caches have settled; none of a lap through memory.
+    fn settling(&self) -> u64 {
+        if self.others.is_none() { steady::laps(self.lap) } else { 0 }
     }
 
     /// The same chain, all of whose elements come from memory: the caches are left to elements that are not part of
@@ -132,14 +128,15 @@ pub(super) struct Chase<const K: usize, P> {
 }
 
 impl<const K: usize, P: Fn(usize) -> usize> Chase<K, P> {
-    /// Begins at the first elements of the lap.
-    pub(super) fn along(chain: Chain<P>) -> Self {
+    /// Begins at the first elements of the lap, or in a lap that the caches have settled to.
+    pub(super) fn along(chain: Chain<P>) -> io::Result<Self> {
         debug_assert_eq!(chain.chains, K as u64);
-        Self { at: Self::firsts(&chain), chain, position: 0, done: 0 }
+        let settling = chain.settling();
+        steady::after(Self { at: Self::firsts(&chain), chain, position: 0, done: 0 }, settling)
     }
 
     fn firsts(chain: &Chain<P>) -> [*const usize; K] {
-        std::array::from_fn(|number| chain.at(number as u64 % chain.lap()).cast_const())
+        std::array::from_fn(|number| chain.at(number as u64 % chain.lap).cast_const())
     }
 }
 
@@ -168,7 +165,7 @@ impl<const K: usize, P: Fn(usize) -> usize> Operation for Chase<K, P> {
 
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
         expect_done(std::mem::take(&mut self.done), operations)?;
-        let lap = self.chain.lap();
+        let lap = self.chain.lap;
         self.position += operations;
         for (number, at) in self.at.iter().enumerate() {
             expect_at(self.chain.at((self.position + number as u64) % lap), *at)?;
@@ -199,8 +196,8 @@ pub(super) struct DirtyChase<P> {
 }
 
 impl<P: Fn(usize) -> usize> DirtyChase<P> {
-    pub(super) fn along(chain: Chain<P>) -> Self {
-        Self { chase: Chase::along(chain) }
+    pub(super) fn along(chain: Chain<P>) -> io::Result<Self> {
+        Ok(Self { chase: Chase::along(chain)? })
     }
 }
 
@@ -218,8 +215,8 @@ impl<P: Fn(usize) -> usize> Operation for DirtyChase<P> {
         let first = self.chase.position;
         self.chase.disarm(operations)?;
         let chain = &self.chase.chain;
-        for step in 0..operations.min(chain.lap()) {
-            let position = (first + step) % chain.lap();
+        for step in 0..operations.min(chain.lap) {
+            let position = (first + step) % chain.lap;
             chain.touch(position..position + 1, Touch::Modify);
         }
         Ok(())
@@ -241,9 +238,9 @@ pub(super) struct Update<P> {
 }
 
 impl<P: Fn(usize) -> usize> Update<P> {
-    pub(super) fn along(chain: Chain<P>) -> Self {
-        let at = chain.at(0);
-        Self { chain, at, position: 0, done: 0 }
+    pub(super) fn along(chain: Chain<P>) -> io::Result<Self> {
+        let (at, settling) = (chain.at(0), chain.settling());
+        steady::after(Self { chain, at, position: 0, done: 0 }, settling)
     }
 }
 
@@ -276,7 +273,7 @@ impl<P: Fn(usize) -> usize> Operation for Update<P> {
     /// Looks at the counts of the lines that the batch came to, which are in the caches, and takes them back to 0.
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
         expect_done(std::mem::take(&mut self.done), operations)?;
-        let lap = self.chain.lap();
+        let lap = self.chain.lap;
         let first = self.position;
         self.position += operations;
         expect_at(self.chain.at(self.position % lap), self.at)?;
@@ -322,7 +319,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_chain_comes_to_every_element_once_in_a_lap(lines in 3usize..300, seed: u64) {
-            let mut chase = Chase::<1, _>::along(chain(lines, 1, seed));
+            let mut chase = Chase::<1, _>::along(chain(lines, 1, seed)).unwrap();
             let first = chase.at;
             for step in 1..=lines {
                 chase.run(1).unwrap();
@@ -333,7 +330,7 @@ mod tests {
 
         #[test]
         fn several_chains_share_one_lap(lines in 4usize..200, rounds in 1u64..100, seed: u64) {
-            let mut chase = Chase::<4, _>::along(chain(lines, 4, seed));
+            let mut chase = Chase::<4, _>::along(chain(lines, 4, seed)).unwrap();
             chase.run(4 * rounds).unwrap();
             chase.disarm(4 * rounds).unwrap();
             // Where each would be alone: so many rounds of four positions from its own.
@@ -349,7 +346,7 @@ mod tests {
             batches in prop::collection::vec(1u64..500, 1..6),
             seed: u64,
         ) {
-            let mut update = Update::along(chain(lines, 1, seed));
+            let mut update = Update::along(chain(lines, 1, seed)).unwrap();
             for batch in batches {
                 update.run(batch).unwrap();
                 update.disarm(batch).unwrap();
@@ -359,21 +356,21 @@ mod tests {
 
     #[test]
     fn a_chain_that_was_not_followed_to_its_end_is_noticed() {
-        let mut chase = Chase::<1, _>::along(chain(63, 1, 1));
+        let mut chase = Chase::<1, _>::along(chain(63, 1, 1)).unwrap();
         chase.run(16).unwrap();
         assert!(chase.disarm(32).unwrap_err().to_string().contains("16 done"));
-        let mut chase = Chase::<1, _>::along(chain(63, 1, 1));
+        let mut chase = Chase::<1, _>::along(chain(63, 1, 1)).unwrap();
         let begin = chase.at;
         chase.run(64).unwrap();
         chase.at = begin;
         assert!(chase.disarm(64).unwrap_err().to_string().contains("where the chain leads to"));
-        let mut idle = Chase::<2, _>::along(chain(63, 2, 1));
+        let mut idle = Chase::<2, _>::along(chain(63, 2, 1)).unwrap();
         assert!(idle.disarm(2).is_err());
     }
 
     #[test]
     fn an_update_that_is_missing_in_one_line_is_noticed() {
-        let mut update = Update::along(chain(63, 1, 2));
+        let mut update = Update::along(chain(63, 1, 2)).unwrap();
         update.run(63).unwrap();
         // SAFETY: an element of the live chain.
         unsafe { update.chain.at(40).add(COUNT).write_volatile(0) };
@@ -386,7 +383,7 @@ mod tests {
         for touch in [Touch::Load, Touch::Modify] {
             let chain = chain(127, 1, 3);
             let chain = Chain::link(chain.buffer, chain.order, 63, 1, chain.place).left_to_others(20, touch);
-            let mut dirty = DirtyChase::along(chain);
+            let mut dirty = DirtyChase::along(chain).unwrap();
             for batch in [5, 64, 200] {
                 dirty.run(batch).unwrap();
                 dirty.disarm(batch).unwrap();
@@ -402,7 +399,7 @@ mod tests {
     /// Batch after batch of an operation along a lap that must come from memory: how many lines each of them looked
     /// up before it began, which is what emptying the caches does.
     fn looked_up<O: Operation>(
-        along: impl FnOnce(Chain<Box<dyn Fn(usize) -> usize>>) -> O,
+        along: impl FnOnce(Chain<Box<dyn Fn(usize) -> usize>>) -> io::Result<O>,
         batches: usize,
     ) -> Vec<u64> {
         let looked_up = Rc::new(Cell::new(0));
@@ -413,7 +410,7 @@ mod tests {
             element * LINE
         });
         let mut operation =
-            along(Chain::link(buffer, order, LAP, 1, place).left_to_others(30, Touch::Modify));
+            along(Chain::link(buffer, order, LAP, 1, place).left_to_others(30, Touch::Modify)).unwrap();
         assert!(operation.max_batch() < LAP);
         let batch = || {
             looked_up.set(0);
@@ -437,13 +434,15 @@ mod tests {
     }
 
     #[test]
-    fn a_lap_that_the_caches_may_hold_is_gone_through_again_and_again() {
-        let mut chase = Chase::<1, _>::along(chain(63, 1, 5));
+    fn a_lap_that_the_caches_may_hold_is_settled_and_then_gone_through_again_and_again() {
+        let mut chase = Chase::<1, _>::along(chain(63, 1, 5)).unwrap();
+        let settled = steady::laps(63);
+        assert_eq!(chase.position, settled);
         for _ in 0..10 {
             chase.arm(BATCH).unwrap();
             chase.run(BATCH).unwrap();
             chase.disarm(BATCH).unwrap();
         }
-        assert_eq!(chase.position, 10 * BATCH);
+        assert_eq!(chase.position, settled + 10 * BATCH);
     }
 }

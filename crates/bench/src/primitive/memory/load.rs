@@ -5,6 +5,7 @@
 //! latency of the same memory in random order. Address translation is part of a load and is not taken off;
 //! [`super::translate`] tells it apart.
 
+use std::io;
 use std::rc::Rc;
 
 use assay_quantity::{Key, PrimitiveId};
@@ -174,7 +175,7 @@ impl Lap {
         macro_rules! one_of {
             ($($number:literal)*) => {
                 match chains {
-                    $($number => Ok(Prepared::alone(self.chase::<$number>())),)*
+                    $($number => Ok(Prepared::alone(self.chase::<$number>()?)),)*
                     _ => Err(Refusal::Unavailable(format!(
                         "chains={chains} is not between 1 and 16: a processor has no registers for more"
                     ))),
@@ -184,7 +185,7 @@ impl Lap {
         one_of!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16)
     }
 
-    pub(super) fn chase<const K: usize>(self) -> Chase<K, impl Fn(usize) -> usize> {
+    pub(super) fn chase<const K: usize>(self) -> io::Result<Chase<K, impl Fn(usize) -> usize>> {
         Chase::along(self.linked(K as u64, Touch::Load))
     }
 }

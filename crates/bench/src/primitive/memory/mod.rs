@@ -13,6 +13,7 @@ pub(crate) mod node;
 pub(crate) mod once;
 pub(crate) mod order;
 pub(crate) mod page;
+pub(crate) mod steady;
 pub(crate) mod stream;
 pub(crate) mod translate;
 pub(crate) mod update;

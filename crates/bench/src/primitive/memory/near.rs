@@ -47,9 +47,9 @@ fn load_near(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusa
     let firsts = move |element: usize| first_of(element, block);
     let both = move |element: usize| first_of(element / 2, block) + element % 2 * stride;
     let order = Order::pairs(pairs, &mut setting.rng);
-    let operation = Chase::<1, _>::along(chain(set, order, both, setting)?);
+    let operation = Chase::<1, _>::along(chain(set, order, both, setting)?)?;
     let order = Order::random(pairs, &mut setting.rng);
-    let baseline = Chase::<1, _>::along(chain(set, order, firsts, setting)?);
+    let baseline = Chase::<1, _>::along(chain(set, order, firsts, setting)?)?;
     Ok(Prepared {
         operation: Box::new(Twice(operation)),
         baseline: Some(Box::new(baseline)),

@@ -47,7 +47,7 @@ fn load_node(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusa
     let set = WorkingSet::of_level("dram", setting, Course::Chase)?;
     let lap = from_node(node, || Lap::of_lines(set, setting))??;
     expect_on_node(&lap.buffer, node)?;
-    Ok(Prepared::alone(lap.chase::<1>()))
+    Ok(Prepared::alone(lap.chase::<1>()?))
 }
 
 /// Does something with all memory that it takes coming from one node.

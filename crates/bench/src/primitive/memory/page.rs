@@ -58,14 +58,14 @@ pub(crate) const ROWS: &[Row] = &[
 fn copy_page(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let set = WorkingSet::of(id, setting, Course::Sweep)?;
     let pass = CopyPage::of(set.bytes / PAGE / 2)?;
-    Ok(Prepared::alone(Walk::settled(pass, set.last_cache, 2 * PAGE as u64)?))
+    Ok(Prepared::alone(Walk::settled(pass, set, 2 * PAGE as u64)?))
 }
 
 /// One page zeroed.
 fn zero_page(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let set = WorkingSet::of(id, setting, Course::Sweep)?;
     let pass = ZeroPage::of(set.bytes / PAGE, Zero::prepare()?)?;
-    Ok(Prepared::alone(Walk::settled(pass, set.last_cache, PAGE as u64)?))
+    Ok(Prepared::alone(Walk::settled(pass, set, PAGE as u64)?))
 }
 
 /// Pages to be copied, and as many for the copies, which are forgotten after each batch.

@@ -99,7 +99,7 @@ impl Kernel for Triad {
 fn prepare<K: Kernel>(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let set = WorkingSet::of(id, setting, Course::Sweep)?;
     let pass = Stream::<K>::of(set.bytes / size_of::<f64>() / (K::SOURCES + 1) / ELEMENTS, setting)?;
-    Ok(Prepared::alone(Walk::settled(pass, set.last_cache, K::BYTES)?))
+    Ok(Prepared::alone(Walk::settled(pass, set, K::BYTES)?))
 }
 
 /// The arrays of a kernel, one after the other: those that it reads, then the one that it writes.

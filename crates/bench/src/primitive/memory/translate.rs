@@ -9,6 +9,7 @@
 //!
 //! Huge pages cannot be mapped so; each has a line of its own, and the baseline is as many lines of the first.
 
+use std::io;
 use std::rc::Rc;
 
 use assay_quantity::{Key, PrimitiveId, Size};
@@ -90,7 +91,7 @@ fn of_small_pages(set: Size, setting: &mut Setting) -> Result<Prepared, Refusal>
     // Element i is line i / frames of frame i % frames, by its own page or by that of the first mapping.
     let apart = move |element: usize| element * page + element / frames * LINE;
     let together = move |element: usize| element % frames * page + element / frames * LINE + SECOND_WORD;
-    Ok(difference(&buffer, &order, apart, together))
+    difference(&buffer, &order, apart, together)
 }
 
 fn of_huge_pages(set: WorkingSet, setting: &mut Setting) -> Result<Prepared, Refusal> {
@@ -100,7 +101,7 @@ fn of_huge_pages(set: WorkingSet, setting: &mut Setting) -> Result<Prepared, Ref
     // Lines of neighbouring pages fall into neighbouring sets of the caches, as the lines of the baseline do.
     let apart = move |element: usize| element * page + element * LINE % (page / 2);
     let together = move |element: usize| page / 2 + element * LINE % (page / 2);
-    Ok(difference(&buffer, &order, apart, together))
+    difference(&buffer, &order, apart, together)
 }
 
 /// Where the baseline keeps its pointers, in the lines that hold the others in their first word.
@@ -112,15 +113,15 @@ fn difference(
     order: &Order,
     apart: impl Fn(usize) -> usize + 'static,
     together: impl Fn(usize) -> usize + 'static,
-) -> Prepared {
-    Prepared {
-        operation: Box::new(chase(buffer, order, apart)),
-        baseline: Some(Box::new(chase(buffer, order, together))),
+) -> Result<Prepared, Refusal> {
+    Ok(Prepared {
+        operation: Box::new(chase(buffer, order, apart)?),
+        baseline: Some(Box::new(chase(buffer, order, together)?)),
         sharing: Sharing::Alone,
-    }
+    })
 }
 
-fn chase<P: Fn(usize) -> usize>(buffer: &Rc<Buffer>, order: &Order, place: P) -> Chase<1, P> {
+fn chase<P: Fn(usize) -> usize>(buffer: &Rc<Buffer>, order: &Order, place: P) -> io::Result<Chase<1, P>> {
     let length = order.length();
     Chase::along(Chain::link(Rc::clone(buffer), order.clone(), length, 1, place))
 }

@@ -47,12 +47,12 @@ const fn updates(profile: Profile, ids: &'static [&'static str]) -> Row {
 fn load_dirty(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let set = WorkingSet::of(id, setting, Course::Chase)?;
     let chain = Lap::of_lines(set, setting)?.linked(1, Touch::Modify);
-    Ok(Prepared::alone(DirtyChase::along(chain)))
+    Ok(Prepared::alone(DirtyChase::along(chain)?))
 }
 
 /// One load of the next line's address and one store into this line.
 fn update(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let set = WorkingSet::of(id, setting, Course::Chase)?;
     let chain = Lap::of_lines(set, setting)?.linked(1, Touch::Modify);
-    Ok(Prepared::alone(Update::along(chain)))
+    Ok(Prepared::alone(Update::along(chain)?))
 }

@@ -2,8 +2,7 @@
 
 use std::io;
 
-use assay_quantity::Size;
-
+use super::{Residence, WorkingSet, steady};
 use crate::benchmark::{Operation, expect_done};
 
 /// What is done to the chunks of a working set, in order.
@@ -62,17 +61,16 @@ pub(super) struct Walk<P> {
 }
 
 impl<P: Pass> Walk<P> {
-    /// Begins a lap with the caches as the end of a lap leaves them: as many of the last chunks have been visited
+    /// Begins a lap with the caches as laps leave them. Of a set in memory, as many of the last chunks are visited
     /// as fit into the last cache, a chunk being so many bytes of it.
-    pub(super) fn settled(pass: P, last_cache: Size, chunk_bytes: u64) -> io::Result<Self> {
+    pub(super) fn settled(pass: P, set: WorkingSet, chunk_bytes: u64) -> io::Result<Self> {
         let chunks = pass.chunks();
-        let fitting = usize::try_from(last_cache.bytes() / chunk_bytes).unwrap_or(chunks).clamp(1, chunks);
-        let mut walk = Self { pass, next: chunks - fitting, first: 0, done: 0 };
-        let visits = fitting as u64;
-        walk.arm(visits)?;
-        walk.run(visits)?;
-        walk.disarm(visits)?;
-        Ok(walk)
+        let fitting = usize::try_from(set.last_cache.bytes() / chunk_bytes).unwrap_or(chunks).clamp(1, chunks);
+        let (next, visits) = match set.residence {
+            Residence::Found => (0, steady::laps(chunks as u64)),
+            Residence::Memory => (chunks - fitting, fitting as u64),
+        };
+        steady::after(Self { pass, next, first: 0, done: 0 }, visits)
     }
 }
 
@@ -107,6 +105,7 @@ impl<P: Pass> Operation for Walk<P> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use assay_quantity::Size;
     use proptest::prelude::*;
 
     /// A walk over a pass as it is, from the first chunk on.
@@ -163,10 +162,16 @@ pub(super) mod tests {
             chunks in 1usize..20,
             lengths in prop::collection::vec(1u64..70, 1..6),
             cache in 0u64..40,
+            is_in_memory: bool,
         ) {
             let counts = Counts { visits: vec![0; chunks], checked: vec![0; chunks] };
-            let mut walk = Walk::settled(counts, Size(cache), 1).unwrap();
+            let residence = if is_in_memory { Residence::Memory } else { Residence::Found };
+            let set = WorkingSet { bytes: chunks, last_cache: Size(cache), residence };
+            let mut walk = Walk::settled(counts, set, 1).unwrap();
             prop_assert_eq!(walk.next, 0, "a lap begins");
+            let visits = walk.pass.visits.iter().sum::<u64>();
+            let fitting = cache.clamp(1, chunks as u64);
+            prop_assert_eq!(visits, if is_in_memory { fitting } else { steady::laps(chunks as u64) });
             for length in lengths {
                 walk.arm(length).unwrap();
                 walk.run(length).unwrap();
