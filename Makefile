@@ -39,6 +39,7 @@ bench:
 	$(CARGO) bench --package assay-trace-probe --bench slowdown
 	$(CARGO) bench --package assay-workload --bench client
 	$(CARGO) bench --package assay-bench --bench trust
+	$(CARGO) bench --package assay-bench --bench hierarchy
 
 # How well our figures repeat beside lmbench's, in the same minutes.
 peers:

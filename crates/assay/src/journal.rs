@@ -5,6 +5,7 @@ use std::env;
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
+use assay_bench::sweep::EFFECTIVE_CACHES;
 use assay_bench::{Finding, Measured};
 use assay_quantity::format::machine_from_json;
 use assay_quantity::{Aspect, Description, Fact, Machine, PrimitiveId, Round, Sample, Unit, Unmeasured};
@@ -105,7 +106,7 @@ impl Journal {
 }
 
 /// Facts that differ from one minute to the next on the same machine, besides the aspects of its condition.
-const PASSING: [&str; 4] = ["load", "batch clock", "noise before", "noise after"];
+const PASSING: [&str; 5] = ["load", "batch clock", EFFECTIVE_CACHES, "noise before", "noise after"];
 
 /// The facts that tell machines and their states apart.
 pub fn lasting(description: &Description) -> impl Iterator<Item = &Fact> {

@@ -102,6 +102,7 @@ fn plan(seed: u64, processes: usize, clock: &Calibration) -> Plan {
         directory: std::env::temp_dir(),
         peer: None,
         counters: false,
+        effective: None,
         clock: clock.clone(),
     }
 }

@@ -153,8 +153,10 @@ pub struct Setting {
     pub cpus: Vec<usize>,
     /// A second processor, for a partner; `None` where there is only one.
     pub other_cpu: Option<usize>,
-    /// Caches of the machine.
+    /// Caches as the machine claims them: nothing larger stays in one.
     pub caches: CacheSizes,
+    /// How much of each this process gets: nothing smaller leaves it.
+    pub effective: CacheSizes,
     /// Directory for files, on the file system to be measured.
     pub directory: PathBuf,
     /// Directory on the same file system that all processes of a run share, for what takes long to make.

@@ -105,6 +105,7 @@ fn totals(
         limit: LIMIT,
         counted: Some(lengths),
         counters: false,
+        effective: None,
     };
     let sample = match valgrind.sample(benchmark, circumstances, stop) {
         Outcome::Sample(sample) => sample,

@@ -24,6 +24,7 @@ pub mod plan;
 pub mod process;
 pub mod sabotage;
 pub mod serve;
+pub mod sweep;
 pub mod table;
 
 mod flush;

@@ -20,6 +20,7 @@ use tempfile::TempDir;
 
 use crate::benchmark::Benchmark;
 use crate::clock::{Calibration, monotonic};
+use crate::describe::CacheSizes;
 pub use crate::process::Outcome;
 use crate::process::{Circumstances, Spawner};
 use crate::seed::{self, Purpose};
@@ -48,6 +49,8 @@ pub struct Plan {
     pub counters: bool,
     /// How time is read.
     pub clock: Calibration,
+    /// What a [`mod@crate::sweep`] found of the caches; without it they are taken as the machine claims them.
+    pub effective: Option<CacheSizes>,
 }
 
 /// The raw samples of one primitive.
@@ -161,6 +164,7 @@ impl Place {
             limit: plan.sample_limit,
             counted: None,
             counters: plan.counters,
+            effective: plan.effective,
         };
         spawner.sample(benchmark, circumstances, stop)
     }
@@ -325,6 +329,7 @@ pub(crate) mod tests {
             directory: PathBuf::new(),
             peer: None,
             counters: false,
+            effective: None,
             clock: Calibration {
                 source: Source::MonotonicRaw,
                 resolution_ns: 1.0,

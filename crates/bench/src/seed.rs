@@ -21,6 +21,8 @@ pub(crate) enum Purpose {
     Sample,
     /// Where the kernel's objects lie.
     Kernel,
+    /// The seeds of the samples of a sweep over caches.
+    Sweep,
     /// What the benchmark itself chooses: where its buffers begin, the order of its loads.
     Setting,
 }
@@ -35,6 +37,7 @@ impl Purpose {
             Purpose::Placement => 0x3b84_f6d9_c217_50ea,
             Purpose::Depth => 0xe46f_0a92_7d5b_831c,
             Purpose::Setting => 0x58a3_b1c4_e690_2fd7,
+            Purpose::Sweep => 0x2f7b_c05d_94e1_6a38,
         }
     }
 }

@@ -101,6 +101,7 @@ fn plan(processes: usize) -> Plan {
         directory: std::env::temp_dir(),
         peer: None,
         counters: false,
+        effective: None,
         clock: calibrate(),
     }
 }

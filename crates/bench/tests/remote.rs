@@ -176,6 +176,7 @@ fn plan(peer: Option<SocketAddr>, processes: usize) -> Plan {
         directory: std::env::temp_dir(),
         peer,
         counters: false,
+        effective: None,
         clock: calibrate(),
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use assay_bench::{
     Benchmark, Calibration, Finding, Measured, Outcome, Plan, Profile, Spawner, calibrate, conditions,
-    describe, noise, usable_cpus,
+    describe, noise, sweep, usable_cpus,
 };
 use assay_quantity::{Description, Fact, Machine};
 
@@ -90,8 +90,9 @@ impl Subject {
         interrupt: &Interrupt,
     ) -> anyhow::Result<Machine> {
         let taken: usize = begun.iter().map(|measured| measured.samples.len()).sum();
-        let plan = self.plan(effort, taken as u64);
+        let mut plan = self.plan(effort, taken as u64);
         let spawner = spawner()?;
+        let mut since = sweep(&mut plan, benchmarks, &spawner, interrupt)?;
         let what = format!("measuring {} primitives", benchmarks.len());
         let progress = Progress::seconds(&what, effort.budget);
         let mut kept = Ok(());
@@ -113,7 +114,8 @@ impl Subject {
         )?;
         progress.clear();
         kept?;
-        let mut machine = self.machine(noise(&self.clock, "after"), &findings, journal)?;
+        since.extend(noise(&self.clock, "after"));
+        let mut machine = self.machine(since, &findings, journal)?;
         journal.add_again(&mut machine);
         Ok(machine)
     }
@@ -132,6 +134,7 @@ impl Subject {
             directory: self.directory.clone(),
             peer,
             counters,
+            effective: None,
             clock: self.clock.clone(),
         }
     }
@@ -151,6 +154,22 @@ impl Subject {
         let source = format!("assay {}: {}", env!("CARGO_PKG_VERSION"), command_line().join(" "));
         Ok(assay_bench::machine(host(), source, description, findings))
     }
+}
+
+/// Where benchmarks take their working sets from the caches, finds how much of these is effective, for the plan and as
+/// a fact.
+pub(super) fn sweep(
+    plan: &mut Plan,
+    benchmarks: &[Benchmark],
+    spawner: &Spawner,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Vec<Fact>> {
+    if !sweep::is_due(benchmarks) {
+        return Ok(Vec::new());
+    }
+    let sweep = sweep::sweep(plan, spawner, interrupt.flag())?;
+    plan.effective = Some(sweep.effective);
+    Ok(vec![sweep.fact()])
 }
 
 /// Time that the noise of one processor is watched: at the usual 250 to 1000 interrupts of its timer per second,

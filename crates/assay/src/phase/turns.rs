@@ -11,7 +11,7 @@ use assay_quantity::{Fact, Machine};
 use assay_store::RunId;
 use assay_workload::{Switch, SwitchError};
 
-use super::machine::{Effort, FULL, Subject, keep, spawner};
+use super::machine::{Effort, FULL, Subject, keep, spawner, sweep};
 use crate::cli::StoreArgs;
 use crate::interrupt::Interrupt;
 use crate::journal::{Journal, Known};
@@ -135,11 +135,14 @@ fn take(
     interrupt: &Interrupt,
 ) -> anyhow::Result<Pair<Known>> {
     let spawners = Pair { a: states.spawner(Which::A)?, b: states.spawner(Which::B)? };
+    let mut plan = subjects.a.plan(effort, 0);
+    enter(switch, Which::A)?;
+    let caches = sweep(&mut plan, benchmarks, &spawners.a, interrupt)?;
     let what = format!("measuring {} primitives in two states", benchmarks.len());
     let progress = Progress::seconds(&what, effort.budget);
     let (mut entered, mut kept) = (Ok(()), Ok(()));
     let findings = alternate(
-        &subjects.a.plan(effort, 0),
+        &plan,
         benchmarks,
         Pair { a: &spawners.a, b: &spawners.b },
         interrupt.flag(),
@@ -163,7 +166,7 @@ fn take(
     entered?;
     kept?;
     let mut known = |which, findings: Vec<Finding>| {
-        let machine = subjects.get(which).machine(Vec::new(), &findings, journals.get_mut(which))?;
+        let machine = subjects.get(which).machine(caches.clone(), &findings, journals.get_mut(which))?;
         anyhow::Ok(Known { machine, samples: findings.into_iter().filter_map(samples).collect() })
     };
     Ok(Pair { a: known(Which::A, findings.a)?, b: known(Which::B, findings.b)? })

@@ -46,6 +46,7 @@ mod tests {
             cpus: cpus.to_vec(),
             other_cpu: None,
             caches: CacheSizes::default(),
+            effective: CacheSizes::default(),
             directory: std::env::temp_dir(),
             shared_directory: std::env::temp_dir(),
             peer: None,

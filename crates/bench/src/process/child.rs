@@ -9,6 +9,7 @@ use crate::benchmark::{Benchmark, Prepared, Refusal, Setting};
 use crate::clock::Source;
 use crate::cold::Eviction;
 use crate::copies::{Copies, Crowd};
+use crate::describe::CacheSizes;
 use crate::evidence::{Sharing, Watch, mprotect};
 use crate::harness::{self, Batches, NoWitness, Schedule};
 use crate::sabotage::{Sabotage, delayed, sabotaged};
@@ -166,13 +167,14 @@ impl<'a> Bench<'a> {
     }
 
     fn setting(&self) -> Setting {
-        let request = self.request;
+        let (request, caches) = (self.request, describe::caches());
         Setting {
             rng: seed::stream(request.seed, Purpose::Setting),
             cpu: request.cpu,
             cpus: self.cpus.clone(),
             other_cpu: request.other_cpu,
-            caches: describe::caches(),
+            caches,
+            effective: request.effective.map_or(caches, CacheSizes::from),
             directory: request.directory.clone(),
             shared_directory: request.shared_directory.clone(),
             peer: request.peer,

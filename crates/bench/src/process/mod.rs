@@ -21,9 +21,10 @@ use assay_quantity::{Counted, Observation, Sample};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-use self::wire::{Answer, Request, WireBatch, WireSample};
+use self::wire::{Answer, Request, WireBatch, WireCaches, WireSample};
 use crate::benchmark::Benchmark;
 use crate::clock::{Calibration, Source, monotonic};
+use crate::describe::CacheSizes;
 use crate::layout;
 use crate::seed::{self, Purpose};
 
@@ -69,6 +70,8 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) counted: Option<u64>,
     /// Whether the counters of processor and kernel are read as well.
     pub(crate) counters: bool,
+    /// What of its caches this machine gives; without it, as it claims.
+    pub(crate) effective: Option<CacheSizes>,
 }
 
 /// How often the parent looks whether it shall stop. Each look costs a few microseconds on whatever
@@ -110,6 +113,7 @@ impl Spawner {
             peer: circumstances.peer,
             counted: circumstances.counted,
             counters: circumstances.counters,
+            effective: circumstances.effective.map(WireCaches::from),
             ticks_per_ns: match circumstances.clock.source {
                 Source::Counter { ticks_per_ns } => Some(ticks_per_ns),
                 Source::MonotonicRaw => None,

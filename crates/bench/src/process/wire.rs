@@ -4,8 +4,10 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use assay_quantity::{Condition, Observation};
+use assay_quantity::{Condition, Observation, Size};
 use serde::{Deserialize, Serialize};
+
+use crate::describe::CacheSizes;
 
 /// What a process is asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -22,9 +24,28 @@ pub(super) struct Request {
     pub(super) counted: Option<u64>,
     /// Whether counters are read as well.
     pub(super) counters: bool,
+    /// Absent: as the machine claims them.
+    pub(super) effective: Option<WireCaches>,
     /// Absent: `CLOCK_MONOTONIC_RAW`.
     pub(super) ticks_per_ns: Option<f64>,
     pub(super) resolution_ns: f64,
+}
+
+/// Bytes of the three levels of cache, as far as they are known.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(super) struct WireCaches(Option<u64>, Option<u64>, Option<u64>);
+
+impl From<CacheSizes> for WireCaches {
+    fn from(CacheSizes { l1, l2, l3 }: CacheSizes) -> Self {
+        let bytes = |size: Option<Size>| size.map(Size::bytes);
+        Self(bytes(l1), bytes(l2), bytes(l3))
+    }
+}
+
+impl From<WireCaches> for CacheSizes {
+    fn from(WireCaches(l1, l2, l3): WireCaches) -> Self {
+        Self { l1: l1.map(Size), l2: l2.map(Size), l3: l3.map(Size) }
+    }
 }
 
 /// What it answers.

@@ -213,6 +213,7 @@ mod tests {
             cpus: vec![0],
             other_cpu: None,
             caches: crate::describe::CacheSizes::default(),
+            effective: crate::describe::CacheSizes::default(),
             directory: directory.to_owned(),
             shared_directory: directory.to_owned(),
             peer: None,

@@ -83,23 +83,26 @@ impl WorkingSet {
         Self::fitting(set, last_cache, if outside { Residence::Memory } else { Residence::Found })
     }
 
-    /// The working set for a level: half of a cache, so that the rest of the process fits beside it; for memory,
-    /// more than the last cache.
+    /// The working set for a level: within a cache, or more than is claimed of the last one.
     pub(super) fn of_level(level: &str, setting: &Setting, course: Course) -> Result<Self, Refusal> {
-        let caches = &setting.caches;
-        let size = |cache: Option<Size>| {
+        let Setting { caches, effective, .. } = setting;
+        let known = |what: &str, cache: Option<Size>| {
             cache.ok_or_else(|| {
                 Refusal::Unavailable(format!(
-                    "the machine does not tell the size of the cache that level={level} is about; ask for a \
-                     working set in bytes, set=..."
+                    "{what} the cache that level={level} is about; ask for a working set in bytes, set=..."
                 ))
             })
         };
-        let half = |cache| Ok::<_, Refusal>((Size(size(cache)?.bytes() / 2), Residence::Found));
+        let size = |cache| known("the machine does not tell the size of", cache);
+        let found = |claimed, before, effective| {
+            let claimed = size(claimed)?;
+            let effective = known("a sweep over working sets did not find", effective)?;
+            Ok::<_, Refusal>((within(claimed, before, effective), Residence::Found))
+        };
         let (set, residence) = match level {
-            "l1" => half(caches.l1)?,
-            "l2" => half(caches.l2)?,
-            "l3" => half(caches.l3)?,
+            "l1" => found(caches.l1, None, effective.l1)?,
+            "l2" => found(caches.l2, caches.l1, effective.l2)?,
+            "l3" => found(caches.l3, caches.l2, effective.l3)?,
             _ => (in_memory(size(caches.last())?, course)?, Residence::Memory),
         };
         Self::fitting(set, caches.last().unwrap_or(CACHE_UNKNOWN), residence)
@@ -137,6 +140,18 @@ pub(super) fn odd(number: u64) -> u64 {
     number - u64::from(number.is_multiple_of(2))
 }
 
+/// A working set within a cache: half of what is effective or less, so that the rest of the process fits beside it,
+/// but no less than twice the cache before, which would hold most of it. It is the claim halved again and again, so that
+/// most runs choose the same.
+fn within(claimed: Size, before: Option<Size>, effective: Size) -> Size {
+    let mut set = claimed.bytes() / 2;
+    while 2 * set > effective.bytes() {
+        set /= 2;
+    }
+    let twice = before.map_or(0, |before| 2 * before.bytes());
+    Size(set.max(twice.min(effective.bytes())))
+}
+
 /// A working set that the last cache does not hold.
 fn in_memory(last: Size, course: Course) -> Result<Size, Refusal> {
     let twice = last.bytes().saturating_mul(2);
@@ -168,6 +183,7 @@ pub(super) mod tests {
             cpus: vec![0],
             other_cpu: None,
             caches,
+            effective: caches,
             directory: std::env::temp_dir(),
             shared_directory: std::env::temp_dir(),
             peer: None,
@@ -200,6 +216,31 @@ pub(super) mod tests {
         assert!(level("dram", 300, Course::Chase).unwrap_err().contains("300MiB is too large"));
         let unknown = set("memory.load{level=l2}", CacheSizes::default(), Course::Chase).unwrap_err();
         assert!(unknown.contains("level=l2"), "{unknown}");
+    }
+
+    #[test]
+    fn a_level_is_within_what_is_effective_of_its_cache_and_beyond_the_one_before() {
+        let chosen = |effective| within(Size::mib(32), Some(Size::mib(1)), Size::mib(effective));
+        let expected =
+            [(48, 16), (32, 16), (24, 8), (16, 8), (12, 4), (8, 4), (6, 2), (4, 2), (3, 2), (2, 2)];
+        for (effective, set) in expected {
+            assert_eq!(chosen(effective), Size::mib(set), "{effective}");
+        }
+        // No more than is effective, whatever the cache before holds.
+        assert_eq!(within(Size::mib(4), Some(Size::mib(2)), Size::mib(3)), Size::mib(3));
+        assert_eq!(within(Size::kib(48), None, Size::kib(48)), Size::kib(24));
+    }
+
+    #[test]
+    fn a_level_that_a_sweep_did_not_find_is_refused() {
+        let mut setting = setting(with_last(32));
+        setting.effective.l3 = None;
+        let of = |level| {
+            WorkingSet::of_level(level, &setting, Course::Chase).map_err(|refusal| refusal.to_string())
+        };
+        assert!(of("l2").is_ok() && of("dram").is_ok());
+        let refused = of("l3").unwrap_err();
+        assert!(refused.contains("did not find the cache that level=l3"), "{refused}");
     }
 
     #[test]

@@ -65,7 +65,8 @@ impl<P: Pass> Walk<P> {
     /// as fit into the last cache, a chunk being so many bytes of it.
     pub(super) fn settled(pass: P, set: WorkingSet, chunk_bytes: u64) -> io::Result<Self> {
         let chunks = pass.chunks();
-        let fitting = usize::try_from(set.last_cache.bytes() / chunk_bytes).unwrap_or(chunks).clamp(1, chunks);
+        let fitting =
+            usize::try_from(set.last_cache.bytes() / chunk_bytes).unwrap_or(chunks).clamp(1, chunks);
         let (next, visits) = match set.residence {
             Residence::Found => (0, steady::laps(chunks as u64)),
             Residence::Memory => (chunks - fitting, fitting as u64),
