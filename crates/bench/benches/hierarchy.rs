@@ -21,7 +21,9 @@ use assay_bench::describe::CacheSizes;
 use assay_bench::sweep::sweep;
 use assay_bench::{Calibration, Finding, Plan, Spawner, calibrate, find, measure, sample_main};
 use assay_quantity::{Estimate, Size, Unit, estimate};
+use rand::SeedableRng;
 use rand::seq::SliceRandom;
+use rand_pcg::Pcg64Mcg;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
@@ -102,7 +104,7 @@ const TIMINGS: usize = 3;
 fn chase_ns(set: Size) -> f64 {
     let lines = usize::try_from(set.bytes()).unwrap() / size_of::<Line>();
     let mut order: Vec<usize> = (0..lines).collect();
-    order.shuffle(&mut rand::rng());
+    order.shuffle(&mut Pcg64Mcg::seed_from_u64(u64::from(std::process::id())));
     let mut memory = vec![Line(std::ptr::null()); lines];
     let first = memory.as_mut_ptr();
     for (position, line) in order.iter().enumerate() {
