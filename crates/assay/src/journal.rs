@@ -290,7 +290,14 @@ mod tests {
         let then =
             [("cpu", "X"), ("load", "0.1"), ("noise after", "none"), ("core clock", "3 GHz in the median")];
         let then = description(&[&then[..], &[("core sharing", "beside 0 of 7 samples")]].concat());
-        let now = |cpu| description(&[("cpu", cpu), ("load", "2.5"), ("noise before", "some")]);
+        let now = |cpu| {
+            description(&[
+                ("cpu", cpu),
+                ("load", "2.5"),
+                ("noise before", "some"),
+                ("effective caches", "L3 4 MiB"),
+            ])
+        };
         assert_eq!(changed(&then, &now("X")), None);
         assert_eq!(changed(&then, &now("Y")).map(|fact| fact.value.as_str()), Some("Y"));
     }

@@ -408,7 +408,7 @@ fn two_states_are_entered_by_turns_and_their_runs_say_the_same_again() {
     let place = Place::new();
     let (code, compared, said) = place.ended(
         place
-            .assay("compare --budget 2s call.null file.stat --between")
+            .assay("compare --budget 2s call.null code.fetch{level=l1} --between")
             .args(["echo a >> log", "echo b >> log"]),
     );
     assert_eq!(code, 0, "{said}");
@@ -422,9 +422,11 @@ fn two_states_are_entered_by_turns_and_their_runs_say_the_same_again() {
     assert_eq!(turns('a'), turns('b') + 1, "{states}");
     let (code, again, said) = place.said("compare 1 2");
     assert_eq!((code, again.as_str(), said.as_str()), (0, compared.as_str(), ""));
-    assert_eq!(ids(&place.said("compare 1 2 --csv").1), ["call.null", "file.stat"]);
+    assert_eq!(ids(&place.said("compare 1 2 --csv").1), ["call.null", "code.fetch{level=l1}"]);
     let (_, run, _) = place.said("history 1 --csv");
     assert!(run.contains("state,entered by 'echo a >> log'"), "{run}");
+    // Each state has its own sweep for what is measured in a cache.
+    assert!([run, place.said("history 2 --csv").1].iter().all(|run| run.contains("effective caches,")));
 }
 
 #[test]

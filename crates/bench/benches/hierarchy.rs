@@ -180,7 +180,7 @@ fn repeated_sweep(sweeps: u64) {
         let begun = now_ns();
         let sweep = sweep(&plan(seed, &clock), &spawner(), &stop).unwrap();
         println!("{sweep}; {:.1} s", (now_ns() - begun) / 1e9);
-        found.push(sweep.effective);
+        found.push(sweep.effective());
     }
     for (name, level) in [
         ("L1d", (|sizes| sizes.l1) as fn(&CacheSizes) -> Option<Size>),

@@ -153,9 +153,9 @@ pub struct Setting {
     pub cpus: Vec<usize>,
     /// A second processor, for a partner; `None` where there is only one.
     pub other_cpu: Option<usize>,
-    /// Caches as the machine claims them: nothing larger stays in one.
+    /// Caches as the machine claims them.
     pub caches: CacheSizes,
-    /// How much of each this process gets: nothing smaller leaves it.
+    /// The largest working set that each of them really holds for this process.
     pub effective: CacheSizes,
     /// Directory for files, on the file system to be measured.
     pub directory: PathBuf,

@@ -49,7 +49,7 @@ pub struct Plan {
     pub counters: bool,
     /// How time is read.
     pub clock: Calibration,
-    /// What a [`mod@crate::sweep`] found of the caches; without it they are taken as the machine claims them.
+    /// Effective sizes of the caches, from a [`mod@crate::sweep`]; without them, the claimed ones.
     pub effective: Option<CacheSizes>,
 }
 

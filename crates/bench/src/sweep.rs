@@ -22,8 +22,9 @@ use crate::table;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sweep {
     claimed: CacheSizes,
-    /// The largest working set that costs what the level costs; `None` where the sweep shows no such level.
-    pub effective: CacheSizes,
+    /// The largest working set that costs what its level costs, `None` for a level that the curve does not show; or why
+    /// there is no curve.
+    found: Result<CacheSizes, String>,
 }
 
 /// Name of the fact that a sweep finds.
@@ -35,14 +36,23 @@ const PASSES: usize = 3;
 /// The smallest working set: half of a small first level.
 const SMALLEST: Size = Size::kib(8);
 
-/// A pass ends after so many sizes that cost as much as memory: they make a level.
-const IN_MEMORY: usize = 2;
+/// Working sets in memory, in claims of the last cache: as many as make a level.
+const IN_MEMORY: [u64; 2] = [2, 3];
 
-/// A working set is in memory if a load costs at least this share of one that certainly comes from there. A cache
-/// costs half of that at the most.
-const ALMOST: f64 = 0.75;
+/// A working set is taken to be in memory if a load costs at least this share of one that certainly is: from the last
+/// cache on, the next level costs one and a half times as much at the least ([`mod@assay_quantity::knee`]).
+const ALMOST: f64 = 2.0 / 3.0;
+
+/// A pass ends after so many of these.
+const ALMOST_MAX: usize = 2;
 
 impl Sweep {
+    /// The largest working set that each cache really holds; what is claimed where the sweep could not be done.
+    #[must_use]
+    pub fn effective(&self) -> CacheSizes {
+        *self.found.as_ref().unwrap_or(&self.claimed)
+    }
+
     /// What was found, beside what is claimed.
     #[must_use]
     pub fn fact(&self) -> Fact {
@@ -52,7 +62,11 @@ impl Sweep {
 
 impl fmt::Display for Sweep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { claimed, effective } = self;
+        let claimed = self.claimed;
+        let effective = match &self.found {
+            Ok(effective) => effective,
+            Err(reason) => return write!(f, "taken as claimed: {reason}"),
+        };
         let caches = [
             ("L1d", claimed.l1, effective.l1),
             ("L2", claimed.l2, effective.l2),
@@ -62,9 +76,7 @@ impl fmt::Display for Sweep {
             let effective = effective.map_or_else(|| "none seen".to_owned(), in_words);
             Some(format!("{name} {effective} of {}", in_words(claimed?)))
         };
-        let caches: Vec<String> = caches.into_iter().filter_map(cache).collect();
-        f.write_str(if caches.is_empty() { "unknown: the machine claims no caches" } else { "" })?;
-        f.write_str(&caches.join(", "))
+        f.write_str(&caches.into_iter().filter_map(cache).collect::<Vec<String>>().join(", "))
     }
 }
 
@@ -83,39 +95,49 @@ pub fn sweep(plan: &Plan, spawner: &Spawner, stop: &AtomicBool) -> Result<Sweep,
     let mut seeds = seed::stream(plan.seed, Purpose::Sweep);
     let claimed = describe::caches();
     let curve = curve(claimed, stop, &mut |set| {
-        let benchmark = table::find(&format!("memory.load{{set={set}}}").parse::<PrimitiveId>().ok()?)?;
-        match place.sample(plan, spawner, &benchmark, sample_seed(&mut seeds), stop) {
-            Outcome::Sample(sample) => sample.cost_ns().ok(),
-            Outcome::Rejected(_) | Outcome::Unavailable(_) | Outcome::Stopped => None,
+        let id: PrimitiveId =
+            format!("memory.load{{set={set}}}").parse().map_err(|error| format!("{error}"))?;
+        let load = table::find(&id).ok_or_else(|| format!("{id} is no benchmark"))?;
+        match place.sample(plan, spawner, &load, sample_seed(&mut seeds), stop) {
+            Outcome::Sample(sample) => sample.cost_ns().map_err(|error| error.to_string()),
+            Outcome::Rejected(reason) | Outcome::Unavailable(reason) => Err(reason),
+            Outcome::Stopped => Err("it was stopped".to_owned()),
         }
     });
-    Ok(Sweep { claimed, effective: attributed(claimed, &levels(&curve)) })
+    Ok(Sweep { claimed, found: curve.map(|curve| attributed(claimed, &levels(&curve))) })
 }
 
-/// The cost of a load by working set: the median of the passes that came to it.
+/// The cost of a load by working set, from those that `cost` gives: the median of the passes that came to a size. A
+/// process that fails is left out, but without memory there is no curve.
 fn curve(
     claimed: CacheSizes,
     stop: &AtomicBool,
-    cost: &mut dyn FnMut(Size) -> Option<f64>,
-) -> Vec<(Size, Estimate)> {
-    let Some(last) = claimed.last() else { return Vec::new() };
-    let in_memory = Size(2 * last.bytes());
+    cost: &mut dyn FnMut(Size) -> Result<f64, String>,
+) -> Result<Vec<(Size, Estimate)>, String> {
+    let last = claimed.last().ok_or("the machine claims no caches")?;
+    let in_memory = IN_MEMORY.map(|times| Size(last.bytes().saturating_mul(times)));
     let mut costs: BTreeMap<Size, Vec<f64>> = BTreeMap::new();
     for _ in 0..PASSES {
-        let memory = cost(in_memory);
-        costs.entry(in_memory).or_default().extend(memory);
-        let mut beyond = 0;
-        for size in sizes_below(in_memory) {
-            if beyond == IN_MEMORY || stop.load(Ordering::Relaxed) {
+        let mut memory_ns = 0.0;
+        for size in in_memory {
+            memory_ns = cost(size).map_err(|reason| format!("no load from {size} of memory ({reason})"))?;
+            costs.entry(size).or_default().push(memory_ns);
+        }
+        let mut almost = 0;
+        for size in sizes_below(in_memory[0]) {
+            if stop.load(Ordering::Relaxed) {
+                return Err("the sweep over working sets was stopped".to_owned());
+            }
+            if almost == ALMOST_MAX {
                 break;
             }
-            let Some(cost) = cost(size) else { continue };
-            costs.entry(size).or_default().push(cost);
-            beyond += usize::from(memory.is_some_and(|memory| cost >= ALMOST * memory));
+            let Ok(cost_ns) = cost(size) else { continue };
+            costs.entry(size).or_default().push(cost_ns);
+            almost += usize::from(cost_ns >= ALMOST * memory_ns);
         }
     }
     let median = |costs: Vec<f64>| estimate::median(&costs, Unit::Nanoseconds).ok();
-    costs.into_iter().filter_map(|(size, costs)| Some((size, median(costs)?))).collect()
+    Ok(costs.into_iter().filter_map(|(size, costs)| Some((size, median(costs)?))).collect())
 }
 
 /// Two sizes for each doubling.
@@ -158,60 +180,77 @@ mod tests {
     }
 
     /// What a sweep over these costs finds, and the sizes that it came to.
-    fn swept(claimed: CacheSizes, cost: impl Fn(Size) -> Option<f64>) -> (CacheSizes, Vec<Size>) {
+    fn swept(claimed: CacheSizes, cost: impl Fn(Size) -> Result<f64, String>) -> (Sweep, Vec<Size>) {
         let mut sizes = Vec::new();
         let curve = curve(claimed, &AtomicBool::new(false), &mut |set| {
             sizes.push(set);
             cost(set)
         });
-        (attributed(claimed, &levels(&curve)), sizes)
+        (Sweep { claimed, found: curve.map(|curve| attributed(claimed, &levels(&curve))) }, sizes)
     }
 
     #[test]
-    fn each_cache_has_what_is_effective_of_it_and_no_more_is_measured_than_shows_it() {
-        for (third, largest) in [(3, 6), (4, 8), (6, 12), (16, 32), (32, 64)] {
+    fn each_cache_has_what_is_effective_of_it_and_a_pass_ends_in_memory() {
+        for (third, largest) in [(3, 6), (4, 8), (6, 12), (16, 32), (24, 48), (32, 48)] {
             let third = Size::mib(third);
-            let (effective, sizes) = swept(CLAIMED, |set| Some(cost(set, third)));
-            assert_eq!(effective, CacheSizes { l3: Some(third), ..CLAIMED });
-            assert!(
-                sizes.iter().all(|size| *size <= Size::mib(largest) || *size == Size::mib(64)),
-                "{sizes:?}"
-            );
+            let (sweep, sizes) = swept(CLAIMED, |set| Ok(cost(set, third)));
+            assert_eq!(sweep.found, Ok(CacheSizes { l3: Some(third), ..CLAIMED }));
+            let below = sizes.into_iter().filter(|size| *size < Size::mib(64)).max();
+            assert_eq!(below, Some(Size::mib(largest)));
         }
     }
 
     #[test]
+    fn a_cache_that_keeps_a_part_of_larger_sets_ends_where_its_cost_does() {
+        let soft = |set: Size| if set == Size::mib(48) { 90.0 } else { cost(set, Size::mib(32)) };
+        assert_eq!(swept(CLAIMED, |set| Ok(soft(set))).0.effective(), CLAIMED);
+    }
+
+    #[test]
     fn a_cache_of_which_nothing_is_left_is_not_seen_and_the_one_before_is_not_taken_for_it() {
-        let (effective, _) = swept(CLAIMED, |set| Some(cost(set, Size::mib(1))));
-        assert_eq!(effective, CacheSizes { l3: None, ..CLAIMED });
-        let sweep = Sweep { claimed: CLAIMED, effective };
+        let (sweep, _) = swept(CLAIMED, |set| Ok(cost(set, Size::mib(1))));
+        assert_eq!(sweep.effective(), CacheSizes { l3: None, ..CLAIMED });
         assert_eq!(sweep.to_string(), "L1d 32 KiB of 32 KiB, L2 1 MiB of 1 MiB, L3 none seen of 32 MiB");
     }
 
     #[test]
-    fn a_machine_without_a_third_level_has_its_last_one_beyond_the_claim() {
+    fn a_machine_without_a_third_level_ends_with_its_second() {
         let two = CacheSizes { l3: None, ..CLAIMED };
-        let (effective, _) = swept(two, |set| Some(if set <= Size::mib(1) { cost(set, set) } else { 90.0 }));
-        assert_eq!(effective, two);
-        let sweep = Sweep { claimed: two, effective };
+        let (sweep, _) = swept(two, |set| Ok(cost(set, Size::mib(1))));
+        assert_eq!(sweep.effective(), two);
         assert_eq!(sweep.to_string(), "L1d 32 KiB of 32 KiB, L2 1 MiB of 1 MiB");
     }
 
     #[test]
-    fn processes_that_fail_and_a_slow_pass_change_nothing_and_no_curve_finds_nothing() {
-        let fails = |set: Size| (set != Size::kib(24)).then(|| cost(set, Size::mib(4)));
-        assert_eq!(swept(CLAIMED, fails).0, CacheSizes { l3: Some(Size::mib(4)), ..CLAIMED });
-        let calls = std::cell::Cell::new(0);
-        let slow = |set: Size| {
-            calls.set(calls.get() + u32::from(set == Size::mib(64)));
-            Some(cost(set, Size::mib(4)) * if calls.get() == 2 { 3.0 } else { 1.0 })
+    fn one_process_that_fails_and_one_slow_pass_change_nothing() {
+        let four = CacheSizes { l3: Some(Size::mib(4)), ..CLAIMED };
+        let fails = |set: Size| match set {
+            set if set == Size::kib(24) => Err("killed".to_owned()),
+            set => Ok(cost(set, Size::mib(4))),
         };
-        assert_eq!(swept(CLAIMED, slow).0, CacheSizes { l3: Some(Size::mib(4)), ..CLAIMED });
-        assert_eq!(swept(CLAIMED, |_| None).0, CacheSizes::default());
-        let (effective, sizes) = swept(CacheSizes::default(), |_| Some(1.0));
-        assert_eq!((effective, sizes), (CacheSizes::default(), Vec::new()));
-        let nothing = Sweep { claimed: effective, effective };
-        assert_eq!(nothing.to_string(), "unknown: the machine claims no caches");
+        assert_eq!(swept(CLAIMED, fails).0.found, Ok(four));
+        let passes = std::cell::Cell::new(0);
+        let slow = |set: Size| {
+            passes.set(passes.get() + u32::from(set == Size::mib(64)));
+            Ok(cost(set, Size::mib(4)) * if passes.get() == 2 { 3.0 } else { 1.0 })
+        };
+        assert_eq!(swept(CLAIMED, slow).0.found, Ok(four));
+    }
+
+    #[test]
+    fn without_memory_or_claims_or_when_stopped_the_caches_are_taken_as_claimed_and_the_reason_is_told() {
+        let (sweep, _) = swept(CLAIMED, |set| match set {
+            set if set > Size::mib(64) => Err("too little is free".to_owned()),
+            set => Ok(cost(set, Size::mib(4))),
+        });
+        assert_eq!(sweep.effective(), CLAIMED);
+        let reason = "taken as claimed: no load from 96MiB of memory (too little is free)";
+        assert_eq!(sweep.to_string(), reason);
+        let (sweep, sizes) = swept(CacheSizes::default(), |_| Ok(1.0));
+        assert_eq!(sweep.to_string(), "taken as claimed: the machine claims no caches");
+        assert_eq!((sweep.effective(), sizes), (CacheSizes::default(), Vec::new()));
+        let stopped = curve(CLAIMED, &AtomicBool::new(true), &mut |_| Ok(140.0)).unwrap_err();
+        assert_eq!(stopped, "the sweep over working sets was stopped");
     }
 
     #[test]

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
+use assay_bench::sweep::{self, sweep};
 use assay_bench::{
     Benchmark, Calibration, Finding, Measured, Outcome, Plan, Profile, Spawner, calibrate, conditions,
-    describe, noise, sweep, usable_cpus,
+    describe, noise, usable_cpus,
 };
 use assay_quantity::{Description, Fact, Machine};
 
@@ -92,7 +93,12 @@ impl Subject {
         let taken: usize = begun.iter().map(|measured| measured.samples.len()).sum();
         let mut plan = self.plan(effort, taken as u64);
         let spawner = spawner()?;
-        let mut since = sweep(&mut plan, benchmarks, &spawner, interrupt)?;
+        let mut since = Vec::new();
+        if sweep::is_due(benchmarks) {
+            let sweep = sweep(&plan, &spawner, interrupt.flag())?;
+            plan.effective = Some(sweep.effective());
+            since.push(sweep.fact());
+        }
         let what = format!("measuring {} primitives", benchmarks.len());
         let progress = Progress::seconds(&what, effort.budget);
         let mut kept = Ok(());
@@ -154,22 +160,6 @@ impl Subject {
         let source = format!("assay {}: {}", env!("CARGO_PKG_VERSION"), command_line().join(" "));
         Ok(assay_bench::machine(host(), source, description, findings))
     }
-}
-
-/// Where benchmarks take their working sets from the caches, finds how much of these is effective, for the plan and as
-/// a fact.
-pub(super) fn sweep(
-    plan: &mut Plan,
-    benchmarks: &[Benchmark],
-    spawner: &Spawner,
-    interrupt: &Interrupt,
-) -> anyhow::Result<Vec<Fact>> {
-    if !sweep::is_due(benchmarks) {
-        return Ok(Vec::new());
-    }
-    let sweep = sweep::sweep(plan, spawner, interrupt.flag())?;
-    plan.effective = Some(sweep.effective);
-    Ok(vec![sweep.fact()])
 }
 
 /// Time that the noise of one processor is watched: at the usual 250 to 1000 interrupts of its timer per second,

@@ -5,13 +5,14 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
+use assay_bench::sweep::{self, sweep};
 use assay_bench::{Benchmark, Finding, Measured, Spawner, alternate};
 use assay_quantity::comparison::{Pair, Which};
 use assay_quantity::{Fact, Machine};
 use assay_store::RunId;
 use assay_workload::{Switch, SwitchError};
 
-use super::machine::{Effort, FULL, Subject, keep, spawner, sweep};
+use super::machine::{Effort, FULL, Subject, keep, spawner};
 use crate::cli::StoreArgs;
 use crate::interrupt::Interrupt;
 use crate::journal::{Journal, Known};
@@ -136,8 +137,17 @@ fn take(
 ) -> anyhow::Result<Pair<Known>> {
     let spawners = Pair { a: states.spawner(Which::A)?, b: states.spawner(Which::B)? };
     let mut plan = subjects.a.plan(effort, 0);
-    enter(switch, Which::A)?;
-    let caches = sweep(&mut plan, benchmarks, &spawners.a, interrupt)?;
+    let mut caches = Pair { a: Vec::new(), b: Vec::new() };
+    if sweep::is_due(benchmarks) {
+        // The same working sets in both states, which the caches hold in either.
+        for which in [Which::B, Which::A] {
+            enter(switch, which)?;
+            let sweep = sweep(&plan, spawners.get(which), interrupt.flag())?;
+            let effective = sweep.effective();
+            plan.effective = Some(plan.effective.map_or(effective, |other| other.smaller(effective)));
+            caches.get_mut(which).push(sweep.fact());
+        }
+    }
     let what = format!("measuring {} primitives in two states", benchmarks.len());
     let progress = Progress::seconds(&what, effort.budget);
     let (mut entered, mut kept) = (Ok(()), Ok(()));
@@ -166,7 +176,8 @@ fn take(
     entered?;
     kept?;
     let mut known = |which, findings: Vec<Finding>| {
-        let machine = subjects.get(which).machine(caches.clone(), &findings, journals.get_mut(which))?;
+        let machine =
+            subjects.get(which).machine(caches.get(which).clone(), &findings, journals.get_mut(which))?;
         anyhow::Ok(Known { machine, samples: findings.into_iter().filter_map(samples).collect() })
     };
     Ok(Pair { a: known(Which::A, findings.a)?, b: known(Which::B, findings.b)? })

@@ -1,5 +1,6 @@
 //! What the curves say of the machine: its caches, lines, translation and store buffer, beside what it claims.
 
+use assay_bench::sweep::EFFECTIVE_CACHES;
 use assay_quantity::knee::{Level, levels, line_size, translation_levels};
 use assay_quantity::{Estimate, Key, Machine, PrimitiveId, Size, Unit};
 use assay_report::figure::{Axis, CurvePoint, Line, NoFigure};
@@ -35,8 +36,12 @@ pub fn blocks(machine: &Machine) -> Result<Vec<Block>, NoFigure> {
         table =
             table.with_note(format!("A cache line has {line}: a load so far from another one is a miss."));
     }
-    if let Some(fact) = machine.description.facts.iter().find(|fact| fact.name == "caches") {
-        table = table.with_note(format!("The machine itself claims: {}.", fact.value));
+    let fact = |name| machine.description.facts.iter().find(|fact| fact.name == name);
+    if let Some(caches) = fact("caches") {
+        table = table.with_note(format!("The machine itself claims: {}.", caches.value));
+    }
+    if let Some(effective) = fact(EFFECTIVE_CACHES) {
+        table = table.with_note(format!("Effective at the beginning of the run: {}.", effective.value));
     }
     Ok(vec![Block::Table(table), Block::Figure(Figure::Curve(picture(machine, &loads)?))])
 }

@@ -30,6 +30,17 @@ impl CacheSizes {
         }
     }
 
+    /// Of each level the smaller size; of one that either does not know, none.
+    #[must_use]
+    pub fn smaller(self, other: Self) -> Self {
+        let smaller = |a: Option<Size>, b: Option<Size>| a.zip(b).map(|(a, b)| a.min(b));
+        Self {
+            l1: smaller(self.l1, other.l1),
+            l2: smaller(self.l2, other.l2),
+            l3: smaller(self.l3, other.l3),
+        }
+    }
+
     /// The last level that is known.
     #[must_use]
     pub fn last(&self) -> Option<Size> {

@@ -97,14 +97,11 @@ fn written(id: &PrimitiveId, setting: &mut Setting) -> Result<Fetch, Refusal> {
         Residence::Memory => Some(Others::behind(lap, &order, set.last_cache.bytes() / LINE as u64)),
     };
     let fetch = Fetch { code, order, entries, lines_per_call, next: 0, others, counted: 0, done: 0 };
-    let settling = match &fetch.others {
-        Some(others) => {
-            fetch.leave_caches_to(others);
-            0
-        }
-        None => steady::laps(lap),
-    };
-    Ok(steady::after(fetch, settling)?)
+    match &fetch.others {
+        Some(others) => fetch.leave_caches_to(others),
+        None => return Ok(steady::settled(fetch, lap)?),
+    }
+    Ok(fetch)
 }
 
 /// Where a line of the code begins.

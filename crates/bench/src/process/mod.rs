@@ -70,7 +70,7 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) counted: Option<u64>,
     /// Whether the counters of processor and kernel are read as well.
     pub(crate) counters: bool,
-    /// What of its caches this machine gives; without it, as it claims.
+    /// Effective sizes of the caches; without them, the claimed ones.
     pub(crate) effective: Option<CacheSizes>,
 }
 

@@ -24,7 +24,7 @@ pub(super) struct Request {
     pub(super) counted: Option<u64>,
     /// Whether counters are read as well.
     pub(super) counters: bool,
-    /// Absent: as the machine claims them.
+    /// Absent: the sizes that the machine claims.
     pub(super) effective: Option<WireCaches>,
     /// Absent: `CLOCK_MONOTONIC_RAW`.
     pub(super) ticks_per_ns: Option<f64>,

@@ -134,7 +134,7 @@ const fn row(profile: Profile, ids: &'static [&'static str], (about, source, pre
 /// Read every word of the next chunk of the working set.
 fn read(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let set = WorkingSet::of(id, setting, Course::Sweep)?;
-    let chunks = chunks(set, 1)?;
+    let chunks = set.chunks(1, CHUNK)?;
     let buffer = Buffer::new(chunks * CHUNK, &mut setting.rng)?;
     let pass = Read::of(buffer, chunks, setting.rng.random());
     if set.residence == Residence::Memory {
@@ -160,7 +160,7 @@ fn written<S: Store + 'static>(
     store: S,
 ) -> Result<Prepared, Refusal> {
     let set = WorkingSet::of(id, setting, Course::Sweep)?;
-    let chunks = chunks(set, 1)?;
+    let chunks = set.chunks(1, CHUNK)?;
     let buffer = Buffer::new(chunks * CHUNK, &mut setting.rng)?;
     let pass = Write { buffer, chunks, value: setting.rng.random(), store };
     Ok(Prepared::alone(Walk::settled(pass, set, CHUNK as u64)?))
@@ -169,22 +169,10 @@ fn written<S: Store + 'static>(
 /// Copy every word of the next chunk of one half of the working set to the other half.
 fn copy(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let set = WorkingSet::of(id, setting, Course::Sweep)?;
-    let chunks = chunks(set, 2)?;
+    let chunks = set.chunks(2, CHUNK)?;
     let buffer = Buffer::new(2 * chunks * CHUNK, &mut setting.rng)?;
     let pass = Copy::of(buffer, chunks);
     Ok(Prepared::alone(Walk::settled(pass, set, 2 * CHUNK as u64)?))
-}
-
-/// Chunks in each of so many equal regions of a working set.
-fn chunks(set: WorkingSet, regions: usize) -> Result<usize, Refusal> {
-    match set.bytes / CHUNK / regions {
-        0 => Err(Refusal::Unavailable(format!(
-            "a working set of {} B is less than {regions} times the {CHUNK} B of one operation; ask for a \
-             larger one",
-            set.bytes
-        ))),
-        chunks => Ok(chunks),
-    }
 }
 
 struct Read {

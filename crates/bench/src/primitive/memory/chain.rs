@@ -51,9 +51,9 @@ impl<P: Fn(usize) -> usize> Chain<P> {
         chain
     }
 
-    /// Steps after which the caches have settled; none of a lap through memory.
-    fn settling(&self) -> u64 {
-        if self.others.is_none() { steady::laps(self.lap) } else { 0 }
+    /// Steps of a lap that the caches may hold; none of one through memory.
+    fn lap_in_caches(&self) -> u64 {
+        if self.others.is_none() { self.lap } else { 0 }
     }
 
     /// The same chain, all of whose elements come from memory: the caches are left to elements that are not part of
@@ -128,11 +128,16 @@ pub(super) struct Chase<const K: usize, P> {
 }
 
 impl<const K: usize, P: Fn(usize) -> usize> Chase<K, P> {
-    /// Begins at the first elements of the lap, or in a lap that the caches have settled to.
+    /// Loads along the chains, after the caches have settled.
     pub(super) fn along(chain: Chain<P>) -> io::Result<Self> {
+        let lap = chain.lap_in_caches();
+        steady::settled(Self::begun(chain), lap)
+    }
+
+    /// Begins at the first elements of the lap.
+    fn begun(chain: Chain<P>) -> Self {
         debug_assert_eq!(chain.chains, K as u64);
-        let settling = chain.settling();
-        steady::after(Self { at: Self::firsts(&chain), chain, position: 0, done: 0 }, settling)
+        Self { at: Self::firsts(&chain), chain, position: 0, done: 0 }
     }
 
     fn firsts(chain: &Chain<P>) -> [*const usize; K] {
@@ -197,7 +202,8 @@ pub(super) struct DirtyChase<P> {
 
 impl<P: Fn(usize) -> usize> DirtyChase<P> {
     pub(super) fn along(chain: Chain<P>) -> io::Result<Self> {
-        Ok(Self { chase: Chase::along(chain)? })
+        let lap = chain.lap_in_caches();
+        steady::settled(Self { chase: Chase::begun(chain) }, lap)
     }
 }
 
@@ -239,8 +245,8 @@ pub(super) struct Update<P> {
 
 impl<P: Fn(usize) -> usize> Update<P> {
     pub(super) fn along(chain: Chain<P>) -> io::Result<Self> {
-        let (at, settling) = (chain.at(0), chain.settling());
-        steady::after(Self { chain, at, position: 0, done: 0 }, settling)
+        let (at, lap) = (chain.at(0), chain.lap_in_caches());
+        steady::settled(Self { chain, at, position: 0, done: 0 }, lap)
     }
 }
 
@@ -331,11 +337,12 @@ mod tests {
         #[test]
         fn several_chains_share_one_lap(lines in 4usize..200, rounds in 1u64..100, seed: u64) {
             let mut chase = Chase::<4, _>::along(chain(lines, 4, seed)).unwrap();
+            let begin = chase.position;
             chase.run(4 * rounds).unwrap();
             chase.disarm(4 * rounds).unwrap();
             // Where each would be alone: so many rounds of four positions from its own.
             for (number, at) in (0..).zip(chase.at) {
-                let position = (4 * rounds + number) % lines as u64;
+                let position = (begin + 4 * rounds + number) % lines as u64;
                 prop_assert_eq!(chase.chain.at(position).cast_const(), at);
             }
         }
@@ -436,8 +443,10 @@ mod tests {
     #[test]
     fn a_lap_that_the_caches_may_hold_is_settled_and_then_gone_through_again_and_again() {
         let mut chase = Chase::<1, _>::along(chain(63, 1, 5)).unwrap();
-        let settled = steady::laps(63);
+        let settled = 4 * 63;
         assert_eq!(chase.position, settled);
+        assert_eq!(DirtyChase::along(chain(63, 1, 5)).unwrap().chase.position, settled);
+        assert_eq!(Update::along(chain(63, 1, 5)).unwrap().position, settled);
         for _ in 0..10 {
             chase.arm(BATCH).unwrap();
             chase.run(BATCH).unwrap();

@@ -52,8 +52,9 @@ fn load(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let set = WorkingSet::of(id, setting, Course::Chase)?;
     // Makes itself ready while this process does.
     let traffic = Traffic::start(cpu, share, set.bytes)?;
-    let chase = Lap::of_lines(set, setting)?.chase::<1>()?;
+    let lap = Lap::of_lines(set, setting)?;
     traffic.expect_flowing()?;
+    let chase = lap.chase::<1>()?;
     let sharing = Sharing::TwoCpus { partner: traffic.partner.pid(), cpu };
     Ok(Prepared { operation: Box::new(Loaded { chase, traffic }), baseline: None, sharing })
 }

@@ -38,7 +38,7 @@ pub(super) struct WorkingSet {
 /// Where a working set is when it is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Residence {
-    /// Wherever the caches have it after a lap.
+    /// Wherever the caches keep it, lap after lap.
     Found,
     /// In memory alone: nothing that is come to is in a cache.
     Memory,
@@ -102,7 +102,7 @@ impl WorkingSet {
         let (set, residence) = match level {
             "l1" => found(caches.l1, None, effective.l1)?,
             "l2" => found(caches.l2, caches.l1, effective.l2)?,
-            "l3" => found(caches.l3, caches.l2, effective.l3)?,
+            "l3" => found(caches.l3, caches.l2.or(caches.l1), effective.l3)?,
             _ => (in_memory(size(caches.last())?, course)?, Residence::Memory),
         };
         Self::fitting(set, caches.last().unwrap_or(CACHE_UNKNOWN), residence)
@@ -133,6 +133,18 @@ impl WorkingSet {
         }
         Ok(odd(places))
     }
+
+    /// How many chunks of so many bytes each of so many equal regions of it has.
+    pub(super) fn chunks(self, regions: usize, bytes: usize) -> Result<usize, Refusal> {
+        match self.bytes / bytes / regions {
+            0 => Err(Refusal::Unavailable(format!(
+                "a working set of {} B is less than {regions} times the {bytes} B of one operation; ask for a \
+                 larger one",
+                self.bytes
+            ))),
+            chunks => Ok(chunks),
+        }
+    }
 }
 
 /// The next lower odd number, if it is not one.
@@ -140,11 +152,12 @@ pub(super) fn odd(number: u64) -> u64 {
     number - u64::from(number.is_multiple_of(2))
 }
 
-/// A working set within a cache: half of what is effective or less, so that the rest of the process fits beside it,
-/// but no less than twice the cache before, which would hold most of it. It is the claim halved again and again, so that
-/// most runs choose the same.
+/// A working set within a cache. A quarter of the claim lies in the middle of most levels, on an axis of doublings; it
+/// is halved until no more than half of the effective size is left, so that the rest of the process fits beside it.
+/// Starting from the claim makes most runs choose the same set. The cache before would hold most of a set that is less
+/// than twice as large; where that leaves nothing of the level, the set is all that is effective.
 fn within(claimed: Size, before: Option<Size>, effective: Size) -> Size {
-    let mut set = claimed.bytes() / 2;
+    let mut set = claimed.bytes() / 4;
     while 2 * set > effective.bytes() {
         set /= 2;
     }
@@ -199,14 +212,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_level_is_half_of_its_cache_and_memory_more_than_the_last() {
+    fn a_level_is_a_quarter_of_its_cache_and_memory_more_than_the_last() {
         let level = |level: &str, mib, course| {
             let set = set(&format!("memory.load{{level={level}}}"), with_last(mib), course)?;
             assert_eq!(set.residence == Residence::Memory, level == "dram");
             Ok::<_, String>(Size(set.bytes as u64))
         };
-        assert_eq!(level("l1", 36, Course::Chase), Ok(Size::kib(16)));
-        assert_eq!(level("l3", 36, Course::Sweep), Ok(Size::mib(18)));
+        assert_eq!(level("l1", 36, Course::Chase), Ok(Size::kib(8)));
+        assert_eq!(level("l3", 36, Course::Sweep), Ok(Size::mib(9)));
         for (last, chased, swept) in
             [(4, 64, 16), (20, 64, 64), (32, 64, 64), (36, 64, 72), (64, 128, 128), (105, 128, 210)]
         {
@@ -221,14 +234,15 @@ pub(super) mod tests {
     #[test]
     fn a_level_is_within_what_is_effective_of_its_cache_and_beyond_the_one_before() {
         let chosen = |effective| within(Size::mib(32), Some(Size::mib(1)), Size::mib(effective));
-        let expected =
-            [(48, 16), (32, 16), (24, 8), (16, 8), (12, 4), (8, 4), (6, 2), (4, 2), (3, 2), (2, 2)];
+        let expected = [(48, 8), (32, 8), (16, 8), (12, 4), (8, 4), (6, 2), (4, 2), (3, 2), (2, 2)];
         for (effective, set) in expected {
             assert_eq!(chosen(effective), Size::mib(set), "{effective}");
         }
         // No more than is effective, whatever the cache before holds.
         assert_eq!(within(Size::mib(4), Some(Size::mib(2)), Size::mib(3)), Size::mib(3));
-        assert_eq!(within(Size::kib(48), None, Size::kib(48)), Size::kib(24));
+        for effective in [24, 32, 48] {
+            assert_eq!(within(Size::kib(48), None, Size::kib(effective)), Size::kib(12), "{effective}");
+        }
     }
 
     #[test]

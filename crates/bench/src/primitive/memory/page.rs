@@ -57,14 +57,14 @@ pub(crate) const ROWS: &[Row] = &[
 /// One page copied from one half of the working set to the other.
 fn copy_page(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let set = WorkingSet::of(id, setting, Course::Sweep)?;
-    let pass = CopyPage::of(set.bytes / PAGE / 2)?;
+    let pass = CopyPage::of(set.chunks(2, PAGE)?)?;
     Ok(Prepared::alone(Walk::settled(pass, set, 2 * PAGE as u64)?))
 }
 
 /// One page zeroed.
 fn zero_page(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let set = WorkingSet::of(id, setting, Course::Sweep)?;
-    let pass = ZeroPage::of(set.bytes / PAGE, Zero::prepare()?)?;
+    let pass = ZeroPage::of(set.chunks(1, PAGE)?, Zero::prepare()?)?;
     Ok(Prepared::alone(Walk::settled(pass, set, PAGE as u64)?))
 }
 

@@ -1,27 +1,68 @@
-//! Laps through caches: a working set that caches may hold is measured in the state that lap after lap leaves them in.
+//! Laps through caches: a working set that caches may hold is measured in the state that lap after lap leads to.
 //!
-//! What they hold right after it was made ready is something else: lines that were modified, in the order of making,
-//! and other tenants of a shared cache have had the time since to take their places. Which lines stay is settled
-//! by the cache's replacement, which adapts over several laps.
+//! Right after the set was made ready the caches hold something else: lines that were modified, of which other guests of a
+//! shared cache have evicted some. And its replacement adapts for several laps before it keeps the same lines in each.
 
 use std::io;
 
 use crate::benchmark::Operation;
 
-/// Laps after which the next ones cost the same. Loads from 6 MiB on a processor whose third level has 4 to 6 MiB for
-/// one guest took 38, 55, 110, 142, 141 and 138 ns in their first laps after the linking.
-const LAPS: u64 = 4;
+/// Laps after which the next ones cost the same. Loads from 6 MiB, where 4 to 6 MiB of the third level were effective,
+/// took 38, 55, 110, 142, 141 and 138 ns in the first laps after the set was made ready.
+const LAPS: usize = 4;
 
-/// Operations after which the caches have settled, `lap` of them being a lap.
-pub(in super::super) fn laps(lap: u64) -> u64 {
-    LAPS * lap
+/// Goes through a working set until the caches are settled, `lap` operations being a lap.
+pub(in super::super) fn settled<O: Operation>(mut operation: O, lap: u64) -> io::Result<O> {
+    for _ in 0..LAPS {
+        untimed(&mut operation, lap)?;
+    }
+    Ok(operation)
 }
 
-/// An operation after so many operations that are not timed.
-pub(in super::super) fn after<O: Operation>(mut operation: O, operations: u64) -> io::Result<O> {
+/// Does so many operations that are not timed, or a few more if it cannot do exactly as many.
+pub(super) fn untimed(operation: &mut impl Operation, operations: u64) -> io::Result<()> {
     let operations = operations.next_multiple_of(operation.granule());
     operation.arm(operations)?;
     operation.run(operations)?;
-    operation.disarm(operations)?;
-    Ok(operation)
+    operation.disarm(operations)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Batches that were armed, run and disarmed.
+    #[derive(Default)]
+    struct Batches {
+        armed: Vec<u64>,
+        run: Vec<u64>,
+        disarmed: Vec<u64>,
+    }
+
+    impl Operation for Batches {
+        fn arm(&mut self, operations: u64) -> io::Result<()> {
+            self.armed.push(operations);
+            Ok(())
+        }
+
+        fn run(&mut self, operations: u64) -> io::Result<()> {
+            self.run.push(operations);
+            Ok(())
+        }
+
+        fn disarm(&mut self, operations: u64) -> io::Result<()> {
+            self.disarmed.push(operations);
+            Ok(())
+        }
+
+        fn granule(&self) -> u64 {
+            8
+        }
+    }
+
+    #[test]
+    fn four_laps_are_gone_through_each_of_them_a_batch_that_can_be_done() {
+        let Batches { armed, run, disarmed } = settled(Batches::default(), 63).unwrap();
+        assert_eq!([armed, run, disarmed], [[64; 4]; 3]);
+    }
 }

@@ -98,7 +98,7 @@ impl Kernel for Triad {
 /// The kernel over the next elements of its arrays.
 fn prepare<K: Kernel>(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let set = WorkingSet::of(id, setting, Course::Sweep)?;
-    let pass = Stream::<K>::of(set.bytes / size_of::<f64>() / (K::SOURCES + 1) / ELEMENTS, setting)?;
+    let pass = Stream::<K>::of(set.chunks(K::SOURCES + 1, ELEMENTS * size_of::<f64>())?, setting)?;
     Ok(Prepared::alone(Walk::settled(pass, set, K::BYTES)?))
 }
 

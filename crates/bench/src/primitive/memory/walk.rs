@@ -61,17 +61,19 @@ pub(super) struct Walk<P> {
 }
 
 impl<P: Pass> Walk<P> {
-    /// Begins a lap with the caches as laps leave them. Of a set in memory, as many of the last chunks are visited
-    /// as fit into the last cache, a chunk being so many bytes of it.
+    /// Begins a lap with the caches as many laps leave them. Of a set in memory that takes no whole lap: as many of its
+    /// last chunks are visited as fit into the last cache, a chunk being so many bytes of it.
     pub(super) fn settled(pass: P, set: WorkingSet, chunk_bytes: u64) -> io::Result<Self> {
         let chunks = pass.chunks();
+        let mut walk = Self { pass, next: 0, first: 0, done: 0 };
+        if set.residence == Residence::Found {
+            return steady::settled(walk, chunks as u64);
+        }
         let fitting =
             usize::try_from(set.last_cache.bytes() / chunk_bytes).unwrap_or(chunks).clamp(1, chunks);
-        let (next, visits) = match set.residence {
-            Residence::Found => (0, steady::laps(chunks as u64)),
-            Residence::Memory => (chunks - fitting, fitting as u64),
-        };
-        steady::after(Self { pass, next, first: 0, done: 0 }, visits)
+        walk.next = chunks - fitting;
+        steady::untimed(&mut walk, fitting as u64)?;
+        Ok(walk)
     }
 }
 
@@ -172,7 +174,7 @@ pub(super) mod tests {
             prop_assert_eq!(walk.next, 0, "a lap begins");
             let visits = walk.pass.visits.iter().sum::<u64>();
             let fitting = cache.clamp(1, chunks as u64);
-            prop_assert_eq!(visits, if is_in_memory { fitting } else { steady::laps(chunks as u64) });
+            prop_assert_eq!(visits, if is_in_memory { fitting } else { 4 * chunks as u64 });
             for length in lengths {
                 walk.arm(length).unwrap();
                 walk.run(length).unwrap();
