@@ -47,10 +47,20 @@ const ALMOST: f64 = 2.0 / 3.0;
 const ALMOST_MAX: usize = 2;
 
 impl Sweep {
-    /// The largest working set that each cache really holds; what is claimed where the sweep could not be done.
+    /// The largest working set that each cache really holds. The claim stands for all of them where the sweep could not
+    /// be done, and for a cache that it did not show, but not for the last one, which others share.
     #[must_use]
     pub fn effective(&self) -> CacheSizes {
-        *self.found.as_ref().unwrap_or(&self.claimed)
+        let claimed = self.claimed;
+        let Ok(found) = &self.found else { return claimed };
+        let or_claimed = |found: Option<Size>, claim| {
+            if claim == claimed.last() { found } else { found.or(claim) }
+        };
+        CacheSizes {
+            l1: or_claimed(found.l1, claimed.l1),
+            l2: or_claimed(found.l2, claimed.l2),
+            l3: or_claimed(found.l3, claimed.l3),
+        }
     }
 
     /// What was found, beside what is claimed.
@@ -211,6 +221,15 @@ mod tests {
         let (sweep, _) = swept(CLAIMED, |set| Ok(cost(set, Size::mib(1))));
         assert_eq!(sweep.effective(), CacheSizes { l3: None, ..CLAIMED });
         assert_eq!(sweep.to_string(), "L1d 32 KiB of 32 KiB, L2 1 MiB of 1 MiB, L3 none seen of 32 MiB");
+    }
+
+    #[test]
+    fn a_cache_of_one_core_that_is_not_seen_is_taken_as_claimed() {
+        let (sweep, _) = swept(CLAIMED, |set| Ok(cost(set.max(Size::mib(1)), Size::mib(4))));
+        let seen = CacheSizes { l1: None, l2: Some(Size::mib(1)), l3: Some(Size::mib(4)) };
+        assert_eq!(sweep.found, Ok(seen));
+        assert_eq!(sweep.effective(), CacheSizes { l1: CLAIMED.l1, ..seen });
+        assert_eq!(sweep.to_string(), "L1d none seen of 32 KiB, L2 1 MiB of 1 MiB, L3 4 MiB of 32 MiB");
     }
 
     #[test]
