@@ -3,27 +3,30 @@
 //!     cargo bench --package assay-bench --bench hierarchy -- chase [PASSES]
 //!     cargo bench --package assay-bench --bench hierarchy -- levels [SWEEPS]
 //!
-//! `chase` sets the cost of `memory.load` beside that of a chase of its own, which shares no code with it, in turns;
-//! `levels` repeats the sweep that finds how much of each cache is effective.
+//! `chase` sets the cost of `memory.load` beside that of a chase of its own, which shares no code with it, in
+//! turns; `levels` repeats the sweep that finds how much of each cache is effective.
 //! Its own executable is the program that is started for every sample and every chase.
 
 #![expect(clippy::unwrap_used, reason = "an experiment that cannot be carried out ends with what failed")]
 #![expect(clippy::print_stdout, reason = "it prints tables")]
 
+mod support;
+
 use std::hint::black_box;
 use std::io;
 use std::process::{Command, ExitCode};
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use assay_bench::clock::monotonic;
 use assay_bench::describe::CacheSizes;
 use assay_bench::sweep::sweep;
-use assay_bench::{Calibration, Finding, Plan, Spawner, calibrate, find, measure, sample_main};
+use assay_bench::{Calibration, Finding, calibrate, find, measure, sample_main};
 use assay_quantity::{Estimate, Size, Unit, estimate};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
+
+use support::{end, plan, real, spawner};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
@@ -31,8 +34,7 @@ fn main() -> ExitCode {
     let number = |text: Option<&&str>, usual| text.map_or(usual, |text| text.parse().unwrap());
     match words.as_slice() {
         ["sample", request] => {
-            let is_answered = sample_main(request, &mut io::stdout()).is_ok();
-            return if is_answered { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+            return end(sample_main(request, &mut io::stdout()).is_ok());
         }
         ["one-chase", set] => println!("{}", chase_ns(set.parse().unwrap())),
         ["chase", rest @ ..] => beside_chase(number(rest.first(), 20)),
@@ -43,26 +45,6 @@ fn main() -> ExitCode {
         }
     }
     ExitCode::SUCCESS
-}
-
-fn plan(seed: u64, clock: &Calibration) -> Plan {
-    Plan {
-        seed,
-        processes_min: 1,
-        processes_max: 1,
-        budget: Duration::from_secs(3600),
-        relative_half_width: 0.0,
-        sample_limit: Duration::from_secs(10),
-        directory: std::env::temp_dir(),
-        peer: None,
-        counters: false,
-        effective: None,
-        clock: clock.clone(),
-    }
-}
-
-fn spawner() -> Spawner {
-    Spawner { program: std::env::current_exe().unwrap(), arguments: vec!["sample".into()] }
 }
 
 /// Working sets from the first level into memory.
@@ -100,7 +82,7 @@ const LOADS: usize = 1 << 20;
 /// Timings, the best of which counts.
 const TIMINGS: usize = 3;
 
-/// Time of a load along a chain of pointers through every line of a working set, in the order of a shuffled table, ns.
+/// Time of a load along a chain of pointers through every line of a working set in random order, ns.
 fn chase_ns(set: Size) -> f64 {
     let lines = usize::try_from(set.bytes()).unwrap() / size_of::<Line>();
     let mut order: Vec<usize> = (0..lines).collect();
@@ -129,7 +111,8 @@ fn chase_ns(set: Size) -> f64 {
 fn sample_ns(set: Size, seed: u64, clock: &Calibration) -> Option<f64> {
     let load = find(&format!("memory.load{{set={set}}}").parse().unwrap()).unwrap();
     let stop = AtomicBool::new(false);
-    let findings = measure(&plan(seed, clock), &[load], &[], &spawner(), &stop, &mut |_, _| {}).unwrap();
+    let findings =
+        measure(&plan(seed, 1, clock), &[load], &[], &spawner(&["sample"]), &stop, &mut |_, _| {}).unwrap();
     match &findings[0] {
         Finding::Measured(measured) => measured.samples[0].cost_ns().ok(),
         Finding::Unmeasured(_) => None,
@@ -178,7 +161,7 @@ fn repeated_sweep(sweeps: u64) {
     println!("\nHow much of each cache a sweep finds to be effective\n");
     for seed in 0..sweeps {
         let begun = now_ns();
-        let sweep = sweep(&plan(seed, &clock), &spawner(), &stop).unwrap();
+        let sweep = sweep(&plan(seed, 1, &clock), &spawner(&["sample"]), &stop).unwrap();
         println!("{sweep}; {:.1} s", (now_ns() - begun) / 1e9);
         found.push(sweep.effective());
     }
@@ -204,9 +187,4 @@ fn repeated_sweep(sweeps: u64) {
 #[expect(clippy::cast_precision_loss, reason = "an experiment's nanoseconds are far below 2^52")]
 fn now_ns() -> f64 {
     monotonic::now_ns() as f64
-}
-
-#[expect(clippy::cast_precision_loss, reason = "numbers of loads are far below 2^52")]
-fn real(count: usize) -> f64 {
-    count as f64
 }

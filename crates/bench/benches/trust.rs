@@ -15,6 +15,8 @@
 #![expect(clippy::unwrap_used, reason = "an experiment that cannot be carried out ends with what failed")]
 #![expect(clippy::print_stdout, reason = "it prints tables")]
 
+mod support;
+
 use std::arch::asm;
 use std::collections::HashMap;
 use std::fmt;
@@ -35,6 +37,8 @@ use assay_quantity::comparison::Pair;
 use assay_quantity::comparison::family::{Relation, SAME_WITHIN, Side, compare_costs, compare_in_turns};
 use assay_quantity::sample::NoCost;
 use assay_quantity::{Cost, Estimate, PrimitiveId, Sample, Unit, Verdict, estimate};
+
+use support::{end, plan, real, spawner};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
@@ -62,10 +66,6 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn end(well: bool) -> ExitCode {
-    if well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
 /// Twelve primitives from the cheapest to the dearest, of every kind of sharing.
 const CHOSEN: [&str; 12] = [
     "call.null",
@@ -84,27 +84,6 @@ const CHOSEN: [&str; 12] = [
 
 fn chosen() -> Vec<Benchmark> {
     CHOSEN.iter().map(|id| find(&id.parse().unwrap()).unwrap()).collect()
-}
-
-fn spawner(arguments: &[&str]) -> Spawner {
-    let arguments = arguments.iter().map(Into::into).collect();
-    Spawner { program: std::env::current_exe().unwrap(), arguments }
-}
-
-fn plan(seed: u64, processes: usize, clock: &Calibration) -> Plan {
-    Plan {
-        seed,
-        processes_min: processes,
-        processes_max: processes,
-        budget: Duration::from_secs(3600),
-        relative_half_width: 0.0,
-        sample_limit: Duration::from_secs(10),
-        directory: std::env::temp_dir(),
-        peer: None,
-        counters: false,
-        effective: None,
-        clock: clock.clone(),
-    }
 }
 
 fn samples(plan: &Plan, benchmarks: &[Benchmark], spawner: &Spawner) -> Vec<Vec<Sample>> {
@@ -509,9 +488,4 @@ fn spread(values: &[f64]) -> (f64, f64) {
     let mean = values.iter().sum::<f64>() / real(values.len());
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     (mean, (squares / (real(values.len()) - 1.0)).sqrt() / mean)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "repeats are few")]
-fn real(count: usize) -> f64 {
-    count as f64
 }

@@ -1,8 +1,8 @@
 //! How much of each cache a process gets here, found by a short sweep of loads over working sets.
 //!
-//! What a processor claims is what is built in. A cache that is shared with other guests of the same host holds less
-//! for one of them: a third level of 32 MiB held 4 to 8 MiB for one guest, changing from minute to minute. A working
-//! set that takes its size from the claim is then measured in memory.
+//! A processor claims what is built in. A cache that several guests of a host share holds less for each: a third
+//! level of 32 MiB held 4 to 12 MiB for one guest and changed within minutes. A working set that takes its size from
+//! the claim is then measured in memory.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,8 +22,8 @@ use crate::table;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sweep {
     claimed: CacheSizes,
-    /// The largest working set that costs what its level costs, `None` for a level that the curve does not show; or why
-    /// there is no curve.
+    /// The largest working set that costs what its level costs, `None` for a level that the curve does not show;
+    /// or why there is no curve.
     found: Result<CacheSizes, String>,
 }
 
@@ -39,16 +39,16 @@ const SMALLEST: Size = Size::kib(8);
 /// Working sets in memory, in claims of the last cache: as many as make a level.
 const IN_MEMORY: [u64; 2] = [2, 3];
 
-/// A working set is taken to be in memory if a load costs at least this share of one that certainly is: from the last
-/// cache on, the next level costs one and a half times as much at the least ([`mod@assay_quantity::knee`]).
+/// A working set is taken to be in memory if its loads cost at least this share of those that certainly come from
+/// there: the next level costs at least one and a half times as much ([`mod@assay_quantity::knee`]).
 const ALMOST: f64 = 2.0 / 3.0;
 
-/// A pass ends after so many of these.
+/// Working sets that seem to be in memory, after which a pass ends.
 const ALMOST_MAX: usize = 2;
 
 impl Sweep {
-    /// The largest working set that each cache really holds. The claim stands for all of them where the sweep could not
-    /// be done, and for a cache that it did not show, but not for the last one, which others share.
+    /// The largest working set that each cache really holds. If the sweep could not be done, all claims stand. So
+    /// does that of a cache which the sweep did not show, but not that of the last one, which others share.
     #[must_use]
     pub fn effective(&self) -> CacheSizes {
         let claimed = self.claimed;
@@ -96,11 +96,13 @@ pub fn is_due(benchmarks: &[Benchmark]) -> bool {
     benchmarks.iter().any(|benchmark| ["l1", "l2", "l3"].contains(&benchmark.primitive.word(Key::Level)))
 }
 
-/// Measures loads over working sets up to those that cost as much as memory, in processes that `spawner` starts.
+/// Measures loads from larger and larger working sets until they cost as much as memory, each in a process that
+/// `spawner` starts.
 ///
 /// # Errors
 /// [`NoRun`] when nothing can be measured at all.
 pub fn sweep(plan: &Plan, spawner: &Spawner, stop: &AtomicBool) -> Result<Sweep, NoRun> {
+    let plan = &Plan { counters: false, ..plan.clone() };
     let place = Place::find(plan)?;
     let mut seeds = seed::stream(plan.seed, Purpose::Sweep);
     let claimed = describe::caches();
@@ -117,8 +119,8 @@ pub fn sweep(plan: &Plan, spawner: &Spawner, stop: &AtomicBool) -> Result<Sweep,
     Ok(Sweep { claimed, found: curve.map(|curve| attributed(claimed, &levels(&curve))) })
 }
 
-/// The cost of a load by working set, from those that `cost` gives: the median of the passes that came to a size. A
-/// process that fails is left out, but without memory there is no curve.
+/// The cost of a load by working set: the median over the passes that came to a size. A process that fails is left
+/// out, but without a cost of memory there is no curve.
 fn curve(
     claimed: CacheSizes,
     stop: &AtomicBool,
@@ -156,8 +158,8 @@ fn sizes_below(end: Size) -> impl Iterator<Item = Size> {
     doubled.flat_map(|size| [size, Size(size.bytes() / 2 * 3)]).take_while(move |size| *size < end)
 }
 
-/// The end of the last level found that lies between the claims of a cache and of the one before it, each of which may
-/// be passed by a step of the sweep; the last cache has everything beyond as well.
+/// Which level is which cache: a cache has the last level that ends within its claim and not within that of the
+/// cache before, give or take a step of the sweep. The last cache has all levels beyond.
 fn attributed(claimed: CacheSizes, levels: &[Level]) -> CacheSizes {
     let within = |lower: Option<Size>, own: Option<Size>| {
         let end = |claim: Size| Size(claim.bytes() / 2 * 3);

@@ -97,7 +97,7 @@ ERR:          0
     }
 
     #[test]
-    fn a_batch_of_which_more_than_a_twentieth_interrupted_nobody_is_disturbed() {
+    fn a_batch_is_disturbed_if_more_than_a_twentieth_of_its_interrupts_were_not_taken() {
         let due = Due { description: "TLB shootdowns", cpu: 1, before: 0 };
         due.check(100, 101).unwrap();
         due.check(100, 95).unwrap();

@@ -134,7 +134,7 @@ impl WorkingSet {
         Ok(odd(places))
     }
 
-    /// How many chunks of so many bytes each of so many equal regions of it has.
+    /// The number of chunks in each of `regions` equal parts, `bytes` being the size of a chunk.
     pub(super) fn chunks(self, regions: usize, bytes: usize) -> Result<usize, Refusal> {
         match self.bytes / bytes / regions {
             0 => Err(Refusal::Unavailable(format!(
@@ -152,10 +152,10 @@ pub(super) fn odd(number: u64) -> u64 {
     number - u64::from(number.is_multiple_of(2))
 }
 
-/// A working set within a cache. A quarter of the claim lies in the middle of most levels, on an axis of doublings; it
-/// is halved until no more than half of the effective size is left, so that the rest of the process fits beside it.
-/// Starting from the claim makes most runs choose the same set. The cache before would hold most of a set that is less
-/// than twice as large; where that leaves nothing of the level, the set is all that is effective.
+/// A working set within a cache. A quarter of the claim lies in the middle of most levels, on a logarithmic axis. It
+/// is halved until it is at most half of the effective size, so that the rest of the process fits beside it.
+/// Most runs choose the same set, because it starts from the claim. It is at least twice the cache before, which
+/// would hold most of a smaller one, but never more than is effective.
 fn within(claimed: Size, before: Option<Size>, effective: Size) -> Size {
     let mut set = claimed.bytes() / 4;
     while 2 * set > effective.bytes() {
@@ -238,7 +238,7 @@ pub(super) mod tests {
         for (effective, set) in expected {
             assert_eq!(chosen(effective), Size::mib(set), "{effective}");
         }
-        // No more than is effective, whatever the cache before holds.
+        // Never more than is effective.
         assert_eq!(within(Size::mib(4), Some(Size::mib(2)), Size::mib(3)), Size::mib(3));
         for effective in [24, 32, 48] {
             assert_eq!(within(Size::kib(48), None, Size::kib(effective)), Size::kib(12), "{effective}");

@@ -1,17 +1,17 @@
-//! Laps through caches: a working set that caches may hold is measured in the state that lap after lap leads to.
+//! Laps through caches: a working set that caches may hold is measured in its steady state, lap after lap.
 //!
-//! Right after the set was made ready the caches hold something else: lines that were modified, of which other guests of a
-//! shared cache have evicted some. And its replacement adapts for several laps before it keeps the same lines in each.
+//! Right after the set was made ready the caches hold something else: lines that were modified, some of which other
+//! guests of a shared cache have evicted. And replacement adapts for several laps before it keeps the same lines.
 
 use std::io;
 
 use crate::benchmark::Operation;
 
-/// Laps after which the next ones cost the same. Loads from 6 MiB, where 4 to 6 MiB of the third level were effective,
-/// took 38, 55, 110, 142, 141 and 138 ns in the first laps after the set was made ready.
+/// Laps after which the next ones cost the same. Loads from 6 MiB, where 4 to 6 MiB of the third level were
+/// effective, took 38, 55, 110, 142, 141 and 138 ns in the first laps after the set was made ready.
 const LAPS: usize = 4;
 
-/// Goes through a working set until the caches are settled, `lap` operations being a lap.
+/// Goes through a working set until the caches have settled; a lap is `lap` operations.
 pub(in super::super) fn settled<O: Operation>(mut operation: O, lap: u64) -> io::Result<O> {
     for _ in 0..LAPS {
         untimed(&mut operation, lap)?;
@@ -19,7 +19,7 @@ pub(in super::super) fn settled<O: Operation>(mut operation: O, lap: u64) -> io:
     Ok(operation)
 }
 
-/// Does so many operations that are not timed, or a few more if it cannot do exactly as many.
+/// Does a batch of `operations` that is not timed, rounded up to a length that the operation can do.
 pub(super) fn untimed(operation: &mut impl Operation, operations: u64) -> io::Result<()> {
     let operations = operations.next_multiple_of(operation.granule());
     operation.arm(operations)?;

@@ -61,8 +61,8 @@ pub(super) struct Walk<P> {
 }
 
 impl<P: Pass> Walk<P> {
-    /// Begins a lap with the caches as many laps leave them. Of a set in memory that takes no whole lap: as many of its
-    /// last chunks are visited as fit into the last cache, a chunk being so many bytes of it.
+    /// Begins a lap with the caches as earlier laps would leave them. For a set in memory it is enough to visit the
+    /// last chunks, as many as fit into the last cache; a chunk takes `chunk_bytes` of it.
     pub(super) fn settled(pass: P, set: WorkingSet, chunk_bytes: u64) -> io::Result<Self> {
         let chunks = pass.chunks();
         let mut walk = Self { pass, next: 0, first: 0, done: 0 };
