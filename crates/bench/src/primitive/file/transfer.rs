@@ -6,10 +6,11 @@ use std::os::unix::fs::FileExt;
 
 use assay_quantity::{PrimitiveId, Size};
 
-use super::CachedFile;
+use super::{CachedFile, PAGE};
 use crate::benchmark::{Prepared, Refusal, Setting};
 use crate::kernel::expect;
 use crate::primitive::limit;
+use crate::primitive::memory::steady;
 use crate::primitive::pieces::Pieces;
 use crate::primitive::step::{Step, Steps};
 use crate::table::{Per, Profile, Row};
@@ -113,11 +114,19 @@ const COPY: &str = "copy_file_range of the next part of a cached file of 8 MiB o
 /// Most bytes of one transfer: the file that holds them is written anew for every process.
 pub(crate) const SIZE_MAX: Size = Size::mib(256);
 
+/// Transfers once the caches have settled: reading a file alone does not leave there what writes and buffers do. A lap is
+/// a transfer for each page at most, because smaller ones take long and change little.
+fn settled(transfer: impl Step + 'static, file_bytes: usize, size: usize) -> Result<Prepared, Refusal> {
+    let lap = file_bytes / size.max(PAGE);
+    Ok(Prepared::alone(steady::settled(Steps::of(transfer), lap as u64)?))
+}
+
 /// `pread` of the next part of a cached file.
 fn read(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let size = limit::size(id, Size(1)..=SIZE_MAX)?;
     let (file, pieces) = (CachedFile::holding(size, setting)?, Pieces::of(id, setting)?);
-    Ok(Prepared::alone(Steps::of(Read { file, pieces, last: None })))
+    let bytes = file.bytes();
+    settled(Read { file, pieces, last: None }, bytes, size)
 }
 
 struct Read {
@@ -159,7 +168,8 @@ impl Step for Read {
 fn write(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let size = limit::size(id, Size(1)..=SIZE_MAX)?;
     let (file, pieces) = (CachedFile::holding(size, setting)?, Pieces::of(id, setting)?);
-    Ok(Prepared::alone(Steps::of(Write { file, pieces, last: 0 })))
+    let bytes = file.bytes();
+    settled(Write { file, pieces, last: 0 }, bytes, size)
 }
 
 struct Write {
@@ -199,7 +209,8 @@ impl Step for Write {
 fn copy_range(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let size = limit::size(id, Size(1)..=SIZE_MAX)?;
     let (from, to) = (CachedFile::holding(size, setting)?, CachedFile::holding(size, setting)?);
-    Ok(Prepared::alone(Steps::of(CopyRange { from, to, size, last: 0 })))
+    let bytes = from.bytes();
+    settled(CopyRange { from, to, size, last: 0 }, bytes, size)
 }
 
 struct CopyRange {

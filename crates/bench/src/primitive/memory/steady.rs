@@ -9,7 +9,7 @@ use crate::benchmark::Operation;
 
 /// Laps after which the next ones cost the same. Loads from 6 MiB, where 4 to 6 MiB of the third level were
 /// effective, took 38, 55, 110, 142, 141 and 138 ns in the first laps after the set was made ready.
-const LAPS: usize = 4;
+pub(in super::super) const LAPS: usize = 4;
 
 /// Goes through a working set until the caches have settled; a lap is `lap` operations.
 pub(in super::super) fn settled<O: Operation>(mut operation: O, lap: u64) -> io::Result<O> {
