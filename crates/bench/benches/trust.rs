@@ -5,11 +5,12 @@
 //!     cargo bench --package assay-bench --bench trust -- comparison [PAIRS]
 //!     cargo bench --package assay-bench --bench trust -- turns [TRIALS] [EQUALS]
 //!     cargo bench --package assay-bench --bench trust -- durations
+//!     cargo bench --package assay-bench --bench trust -- drift
 //!
 //! `truth` measures bodies of known length; `coverage` repeats whole measurements and counts how often an interval
 //! holds what all of them say; `comparison` compares a machine with itself, and with itself slowed down by 2 %; `turns`
 //! does that with two states that are measured in turns; `durations` says how long the processes of the quick profile
-//! take.
+//! take; `drift`, which of them cost something else in their first batches than in their last ones.
 //! Its own executable is the program that the harness starts for every sample.
 
 #![expect(clippy::unwrap_used, reason = "an experiment that cannot be carried out ends with what failed")]
@@ -55,8 +56,10 @@ fn main() -> ExitCode {
         ["comparison", rest @ ..] => comparison(number(rest.first(), 40)),
         ["turns", rest @ ..] => turns(number(rest.first(), 10), number(rest.get(1), 200)),
         ["durations"] => durations(),
+        ["drift"] => drift(),
         _ => {
             durations();
+            drift();
             truth();
             coverage(10);
             comparison(10);
@@ -96,6 +99,10 @@ fn samples(plan: &Plan, benchmarks: &[Benchmark], spawner: &Spawner) -> Vec<Vec<
     findings.into_iter().map(of).collect()
 }
 
+fn quick() -> Vec<Benchmark> {
+    catalogue().into_iter().filter(|benchmark| benchmark.profile == Profile::Quick).collect()
+}
+
 /// Processes of each primitive whose median is its duration.
 const DURATIONS: usize = 5;
 
@@ -105,8 +112,7 @@ const LONGEST_MS: f64 = 100.0;
 
 /// How long the processes of the quick profile take: the longest ones, those that are too long, and a round of all.
 fn durations() {
-    let quick: Vec<Benchmark> =
-        catalogue().into_iter().filter(|benchmark| benchmark.profile == Profile::Quick).collect();
+    let quick = quick();
     let plan = plan(1, DURATIONS, &calibrate());
     let (stop, mut took) = (AtomicBool::new(false), HashMap::<PrimitiveId, Vec<f64>>::new());
     let mut begun_ns = monotonic::now_ns();
@@ -118,11 +124,8 @@ fn durations() {
         begun_ns = monotonic::now_ns();
     })
     .unwrap();
-    let median = |(primitive, mut ms): (PrimitiveId, Vec<f64>)| {
-        ms.sort_by(f64::total_cmp);
-        (ms[ms.len() / 2], primitive)
-    };
-    let mut medians: Vec<(f64, PrimitiveId)> = took.into_iter().map(median).collect();
+    let mut medians: Vec<(f64, PrimitiveId)> =
+        took.into_iter().map(|(primitive, ms)| (median(ms.into_iter()), primitive)).collect();
     medians.sort_by(|a, b| b.0.total_cmp(&a.0));
     println!("duration of a process of the quick profile, median of {DURATIONS}");
     let too_long = medians.iter().filter(|(ms, _)| *ms > LONGEST_MS).count();
@@ -132,6 +135,57 @@ fn durations() {
     }
     let round_s = medians.iter().map(|(ms, _)| ms).sum::<f64>() / 1e3;
     println!("{round_s:>9.2} s   a process of each of the {} primitives", medians.len());
+}
+
+/// Processes of each primitive whose median is its drift.
+const DRIFT: usize = 11;
+
+/// What the first batches may cost more or less than the last ones.
+const DRIFT_MAX: f64 = 0.1;
+
+/// Which primitives are measured before they cost what they cost later on: the first quarter of a process's batches over
+/// its last quarter. Shorter batches, which hold more of what is no operation, are left out.
+fn drift() {
+    let quick = quick();
+    let stop = AtomicBool::new(false);
+    let findings =
+        measure(&plan(1, DRIFT, &calibrate()), &quick, &[], &spawner(&["sample"]), &stop, &mut |_, _| {})
+            .unwrap();
+    println!("cost in the first batches over that in the last ones, median of {DRIFT} processes");
+    let mut drifts: Vec<(f64, PrimitiveId)> = Vec::new();
+    for finding in findings {
+        match finding {
+            Finding::Measured(measured) => {
+                drifts.push((median(measured.samples.iter().map(drift_of)), measured.primitive));
+            }
+            Finding::Unmeasured(missing) => println!("{}: {}", missing.primitive, missing.reason),
+        }
+    }
+    drifts.sort_by(|a, b| b.0.total_cmp(&a.0));
+    for (ratio, primitive) in drifts.iter().filter(|(ratio, _)| (ratio - 1.0).abs() > DRIFT_MAX) {
+        println!("{ratio:>9.2}  {primitive}");
+    }
+    let steady = drifts.iter().filter(|(ratio, _)| (ratio - 1.0).abs() <= DRIFT_MAX).count();
+    println!("{steady} of {} primitives are within {:.0} %", drifts.len(), 100.0 * DRIFT_MAX);
+}
+
+fn drift_of(sample: &Sample) -> f64 {
+    let longest = sample.observations.iter().map(|batch| batch.operations).max().unwrap_or(0);
+    let costs: Vec<f64> = sample
+        .observations
+        .iter()
+        .filter(|batch| 2 * batch.operations >= longest)
+        .map(|batch| batch.elapsed_ns / batch.operations as f64)
+        .collect();
+    let quarter = costs.len().div_ceil(4);
+    median(costs[..quarter].iter().copied()) / median(costs[costs.len() - quarter..].iter().copied())
+}
+
+/// The (upper) median.
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
 }
 
 /// A chain of so many additions, each of which waits for the one before: one takes one cycle on every processor.
