@@ -41,7 +41,7 @@ bench:
 	$(CARGO) bench --package assay-bench --bench trust
 	$(CARGO) bench --package assay-bench --bench hierarchy
 
-# How well our figures repeat beside lmbench's, in the same minutes.
+# How well our figures repeat beside lmbench's, in the same minutes: half an hour.
 peers:
 	scripts/setup test
 	$(CARGO) build --release --package assay

@@ -73,14 +73,9 @@ END {
         }
         if (whole) shares[++kept] = part / whole
     }
-    # Insertion sort: awk has none, and these are few.
-    for (i = 2; i <= kept; i++) {
-        moved = shares[i]
-        for (j = i - 1; j >= 1 && shares[j] > moved; j--) shares[j + 1] = shares[j]
-        shares[j + 1] = moved
-    }
+    sort(shares, kept)
     printf "\n%d runs. The interval of a run holds the cost of a later one in %s %% of %d pairs; the one if measured again\n", \
         runs, share(all_within, all_pairs), all_pairs
     printf "in %s %%, 95 %% interval %s to %s %%.\n", share(all_again, all_pairs), \
-        share(shares[int(1 + 0.025 * kept)], 1), share(shares[int(0.975 * kept)], 1)
+        share(quantile(shares, kept, 0.025), 1), share(quantile(shares, kept, 0.975), 1)
 }
