@@ -8,22 +8,18 @@ use assay_report::{Bar, Bars, Block, Cell, Column, Figure, Length, Part, Table};
 use super::prediction;
 use crate::phase::application::MeasuredOperation;
 
-/// The terms, the comparison, and a picture of both.
-pub fn blocks(
+/// The terms, and a picture of them beside what was measured.
+pub fn terms(
     demand: &OperationDemand,
     prediction: &Prediction,
     measured: &MeasuredOperation,
 ) -> Result<Vec<Block>, NoFigure> {
-    let mut blocks = vec![
-        Block::Table(prediction::terms(demand, prediction)),
-        Block::Table(comparison(prediction, measured)),
-    ];
-    blocks.push(Block::Figure(Figure::Bars(picture(prediction, measured)?)));
-    Ok(blocks)
+    let picture = Figure::Bars(picture(prediction, measured)?);
+    Ok(vec![Block::Table(prediction::terms(demand, prediction)), Block::Figure(picture)])
 }
 
 /// Predicted, measured, and the difference.
-fn comparison(prediction: &Prediction, measured: &MeasuredOperation) -> Table {
+pub fn comparison(prediction: &Prediction, measured: &MeasuredOperation) -> Table {
     let unit = measured.unit_of_work;
     let untold = || Cell::Missing("user and kernel time could not be told apart".to_owned());
     let kernel = measured.system.map_or_else(untold, Cell::from);

@@ -1,5 +1,6 @@
 //! Values of the parts as blocks of a report: one file for each kind of value.
 
+pub mod answer;
 pub mod application;
 pub mod comparison;
 pub mod counters;

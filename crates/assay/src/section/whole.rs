@@ -1,9 +1,9 @@
-//! The report of `assay run`, in the order in which its questions arise.
+//! The report of `assay run`: first the answer, then the application, then the machine.
 
 use assay_report::{Block, Report};
 use assay_workload::Workload;
 
-use super::{application, demand, explained, machine, trace};
+use super::{answer, application, demand, explained, machine, trace};
 use crate::phase::application::MeasuredOperation;
 use crate::phase::tracing::Traced;
 use crate::phase::{Found, FoundOperation};
@@ -11,11 +11,16 @@ use crate::phase::{Found, FoundOperation};
 /// The whole report.
 pub fn report(workload: &Workload, found: &Found) -> anyhow::Result<Report> {
     let heading = |text: &str| Block::Heading(text.to_owned());
-    let mut blocks = vec![heading("1. The machine")];
-    blocks.extend(machine::description(&found.machine.description));
-    blocks.push(heading("2. What its primitives cost"));
-    blocks.push(Block::Table(machine::costs(&found.machine)));
-    blocks.push(heading(&format!("3. The application: {}", workload.about)));
+    let mut blocks = Vec::new();
+    for operation in &found.operations {
+        let measured = &operation.measured;
+        blocks.push(Block::Heading(format!(
+            "1. What one {} costs: '{}'",
+            measured.unit_of_work, measured.name
+        )));
+        blocks.extend(answer::blocks(operation));
+    }
+    blocks.push(heading(&format!("2. The application: {}", workload.about)));
     let measured: Vec<MeasuredOperation> =
         found.operations.iter().map(|operation| operation.measured.clone()).collect();
     blocks.push(Block::Table(application::dependence(&measured)));
@@ -23,32 +28,28 @@ pub fn report(workload: &Workload, found: &Found) -> anyhow::Result<Report> {
     for operation in &found.operations {
         blocks.extend(of_operation(operation)?);
     }
+    blocks.push(heading("4. The machine"));
+    blocks.extend(machine::description(&found.machine.description));
+    blocks.push(heading("5. What its primitives cost"));
+    blocks.push(Block::Table(machine::costs(&found.machine)));
+    blocks.extend(machine::unmeasured(&found.machine).map(Block::Table));
     let title = format!("{} on {}", workload.name, found.machine.name);
     Ok(Report { title, blocks })
 }
 
+/// What an operation asks for, and what is predicted for that; nothing without a trace.
 fn of_operation(operation: &FoundOperation) -> anyhow::Result<Vec<Block>> {
-    let name = &operation.measured.name;
-    let heading = |text: &str| Block::Heading(format!("{text} '{name}'"));
-    let traced = match &operation.traced {
-        Ok(traced) => traced,
-        Err(reason) => {
-            let text = format!("Left out, because the trace could not be made: {reason}");
-            return Ok(vec![heading("4. What it asks for:"), Block::Text(text)]);
-        }
-    };
-    let mut blocks = vec![heading("4. What it asks for:"), Block::Text(recording(operation, traced))];
+    let Ok(traced) = &operation.traced else { return Ok(Vec::new()) };
+    let mut blocks = vec![
+        Block::Heading(format!("3. What it asks for: '{}'", operation.measured.name)),
+        Block::Text(recording(operation, traced)),
+    ];
     #[expect(clippy::cast_precision_loss, reason = "nobody traces 2^52 requests")]
     let units = traced.units as f64;
     blocks.extend(trace::summary(&traced.summary, units, operation.measured.unit_of_work));
     blocks.extend(demand::vector(&traced.demand));
-    blocks.push(heading("5. What it costs, predicted and measured:"));
-    match &operation.prediction {
-        Some(Ok(prediction)) => {
-            blocks.extend(explained::blocks(&traced.demand, prediction, &operation.measured)?);
-        }
-        Some(Err(reason)) => blocks.push(Block::Text(format!("No prediction: {reason}"))),
-        None => {}
+    if let Some(Ok(prediction)) = &operation.prediction {
+        blocks.extend(explained::terms(&traced.demand, prediction, &operation.measured)?);
     }
     Ok(blocks)
 }
