@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use assay_quantity::{PrimitiveId, Size};
 
-use super::{CachedFile, PAGE};
+use super::CachedFile;
 use crate::benchmark::{Prepared, Refusal, Setting};
 use crate::kernel::expect;
 use crate::primitive::limit;
@@ -114,19 +114,21 @@ const COPY: &str = "copy_file_range of the next part of a cached file of 8 MiB o
 /// Most bytes of one transfer: the file that holds them is written anew for every process.
 pub(crate) const SIZE_MAX: Size = Size::mib(256);
 
-/// Transfers once the caches have settled: reading a file alone does not leave there what writes and buffers do. A lap is
-/// a transfer for each page at most, because smaller ones take long and change little.
-fn settled(transfer: impl Step + 'static, file_bytes: usize, size: usize) -> Result<Prepared, Refusal> {
-    let lap = file_bytes / size.max(PAGE);
-    Ok(Prepared::alone(steady::settled(Steps::of(transfer), lap as u64)?))
+/// Transfers once the caches have settled: reading a file alone does not leave there what writes and buffers do.
+fn settled(transfer: impl Step + 'static, lap: Option<u64>) -> Result<Prepared, Refusal> {
+    let transfers = Steps::of(transfer);
+    Ok(Prepared::alone(match lap {
+        Some(lap) => steady::settled(transfers, lap)?,
+        None => transfers,
+    }))
 }
 
 /// `pread` of the next part of a cached file.
 fn read(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let size = limit::size(id, Size(1)..=SIZE_MAX)?;
     let (file, pieces) = (CachedFile::holding(size, setting)?, Pieces::of(id, setting)?);
-    let bytes = file.bytes();
-    settled(Read { file, pieces, last: None }, bytes, size)
+    let lap = file.lap(size);
+    settled(Read { file, pieces, last: None }, lap)
 }
 
 struct Read {
@@ -168,8 +170,8 @@ impl Step for Read {
 fn write(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let size = limit::size(id, Size(1)..=SIZE_MAX)?;
     let (file, pieces) = (CachedFile::holding(size, setting)?, Pieces::of(id, setting)?);
-    let bytes = file.bytes();
-    settled(Write { file, pieces, last: 0 }, bytes, size)
+    let lap = file.lap(size);
+    settled(Write { file, pieces, last: 0 }, lap)
 }
 
 struct Write {
@@ -209,8 +211,8 @@ impl Step for Write {
 fn copy_range(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let size = limit::size(id, Size(1)..=SIZE_MAX)?;
     let (from, to) = (CachedFile::holding(size, setting)?, CachedFile::holding(size, setting)?);
-    let bytes = from.bytes();
-    settled(CopyRange { from, to, size, last: 0 }, bytes, size)
+    let lap = from.lap(size);
+    settled(CopyRange { from, to, size, last: 0 }, lap)
 }
 
 struct CopyRange {
