@@ -2,8 +2,8 @@
 //! and how much of that the product of demand and costs predicts.
 
 use assay_model::Prediction;
-use assay_quantity::{Mapping, Unit};
-use assay_report::{Block, scale};
+use assay_quantity::Mapping;
+use assay_report::Block;
 
 use super::explained;
 use crate::phase::FoundOperation;
@@ -31,54 +31,58 @@ pub fn blocks(operation: &FoundOperation) -> Vec<Block> {
     blocks
 }
 
-/// What most of the time of the application's processors goes to.
+/// What its time goes to, the most first: of the time of the processors that it may use or, if it keeps more of them
+/// busy than are counted (a command with several processes counts one), of those.
 fn limit(measured: &MeasuredOperation) -> String {
-    let busy = 1.0 - measured.idle.point;
-    let part = |time: f64| busy * time / measured.cpu.point;
+    let idle = measured.idle.point.max(0.0);
     let mut shares = match (measured.user, measured.system) {
         (Some(user), Some(system)) => {
+            let part = |time: f64| (1.0 - idle) * time / (user.point + system.point);
             vec![("the kernel", part(system.point)), ("its own code", part(user.point))]
         }
         // Rounds that are too short for the kernel's clock ticks are not split.
-        _ => vec![("its own code and the kernel", busy)],
+        _ => vec![("its own code and the kernel", 1.0 - idle)],
     };
-    shares.push(("waiting for clients or devices", measured.idle.point - measured.displaced.point));
-    shares.push(("other programs on its processors", measured.displaced.point));
+    shares.push(("waiting or without a processor", idle));
     shares.sort_by(|a, b| b.1.total_cmp(&a.1));
     let listed: Vec<String> =
         shares.iter().map(|(what, share)| format!("{what} {}", percent(*share))).collect();
-    format!("What limits it, in shares of the time of the processors that it may use: {}.", listed.join(", "))
+    format!("What limits it, in shares of its time: {}.", listed.join(", "))
 }
 
 /// How much of the measured kernel time the product is, and its largest terms.
 fn product(prediction: &Prediction, measured: &MeasuredOperation) -> String {
     let total = prediction.total.point;
-    let mut terms: Vec<_> = prediction.terms.iter().filter(|term| term.mapping == Mapping::Own).collect();
-    terms.sort_by(|a, b| b.time.point.total_cmp(&a.time.point));
-    let largest: Vec<String> = terms
-        .iter()
-        .take(NAMED)
-        .map(|term| format!("{} {}", term.primitive, percent(term.time.point / total)))
-        .collect();
-    let compared = measured.system.map_or_else(String::new, |kernel| {
-        format!(
-            "The product of demand and costs is {} of the measured kernel time. ",
-            percent(total / kernel.point)
-        )
-    });
-    format!("{compared}The largest terms of the prediction: {}.", largest.join(", "))
+    let own = prediction.terms.iter().filter(|term| term.mapping == Mapping::Own);
+    let mut terms: Vec<(String, f64)> =
+        own.map(|term| (term.primitive.to_string(), term.time.point)).collect();
+    terms.push(("calls that are not covered, at least".to_owned(), prediction.bounded().point));
+    terms.retain(|(_, time)| *time > 0.0);
+    terms.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let largest: Vec<String> =
+        terms.iter().take(NAMED).map(|(what, time)| format!("{what} {}", percent(time / total))).collect();
+    let mut sentences = Vec::new();
+    if let Some(kernel) = measured.system {
+        let share = percent(total / kernel.point);
+        sentences.push(format!("The product of demand and costs is {share} of the measured kernel time."));
+    }
+    if !largest.is_empty() {
+        sentences.push(format!("The largest terms of the prediction: {}.", largest.join(", ")));
+    }
+    sentences.join(" ")
 }
 
+/// In whole per cent: the tables have the intervals.
 fn percent(share: f64) -> String {
-    scale::number(share, Unit::Ratio).to_string()
+    format!("{:.0} %", 100.0 * share)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use assay_quantity::{Estimate, estimate};
+    use assay_quantity::{Estimate, Unit, estimate};
 
-    fn measured(user: Option<f64>, system: Option<f64>, idle: f64, displaced: f64) -> MeasuredOperation {
+    fn measured(user: Option<f64>, system: Option<f64>, idle: f64) -> MeasuredOperation {
         let of = |value: f64, unit: Unit| estimate::trimmed_mean(&[value; 8], unit).unwrap();
         let time = |value: f64| -> Estimate { of(value, Unit::Nanoseconds) };
         MeasuredOperation {
@@ -89,27 +93,35 @@ mod tests {
             user: user.map(time),
             system: system.map(time),
             idle: of(idle, Unit::Ratio),
-            displaced: of(displaced, Unit::Ratio),
+            displaced: of(0.0, Unit::Ratio),
             latency: None,
             rounds: Vec::new(),
         }
     }
 
     #[test]
-    fn what_takes_most_of_the_processors_comes_first() {
-        let kernel = limit(&measured(Some(5_000.0), Some(15_000.0), 0.2, 0.05));
-        let shares = "the kernel 60.0 %, its own code 20.0 %, waiting for clients or devices 15.0 %, other programs on its \
-                      processors 5.00 %.";
-        assert!(kernel.ends_with(shares), "{kernel}");
-        let unsplit = limit(&measured(None, None, 0.7, 0.6));
-        let shares = ": other programs on its processors 60.0 %, its own code and the kernel 30.0 %, waiting";
-        assert!(unsplit.contains(shares), "{unsplit}");
+    fn what_takes_most_of_the_time_comes_first() {
+        let waits = limit(&measured(Some(5_000.0), Some(15_000.0), 0.6));
+        let idle = "waiting or without a processor";
+        assert!(waits.ends_with(&format!(": {idle} 60 %, the kernel 30 %, its own code 10 %.")), "{waits}");
+        let unsplit = limit(&measured(None, None, 0.3));
+        assert!(unsplit.ends_with(&format!(": its own code and the kernel 70 %, {idle} 30 %.")), "{unsplit}");
+    }
+
+    #[test]
+    fn a_command_that_keeps_several_processors_busy_has_no_idle_time() {
+        let parallel = limit(&measured(Some(15_000.0), Some(5_000.0), -0.9));
+        assert!(
+            parallel.contains(": its own code 75 %, the kernel 25 %, waiting or without a processor"),
+            "{parallel}"
+        );
+        assert!(parallel.ends_with(" 0 %."), "{parallel}");
     }
 
     #[test]
     fn an_operation_that_could_not_be_traced_says_what_is_left_out_and_why() {
         let operation = FoundOperation {
-            measured: measured(None, None, 0.1, 0.0),
+            measured: measured(None, None, 0.1),
             traced: Err("tracing needs root".to_owned()),
             prediction: None,
         };

@@ -14,13 +14,10 @@ pub fn report(workload: &Workload, found: &Found) -> anyhow::Result<Report> {
     let mut blocks = Vec::new();
     for operation in &found.operations {
         let measured = &operation.measured;
-        blocks.push(Block::Heading(format!(
-            "1. What one {} costs: '{}'",
-            measured.unit_of_work, measured.name
-        )));
+        blocks.push(Block::Heading(format!("What one {} costs: '{}'", measured.unit_of_work, measured.name)));
         blocks.extend(answer::blocks(operation));
     }
-    blocks.push(heading(&format!("2. The application: {}", workload.about)));
+    blocks.push(heading(&format!("The application: {}", workload.about)));
     let measured: Vec<MeasuredOperation> =
         found.operations.iter().map(|operation| operation.measured.clone()).collect();
     blocks.push(Block::Table(application::dependence(&measured)));
@@ -28,9 +25,9 @@ pub fn report(workload: &Workload, found: &Found) -> anyhow::Result<Report> {
     for operation in &found.operations {
         blocks.extend(of_operation(operation)?);
     }
-    blocks.push(heading("4. The machine"));
+    blocks.push(heading("The machine"));
     blocks.extend(machine::description(&found.machine.description));
-    blocks.push(heading("5. What its primitives cost"));
+    blocks.push(heading("What its primitives cost"));
     blocks.push(Block::Table(machine::costs(&found.machine)));
     blocks.extend(machine::unmeasured(&found.machine).map(Block::Table));
     let title = format!("{} on {}", workload.name, found.machine.name);
@@ -41,7 +38,7 @@ pub fn report(workload: &Workload, found: &Found) -> anyhow::Result<Report> {
 fn of_operation(operation: &FoundOperation) -> anyhow::Result<Vec<Block>> {
     let Ok(traced) = &operation.traced else { return Ok(Vec::new()) };
     let mut blocks = vec![
-        Block::Heading(format!("3. What it asks for: '{}'", operation.measured.name)),
+        Block::Heading(format!("What it asks for: '{}'", operation.measured.name)),
         Block::Text(recording(operation, traced)),
     ];
     #[expect(clippy::cast_precision_loss, reason = "nobody traces 2^52 requests")]
