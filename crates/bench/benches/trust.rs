@@ -10,7 +10,7 @@
 //! `truth` measures bodies of known length; `coverage` repeats whole measurements and counts how often an interval
 //! holds what all of them say; `comparison` compares a machine with itself, and with itself slowed down by 2 %; `turns`
 //! does that with two states that are measured in turns; `durations` says how long the processes of the quick profile
-//! take; `drift`, which of them cost something else in their first batches than in their last ones.
+//! take; `drift`, of which the first batches differ in cost from the last ones.
 //! Its own executable is the program that the harness starts for every sample.
 
 #![expect(clippy::unwrap_used, reason = "an experiment that cannot be carried out ends with what failed")]
