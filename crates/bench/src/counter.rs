@@ -311,6 +311,7 @@ fn perf_event_open(event: Event, scope: Scope) -> io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::evidence::usage;
     use crate::layout::PAGE;
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
     use std::time::Duration;
@@ -353,15 +354,39 @@ mod tests {
         }
     }
 
+    /// Context switches of the calling thread so far, by another of the kernel's counts.
+    fn switches_so_far() -> u64 {
+        let usage = usage(libc::RUSAGE_THREAD).unwrap();
+        (usage.ru_nvcsw + usage.ru_nivcsw).cast_unsigned()
+    }
+
+    /// Sleeps until the thread has been switched this often. A sleep whose timer expires early enough is no switch.
+    fn sleep_until_switched(times: u64) {
+        let end = switches_so_far() + times;
+        while switches_so_far() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     #[test]
-    fn the_kernel_counts_a_switch_for_every_sleep_and_only_of_this_thread() {
-        let switches = counter("context switches").unwrap();
-        let sleep = |times: u64| (0..times).for_each(|_| std::thread::sleep(Duration::from_millis(1)));
-        let Count::Exact(count) = counted(&switches, || sleep(20)) else { panic!("software takes no turns") };
-        assert!(count >= 20, "{count}");
-        let others = || std::thread::spawn(move || sleep(100)).join().unwrap();
-        let Count::Exact(count) = counted(&switches, others) else { panic!("software takes no turns") };
-        assert!(count < 100, "{count}");
+    fn the_kernel_counts_every_switch_of_this_thread_and_of_no_other() {
+        let counter = counter("context switches").unwrap();
+        let switches_during = |what: &dyn Fn()| {
+            let outer = switches_so_far();
+            let mut inner = 0;
+            let count = counted(&counter, || {
+                let start = switches_so_far();
+                what();
+                inner = switches_so_far() - start;
+            });
+            let outer = switches_so_far() - outer;
+            let Count::Exact(count) = count else { panic!("software takes no turns") };
+            assert!((inner..=outer).contains(&count), "{inner} <= {count} <= {outer}");
+            count
+        };
+        assert!(switches_during(&|| sleep_until_switched(20)) >= 20);
+        let others = || std::thread::spawn(|| sleep_until_switched(100)).join().unwrap();
+        assert!(switches_during(&others) < 100);
     }
 
     #[test]
