@@ -156,11 +156,11 @@ mod tests {
 
     #[test]
     fn several_tables_follow_one_another_each_after_its_title() {
-        let two = sample::report();
-        let written = report(&two);
+        let several = sample::report();
+        let written = report(&several);
         let parts: Vec<&str> = written.split("\r\n\r\n").collect();
-        assert_eq!(parts.len(), 2, "{written}");
-        for (part, shown) in parts.iter().zip(two.tables()) {
+        assert_eq!(parts.len(), 3, "{written}");
+        for (part, shown) in parts.iter().zip(several.tables()) {
             let body = table(shown);
             assert_eq!(part.lines().next(), Some(shown.title()));
             assert!(part.trim_end().ends_with(body.trim_end()), "{part}");

@@ -112,6 +112,11 @@ fn block(block: &Block, id: &str) -> Markup {
 
 fn table(table: &Table) -> Markup {
     let table = &table.without_empty_columns();
+    if table.is_folded() {
+        return html! {
+            details { summary { (visible(table.title())) } (grid(table, html! {})) (notes(table)) }
+        };
+    }
     html! {
         div class="table" {
             (grid(table, html! { caption { (visible(table.title())) } }))

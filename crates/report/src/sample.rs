@@ -82,6 +82,17 @@ fn transfers() -> Table {
     )
 }
 
+fn settings() -> Table {
+    let rows = [
+        ("page", "4 KiB"),
+        ("aslr", "on (2)"),
+        ("noise", "processor 0: none"),
+        ("noise", "processor 1: none"),
+    ];
+    let rows = rows.map(|row| <[&str; 2]>::from(row).map(Cell::text));
+    Table::of("Settings", [Column::words("fact"), Column::words("value")], rows).folded()
+}
+
 fn prediction() -> Figure {
     let part = |label: &str, point: f64, half: f64| Part {
         label: label.to_owned(),
@@ -137,6 +148,7 @@ pub fn report() -> Report {
         Block::Heading("What it costs".to_owned()),
         Block::Table(table()),
         Block::Table(transfers()),
+        Block::Table(settings()),
         Block::Heading("What an application would see".to_owned()),
         Block::Figure(prediction()),
         Block::Heading("Memory".to_owned()),

@@ -99,6 +99,7 @@ pub struct Table {
     columns: Vec<Column>,
     rows: Vec<Vec<Cell>>,
     notes: Vec<String>,
+    is_folded: bool,
 }
 
 /// A row that does not fit its columns.
@@ -130,6 +131,7 @@ impl Table {
             columns: columns.into(),
             rows: rows.into_iter().map(Vec::from).collect(),
             notes: Vec::new(),
+            is_folded: false,
         }
     }
 
@@ -148,13 +150,21 @@ impl Table {
                 });
             }
         }
-        Ok(Self { title: title.to_owned(), columns, rows, notes: Vec::new() })
+        Ok(Self { title: title.to_owned(), columns, rows, notes: Vec::new(), is_folded: false })
     }
 
     /// The same table with one more sentence under it.
     #[must_use]
     pub fn with_note(mut self, note: impl Into<String>) -> Self {
         self.notes.push(note.into());
+        self
+    }
+
+    /// The same table for readers who look for it: closed in HTML, in text only what the words of its first column name.
+    /// JSON and CSV hold it like any other.
+    #[must_use]
+    pub fn folded(mut self) -> Self {
+        self.is_folded = true;
         self
     }
 
@@ -203,6 +213,11 @@ impl Table {
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// Whether only readers who look for it are to see its rows.
+    pub(crate) fn is_folded(&self) -> bool {
+        self.is_folded
     }
 
     /// The cells of one column, from top to bottom.

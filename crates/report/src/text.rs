@@ -11,7 +11,7 @@ mod table;
 use crate::figure::Figure;
 use crate::layout::interval_note;
 use crate::scale::Symbols;
-use crate::table::Table;
+use crate::table::{Cell, Table};
 use crate::visible::visible;
 use crate::{Block, Report};
 
@@ -47,6 +47,7 @@ pub fn report(report: &Report, style: &Style) -> String {
         blocks.push(match block {
             Block::Heading(heading) => style.heading(heading, '-', '─'),
             Block::Text(text) => paragraphs(text, &style),
+            Block::Table(table) if table.is_folded() => folded(table, &style),
             Block::Table(table) => self::table(table, &style),
             Block::Figure(Figure::Bars(bars)) => bars::text(bars, &style),
             Block::Figure(Figure::Curve(curve)) => self::table(&curve.table(), &style),
@@ -72,6 +73,20 @@ pub fn table(table: &Table, style: &Style) -> String {
         text.push_str(&style.note(note));
     }
     text
+}
+
+/// The title of a table and what the words of its first column name, each once.
+fn folded(table: &Table, style: &Style) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for cell in table.cells(0) {
+        if let Cell::Text(name) = cell
+            && !names.contains(&name.as_str())
+        {
+            names.push(name);
+        }
+    }
+    let names = format!("{}. The formats html, json and csv hold the values.", names.join(", "));
+    style.title(table.title()) + &style.note(&names)
 }
 
 fn paragraphs(text: &str, style: &Style) -> String {

@@ -1,29 +1,13 @@
-//! A machine as tables: what it is, what could not be controlled, what its primitives cost.
+//! What the primitives of a machine cost, as tables.
 
 use assay_quantity::again::RUNS_MIN;
 use assay_quantity::calm::PROCESSES_MIN;
 use assay_quantity::disturbance::LOST_MAX;
 use assay_quantity::primitive::KEYS;
-use assay_quantity::{Cost, Description, Kind, Machine, Mode, PrimitiveId, Verdict};
-use assay_report::{Block, Cell, Column, Table, scale};
+use assay_quantity::{Cost, Kind, Machine, Mode, PrimitiveId, Verdict};
+use assay_report::{Cell, Column, Table, scale};
 
 use crate::again::APART;
-
-/// What the machine is, and what could not be held still.
-pub fn description(description: &Description) -> Vec<Block> {
-    let facts = description.facts.iter().map(|fact| [Cell::text(&fact.name), Cell::text(&fact.value)]);
-    let mut blocks =
-        vec![Block::Table(Table::of("What it is", [Column::words("fact"), Column::words("value")], facts))];
-    if !description.uncontrolled.is_empty() {
-        let sentences = description.uncontrolled.iter().map(|sentence| [Cell::text(sentence)]);
-        blocks.push(Block::Table(Table::of(
-            "What could not be controlled",
-            [Column::words("source of error")],
-            sentences,
-        )));
-    }
-    blocks
-}
 
 /// The cost of every primitive, with what speaks for and against it.
 pub fn costs(machine: &Machine) -> Table {
@@ -150,7 +134,7 @@ mod tests {
     use super::*;
     use assay_quantity::estimate::trimmed_mean;
     use assay_quantity::{Aspect, Estimate, Interval, Unit};
-    use assay_report::{Format, Report};
+    use assay_report::{Block, Format, Report};
 
     fn estimate(point: f64) -> Estimate {
         let values = [-2.0, -1.0, 0.0, 1.0, 2.0].map(|percent| point * (1.0 + percent / 100.0));

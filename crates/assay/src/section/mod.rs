@@ -7,6 +7,7 @@ pub mod counters;
 pub mod counts;
 pub mod demand;
 pub mod explained;
+pub mod facts;
 pub mod hierarchy;
 pub mod machine;
 pub mod measured;

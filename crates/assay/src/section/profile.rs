@@ -4,11 +4,11 @@ use assay_quantity::Machine;
 use assay_report::Block;
 use assay_report::figure::NoFigure;
 
-use super::{hierarchy, machine, scaling, summary};
+use super::{facts, hierarchy, machine, scaling, summary};
 
 /// Everything that is known of a machine.
 pub fn blocks(measured: &Machine) -> Result<Vec<Block>, NoFigure> {
-    let mut blocks = machine::description(&measured.description);
+    let mut blocks = facts::blocks(&measured.description);
     blocks.push(Block::Table(machine::costs(measured)));
     blocks.extend(scaling::table(measured).map(Block::Table));
     blocks.extend(machine::unmeasured(measured).map(Block::Table));

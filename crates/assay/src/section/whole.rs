@@ -3,7 +3,7 @@
 use assay_report::{Block, Report};
 use assay_workload::Workload;
 
-use super::{answer, application, demand, explained, machine, trace};
+use super::{answer, application, demand, explained, facts, machine, trace};
 use crate::phase::application::MeasuredOperation;
 use crate::phase::tracing::Traced;
 use crate::phase::{Found, FoundOperation};
@@ -26,7 +26,7 @@ pub fn report(workload: &Workload, found: &Found) -> anyhow::Result<Report> {
         blocks.extend(of_operation(operation)?);
     }
     blocks.push(heading("The machine"));
-    blocks.extend(machine::description(&found.machine.description));
+    blocks.extend(facts::blocks(&found.machine.description));
     blocks.push(heading("What its primitives cost"));
     blocks.push(Block::Table(machine::costs(&found.machine)));
     blocks.extend(machine::unmeasured(&found.machine).map(Block::Table));

@@ -22,7 +22,6 @@ const UNKNOWN: &str = "unknown";
 pub fn describe(clock: &Calibration, directory: &Path) -> Description {
     let cpuinfo = read("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| parse::field(&cpuinfo, name).unwrap_or(UNKNOWN).to_owned();
-    let hypervisor = hypervisor(&cpuinfo);
     let governor = one_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
     let facts = [
         ("assay", env!("CARGO_PKG_VERSION").to_owned()),
@@ -34,7 +33,7 @@ pub fn describe(clock: &Calibration, directory: &Path) -> Description {
         ("memory", memory()),
         ("page", parse::in_words(Size(u64::try_from(rustix::param::page_size()).unwrap_or(0)))),
         ("huge pages", huge_pages()),
-        ("hypervisor", hypervisor.clone().unwrap_or_else(|| "none seen".to_owned())),
+        ("hypervisor", hypervisor(&cpuinfo).unwrap_or_else(|| "none seen".to_owned())),
         ("kernel", kernel()),
         ("libc", libc_version()),
         ("clocksource", one_line(CLOCKSOURCE).unwrap_or_else(unknown)),
@@ -43,33 +42,22 @@ pub fn describe(clock: &Calibration, directory: &Path) -> Description {
         ("turbo", turbo()),
         ("mitigations", mitigations()),
         ("aslr", worded("/proc/sys/kernel/randomize_va_space", parse::aslr)),
-        ("autogroup", worded(AUTOGROUP, parse::switch)),
+        ("autogroup", worded("/proc/sys/kernel/sched_autogroup_enabled", parse::switch)),
         ("cgroup cpu limit", cgroup_cpu_limit()),
         ("file system", file_system(directory)),
         ("load", read("/proc/loadavg").and_then(|line| parse::load(&line)).unwrap_or_else(unknown)),
     ];
     let facts = facts.into_iter().map(|(name, value)| Fact { name: name.to_owned(), value }).collect();
-    Description { facts, uncontrolled: uncontrolled(clock, hypervisor.as_deref(), governor.as_deref()) }
+    Description { facts, uncontrolled: uncontrolled(clock, governor.as_deref()) }
 }
 
-const AUTOGROUP: &str = "/proc/sys/kernel/sched_autogroup_enabled";
 const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// Sentences about what the measurement has to live with.
-fn uncontrolled(clock: &Calibration, hypervisor: Option<&str>, governor: Option<&str>) -> Vec<String> {
+/// Sentences about what the measurement has to live with, besides what a fact says by itself (a hypervisor, for one).
+fn uncontrolled(clock: &Calibration, governor: Option<&str>) -> Vec<String> {
     let mut sentences = Vec::new();
-    if let Some(name) = hypervisor {
-        sentences.push(format!(
-            "It runs under the hypervisor {name}: other guests, stolen time and the clock rate of the \
-             processor cannot be controlled from here."
-        ));
-    }
-    match governor {
-        None => sentences.push("The kernel shows no frequency governor: the clock rate may vary.".to_owned()),
-        Some("performance") => {}
-        Some(other) => {
-            sentences.push(format!("The frequency governor is {other}, so the clock rate follows the load."))
-        }
+    if let Some(other) = governor.filter(|governor| *governor != "performance") {
+        sentences.push(format!("The frequency governor is {other}, so the clock rate follows the load."));
     }
     if let Some(reason) = &clock.refused {
         sentences
@@ -78,12 +66,6 @@ fn uncontrolled(clock: &Calibration, hypervisor: Option<&str>, governor: Option<
     let running = read("/proc/loadavg").and_then(|line| parse::runnable(&line));
     if let Some(others) = running.and_then(|running| running.checked_sub(1)).filter(|others| *others > 0) {
         sentences.push(format!("{others} other tasks were runnable when the run began."));
-    }
-    if one_line(AUTOGROUP).as_deref() == Some("1") {
-        sentences.push(
-            "Autogroups are on: the nice value of this process counts only within its own session."
-                .to_owned(),
-        );
     }
     if !evidence::has_run_queue_delay() {
         sentences.push(
