@@ -111,15 +111,13 @@ fn block(block: &Block, id: &str) -> Markup {
 }
 
 fn table(table: &Table) -> Markup {
-    let table = &table.without_empty_columns();
-    if table.is_folded() {
-        return html! {
-            details { summary { (visible(table.title())) } (grid(table, html! {})) (notes(table)) }
-        };
-    }
+    let (table, folded) = &table.without_empty_columns().parts();
     html! {
         div class="table" {
             (grid(table, html! { caption { (visible(table.title())) } }))
+            @if let Some(folded) = folded {
+                details { summary { (visible(folded.title())) } (grid(folded, html! {})) (notes(folded)) }
+            }
             (notes(table))
         }
     }

@@ -82,15 +82,11 @@ fn transfers() -> Table {
     )
 }
 
-fn settings() -> Table {
-    let rows = [
-        ("page", "4 KiB"),
-        ("aslr", "on (2)"),
-        ("noise", "processor 0: none"),
-        ("noise", "processor 1: none"),
-    ];
-    let rows = rows.map(|row| <[&str; 2]>::from(row).map(Cell::text));
-    Table::of("Settings", [Column::words("fact"), Column::words("value")], rows).folded()
+fn facts() -> Table {
+    let rows =
+        [("cpu", "one"), ("page", "4 KiB"), ("noise", "processor 0: none"), ("noise", "processor 1: none")];
+    let rows = rows.map(|(name, value)| [name, value].map(Cell::text));
+    Table::of("What it is", ["fact", "value"].map(Column::words), rows).with_last_folded(3, "Other facts")
 }
 
 fn prediction() -> Figure {
@@ -148,7 +144,7 @@ pub fn report() -> Report {
         Block::Heading("What it costs".to_owned()),
         Block::Table(table()),
         Block::Table(transfers()),
-        Block::Table(settings()),
+        Block::Table(facts()),
         Block::Heading("What an application would see".to_owned()),
         Block::Figure(prediction()),
         Block::Heading("Memory".to_owned()),

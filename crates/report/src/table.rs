@@ -99,7 +99,14 @@ pub struct Table {
     columns: Vec<Column>,
     rows: Vec<Vec<Cell>>,
     notes: Vec<String>,
-    is_folded: bool,
+    folded: Option<Folded>,
+}
+
+/// The last rows of a table, for readers who look for them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Folded {
+    title: String,
+    rows: usize,
 }
 
 /// A row that does not fit its columns.
@@ -131,7 +138,7 @@ impl Table {
             columns: columns.into(),
             rows: rows.into_iter().map(Vec::from).collect(),
             notes: Vec::new(),
-            is_folded: false,
+            folded: None,
         }
     }
 
@@ -150,7 +157,7 @@ impl Table {
                 });
             }
         }
-        Ok(Self { title: title.to_owned(), columns, rows, notes: Vec::new(), is_folded: false })
+        Ok(Self { title: title.to_owned(), columns, rows, notes: Vec::new(), folded: None })
     }
 
     /// The same table with one more sentence under it.
@@ -160,12 +167,23 @@ impl Table {
         self
     }
 
-    /// The same table for readers who look for it: closed in HTML, in text only what the words of its first column name.
-    /// JSON and CSV hold it like any other.
+    /// The same table, its last rows for readers who look for them: HTML hides them behind this title, text lists only
+    /// the words of their first column. JSON and CSV hold them like the others.
     #[must_use]
-    pub fn folded(mut self) -> Self {
-        self.is_folded = true;
+    pub fn with_last_folded(mut self, rows: usize, title: &str) -> Self {
+        self.folded = (rows > 0).then(|| Folded { title: title.to_owned(), rows });
         self
+    }
+
+    /// The table without its folded rows, and these as a table of their own, without notes.
+    #[must_use]
+    pub(crate) fn parts(&self) -> (Self, Option<Self>) {
+        let mut shown = self.clone();
+        let folded = shown.folded.take().map(|Folded { title, rows }| {
+            let rows = shown.rows.split_off(shown.rows.len().saturating_sub(rows));
+            Self { title, columns: self.columns.clone(), rows, notes: Vec::new(), folded: None }
+        });
+        (shown, folded)
     }
 
     /// What people read of it: without the columns in which every cell is missing, with a sentence under it that says why
@@ -213,11 +231,6 @@ impl Table {
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
-    }
-
-    /// Whether only readers who look for it are to see its rows.
-    pub(crate) fn is_folded(&self) -> bool {
-        self.is_folded
     }
 
     /// The cells of one column, from top to bottom.

@@ -47,7 +47,6 @@ pub fn report(report: &Report, style: &Style) -> String {
         blocks.push(match block {
             Block::Heading(heading) => style.heading(heading, '-', '─'),
             Block::Text(text) => paragraphs(text, &style),
-            Block::Table(table) if table.is_folded() => folded(table, &style),
             Block::Table(table) => self::table(table, &style),
             Block::Figure(Figure::Bars(bars)) => bars::text(bars, &style),
             Block::Figure(Figure::Curve(curve)) => self::table(&curve.table(), &style),
@@ -59,9 +58,12 @@ pub fn report(report: &Report, style: &Style) -> String {
 /// One table with its title and its notes.
 #[must_use]
 pub fn table(table: &Table, style: &Style) -> String {
-    let table = &table.without_empty_columns();
+    let (table, folded) = &table.without_empty_columns().parts();
     let mut text = style.title(table.title());
     text.push_str(&table::text(table, style));
+    if let Some(folded) = folded {
+        text.push_str(&style.note(&names(folded)));
+    }
     let reasons = table.reasons().into_iter().enumerate();
     for (position, reason) in reasons {
         text.push_str(&style.note(&format!("({}) {reason}", position + 1)));
@@ -75,18 +77,17 @@ pub fn table(table: &Table, style: &Style) -> String {
     text
 }
 
-/// The title of a table and what the words of its first column name, each once.
-fn folded(table: &Table, style: &Style) -> String {
+/// The words in the first column of folded rows, each once.
+fn names(folded: &Table) -> String {
     let mut names: Vec<&str> = Vec::new();
-    for cell in table.cells(0) {
+    for cell in folded.cells(0) {
         if let Cell::Text(name) = cell
             && !names.contains(&name.as_str())
         {
             names.push(name);
         }
     }
-    let names = format!("{}. The formats html, json and csv hold the values.", names.join(", "));
-    style.title(table.title()) + &style.note(&names)
+    format!("{} (values: --format html, json or csv): {}", folded.title(), names.join(", "))
 }
 
 fn paragraphs(text: &str, style: &Style) -> String {

@@ -1,5 +1,5 @@
-//! What a machine is: the facts that tell it from others and those that are unusual, the rest folded, and what could
-//! not be controlled.
+//! What a machine is: the facts that tell it from others and the unusual ones, the rest folded; and what could not be
+//! controlled.
 
 use assay_quantity::{Description, Fact};
 use assay_report::{Block, Cell, Column, Table};
@@ -7,56 +7,53 @@ use assay_report::{Block, Cell, Column, Table};
 /// The facts and the sources of error.
 pub fn blocks(description: &Description) -> Vec<Block> {
     let (usual, shown): (Vec<&Fact>, Vec<&Fact>) = description.facts.iter().partition(|fact| is_usual(fact));
+    let rows = shown.iter().chain(&usual).map(|fact| [Cell::text(&fact.name), Cell::text(&fact.value)]);
+    let facts = Table::of("What it is", ["fact", "value"].map(Column::words), rows)
+        .with_last_folded(usual.len(), "Other facts");
     let sentences = description.uncontrolled.iter().map(|sentence| [Cell::text(sentence)]);
     let uncontrolled =
         Table::of("What could not be controlled", [Column::words("source of error")], sentences);
-    let tables =
-        [table("What it is", &shown), uncontrolled, table("Other facts, none unusual", &usual).folded()];
-    tables.into_iter().filter(|table| !table.rows().is_empty()).map(Block::Table).collect()
+    let uncontrolled = (!description.uncontrolled.is_empty()).then_some(uncontrolled);
+    [Some(facts), uncontrolled].into_iter().flatten().map(Block::Table).collect()
 }
 
-fn table(title: &str, facts: &[&Fact]) -> Table {
-    let rows = facts.iter().map(|fact| [Cell::text(&fact.name), Cell::text(&fact.value)]);
-    Table::of(title, ["fact", "value"].map(Column::words), rows)
-}
-
-/// What is usual of a fact.
+/// Which values of a fact are usual.
 enum Usual {
-    /// Every value.
+    /// All.
     Any,
-    /// These values.
-    One(&'static [&'static str]),
-    /// A share of less than one per cent.
+    /// Any of these.
+    AnyOf(&'static [&'static str]),
+    /// Shares of less than one per cent.
     BelowOnePercent,
 }
 
-use Usual::{Any, BelowOnePercent, One};
+use Usual::{Any, AnyOf, BelowOnePercent};
 
-/// Facts that readers look for only if they have a reason to; every other fact is always shown.
+/// The facts that are folded if their value is usual.
 const USUAL: [(&str, Usual); 23] = [
     ("assay", Any),
-    ("smt", Any),
+    ("smt", AnyOf(&["on", "not reported"])),
     ("microcode", Any),
-    ("page", One(&["4 KiB"])),
+    ("page", AnyOf(&["4 KiB"])),
     ("huge pages", Any),
     ("libc", Any),
-    ("clocksource", One(&["tsc", "arch_sys_counter"])),
+    ("clocksource", AnyOf(&["tsc", "arch_sys_counter"])),
     ("batch clock", Any),
-    ("governor", One(&["performance", "not reported"])),
-    ("turbo", Any),
-    ("aslr", One(&["on (2)"])),
+    ("governor", AnyOf(&["performance", "not reported"])),
+    ("turbo", AnyOf(&["on", "not reported"])),
+    ("aslr", AnyOf(&["on (2)"])),
     ("autogroup", Any),
-    ("cgroup cpu limit", One(&["none"])),
+    ("cgroup cpu limit", AnyOf(&["none"])),
     ("file system", Any),
     ("load", Any),
-    ("noise before", Any),
-    ("noise after", Any),
+    ("noise before", BelowOnePercent),
+    ("noise after", BelowOnePercent),
     ("page protection change", Any),
     ("tasks elsewhere", BelowOnePercent),
     ("memory pressure", BelowOnePercent),
     ("interrupts", BelowOnePercent),
     ("stolen time", BelowOnePercent),
-    // What it took from a batch is among its disturbances.
+    // Batches that lost time to other tasks are counted beside the costs.
     ("preemption", Any),
 ];
 
@@ -65,7 +62,7 @@ fn is_usual(fact: &Fact) -> bool {
         *name == fact.name
             && match usual {
                 Any => true,
-                One(values) => values.contains(&fact.value.as_str()),
+                AnyOf(values) => values.contains(&fact.value.as_str()),
                 BelowOnePercent => share(&fact.value).is_some_and(|percent| percent < 1.0),
             }
     })
@@ -79,67 +76,82 @@ fn share(sentence: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use assay_quantity::Aspect;
+    use assay_bench::{Finding, Measured, calibrate, conditions, describe};
+    use assay_quantity::{Aspect, Condition, Sample, Unit};
 
-    /// The facts that are shown and those that are folded.
-    fn names(facts: &[(&str, &str)], uncontrolled: &[&str]) -> Vec<(String, Vec<String>)> {
-        let fact =
-            |(name, value): &(&str, &str)| Fact { name: (*name).to_owned(), value: (*value).to_owned() };
-        let description = Description {
-            facts: facts.iter().map(fact).collect(),
-            uncontrolled: uncontrolled.iter().map(|sentence| (*sentence).to_owned()).collect(),
+    fn fact(name: &str, value: &str) -> Fact {
+        Fact { name: name.to_owned(), value: value.to_owned() }
+    }
+
+    /// What a run says of the machine where every share of its time was this.
+    fn facts_of_shares(share: f64) -> Vec<Fact> {
+        let condition = Condition {
+            runnable_elsewhere: Some(share),
+            memory_pressure: Some(share),
+            interrupts: Some(share),
+            stolen: Some(share),
+            ..Condition::default()
         };
-        let name = |row: &Vec<Cell>| match &row[0] {
-            Cell::Text(name) => name.clone(),
-            other => panic!("{other:?}"),
+        let measured = Measured {
+            primitive: "call.null".parse().unwrap(),
+            unit: Unit::Nanoseconds,
+            samples: vec![Sample { condition, ..Sample::default() }],
+            rejected: Vec::new(),
         };
-        let tables = blocks(&description).into_iter().map(|block| match block {
-            Block::Table(table) => (table.title().to_owned(), table.rows().iter().map(name).collect()),
-            other => panic!("{other:?}"),
-        });
-        tables.collect()
+        conditions(&[Finding::Measured(measured)])
     }
 
     #[test]
-    fn what_is_unusual_or_not_known_is_shown_and_the_rest_is_folded() {
+    fn values_are_usual_or_not() {
         let usual = [
-            ("cpu", "a processor"),
             ("aslr", "on (2)"),
-            ("stolen time", "the hypervisor took 0.31 % of the time"),
             ("governor", "not reported"),
-            ("noise before", "processor 0: much"),
+            ("load", "any"),
+            ("noise before", "processor 0: 0.830 % of 100 ms lost in 53 gaps"),
         ];
-        let expected = [
-            ("What it is", vec!["cpu"]),
-            ("Other facts, none unusual", vec!["aslr", "stolen time", "governor", "noise before"]),
-        ];
-        let expected =
-            expected.map(|(title, names)| (title.to_owned(), names.into_iter().map(str::to_owned).collect()));
-        assert_eq!(names(&usual, &[]), expected);
-        for unusual in [
+        assert!(usual.iter().all(|(name, value)| is_usual(&fact(name, value))));
+        let unusual = [
             ("aslr", "off (0)"),
             ("aslr", "not reported"),
-            ("stolen time", "the hypervisor took 1 % of the time"),
-            ("stolen time", "never seen"),
             ("governor", "powersave"),
-            ("weather", "fine"),
-        ] {
-            assert_eq!(names(&[unusual], &[]), [("What it is".to_owned(), vec![unusual.0.to_owned()])]);
-        }
-        let sentence = "A control group limits the processor time.";
-        assert_eq!(
-            names(&[], &[sentence]),
-            [("What could not be controlled".to_owned(), vec![sentence.to_owned()])]
-        );
+            ("noise before", "processor 0: 75.0 % of 40 ms lost in 2 gaps"),
+            ("noise before", "unknown: processor 0 cannot be used"),
+            ("cpu", "a processor"),
+            ("unicorns", "any"),
+        ];
+        assert!(unusual.iter().all(|(name, value)| !is_usual(&fact(name, value))));
+        assert!(facts_of_shares(0.0).iter().all(is_usual));
+        let shared = facts_of_shares(0.5);
+        let names: Vec<&str> =
+            shared.iter().filter(|fact| !is_usual(fact)).map(|fact| fact.name.as_str()).collect();
+        assert_eq!(names, ["tasks elsewhere", "memory pressure", "interrupts", "stolen time"]);
+    }
+
+    #[test]
+    fn every_fact_is_in_the_table_and_the_usual_ones_come_last() {
+        let facts = [("aslr", "on (2)"), ("cpu", "a processor"), ("page", "4 KiB"), ("kernel", "Linux")];
+        let description = Description {
+            facts: facts.iter().map(|(name, value)| fact(name, value)).collect(),
+            uncontrolled: vec!["A control group limits the processor time.".to_owned()],
+        };
+        let blocks = blocks(&description);
+        let [Block::Table(facts), Block::Table(uncontrolled)] = blocks.as_slice() else {
+            panic!("{blocks:?}")
+        };
+        let names: Vec<&Cell> = facts.cells(0).collect();
+        assert_eq!(names, ["cpu", "kernel", "aslr", "page"].map(Cell::text).each_ref());
+        assert_eq!(uncontrolled.rows().len(), 1);
+        let shown = assay_report::text::table(facts, &crate::output::style());
+        assert!(shown.contains("a processor") && !shown.contains("on (2)"), "{shown}");
+        assert!(shown.contains("Other facts (values: --format html, json or csv): aslr, page"), "{shown}");
     }
 
     #[test]
     fn every_name_is_one_that_machines_have() {
-        let mut names: Vec<&str> = USUAL.iter().map(|(name, _)| *name).collect();
-        let machine = assay_bench::describe(&assay_bench::calibrate(), &std::env::temp_dir());
+        let facts = describe(&calibrate(), &std::env::temp_dir()).facts;
         let is_known =
-            |name: &str| machine.facts.iter().any(|fact| fact.name == name) || Aspect::named(name).is_some();
-        names.retain(|name| !is_known(name));
-        assert_eq!(names, ["noise before", "noise after"]);
+            |name: &str| facts.iter().any(|fact| fact.name == name) || Aspect::named(name).is_some();
+        let others: Vec<&str> = USUAL.iter().map(|(name, _)| *name).filter(|name| !is_known(name)).collect();
+        assert_eq!(others, ["noise before", "noise after"]);
     }
 }

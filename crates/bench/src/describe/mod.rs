@@ -22,6 +22,7 @@ const UNKNOWN: &str = "unknown";
 pub fn describe(clock: &Calibration, directory: &Path) -> Description {
     let cpuinfo = read("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| parse::field(&cpuinfo, name).unwrap_or(UNKNOWN).to_owned();
+    let hypervisor = hypervisor(&cpuinfo);
     let governor = one_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
     let facts = [
         ("assay", env!("CARGO_PKG_VERSION").to_owned()),
@@ -33,7 +34,7 @@ pub fn describe(clock: &Calibration, directory: &Path) -> Description {
         ("memory", memory()),
         ("page", parse::in_words(Size(u64::try_from(rustix::param::page_size()).unwrap_or(0)))),
         ("huge pages", huge_pages()),
-        ("hypervisor", hypervisor(&cpuinfo).unwrap_or_else(|| "none seen".to_owned())),
+        ("hypervisor", hypervisor.clone().unwrap_or_else(|| "none seen".to_owned())),
         ("kernel", kernel()),
         ("libc", libc_version()),
         ("clocksource", one_line(CLOCKSOURCE).unwrap_or_else(unknown)),
@@ -48,16 +49,23 @@ pub fn describe(clock: &Calibration, directory: &Path) -> Description {
         ("load", read("/proc/loadavg").and_then(|line| parse::load(&line)).unwrap_or_else(unknown)),
     ];
     let facts = facts.into_iter().map(|(name, value)| Fact { name: name.to_owned(), value }).collect();
-    Description { facts, uncontrolled: uncontrolled(clock, governor.as_deref()) }
+    Description { facts, uncontrolled: uncontrolled(clock, hypervisor.as_deref(), governor.as_deref()) }
 }
 
 const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// Sentences about what the measurement has to live with, besides what a fact says by itself (a hypervisor, for one).
-fn uncontrolled(clock: &Calibration, governor: Option<&str>) -> Vec<String> {
+/// Sentences about what the measurement cannot correct. What every virtual machine has is none: its facts say so, and
+/// what its host does is measured.
+fn uncontrolled(clock: &Calibration, hypervisor: Option<&str>, governor: Option<&str>) -> Vec<String> {
     let mut sentences = Vec::new();
-    if let Some(other) = governor.filter(|governor| *governor != "performance") {
-        sentences.push(format!("The frequency governor is {other}, so the clock rate follows the load."));
+    match governor {
+        None if hypervisor.is_none() => {
+            sentences.push("The kernel shows no frequency governor: the clock rate may vary.".to_owned());
+        }
+        None | Some("performance") => {}
+        Some(other) => {
+            sentences.push(format!("The frequency governor is {other}, so the clock rate follows the load."));
+        }
     }
     if let Some(reason) = &clock.refused {
         sentences
