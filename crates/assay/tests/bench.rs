@@ -9,6 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread::{available_parallelism, sleep};
 use std::time::Duration;
 
+use assay_quantity::PrimitiveId;
 use tempfile::TempDir;
 
 /// Between two looks at what another process does.
@@ -59,7 +60,7 @@ impl Place {
 
 /// The first fields of those lines of a CSV that begin with an id.
 fn ids(csv: &str) -> Vec<&str> {
-    let is_id = |field: &&str| field.contains('.') && field.starts_with(|c: char| c.is_ascii_lowercase());
+    let is_id = |field: &&str| field.parse::<PrimitiveId>().is_ok();
     csv.lines().filter_map(|line| line.split(',').next()).filter(is_id).collect()
 }
 
@@ -445,7 +446,7 @@ fn processes_are_started_through_the_wrapper_of_their_state() {
     assert_eq!(said, reason);
     let fails = "sh -c 'case $2 in sample) exit 7;; esac; echo odd >&2' b";
     let (code, compared, said) =
-        place.ended(place.assay("compare --budget 2s call.null --between-wrapper").args(["", fails]));
+        place.ended(place.assay("compare --budget 60s call.null --between-wrapper").args(["", fails]));
     assert_eq!((code, compared.as_str()), (1, ""));
     assert!(said.contains("writes to stderr: odd\n"), "{said}");
     let reason =

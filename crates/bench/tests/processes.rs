@@ -172,7 +172,7 @@ const MAY_BE_MISSING: [Lack; 18] = [
     ("level=dram", "is too large beside the largest working set", || true),
     ("level=dram", "does not fit into half of the", || true),
     ("set=", "does not fit into half of the", || true),
-    ("pages=huge", "huge pages", || true),
+    ("pages=huge", "huge page", || true),
     ("disk.", "reaches no storage", || true),
     ("disk.", "cannot be opened with O_DIRECT", || true),
     ("sync{size=", "reaches no storage", || true),

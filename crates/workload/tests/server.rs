@@ -163,6 +163,9 @@ fn a_server_that_dies_in_a_round_is_the_error_not_its_closed_connection() {
                 let pid = rustix::process::Pid::from_raw(*pid).unwrap();
                 rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
             }
+            while server.exit().unwrap().is_none() {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
         }
     })
     .unwrap_err();

@@ -78,6 +78,7 @@ mod tests {
     use super::*;
     use assay_bench::{Finding, Measured, calibrate, conditions, describe};
     use assay_quantity::{Aspect, Condition, Sample, Unit};
+    use assay_report::{Colour, Style, Symbols};
 
     fn fact(name: &str, value: &str) -> Fact {
         Fact { name: name.to_owned(), value: value.to_owned() }
@@ -141,7 +142,8 @@ mod tests {
         let names: Vec<&Cell> = facts.cells(0).collect();
         assert_eq!(names, ["cpu", "kernel", "aslr", "page"].map(Cell::text).each_ref());
         assert_eq!(uncontrolled.rows().len(), 1);
-        let shown = assay_report::text::table(facts, &crate::output::style());
+        let style = Style { width: u16::MAX, symbols: Symbols::Ascii, colour: Colour::Plain };
+        let shown = assay_report::text::table(facts, &style);
         assert!(shown.contains("a processor") && !shown.contains("on (2)"), "{shown}");
         assert!(shown.contains("Other facts (values: --format html, json or csv): aslr, page"), "{shown}");
     }

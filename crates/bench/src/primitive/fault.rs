@@ -68,9 +68,9 @@ const ACCESS: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
 /// Pages of the longest batch: 64 MiB of pages of 4 KiB.
 const PAGES_MAX: u64 = 16_384;
 
-/// Minor faults of this process so far.
+/// Minor faults of this thread so far.
 pub(super) fn minor_faults() -> io::Result<i64> {
-    Ok(usage(libc::RUSAGE_SELF)?.ru_minflt)
+    Ok(usage(libc::RUSAGE_THREAD)?.ru_minflt)
 }
 
 /// That every touch since then has been a fault. The reading of the count may take one or two of its own.

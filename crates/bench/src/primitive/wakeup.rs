@@ -411,11 +411,15 @@ mod tests {
         for (call, sleepers) in calls.into_iter().zip([1, 0]) {
             let mut wakes = Wakes::new(call, &sleeper, sleepers, NAP_NS);
             for operations in [1, 20] {
-                wakes.arm(operations).unwrap();
-                wakes.run(operations).unwrap();
-                // Other tests may keep the sleeper from its processor.
-                wakes.extended = 0;
-                wakes.disarm(operations).unwrap();
+                // A busy machine may keep the sleeper from its processor: of a hundred batches, once it does not.
+                let passes = (0..100).any(|_| {
+                    wakes.arm(operations).unwrap();
+                    wakes.run(operations).unwrap();
+                    let result = wakes.disarm(operations);
+                    assert!(result.as_ref().err().is_none_or(Disturbed::is), "{result:?}");
+                    result.is_ok()
+                });
+                assert!(passes);
             }
             assert!(wakes.disarm(1).is_err());
         }
