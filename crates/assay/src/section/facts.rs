@@ -1,6 +1,7 @@
 //! What a machine is: the facts that tell it from others and the unusual ones, the rest folded; and what could not be
 //! controlled.
 
+use assay_quantity::disturbance::LOST_MAX;
 use assay_quantity::{Description, Fact};
 use assay_report::{Block, Cell, Column, Table};
 
@@ -23,11 +24,11 @@ enum Usual {
     Any,
     /// Any of these.
     AnyOf(&'static [&'static str]),
-    /// Shares of less than one per cent.
-    BelowOnePercent,
+    /// Shares below the one that a batch may lose without being left out.
+    Small,
 }
 
-use Usual::{Any, AnyOf, BelowOnePercent};
+use Usual::{Any, AnyOf, Small};
 
 /// The facts that are folded if their value is usual.
 const USUAL: [(&str, Usual); 23] = [
@@ -46,13 +47,14 @@ const USUAL: [(&str, Usual); 23] = [
     ("cgroup cpu limit", AnyOf(&["none"])),
     ("file system", Any),
     ("load", Any),
-    ("noise before", BelowOnePercent),
-    ("noise after", BelowOnePercent),
+    ("noise before", Small),
+    ("noise after", Small),
     ("page protection change", Any),
-    ("tasks elsewhere", BelowOnePercent),
-    ("memory pressure", BelowOnePercent),
-    ("interrupts", BelowOnePercent),
-    ("stolen time", BelowOnePercent),
+    ("tasks elsewhere", Small),
+    ("memory pressure", Small),
+    ("stolen time", Small),
+    // Most of them are the operations' own.
+    ("interrupts", Any),
     // Batches that lost time to other tasks are counted beside the costs.
     ("preemption", Any),
 ];
@@ -63,7 +65,7 @@ fn is_usual(fact: &Fact) -> bool {
             && match usual {
                 Any => true,
                 AnyOf(values) => values.contains(&fact.value.as_str()),
-                BelowOnePercent => share(&fact.value).is_some_and(|percent| percent < 1.0),
+                Small => share(&fact.value).is_some_and(|percent| percent < 100.0 * LOST_MAX),
             }
     })
 }
@@ -89,7 +91,6 @@ mod tests {
         let condition = Condition {
             runnable_elsewhere: Some(share),
             memory_pressure: Some(share),
-            interrupts: Some(share),
             stolen: Some(share),
             ..Condition::default()
         };
@@ -108,7 +109,7 @@ mod tests {
             ("aslr", "on (2)"),
             ("governor", "not reported"),
             ("load", "any"),
-            ("noise before", "processor 0: 0.830 % of 100 ms lost in 53 gaps"),
+            ("noise before", "processor 0: 2.388 % of 100 ms lost in 269 gaps"),
         ];
         assert!(usual.iter().all(|(name, value)| is_usual(&fact(name, value))));
         let unusual = [
@@ -125,7 +126,7 @@ mod tests {
         let shared = facts_of_shares(0.5);
         let names: Vec<&str> =
             shared.iter().filter(|fact| !is_usual(fact)).map(|fact| fact.name.as_str()).collect();
-        assert_eq!(names, ["tasks elsewhere", "memory pressure", "interrupts", "stolen time"]);
+        assert_eq!(names, ["tasks elsewhere", "memory pressure", "stolen time"]);
     }
 
     #[test]
