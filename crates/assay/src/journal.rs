@@ -105,8 +105,14 @@ impl Journal {
     }
 }
 
+/// Name of the facts about the noise before a run, one for each processor that was watched.
+pub const NOISE_BEFORE: &str = "noise before";
+
+/// The same after a run.
+pub const NOISE_AFTER: &str = "noise after";
+
 /// Facts that differ from one minute to the next on the same machine, besides the aspects of its condition.
-const PASSING: [&str; 5] = ["load", "batch clock", EFFECTIVE_CACHES, "noise before", "noise after"];
+const PASSING: [&str; 5] = ["load", "batch clock", EFFECTIVE_CACHES, NOISE_BEFORE, NOISE_AFTER];
 
 /// The facts that tell machines and their states apart.
 pub fn lasting(description: &Description) -> impl Iterator<Item = &Fact> {

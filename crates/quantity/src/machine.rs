@@ -29,6 +29,14 @@ pub struct Description {
     pub uncontrolled: Vec<String>,
 }
 
+impl Description {
+    /// The value of the first fact of this name.
+    #[must_use]
+    pub fn fact(&self, name: &str) -> Option<&str> {
+        self.facts.iter().find(|fact| fact.name == name).map(|fact| fact.value.as_str())
+    }
+}
+
 /// The cost of one primitive on one machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cost {

@@ -15,7 +15,7 @@ use assay_quantity::{Description, Fact, Machine};
 
 use crate::cli::EffortArgs;
 use crate::interrupt::Interrupt;
-use crate::journal::{Journal, command_line, host};
+use crate::journal::{Journal, NOISE_AFTER, NOISE_BEFORE, command_line, host};
 use crate::progress::Progress;
 
 /// Processes per primitive at the least: fewer leave nothing of an interval.
@@ -74,7 +74,7 @@ impl Subject {
     pub fn new(seed: Option<u64>) -> Self {
         let (clock, directory) = (calibrate(), env::temp_dir());
         let mut description = describe(&clock, &directory);
-        description.facts.extend(noise(&clock, "before"));
+        description.facts.extend(noise(&clock, NOISE_BEFORE));
         // Below 2^53, so that every reader of JSON keeps it exactly.
         let seed = seed.unwrap_or_else(|| rand::random_range(0..1 << 53));
         Self { description, seed, clock, directory }
@@ -120,7 +120,7 @@ impl Subject {
         )?;
         progress.clear();
         kept?;
-        since.extend(noise(&self.clock, "after"));
+        since.extend(noise(&self.clock, NOISE_AFTER));
         let mut machine = self.machine(since, &findings, journal)?;
         journal.add_again(&mut machine);
         Ok(machine)
@@ -170,12 +170,12 @@ const NOISE: Duration = Duration::from_millis(100);
 const NOISY_CPUS: usize = 4;
 
 /// The noise floor as facts, one for each processor.
-fn noise(clock: &Calibration, when: &str) -> Vec<Fact> {
+fn noise(clock: &Calibration, name: &str) -> Vec<Fact> {
     let cpus = usable_cpus().into_iter().take(NOISY_CPUS);
     let fact = |cpu| {
         let floor = noise::probe(&clock.source, cpu, NOISE);
         let value = floor.map_or_else(|error| format!("unknown: {error}"), |floor| floor.to_string());
-        Fact { name: format!("noise {when}"), value }
+        Fact { name: name.to_owned(), value }
     };
     cpus.map(fact).collect()
 }

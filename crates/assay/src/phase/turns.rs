@@ -55,12 +55,9 @@ const TURNS: &str = "measured in turns since";
 
 /// How the states of two machines were made; `None` if they were not measured in turns with each other.
 pub fn states(machines: Pair<&Machine>) -> Option<Pair<&str>> {
-    fn fact<'a>(machine: &'a Machine, name: &str) -> Option<&'a str> {
-        machine.description.facts.iter().find(|fact| fact.name == name).map(|fact| fact.value.as_str())
-    }
-    let Pair { a, b } = machines;
-    let are_together = fact(a, TURNS)? == fact(b, TURNS)?;
-    are_together.then_some(Pair { a: fact(a, STATE)?, b: fact(b, STATE)? })
+    let (a, b) = (&machines.a.description, &machines.b.description);
+    let are_together = a.fact(TURNS)? == b.fact(TURNS)?;
+    are_together.then_some(Pair { a: a.fact(STATE)?, b: b.fact(STATE)? })
 }
 
 /// Measures the benchmarks in two states until the time is up or the user stops it. However that ends, state A is

@@ -5,17 +5,21 @@ use assay_quantity::disturbance::LOST_MAX;
 use assay_quantity::{Description, Fact};
 use assay_report::{Block, Cell, Column, Table};
 
+use crate::journal::{NOISE_AFTER, NOISE_BEFORE};
+
 /// The facts and the sources of error.
 pub fn blocks(description: &Description) -> Vec<Block> {
     let (usual, shown): (Vec<&Fact>, Vec<&Fact>) = description.facts.iter().partition(|fact| is_usual(fact));
     let rows = shown.iter().chain(&usual).map(|fact| [Cell::text(&fact.name), Cell::text(&fact.value)]);
     let facts = Table::of("What it is", ["fact", "value"].map(Column::words), rows)
         .with_last_folded(usual.len(), "Other facts");
-    let sentences = description.uncontrolled.iter().map(|sentence| [Cell::text(sentence)]);
-    let uncontrolled =
-        Table::of("What could not be controlled", [Column::words("source of error")], sentences);
-    let uncontrolled = (!description.uncontrolled.is_empty()).then_some(uncontrolled);
-    [Some(facts), uncontrolled].into_iter().flatten().map(Block::Table).collect()
+    let mut blocks = vec![Block::Table(facts)];
+    if !description.uncontrolled.is_empty() {
+        let sentences = description.uncontrolled.iter().map(|sentence| [Cell::text(sentence)]);
+        let columns = [Column::words("source of error")];
+        blocks.push(Block::Table(Table::of("What could not be controlled", columns, sentences)));
+    }
+    blocks
 }
 
 /// Which values of a fact are usual.
@@ -47,8 +51,8 @@ const USUAL: [(&str, Usual); 23] = [
     ("cgroup cpu limit", AnyOf(&["none"])),
     ("file system", Any),
     ("load", Any),
-    ("noise before", Small),
-    ("noise after", Small),
+    (NOISE_BEFORE, Small),
+    (NOISE_AFTER, Small),
     ("page protection change", Any),
     ("tasks elsewhere", Small),
     ("memory pressure", Small),
@@ -109,15 +113,15 @@ mod tests {
             ("aslr", "on (2)"),
             ("governor", "not reported"),
             ("load", "any"),
-            ("noise before", "processor 0: 2.388 % of 100 ms lost in 269 gaps"),
+            (NOISE_BEFORE, "processor 0: 2.388 % of 100 ms lost in 269 gaps"),
         ];
         assert!(usual.iter().all(|(name, value)| is_usual(&fact(name, value))));
         let unusual = [
             ("aslr", "off (0)"),
             ("aslr", "not reported"),
             ("governor", "powersave"),
-            ("noise before", "processor 0: 75.0 % of 40 ms lost in 2 gaps"),
-            ("noise before", "unknown: processor 0 cannot be used"),
+            (NOISE_BEFORE, "processor 0: 75.0 % of 40 ms lost in 2 gaps"),
+            (NOISE_BEFORE, "unknown: processor 0 cannot be used"),
             ("cpu", "a processor"),
             ("unicorns", "any"),
         ];
@@ -155,6 +159,6 @@ mod tests {
         let is_known =
             |name: &str| facts.iter().any(|fact| fact.name == name) || Aspect::named(name).is_some();
         let others: Vec<&str> = USUAL.iter().map(|(name, _)| *name).filter(|name| !is_known(name)).collect();
-        assert_eq!(others, ["noise before", "noise after"]);
+        assert_eq!(others, [NOISE_BEFORE, NOISE_AFTER]);
     }
 }

@@ -36,12 +36,11 @@ pub fn blocks(machine: &Machine) -> Result<Vec<Block>, NoFigure> {
         table =
             table.with_note(format!("A cache line has {line}: a load so far from another one is a miss."));
     }
-    let fact = |name| machine.description.facts.iter().find(|fact| fact.name == name);
-    if let Some(caches) = fact("caches") {
-        table = table.with_note(format!("The machine itself claims: {}.", caches.value));
+    if let Some(caches) = machine.description.fact("caches") {
+        table = table.with_note(format!("The machine itself claims: {caches}."));
     }
-    if let Some(effective) = fact(EFFECTIVE_CACHES) {
-        table = table.with_note(format!("Effective at the beginning of the run: {}.", effective.value));
+    if let Some(effective) = machine.description.fact(EFFECTIVE_CACHES) {
+        table = table.with_note(format!("Effective at the beginning of the run: {effective}."));
     }
     Ok(vec![Block::Table(table), Block::Figure(Figure::Curve(picture(machine, &loads)?))])
 }

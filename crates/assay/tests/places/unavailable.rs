@@ -16,7 +16,8 @@ const AS_NOBODY: [&str; 5] =
 /// A place that belongs to nobody, with a program that nobody may read.
 fn of_nobody() -> Place {
     let place = Place::new();
-    // By another process: what other tests fork meanwhile holds no open file of it, which could not be executed.
+    // Another process copies it: a child that another test forks meanwhile would hold this one's copy open for
+    // writing, and such a file cannot be executed.
     let copy =
         Command::new("cp").arg(env!("CARGO_BIN_EXE_assay")).arg(place.path("assay-of-nobody")).status();
     assert!(copy.unwrap().success());

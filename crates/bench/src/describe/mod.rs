@@ -54,8 +54,8 @@ pub fn describe(clock: &Calibration, directory: &Path) -> Description {
 
 const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// Sentences about what the measurement cannot correct. What every virtual machine has is none: its facts say so, and
-/// what its host does is measured.
+/// Sentences about what the measurement cannot correct. That the machine is a virtual one is left to its facts and to
+/// its condition, which is measured.
 fn uncontrolled(clock: &Calibration, hypervisor: Option<&str>, governor: Option<&str>) -> Vec<String> {
     let mut sentences = Vec::new();
     match governor {

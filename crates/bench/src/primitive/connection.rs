@@ -293,11 +293,10 @@ mod tests {
         let second = std::thread::scope(|scope| {
             let second = scope.spawn(|| {
                 let _first = listener.connect()?;
+                wait_until(|| has_a_full_queue(listener.port()));
                 listener.connect()
             });
-            while !has_an_unanswered_connect(listener.port()) {
-                std::thread::sleep(std::time::Duration::from_millis(1));
-            }
+            wait_until(|| has_an_unanswered_connect(listener.port()));
             listener.accept().unwrap();
             second.join().unwrap().unwrap()
         });
@@ -306,14 +305,27 @@ mod tests {
         assert!(error.contains("its timer was measured"), "{error}");
     }
 
-    /// Whether a connection to this port had to send its first segment again.
-    fn has_an_unanswered_connect(port: u16) -> bool {
+    fn wait_until(is_so: impl Fn() -> bool) {
+        while !is_so() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+
+    /// What follows these columns in the kernel's table of connections (its documentation, proc_net_tcp.rst).
+    fn behind(columns: &str) -> Option<String> {
         let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
-        // The remote address, the state and, three columns on, the retransmits (the kernel's proc_net_tcp.rst). In
-        // state 02 the first segment has not been answered.
-        let begin = format!("0100007F:{port:04X} 02 ");
-        let rests = table.lines().filter_map(|line| line.split_once(&begin));
-        rests.filter_map(|(_, rest)| rest.split_whitespace().nth(2)).any(|times| times != "00000000")
+        table.lines().find_map(|line| line.split_once(columns).map(|(_, rest)| rest.to_owned()))
+    }
+
+    /// Whether a connection waits in the queue of the listener at this port, which takes one.
+    fn has_a_full_queue(port: u16) -> bool {
+        behind(&format!("0100007F:{port:04X} 00000000:0000 0A 00000000:")).unwrap().starts_with("00000001")
+    }
+
+    /// Whether a connection to this port had to send its first segment again: in state 02 it has not been answered.
+    fn has_an_unanswered_connect(port: u16) -> bool {
+        let rest = behind(&format!("0100007F:{port:04X} 02 "));
+        rest.is_some_and(|rest| rest.split_whitespace().nth(2) != Some("00000000"))
     }
 
     #[test]
