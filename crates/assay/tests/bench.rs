@@ -442,7 +442,7 @@ fn processes_are_started_through_the_wrapper_of_their_state() {
     let (code, compared, said) =
         place.ended(place.assay("compare --budget 2s call.null --between-wrapper").args(["", "exit 7;"]));
     assert_eq!((code, compared.as_str()), (1, ""));
-    let reason = "assay: 'true' in the wrapper 'exit 7;' ended with exit status: 7\n";
+    let reason = "assay: 'true' in the wrapper 'exit 7;' ended with status 7\n";
     assert_eq!(said, reason);
     let fails = "sh -c 'case $2 in sample) exit 7;; esac; echo odd >&2' b";
     let (code, compared, said) =
@@ -450,7 +450,7 @@ fn processes_are_started_through_the_wrapper_of_their_state() {
     assert_eq!((code, compared.as_str()), (1, ""));
     assert!(said.contains("writes to stderr: odd\n"), "{said}");
     let reason =
-        "call.null in state B: all 5 processes failed, the last one: its process failed with exit status: 7";
+        "call.null in state B: all 5 processes failed, the last one: its process ended with status 7";
     assert!(said.contains(reason), "{said}");
 }
 

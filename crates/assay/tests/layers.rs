@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Every part, and the parts of ours that it may depend on. A new crate is a new row.
-const LAYERS: [(&str, &[&str]); 9] = [
+const LAYERS: [(&str, &[&str]); 10] = [
     ("assay-quantity", &[]),
-    ("assay-bench", &["assay-quantity"]),
+    ("assay-process", &[]),
+    ("assay-bench", &["assay-process", "assay-quantity"]),
     ("assay-trace", &["assay-quantity"]),
-    ("assay-trace-probe", &["assay-quantity", "assay-trace"]),
-    ("assay-workload", &["assay-quantity"]),
+    ("assay-trace-probe", &["assay-process", "assay-quantity", "assay-trace"]),
+    ("assay-workload", &["assay-process", "assay-quantity"]),
     ("assay-model", &["assay-quantity"]),
     ("assay-store", &["assay-quantity"]),
     ("assay-report", &["assay-quantity"]),

@@ -29,7 +29,7 @@ const FORBIDDEN: [(&str, &str, &str, &str); 10] = [
 ];
 
 /// Crates that may hold `unsafe`; each block has its `SAFETY:` line by a lint.
-const UNSAFE: [&str; 2] = ["bench", "trace-probe"];
+const UNSAFE: [&str; 3] = ["bench", "process", "trace-probe"];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::os::fd::{AsFd, OwnedFd};
 
+use assay_process::cpus;
 use assay_quantity::{Key, PrimitiveId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -79,7 +80,7 @@ impl Copies {
             partners.push(Partner::fork(*cpu, || {
                 let work = || -> Result<Infallible, Refusal> {
                     if free {
-                        kernel::allow(cpus)?;
+                        cpus::allow(cpus)?;
                     }
                     let mut prepared = prepare(copy, *cpu, second(cpus, *cpu))?;
                     let mut at_work = || Report::AtWork.write_to(&report);
@@ -204,7 +205,7 @@ mod tests {
 
     /// What becomes of three copies beside this process, of which `prepare` gets the numbers.
     fn three_more(prepare: &dyn Fn(u64) -> Result<Prepared, Refusal>) -> Result<Copies, String> {
-        let cpus = kernel::allowed_cpus().unwrap();
+        let cpus = cpus::allowed().unwrap();
         let crowd = Crowd { copies: 4, cpus: &cpus, own: cpus[0], free: false };
         Copies::start(crowd, Source::MonotonicRaw, SCHEDULE, &|copy, _, _| prepare(copy))
             .map_err(|refusal| format!("{refusal:?}"))

@@ -43,31 +43,6 @@ pub(crate) fn own(call: &'static str, fd: libc::c_int) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Binds the calling thread to one processor.
-pub(crate) fn pin(cpu: usize) -> io::Result<()> {
-    let mut set = rustix::thread::CpuSet::new();
-    if cpu >= rustix::thread::CpuSet::MAX_CPU {
-        return Err(io::Error::other(format!("processor {cpu} is beyond what sched_setaffinity takes")));
-    }
-    set.set(cpu);
-    rustix::thread::sched_setaffinity(None, &set)
-        .map_err(|error| io::Error::other(format!("sched_setaffinity to processor {cpu}: {error}")))
-}
-
-/// Lets the calling thread run on any of these processors.
-pub(crate) fn allow(cpus: &[usize]) -> io::Result<()> {
-    let mut set = rustix::thread::CpuSet::new();
-    cpus.iter().for_each(|cpu| set.set(*cpu));
-    rustix::thread::sched_setaffinity(None, &set)?;
-    Ok(())
-}
-
-/// Processors that this process may run on, in order.
-pub(crate) fn allowed_cpus() -> io::Result<Vec<usize>> {
-    let set = rustix::thread::sched_getaffinity(None)?;
-    Ok((0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
-}
-
 /// Asks the kernel to kill this process when its parent ends, however that ends.
 pub(crate) fn die_with_parent() -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;

@@ -334,7 +334,7 @@ AnonHugePages:         0 kB
     fn what_a_partner_writes_into_a_shared_buffer_is_seen_here() {
         let buffer = Buffer::shared(PAGE, &mut Pcg64Mcg::seed_from_u64(2)).unwrap();
         let place = buffer.base() as usize;
-        let cpu = crate::kernel::allowed_cpus().unwrap()[0];
+        let cpu = assay_process::cpus::allowed().unwrap()[0];
         let _partner = crate::partner::Partner::fork(cpu, || {
             // SAFETY: the buffer is mapped at the same address in the partner.
             unsafe { std::ptr::with_exposed_provenance_mut::<u8>(place).write_volatile(9) };

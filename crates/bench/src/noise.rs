@@ -8,8 +8,9 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use assay_process::cpus::Pinned;
+
 use crate::clock::Clock;
-use crate::kernel;
 
 /// Bounds between the lengths of gaps, us: a gap belongs to the last bound that it reaches.
 pub const BOUNDS_US: [f64; 13] =
@@ -72,10 +73,9 @@ impl fmt::Display for NoiseFloor {
 /// # Errors
 /// When the thread cannot be bound, or the clock steps by more than the shortest gap.
 pub fn probe(clock: &impl Clock, cpu: usize, watch: Duration) -> io::Result<NoiseFloor> {
-    let allowed = kernel::allowed_cpus()?;
-    kernel::pin(cpu)?;
+    let pinned = Pinned::to(&[cpu])?;
     let found = spin(clock, cpu, watch);
-    kernel::allow(&allowed)?;
+    pinned.restore()?;
     found
 }
 
@@ -113,6 +113,7 @@ fn spin(clock: &impl Clock, cpu: usize, watch: Duration) -> io::Result<NoiseFloo
 mod tests {
     use super::*;
     use crate::clock::calibrate;
+    use assay_process::cpus;
     use std::cell::Cell;
 
     /// Each reading comes a step after the one before it, but for the readings that something has delayed.
@@ -177,17 +178,17 @@ mod tests {
 
     #[test]
     fn a_real_probe_watches_as_long_as_it_is_told_and_gives_the_processors_back() {
-        let allowed = kernel::allowed_cpus().unwrap();
+        let allowed = cpus::allowed().unwrap();
         let cpu = *allowed.last().unwrap();
         let floor = probe(&calibrate().source, cpu, Duration::from_millis(20)).unwrap();
         assert!(floor.watched_ns >= 20e6 && floor.lost_ns <= floor.watched_ns, "{floor}");
-        assert_eq!(kernel::allowed_cpus().unwrap(), allowed);
+        assert_eq!(cpus::allowed().unwrap(), allowed);
     }
 
     #[test]
     fn a_processor_that_there_is_not_is_an_error() {
-        let allowed = kernel::allowed_cpus().unwrap();
+        let allowed = cpus::allowed().unwrap();
         assert!(probe(&calibrate().source, 100_000, Duration::from_millis(1)).is_err());
-        assert_eq!(kernel::allowed_cpus().unwrap(), allowed);
+        assert_eq!(cpus::allowed().unwrap(), allowed);
     }
 }

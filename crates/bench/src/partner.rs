@@ -8,6 +8,8 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 
+use assay_process::cpus;
+
 use crate::kernel;
 
 /// A forked process.
@@ -42,7 +44,7 @@ impl Partner {
 
 /// The life of a forked partner: `body`, if it can be bound and has not been orphaned before that.
 fn live(parent: rustix::process::Pid, cpu: usize, body: impl FnOnce() -> libc::c_int) -> libc::c_int {
-    if kernel::die_with_parent().and_then(|()| kernel::pin(cpu)).is_err() {
+    if kernel::die_with_parent().and_then(|()| cpus::pin(cpu)).is_err() {
         return libc::EXIT_FAILURE;
     }
     // Asked after the kernel was told to kill us with our parent: one that ended before sends no signal.
@@ -74,7 +76,7 @@ impl PartnerThread {
     pub(crate) fn spawn(cpu: usize, body: impl FnOnce() + Send + 'static) -> io::Result<Self> {
         let (tell, told) = mpsc::channel();
         std::thread::Builder::new().spawn(move || {
-            let bound = kernel::pin(cpu).map(|()| rustix::thread::gettid().as_raw_nonzero().get());
+            let bound = cpus::pin(cpu).map(|()| rustix::thread::gettid().as_raw_nonzero().get());
             let begins = bound.is_ok();
             // Whoever waits for this has not gone: it is the very caller.
             let _ = tell.send(bound);
@@ -98,14 +100,12 @@ mod tests {
     use rustix::pipe::pipe;
 
     fn a_cpu() -> usize {
-        kernel::allowed_cpus().unwrap()[0]
+        cpus::allowed().unwrap()[0]
     }
 
     /// Whether a process runs, by its entry in `/proc`: one that has ended but was not waited for does not.
     fn runs(pid: libc::pid_t) -> bool {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // The state follows the name, which stands in parentheses (proc(5)).
-        stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
+        assay_process::Process::read(pid).unwrap().is_some_and(|process| process.is_alive())
     }
 
     #[test]
@@ -113,7 +113,7 @@ mod tests {
         let (input, output) = pipe().unwrap();
         let cpu = a_cpu();
         let partner = Partner::fork(cpu, || {
-            let bound = kernel::allowed_cpus().is_ok_and(|cpus| cpus == [cpu]);
+            let bound = cpus::allowed().is_ok_and(|cpus| cpus == [cpu]);
             let _ = rustix::io::write(&output, &[u8::from(bound)]);
             loop {
                 std::thread::park();
@@ -176,7 +176,7 @@ mod tests {
         let (tell, told) = mpsc::channel();
         let cpu = a_cpu();
         let thread = PartnerThread::spawn(cpu, move || {
-            tell.send((kernel::allowed_cpus().unwrap(), rustix::thread::gettid())).unwrap();
+            tell.send((cpus::allowed().unwrap(), rustix::thread::gettid())).unwrap();
         })
         .unwrap();
         let (cpus, tid) = told.recv().unwrap();

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use assay_process::cpus;
 use assay_quantity::{PrimitiveId, Sample, Unit, Unmeasured, estimate, sift};
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
@@ -20,11 +21,11 @@ use tempfile::TempDir;
 
 use crate::benchmark::Benchmark;
 use crate::clock::{Calibration, monotonic};
+use crate::describe;
 use crate::describe::CacheSizes;
 pub use crate::process::Outcome;
 use crate::process::{Circumstances, Spawner};
 use crate::seed::{self, Purpose};
-use crate::{describe, kernel};
 
 /// How much to measure.
 #[derive(Debug, Clone)]
@@ -133,7 +134,7 @@ impl Place {
     pub(crate) fn find(plan: &Plan) -> Result<Self, NoRun> {
         let shared_directory =
             directory(plan).map_err(|error| NoRun::Directory(plan.directory.clone(), error))?;
-        let cpus = kernel::allowed_cpus().map_err(NoRun::Processors)?;
+        let cpus = cpus::allowed().map_err(NoRun::Processors)?;
         let siblings = cpus.iter().map(|cpu| describe::siblings(*cpu)).collect();
         Ok(Self { cpus, siblings, shared_directory })
     }

@@ -207,14 +207,14 @@ fn sabotage_is_noticed() {
             let Finding::Unmeasured(Unmeasured { primitive, reason }) = finding else {
                 panic!("{finding:?}")
             };
-            let ended_with = |status: u8| reason.ends_with(&format!("exit status: {status}"));
+            let ended_with = |status: u8| reason.ends_with(&format!("ended with status {status}"));
             if ended_with(A_NUMBER) {
                 unnoticed.push(format!("{primitive} ({name})"));
             } else if ended_with(NOT_PREPARED) {
                 untried.insert(primitive, name);
             } else {
                 // Calls that fail or pretend may kill the process as well; then no number comes out either.
-                let died = ["exit status: ", "killed by signal ", "did not end within "];
+                let died = ["ended with status ", "killed by signal ", "did not end within "];
                 assert!(died.iter().any(|end| reason.contains(end)), "{primitive} ({name}): {reason}");
                 noticed += usize::from(ended_with(NOTICED));
             }
@@ -306,7 +306,7 @@ fn failures_are_rejected() {
         (&["crash"], ample, "killed by signal 6"),
         (&["babble"], ample, "did not answer with a sample"),
         (&["hang", pid_file], short, "did not end within 5.0 s"),
-        (&["sample", "no request"], ample, "exit status: 1"),
+        (&["sample", "no request"], ample, "ended with status 1"),
     ];
     for (arguments, sample_limit, reason) in cases {
         let plan = Plan { sample_limit, ..plan(1) };

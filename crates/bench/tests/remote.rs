@@ -265,7 +265,7 @@ fn sabotage_is_noticed() {
     for (_, name) in Sabotage::NAMES {
         let findings = run_as(&["sabotaged", name], &plan(Some(address), 1), &remote(), |_| {});
         for (benchmark, reason) in remote().iter().zip(reasons(findings)) {
-            let noticed = reason.contains(&format!("exit status: {NOTICED}"));
+            let noticed = reason.contains(&format!("ended with status {NOTICED}"));
             assert!(noticed, "{} ({name}): {reason}", benchmark.primitive);
         }
     }

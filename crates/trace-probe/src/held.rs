@@ -11,20 +11,16 @@ use std::{
     mem,
     os::{
         fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
-        unix::{ffi::OsStrExt, fs::PermissionsExt},
+        unix::ffi::OsStrExt,
     },
-    path::{Path, PathBuf},
+    path::PathBuf,
     ptr,
 };
 
-use crate::{
-    opening::clock_ns,
-    running::{Child, Running},
-};
+use assay_process::{Child, clock::now, find_program};
+use rustix::process::Pid;
 
-/// Where programs are looked for after `PATH`: where Debian keeps servers, which the `PATH` of ordinary users lacks.
-/// A command that is measured is looked for in the same places.
-const SYSTEM_PROGRAMS: [&str; 2] = ["/usr/sbin", "/sbin"];
+use crate::running::{Running, number};
 
 /// A command that could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -80,7 +76,7 @@ pub struct Held {
 
 impl Held {
     /// Makes the child for `command`: program and arguments. It inherits the environment, and it is killed when the
-    /// thread that calls this ends: then nobody is left to record it.
+    /// thread that calls this ends: there is no recorder any more.
     pub fn fork(command: &[OsString], streams: Streams) -> Result<Self, SpawnError> {
         let (arguments, environment) = (strings(command)?, environment()?);
         let name = command.first().ok_or(SpawnError::NotFound { program: String::new() })?;
@@ -112,7 +108,11 @@ impl Held {
                 unsafe { start.run_when_released() }
             }
             process => {
-                let child = Child::new(process, streams).map_err(failed)?;
+                let pid = Pid::from_raw(process).expect("fork returns -1, 0 or an id");
+                let child = match streams {
+                    Streams::Inherit => Child::forked(pid),
+                    Streams::Null => Child::forked(pid).with_group(),
+                };
                 Ok(Self { program, child, hold: hold.into(), failure: failure.into() })
             }
         }
@@ -121,19 +121,19 @@ impl Held {
     /// The child's process number, which stays the same when the program runs.
     #[must_use]
     pub fn process(&self) -> u32 {
-        self.child.process()
+        number(&self.child)
     }
 
     /// Lets the child run its program; returns when it does.
     pub fn release(mut self) -> Result<Running, SpawnError> {
         let failed = |program: String, source| SpawnError::Run { program, source };
-        let released_ns = clock_ns(libc::CLOCK_MONOTONIC);
+        let released = now();
         self.hold.write_all(&[1]).map_err(|source| failed(self.program.clone(), source))?;
         let mut errno = Vec::new();
         self.failure.read_to_end(&mut errno).map_err(|source| failed(self.program.clone(), source))?;
         match <[u8; 4]>::try_from(errno) {
             Ok(bytes) => Err(failed(self.program, io::Error::from_raw_os_error(i32::from_ne_bytes(bytes)))),
-            Err(_) => Ok(Running::new(self.child, released_ns)),
+            Err(_) => Ok(Running::new(self.child, released)),
         }
     }
 }
@@ -150,7 +150,7 @@ struct Start {
 }
 
 impl Start {
-    /// The child's side. Never returns. Everything but `execve` comes before the release, when nobody records yet.
+    /// The child's side. Never returns. Everything but `execve` comes before the release, when nothing is recorded yet.
     ///
     /// # Safety
     /// Only in a child made by `fork`, with pointers as `execve` wants them.
@@ -181,7 +181,7 @@ impl Start {
         unsafe {
             done(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
             if libc::getppid() != self.parent {
-                // It ended before the line above; nobody is left to release this child.
+                // It ended before the line above; there is no parent to release this child.
                 libc::_exit(127);
             }
             if let Some(null) = self.null {
@@ -210,7 +210,7 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } == -1 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: both were just opened and belong to nobody else.
+    // SAFETY: both were just opened and have no other owner.
     Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
 }
 
@@ -234,44 +234,10 @@ fn environment() -> Result<Vec<CString>, SpawnError> {
     strings(&pairs)
 }
 
-/// Finds the program as a shell would.
+/// Finds the program. A path is left to the kernel, which says what is wrong with it.
 fn find(name: &OsStr) -> Result<PathBuf, SpawnError> {
     if name.as_bytes().contains(&b'/') {
         return Ok(name.into());
     }
-    let path = env::var_os("PATH").unwrap_or_default();
-    let missing = || SpawnError::NotFound { program: name.to_string_lossy().into_owned() };
-    first_program(name, env::split_paths(&path).chain(SYSTEM_PROGRAMS.map(PathBuf::from))).ok_or_else(missing)
-}
-
-/// The first file of that name that may be executed. A directory relative to the present one is none to start
-/// programs from.
-fn first_program(name: &OsStr, directories: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
-    let executable = |path: &Path| {
-        path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
-    };
-    directories
-        .filter(|directory| directory.is_absolute())
-        .map(|directory| directory.join(name))
-        .find(|path| executable(path))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-
-    #[test]
-    fn a_file_that_may_not_be_executed_hides_no_program_behind_it() {
-        let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let path = [first.path(), second.path()].map(Path::to_owned);
-        for directory in &path {
-            fs::write(directory.join("program"), "").unwrap();
-        }
-        let found = || first_program(OsStr::new("program"), path.clone().into_iter());
-        assert_eq!(found(), None);
-        fs::set_permissions(path[1].join("program"), fs::Permissions::from_mode(0o755)).unwrap();
-        assert_eq!(found(), Some(path[1].join("program")));
-    }
+    find_program(name).ok_or_else(|| SpawnError::NotFound { program: name.to_string_lossy().into_owned() })
 }

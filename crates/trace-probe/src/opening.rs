@@ -1,12 +1,12 @@
-//! What a container says of the machine and the moment: the one place that reads the clocks.
+//! What a container says of the machine and the moment.
 
-use std::{fs, io, path::Path};
+use std::{fs, io};
 
 use assay_trace::Opening;
 
-/// A file of `/proc` that could not be read.
+/// A file of `/proc` or `/sys` that could not be read.
 #[derive(Debug, thiserror::Error)]
-#[error("{path}: {source}; a recorder needs /proc")]
+#[error("{path}: {source}; a recorder needs /proc and /sys")]
 pub struct Unreadable {
     path: &'static str,
     source: io::Error,
@@ -32,18 +32,10 @@ pub fn opening(command: Vec<String>) -> Result<Opening, Unreadable> {
 
 /// One more than the highest CPU that is online: rings for the merely possible ones would be memory for nothing.
 pub(crate) fn online_cpus() -> Result<u16, Unreadable> {
-    let path = "/sys/devices/system/cpu/online";
-    let text = fs::read_to_string(Path::new(path)).map_err(|source| Unreadable { path, source })?;
-    highest_cpu(&text).map(|cpu| cpu + 1).ok_or_else(|| Unreadable {
-        path,
-        source: io::Error::new(io::ErrorKind::InvalidData, format!("'{}' is no list of CPUs", text.trim())),
-    })
-}
-
-/// `0-3,8` has the highest CPU 8: the kernel writes such lists in order.
-fn highest_cpu(list: &str) -> Option<u16> {
-    let last = list.trim_end().rsplit([',', '-']).next()?;
-    last.parse().ok().filter(|cpu| *cpu < u16::MAX)
+    let unreadable = |source| Unreadable { path: "/sys/devices/system/cpu/online", source };
+    let highest = assay_process::cpus::online().map_err(unreadable)?.last().copied();
+    let cpus = highest.and_then(|cpu| u16::try_from(cpu + 1).ok());
+    cpus.ok_or_else(|| unreadable(io::Error::other("more than 65535 CPUs")))
 }
 
 /// A clock of the kernel, ns.
@@ -53,17 +45,4 @@ pub(crate) fn clock_ns(clock: libc::clockid_t) -> u64 {
     let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
     assert_eq!(result, 0, "the three clocks used here exist on every kernel that has BTF");
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_highest_cpu_of_a_list_is_its_last_number() {
-        assert_eq!(highest_cpu("0\n"), Some(0));
-        assert_eq!(highest_cpu("0-3,8-11\n"), Some(11));
-        assert_eq!(highest_cpu("\n"), None);
-        assert_eq!(highest_cpu("all"), None);
-    }
 }

@@ -1,20 +1,16 @@
 //! A command that runs to its end: one unit of work is one run. The command runs where the caller is, with the
 //! caller's environment, in a process group of its own, and whatever it leaves behind is killed.
 
-use std::env;
-use std::ffi::{OsStr, OsString};
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use assay_process::clock::{elapsed_ns, now};
+use assay_process::{Exit, Group, StopError, find_program};
 use assay_quantity::{CpuTime, Round};
 use thiserror::Error;
 
-use crate::clock::{elapsed_ns, now};
 use crate::cpu::{self, CpuError};
-use crate::group::{Exit, Group, StopError};
 use crate::workload::CommandProgram;
 
 /// How often the stop flag is looked at while a command runs; its end is noticed at once.
@@ -97,7 +93,7 @@ pub enum CommandError {
 }
 
 impl CommandProgram {
-    /// Runs the command once. `on_start` is told the id of its process, which already runs. Setting `stop` kills it.
+    /// Runs the command once. `on_start` gets the id of its process, which already runs. Setting `stop` kills it.
     pub fn run(
         &self,
         output: CommandOutput,
@@ -141,38 +137,11 @@ impl CommandProgram {
     }
 }
 
-/// Where to look for programs: the caller's `PATH`, and then where Debian keeps servers, which the `PATH` of
-/// ordinary users lacks.
-pub(crate) fn search_path() -> OsString {
-    let mut path = env::var_os("PATH").unwrap_or_default();
-    if !path.is_empty() {
-        path.push(":");
-    }
-    path.push("/usr/sbin:/sbin");
-    path
-}
-
-/// The program of this name, as a shell would find it; a name with a slash is a path already.
-pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
-    let executable = |path: &PathBuf| {
-        path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
-    };
-    if name.contains('/') {
-        return Some(PathBuf::from(name)).filter(executable);
-    }
-    let search_path = search_path();
-    let directories = env::split_paths::<OsStr>(&search_path);
-    directories
-        .filter(|directory| directory.is_absolute())
-        .map(|directory| directory.join(name))
-        .find(executable)
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicBool;
 
-    use super::{CommandError, CommandOutput, CommandRun, find_program};
+    use super::{CommandError, CommandOutput, CommandRun};
     use crate::workload::{Program, Workload};
 
     fn run(script: &str) -> Result<CommandRun, CommandError> {
@@ -212,7 +181,7 @@ mod tests {
             .run(CommandOutput::Discard, &AtomicBool::new(true), &mut |started| pid = started)
             .unwrap_err();
         assert!(matches!(error, CommandError::Stopped { .. }), "{error}");
-        assert_eq!(crate::process::Process::read(pid).unwrap(), None);
+        assert_eq!(assay_process::Process::read(pid).unwrap(), None);
     }
 
     #[test]
@@ -224,11 +193,5 @@ mod tests {
             "program 'no-such-program' is neither in PATH nor in /usr/sbin; check its name or install it"
         ]
         .assert_eq(&error.to_string());
-    }
-
-    #[test]
-    fn a_file_that_is_not_executable_is_no_program() {
-        assert_eq!(find_program("/etc/passwd"), None);
-        assert_eq!(find_program("/bin/sh"), Some("/bin/sh".into()));
     }
 }

@@ -10,6 +10,7 @@ use std::path::{Component, Path};
 use std::time::Duration;
 use std::{fs, io};
 
+use assay_process::StopRequest;
 use rustix::process::Signal;
 use thiserror::Error;
 use toml::Spanned;
@@ -17,7 +18,7 @@ use toml::Spanned;
 use crate::placement::Placement;
 use crate::workload::{
     Client, CommandProgram, Content, Expect, ExpectedContent, HttpOperation, Operation, Program, Ready,
-    Reuse, ScratchFile, ServerProgram, StopRequest, Workload, WrkOperation,
+    Reuse, ScratchFile, ServerProgram, Workload, WrkOperation,
 };
 
 /// A workload file that cannot be used.

@@ -7,29 +7,26 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
-mod clock;
 mod command;
 mod cpu;
 mod file;
-mod group;
 mod measure;
 mod placement;
-mod process;
 mod scratch;
 mod server;
 mod switch;
 mod template;
 mod workload;
 
+pub use assay_process::{Exit, StopError, StopRequest, Stopped};
 pub use command::{CommandError, CommandOutput, CommandRun};
 pub use cpu::CpuError;
 pub use file::WorkloadError;
-pub use group::{Exit, StopError, Stopped};
 pub use measure::{MeasureError, Plan, measure};
 pub use placement::{Placement, PlacementError, Role};
 pub use server::{Server, StartError};
 pub use switch::{Switch, SwitchError};
 pub use workload::{
     Client, CommandProgram, Content, Expect, ExpectedContent, HttpOperation, Operation, Program, Ready,
-    Reuse, ScratchFile, ServerProgram, StopRequest, Workload, WrkOperation,
+    Reuse, ScratchFile, ServerProgram, Workload, WrkOperation,
 };

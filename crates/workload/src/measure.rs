@@ -8,13 +8,13 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
+use assay_process::Exit;
+use assay_process::clock::now;
 use assay_quantity::{ClientSide, CpuTime, Round};
 use thiserror::Error;
 
 use crate::client::{Load, LoadError};
-use crate::clock::now;
 use crate::cpu::CpuError;
-use crate::group::Exit;
 use crate::server::Server;
 use crate::workload::Operation;
 

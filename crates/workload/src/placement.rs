@@ -3,7 +3,7 @@
 
 use std::io;
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use assay_process::cpus::allowed;
 use thiserror::Error;
 
 /// Where a workload file puts one side.
@@ -32,13 +32,8 @@ pub enum Role {
 #[derive(Debug, Error)]
 pub enum PlacementError {
     /// The affinity could not be read or set.
-    #[error("cannot {action} the CPU affinity of the calling thread: {source}")]
-    Affinity {
-        /// What was tried.
-        action: &'static str,
-        /// What the kernel said.
-        source: io::Error,
-    },
+    #[error("cannot place the server and its client: {0}")]
+    Affinity(io::Error),
     /// A CPU that is absent or that this process may not use.
     #[error(
         "CPU {cpu} is not among the CPUs that this process may use ({allowed:?}); change the workload's cpus"
@@ -54,7 +49,7 @@ pub enum PlacementError {
 impl Placement {
     /// The CPUs that this placement means for the calling thread, in ascending order.
     pub fn cpus(&self, role: Role) -> Result<Vec<usize>, PlacementError> {
-        self.choose(role, &allowed()?)
+        self.choose(role, &allowed().map_err(PlacementError::Affinity)?)
     }
 
     fn choose(&self, role: Role, allowed: &[usize]) -> Result<Vec<usize>, PlacementError> {
@@ -75,46 +70,9 @@ impl Placement {
     }
 }
 
-/// The calling thread's affinity, changed until this is dropped.
-#[derive(Debug)]
-pub(crate) struct Pinned {
-    before: CpuSet,
-}
-
-impl Pinned {
-    /// Keeps the calling thread on `cpus`.
-    pub(crate) fn to(cpus: &[usize]) -> Result<Pinned, PlacementError> {
-        let before = affinity()?;
-        let mut set = CpuSet::new();
-        for &cpu in cpus {
-            set.set(cpu);
-        }
-        sched_setaffinity(None, &set)
-            .map_err(|errno| PlacementError::Affinity { action: "set", source: errno.into() })?;
-        Ok(Pinned { before })
-    }
-}
-
-impl Drop for Pinned {
-    fn drop(&mut self) {
-        // The mask was this thread's own a moment ago; should its CPUs have gone offline since, the kernel has
-        // already moved the thread and there is nothing to restore.
-        let _ = sched_setaffinity(None, &self.before);
-    }
-}
-
-fn affinity() -> Result<CpuSet, PlacementError> {
-    sched_getaffinity(None).map_err(|errno| PlacementError::Affinity { action: "read", source: errno.into() })
-}
-
-fn allowed() -> Result<Vec<usize>, PlacementError> {
-    let set = affinity()?;
-    Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Pinned, Placement, Role, allowed};
+    use super::{Placement, Role};
 
     #[test]
     fn split_gives_the_first_cpu_to_the_server_and_the_second_to_the_client() {
@@ -133,14 +91,5 @@ mod tests {
             "CPU 9 is not among the CPUs that this process may use ([0, 1]); change the workload's cpus"
         ]
         .assert_eq(&error.to_string());
-    }
-
-    #[test]
-    fn pinning_moves_the_thread_and_dropping_it_restores_the_old_mask() {
-        let before = allowed().unwrap();
-        let pinned = Pinned::to(&before[..1]).unwrap();
-        assert_eq!(allowed().unwrap(), &before[..1]);
-        drop(pinned);
-        assert_eq!(allowed().unwrap(), before);
     }
 }

@@ -1,5 +1,5 @@
 //! One running server: started from its workload, ready when `start` returns, gone when `stop` returns or the
-//! value is dropped, and gone as well when this process is killed (see `group`). It measures nothing; it says
+//! value is dropped, and gone as well when this process is killed (see `assay_process::Group`). It measures nothing; it says
 //! which processes to look at and what CPU time they have used.
 
 use std::fs::File;
@@ -14,6 +14,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use assay_process::clock::now;
+use assay_process::cpus::Pinned;
+use assay_process::{Exit, Group, StopError, Stopped, find_program, search_path};
 use assay_quantity::CpuTime;
 use rustix::net::sockopt::set_socket_reuseaddr;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
@@ -22,11 +25,8 @@ use thiserror::Error;
 
 use crate::client::response::{Expected, ExpectedBody};
 use crate::client::{Load, LoadError, http, wrk};
-use crate::clock::now;
-use crate::command::{find_program, search_path};
 use crate::cpu::{self, CpuError};
-use crate::group::{Exit, Group, StopError, Stopped};
-use crate::placement::{Pinned, PlacementError, Role};
+use crate::placement::{PlacementError, Role};
 use crate::scratch;
 use crate::template::Placeholders;
 use crate::workload::{
@@ -163,7 +163,7 @@ impl Server {
 
         let cpus = program.server_cpus.cpus(Role::Server)?;
         let mut group = Group::new().map_err(failed("starting its watchdog"))?;
-        let pinned = Pinned::to(&cpus)?;
+        let pinned = Pinned::to(&cpus).map_err(PlacementError::Affinity)?;
         group.spawn(&mut command).map_err(failed("starting it"))?;
         drop(pinned);
         let mut server = Server { program: program.clone(), placeholders, group, scratch, output, cpus };
@@ -232,7 +232,8 @@ impl Server {
         stop: &AtomicBool,
         on_progress: &mut dyn FnMut(u64),
     ) -> Result<Load, LoadError> {
-        let _pinned = Pinned::to(&self.program.client_cpus.cpus(Role::Client)?)?;
+        let cpus = self.program.client_cpus.cpus(Role::Client)?;
+        let _pinned = Pinned::to(&cpus).map_err(PlacementError::Affinity)?;
         match &operation.client {
             Client::Http(http) => http::run(&self.http_plan(http, requests), stop, on_progress),
             Client::Wrk(operation) => {

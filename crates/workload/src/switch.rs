@@ -11,10 +11,9 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
+use assay_process::clock::{elapsed_ns, now};
 use assay_quantity::comparison::{Pair, Which};
 use thiserror::Error;
-
-use crate::clock::{elapsed_ns, now};
 
 /// Runs the command of each state that it reads, answers with the exit status, and runs command A at the end of its input.
 /// It ignores SIGPIPE because its answers have no reader once we were killed; the commands get the default signals.

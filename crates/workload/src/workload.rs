@@ -4,7 +4,7 @@
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
-use rustix::process::Signal;
+use assay_process::StopRequest;
 
 use crate::placement::Placement;
 
@@ -90,15 +90,6 @@ pub struct Ready {
     pub path: Option<String>,
     /// How long the start may take.
     pub timeout: Duration,
-}
-
-/// How a server is asked to stop before it is killed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StopRequest {
-    /// Signal sent to the main process.
-    pub signal: Signal,
-    /// How long it may take to obey; after that, SIGKILL to everything.
-    pub grace: Duration,
 }
 
 /// A named operation: what one unit of work is.

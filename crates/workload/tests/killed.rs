@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use std::{env, fs, thread};
 
+use assay_process::Process;
 use assay_workload::{Program, Server, Workload};
 
 fn main() {
@@ -74,8 +75,5 @@ fn workload(name: &str) -> Workload {
 }
 
 fn alive(pid: i32) -> bool {
-    match fs::read_to_string(format!("/proc/{pid}/stat")) {
-        Ok(stat) => !stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['Z', 'X'])),
-        Err(_) => false,
-    }
+    Process::read(pid).expect("/proc is readable").is_some_and(|process| process.is_alive())
 }

@@ -8,6 +8,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use assay_process::Process;
 use assay_workload::client::LoadError;
 use assay_workload::{
     Client, Content, MeasureError, Plan, Program, Server, ServerProgram, StartError, Stopped, Workload,
@@ -299,8 +300,5 @@ fn dropping_a_server_kills_it() {
 
 /// Whether there is a process that is no zombie: orphans are waited for by the machine's process 1, in its time.
 fn alive(pid: i32) -> bool {
-    match fs::read_to_string(format!("/proc/{pid}/stat")) {
-        Ok(stat) => !stat.rsplit_once(')').unwrap().1.trim_start().starts_with(['Z', 'X']),
-        Err(_) => false,
-    }
+    Process::read(pid).expect("/proc is readable").is_some_and(|process| process.is_alive())
 }

@@ -156,8 +156,8 @@ pub fn run_recorded(
     let recorded = recorder.stop()?;
     drop(left_behind);
     // At a terminal Ctrl-C reaches the command too: that it dies of it is then no failure of its own.
-    if let Some(Ended { status, .. }) = end.filter(|_| interrupt.check().is_ok()) {
-        ensure!(status.success(), "'{}' ended with {status}; its trace is kept", arguments[0].display());
+    if let Some(Ended { exit, .. }) = end.filter(|_| interrupt.check().is_ok()) {
+        ensure!(exit.is_success(), "'{}' {exit}; its trace is kept", arguments[0].display());
     }
     Ok((recorded, end))
 }

@@ -10,7 +10,7 @@ use assay_bench::{Benchmark, Finding, Measured, Spawner, alternate};
 use assay_quantity::comparison::{Pair, Which};
 use assay_quantity::{Fact, Machine};
 use assay_store::RunId;
-use assay_workload::{Switch, SwitchError};
+use assay_workload::{Exit, Switch, SwitchError};
 
 use super::machine::{Effort, FULL, Subject, keep, spawner};
 use crate::cli::StoreArgs;
@@ -218,11 +218,8 @@ impl States {
             let output = command.output().with_context(|| format!("cannot try the wrapper '{wrapper}'"))?;
             let said = String::from_utf8_lossy(&output.stderr);
             let last = said.lines().last().map_or_else(String::new, |line| format!(": {line}"));
-            ensure!(
-                output.status.success(),
-                "'true' in the wrapper '{wrapper}' ended with {}{last}",
-                output.status
-            );
+            let exit = Exit::from(output.status);
+            ensure!(exit.is_success(), "'true' in the wrapper '{wrapper}' {exit}{last}");
             if !last.is_empty() {
                 remarks.push(format!("'true' in the wrapper '{wrapper}' writes to stderr{last}"));
             }

@@ -7,13 +7,13 @@ pub mod parse;
 use std::fs;
 use std::path::Path;
 
+use assay_process::{accounting, cpus};
 use assay_quantity::{Description, Fact, Size};
 
 pub use self::condition::conditions;
 pub use parse::CacheSizes;
 
 use crate::clock::{Calibration, Source};
-use crate::evidence;
 
 const UNKNOWN: &str = "unknown";
 
@@ -75,7 +75,7 @@ fn uncontrolled(clock: &Calibration, hypervisor: Option<&str>, governor: Option<
     if let Some(others) = running.and_then(|running| running.checked_sub(1)).filter(|others| *others > 0) {
         sentences.push(format!("{others} other tasks were runnable when the run began."));
     }
-    if !evidence::has_run_queue_delay() {
+    if !accounting::has_run_queue_delay() {
         sentences.push(
             "The kernel does not count run-queue delay: the time that benchmarks which sleep lose to other tasks is \
              not known."
@@ -107,29 +107,29 @@ pub fn caches() -> CacheSizes {
 /// Processors that this process may use, in order; none where the kernel does not say.
 #[must_use]
 pub fn usable_cpus() -> Vec<usize> {
-    crate::kernel::allowed_cpus().unwrap_or_default()
+    cpus::allowed().unwrap_or_default()
 }
 
 /// Nodes that have memory, in order; none where the kernel does not say.
 #[must_use]
 pub fn memory_nodes() -> Vec<usize> {
     one_line("/sys/devices/system/node/has_memory")
-        .and_then(|list| parse::cpu_list(&list))
+        .and_then(|list| cpus::parse_list(&list))
         .unwrap_or_default()
 }
 
 /// Processors that share a core with this one, itself included.
 pub(crate) fn siblings(cpu: usize) -> Vec<usize> {
     one_line(&format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"))
-        .and_then(|list| parse::cpu_list(&list))
+        .and_then(|list| cpus::parse_list(&list))
         .unwrap_or_else(|| vec![cpu])
 }
 
 fn cpus() -> String {
     let online = one_line("/sys/devices/system/cpu/online")
-        .and_then(|list| Some(format!("{} online ({list})", parse::cpu_list(&list)?.len())))
+        .and_then(|list| Some(format!("{} online ({list})", cpus::parse_list(&list)?.len())))
         .unwrap_or_else(unknown);
-    match crate::kernel::allowed_cpus() {
+    match cpus::allowed() {
         Ok(allowed) => format!("{online}, {} allowed", allowed.len()),
         Err(_) => online,
     }

@@ -159,19 +159,6 @@ pub fn runnable(loadavg: &str) -> Option<usize> {
     loadavg.split(' ').nth(3)?.split_once('/')?.0.parse().ok()
 }
 
-/// Processors of a list, `0,2-3`.
-#[must_use]
-pub fn cpu_list(text: &str) -> Option<Vec<usize>> {
-    let mut cpus = Vec::new();
-    for part in text.trim().split(',') {
-        match part.split_once('-') {
-            None => cpus.push(part.parse().ok()?),
-            Some((first, last)) => cpus.extend(first.parse().ok()?..=last.parse::<usize>().ok()?),
-        }
-    }
-    Some(cpus)
-}
-
 /// Processors' worth of time in `cpu.max`, `150000 100000`; `None` for `max 100000`.
 #[must_use]
 pub fn cpu_max(text: &str) -> Option<f64> {
@@ -288,9 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_choices_and_limits_are_read_as_the_kernel_writes_them() {
-        assert_eq!(cpu_list("0,2-3\n"), Some(vec![0, 2, 3]));
-        assert_eq!(cpu_list("all"), None);
+    fn choices_and_limits_are_read_as_the_kernel_writes_them() {
         assert_eq!(bracketed("always [madvise] never"), Some("madvise"));
         assert_eq!(runnable("1.48 0.55 0.24 2/90 4711"), Some(2));
         assert_eq!(cpu_max("150000 100000\n"), Some(1.5));

@@ -8,11 +8,11 @@
 use std::fs::File;
 use std::io;
 
+use assay_process::accounting::{
+    OWN_SCHEDSTAT, Schedstat, Who, has_run_queue_delay, own_cpu_ns, process_cpu_ns, usage,
+};
 use assay_quantity::Observation;
 
-use super::accounting::{
-    OWN_DELAY, cpu_time_ns, has_run_queue_delay, process_ns, usage, usage_ns, waited_ns,
-};
 use crate::clock::monotonic;
 
 /// Which tasks take part in a benchmark, and how: the participants.
@@ -108,7 +108,7 @@ impl Losses {
         let rule = Rule::of(&sharing, has_run_queue_delay());
         let mut queues = Vec::new();
         if rule == Rule::Queued {
-            queues.push(File::open(OWN_DELAY)?);
+            queues.push(File::open(OWN_SCHEDSTAT)?);
             for partner in sharing.partners() {
                 queues.push(File::open(format!("/proc/{partner}/schedstat"))?);
             }
@@ -152,19 +152,24 @@ impl Losses {
         let at_ns = monotonic::now_ns();
         let counted_ns = match self.rule {
             Rule::NotRun => self.ran_ns()?,
-            Rule::Queued => self.queues.iter().map(waited_ns).sum::<io::Result<u64>>()?,
+            Rule::Queued => self.waited_ns()?,
             Rule::Stolen => 0,
         };
         Ok(Reading { at_ns, counted_ns })
     }
 
+    /// Time that the participants waited in their run queues.
+    fn waited_ns(&self) -> io::Result<u64> {
+        self.queues.iter().map(|queue| Ok(Schedstat::read(queue)?.waited_ns)).sum()
+    }
+
     /// Processor time of this process, its children and its partners.
     fn ran_ns(&self) -> io::Result<u64> {
-        let mut ran_ns = cpu_time_ns(libc::CLOCK_PROCESS_CPUTIME_ID)?;
+        let mut ran_ns = own_cpu_ns()?;
         if let Sharing::OneCpu { partners } = &self.sharing {
-            ran_ns += usage_ns(&usage(libc::RUSAGE_CHILDREN)?);
+            ran_ns += usage(Who::Children)?.cpu_ns;
             for partner in partners {
-                ran_ns += process_ns(*partner)?;
+                ran_ns += process_cpu_ns(*partner)?;
             }
         }
         Ok(ran_ns)
@@ -174,6 +179,7 @@ impl Losses {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use assay_process::accounting::thread_cpu_ns;
 
     #[test]
     fn a_task_that_never_sleeps_loses_the_time_it_does_not_run_and_one_that_sleeps_the_time_it_is_queued() {
@@ -228,9 +234,8 @@ mod tests {
         let mut losses = Losses::of(Sharing::OneCpu { partners: vec![] }).unwrap();
         let begun_ns = monotonic::now_ns();
         losses.before().unwrap();
-        let ran_ns = || cpu_time_ns(libc::CLOCK_THREAD_CPUTIME_ID).unwrap();
-        let begun_ran_ns = ran_ns();
-        while ran_ns() < begun_ran_ns + 2_000_000 {}
+        let begun_ran_ns = thread_cpu_ns().unwrap();
+        while thread_cpu_ns().unwrap() < begun_ran_ns + 2_000_000 {}
         let idle_ns = losses.after(2_000_000.0).unwrap();
         let window_ns = monotonic::now_ns() - begun_ns;
         // Others may have had the processor meanwhile, but not for the time that this thread had it.

@@ -4,21 +4,18 @@
 //! ([`disturbance`]); `quantity` leaves such batches out. The *condition* of the machine is raw evidence beside the
 //! sample: nothing waits for a better one, and no sample is rejected for it.
 
-mod accounting;
 pub(crate) mod core_width;
 mod disturbance;
 pub(crate) mod mprotect;
 
 use std::io;
 
+use assay_process::accounting::{Stat, Ticks, Who, is_runnable, memory_stalled_ns, usage};
 use assay_quantity::{Condition, Observation};
 
 use crate::clock::{Source, monotonic};
-pub use accounting::has_run_queue_delay;
-pub(crate) use accounting::usage;
 pub use disturbance::Sharing;
 
-use self::accounting::{Ticks, parse_running, parse_stalled, parse_ticks, runs, unsigned};
 use self::core_width::Looks;
 use self::disturbance::Losses;
 
@@ -69,7 +66,7 @@ impl Watch {
     ///
     /// # Errors
     /// When `/proc` lacks the evidence. A kernel that does not count run-queue delay is no error: see
-    /// [`has_run_queue_delay`].
+    /// [`has_run_queue_delay`](assay_process::accounting::has_run_queue_delay).
     pub fn open(sharing: Sharing, cpu: usize, copies: u64) -> io::Result<Self> {
         let mut cpus = vec![cpu];
         if let Sharing::TwoCpus { cpu, .. } = sharing {
@@ -127,19 +124,20 @@ impl Watch {
     }
 
     fn moment(&self) -> io::Result<Moment> {
-        let stat = std::fs::read_to_string("/proc/stat")?;
-        let pressure = std::fs::read_to_string("/proc/pressure/memory").unwrap_or_default();
-        let usage = usage(libc::RUSAGE_SELF)?;
-        let own = 1 + self.copies + self.losses.sharing.partners().filter(|pid| runs(*pid)).count() as u64;
+        let stat = Stat::read()?;
+        let stalled_ns = memory_stalled_ns();
+        let usage = usage(Who::Process)?;
+        let partners = self.losses.sharing.partners().filter(|pid| is_runnable(*pid)).count() as u64;
+        let own = 1 + self.copies + partners;
         #[expect(clippy::cast_precision_loss, reason = "tasks and processors are few")]
-        let beside = |(running, cpus): (u64, u64)| running.saturating_sub(own) as f64 / cpus.max(1) as f64;
+        let beside = |running: u64| running.saturating_sub(own) as f64 / stat.cpus().max(1) as f64;
         Ok(Moment {
             ns: monotonic::now_ns(),
-            ticks: self.cpus.iter().map(|cpu| parse_ticks(&stat, *cpu)).sum(),
-            runnable_elsewhere: parse_running(&stat).map(beside),
-            stalled_ns: parse_stalled(&pressure),
-            involuntary_switches: unsigned(usage.ru_nivcsw),
-            major_faults: unsigned(usage.ru_majflt),
+            ticks: self.cpus.iter().map(|cpu| stat.ticks(*cpu)).sum(),
+            runnable_elsewhere: stat.runnable().map(beside),
+            stalled_ns,
+            involuntary_switches: usage.involuntary_switches,
+            major_faults: usage.major_faults,
         })
     }
 }

@@ -277,7 +277,7 @@ mod tests {
 
     /// With one partner, on another processor where there is one.
     fn two() -> Contended<impl Fn(&AtomicU64) + Copy> {
-        let cpus = crate::kernel::allowed_cpus().unwrap();
+        let cpus = assay_process::cpus::allowed().unwrap();
         let add = |counter: &AtomicU64| {
             counter.fetch_add(1, Ordering::SeqCst);
         };

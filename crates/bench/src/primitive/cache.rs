@@ -8,6 +8,7 @@ use std::hint::spin_loop;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use assay_process::cpus::pin;
 use assay_quantity::PrimitiveId;
 use rand::RngExt;
 
@@ -18,7 +19,7 @@ use super::shared::Shared;
 use crate::benchmark::{Operation, Prepared, Refusal, Setting, expect_done};
 use crate::clock::monotonic::now_ns;
 use crate::evidence::Sharing;
-use crate::kernel::{check, pin};
+use crate::kernel::check;
 use crate::layout::{Buffer, PAGE};
 use crate::partner::Partner;
 use crate::table::{Per, Profile, Row};
@@ -292,7 +293,7 @@ mod tests {
 
     /// Between the first processor and the last one; `None` if these are the same, which must be refused.
     fn prepare(id: &str) -> Option<Prepared> {
-        let cpus = crate::kernel::allowed_cpus().unwrap();
+        let cpus = assay_process::cpus::allowed().unwrap();
         let [first, last] = [cpus[0], cpus[cpus.len() - 1]];
         let id = id.replace("{0}", &first.to_string()).replace("{1}", &last.to_string());
         let mut setting = super::super::memory::tests::setting(crate::describe::caches());

@@ -9,13 +9,13 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 
+use assay_process::accounting::{Who, usage};
 use assay_quantity::PrimitiveId;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::region::Region;
 use super::step::{Step, Steps};
 use crate::benchmark::{Prepared, Refusal, Setting};
-use crate::evidence::usage;
 use crate::kernel::check;
 use crate::layout::PAGE;
 use crate::partner::Partner;
@@ -69,17 +69,17 @@ const ACCESS: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
 const PAGES_MAX: u64 = 16_384;
 
 /// Minor faults of this thread so far.
-pub(super) fn minor_faults() -> io::Result<i64> {
-    Ok(usage(libc::RUSAGE_THREAD)?.ru_minflt)
+pub(super) fn minor_faults() -> io::Result<u64> {
+    Ok(usage(Who::Thread)?.minor_faults)
 }
 
 /// That every touch since then has been a fault. The reading of the count may take one or two of its own.
-pub(super) fn check_faults(before: i64, touches: u64) -> io::Result<()> {
-    let faults = minor_faults()? - before;
-    match u64::try_from(faults) {
-        Ok(faults) if faults >= touches => Ok(()),
-        _ => Err(io::Error::other(format!("{touches} pages were touched and {faults} faults counted"))),
+pub(super) fn check_faults(before: u64, touches: u64) -> io::Result<()> {
+    let faults = minor_faults()?.saturating_sub(before);
+    if faults >= touches {
+        return Ok(());
     }
+    Err(io::Error::other(format!("{touches} pages were touched and {faults} faults counted")))
 }
 
 fn page_bytes() -> usize {
@@ -119,7 +119,7 @@ struct Anonymous {
     /// The memory of the batch.
     region: Option<Region>,
     next: *mut u8,
-    faults: i64,
+    faults: u64,
 }
 
 impl Anonymous {
@@ -195,7 +195,7 @@ struct Huge {
     next: *mut u8,
     /// Memory of this process in huge pages before the batch.
     huge_bytes: u64,
-    faults: i64,
+    faults: u64,
 }
 
 impl Step for Huge {
@@ -267,7 +267,7 @@ struct CopyOnWrite {
     next: *mut u8,
     /// The memory of the batch, and who shares it.
     shared: Option<(Region, Child)>,
-    faults: i64,
+    faults: u64,
 }
 
 /// What is in the pages that parent and child share, and what the parent writes.
@@ -373,7 +373,7 @@ mod tests {
 
     #[test]
     fn the_child_keeps_what_the_parent_writes_over_and_notices_what_is_shared() {
-        let (page, cpu) = (page_bytes(), crate::kernel::allowed_cpus().unwrap()[0]);
+        let (page, cpu) = (page_bytes(), assay_process::cpus::allowed().unwrap()[0]);
         let ask = |region: &Region, change: &dyn Fn()| {
             let mut child = Child::fork(cpu, region, page).unwrap();
             change();

@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
+use assay_process::accounting::{Who, usage};
 use assay_quantity::PrimitiveId;
 use rand::seq::SliceRandom;
 use rustix::fs::{Advice, fadvise};
@@ -20,7 +21,7 @@ use super::region::mapped;
 use super::step::{Step, Steps};
 use super::storage::{self, DirectFile, FILE_BYTES};
 use crate::benchmark::{Prepared, Refusal, Setting};
-use crate::evidence::{Sharing, usage};
+use crate::evidence::Sharing;
 use crate::kernel::check;
 use crate::table::{Per, Profile, Row};
 
@@ -103,7 +104,7 @@ struct Minor {
     mapping: Mapping,
     next: usize,
     sum: u64,
-    faults: i64,
+    faults: u64,
 }
 
 impl Step for Minor {
@@ -163,7 +164,7 @@ struct Major {
     /// Where in the order this batch began.
     batch: usize,
     sum: u64,
-    faults: i64,
+    faults: u64,
 }
 
 impl Step for Major {
@@ -180,7 +181,7 @@ impl Step for Major {
             self.next = 0;
         }
         (self.batch, self.sum) = (self.next, 0);
-        self.faults = usage(libc::RUSAGE_SELF)?.ru_majflt;
+        self.faults = usage(Who::Process)?.major_faults;
         Ok(())
     }
 
@@ -192,8 +193,8 @@ impl Step for Major {
     }
 
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
-        let faults = usage(libc::RUSAGE_SELF)?.ru_majflt - self.faults;
-        if !u64::try_from(faults).is_ok_and(|faults| faults >= operations) {
+        let faults = usage(Who::Process)?.major_faults.saturating_sub(self.faults);
+        if faults < operations {
             return Err(io::Error::other(format!(
                 "{operations} pages were touched and {faults} major faults counted"
             )));

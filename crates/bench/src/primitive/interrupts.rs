@@ -89,7 +89,7 @@ ERR:          0
 
     #[test]
     fn function_calls_are_counted_here_and_unicorns_are_not() {
-        let cpu = crate::kernel::allowed_cpus().unwrap()[0];
+        let cpu = assay_process::cpus::allowed().unwrap()[0];
         let mut due = Due::counted("Function call interrupts", cpu).unwrap().unwrap();
         due.begin().unwrap();
         due.settle(0).unwrap();

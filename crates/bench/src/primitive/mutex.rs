@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn threads_that_fight_for_the_mutex_count_every_section_and_only_those() {
-        let cpu = crate::kernel::allowed_cpus().unwrap()[0];
+        let cpu = assay_process::cpus::allowed().unwrap()[0];
         let contest = Arc::new(Contest::default());
         let theirs = contest.clone();
         PartnerThread::spawn(cpu, move || theirs.take_part()).unwrap();

@@ -289,7 +289,7 @@ mod tests {
         let mut rng = Pcg64Mcg::seed_from_u64(1);
         let message = Buffer::new(size, &mut rng).unwrap();
         let mut copy = Buffer::new(size, &mut rng).unwrap();
-        let cpu = crate::kernel::allowed_cpus().unwrap()[0];
+        let cpu = assay_process::cpus::allowed().unwrap()[0];
         let partner = Partner::fork(cpu, || partner(&there, &mut copy)).unwrap();
         drop(there);
         Steps::of(RoundTrip { here, message, token: 0, _partner: partner })

@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn what_a_partner_counts_is_seen_here() {
         let counter = Shared::new(AtomicU64::new(3)).unwrap();
-        let cpu = crate::kernel::allowed_cpus().unwrap()[0];
+        let cpu = assay_process::cpus::allowed().unwrap()[0];
         let _partner = Partner::fork(cpu, || {
             counter.fetch_add(4, Ordering::Release);
             0

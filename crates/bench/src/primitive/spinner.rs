@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, Thread};
 
+use assay_process::Process;
+
 use crate::benchmark::{Refusal, Setting};
 use crate::clock::monotonic;
 use crate::evidence::Sharing;
@@ -97,8 +99,7 @@ impl Spinner {
             return Ok(self.turns() != turns_before);
         }
         // That it is about to sleep says nothing: the kernel must have it asleep.
-        let stat = std::fs::read_to_string(format!("/proc/self/task/{}/stat", self.partner.tid()))?;
-        Ok(state(&stat) == Some('S'))
+        Ok(Process::read(self.partner.tid())?.is_some_and(|thread| thread.is_asleep()))
     }
 }
 
@@ -112,18 +113,13 @@ fn spin_or_sleep(wish: &Wish) {
     }
 }
 
-/// The state of a thread, from its `stat` (proc(5)): what follows the name, which stands in parentheses.
-fn state(stat: &str) -> Option<char> {
-    stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_thread_spins_and_sleeps_as_it_is_told() {
-        let spinner = Spinner::on(crate::kernel::allowed_cpus().unwrap()[0]).unwrap();
+        let spinner = Spinner::on(assay_process::cpus::allowed().unwrap()[0]).unwrap();
         for _ in 0..3 {
             let before = spinner.turns();
             spinner.set(Activity::Spinning).unwrap();
@@ -133,12 +129,5 @@ mod tests {
             thread::yield_now();
             assert_eq!(spinner.turns(), asleep);
         }
-    }
-
-    #[test]
-    fn the_state_stands_behind_a_name_that_may_hold_anything() {
-        assert_eq!(state("12 (a) S (b) R) S 1 12"), Some('S'));
-        assert_eq!(state("12 (sh) R 1"), Some('R'));
-        assert_eq!(state("12"), None);
     }
 }

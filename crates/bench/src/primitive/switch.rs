@@ -438,7 +438,7 @@ mod tests {
         let mut rng = Pcg64Mcg::seed_from_u64(3);
         let pieces = if matches!(sets, Sets::Shared { .. }) { processes } else { 1 };
         let region = Rc::new(Region::new(0..pieces, sets.words(), &mut rng).unwrap());
-        let cpu = crate::kernel::allowed_cpus().unwrap()[0];
+        let cpu = assay_process::cpus::allowed().unwrap()[0];
         let within = Within::new(processes, region.clone()).unwrap();
         (Ring::new(processes, cpu, sets, region, &mut rng).unwrap(), within)
     }

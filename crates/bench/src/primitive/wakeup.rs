@@ -20,6 +20,8 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use assay_process::Process;
+use assay_process::accounting::{Who, usage};
 use assay_quantity::PrimitiveId;
 use rustix::event::epoll;
 
@@ -30,7 +32,6 @@ use super::socket::Listener;
 use super::wire::Wire;
 use crate::benchmark::{Disturbed, Operation, Prepared, Refusal, Setting, expect_done};
 use crate::clock::monotonic;
-use crate::evidence::usage;
 use crate::kernel::expect;
 use crate::partner::Partner;
 use crate::table::{Per, Profile, Row};
@@ -222,8 +223,8 @@ impl Sleeper {
     fn fork(cpu: usize, mut nap: impl FnMut() -> io::Result<()>) -> io::Result<Rc<Self>> {
         let board = Shared::new(Board::default())?;
         let partner = Partner::fork(cpu, || {
-            while let Ok(usage) = usage(libc::RUSAGE_SELF) {
-                board.switches.store(usage.ru_nvcsw.cast_unsigned(), Ordering::Relaxed);
+            while let Ok(usage) = usage(Who::Process) {
+                board.switches.store(usage.voluntary_switches, Ordering::Relaxed);
                 board.wakes.fetch_add(1, Ordering::Release);
                 if nap().is_err() {
                     break;
@@ -239,11 +240,8 @@ impl Sleeper {
     }
 
     fn wait_until_asleep(&self) -> io::Result<()> {
-        let stat = format!("/proc/{}/stat", self.partner.pid());
         for _ in 0..LOOKS {
-            // The state follows the name, which stands in parentheses (proc(5)).
-            let asleep =
-                std::fs::read_to_string(&stat)?.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S'));
+            let asleep = Process::read(self.partner.pid())?.is_some_and(|sleeper| sleeper.is_asleep());
             if asleep && self.board.wakes.load(Ordering::Acquire) > 0 {
                 return Ok(());
             }
@@ -391,7 +389,7 @@ mod tests {
     fn a_sleeper(words: &Rc<Shared<[AtomicU32; 2]>>) -> Rc<Sleeper> {
         let theirs = words.clone();
         let mut seen = 0;
-        let cpu = crate::kernel::allowed_cpus().unwrap().pop().unwrap();
+        let cpu = assay_process::cpus::allowed().unwrap().pop().unwrap();
         Sleeper::fork(cpu, move || {
             while theirs[0].load(Ordering::Acquire) == seen {
                 futex::wait_while(&theirs[0], seen, Scope::Shared)?;

@@ -138,8 +138,8 @@ mod tests {
 
     #[test]
     fn sleepers_here_run_after_the_batch_that_wakes_them() {
-        let cpu = crate::kernel::allowed_cpus().unwrap()[0];
-        crate::kernel::pin(cpu).unwrap();
+        let cpu = assay_process::cpus::allowed().unwrap()[0];
+        assay_process::cpus::pin(cpu).unwrap();
         let (wakes, word) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU32::new(0)));
         let (theirs, told) = (word.clone(), wakes.clone());
         PartnerThread::spawn(cpu, move || sleep_here(&theirs, &told)).unwrap();

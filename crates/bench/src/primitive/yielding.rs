@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn a_scheduler_that_does_not_switch_gives_no_number() {
         let yields = Shared::new(AtomicU64::new(7)).unwrap();
-        let partner = Partner::fork(crate::kernel::allowed_cpus().unwrap()[0], || 0).unwrap();
+        let partner = Partner::fork(assay_process::cpus::allowed().unwrap()[0], || 0).unwrap();
         let mut alone = Steps::of(Yield { yields, before: 0, _partner: partner });
         alone.arm(500).unwrap();
         alone.run(500).unwrap();

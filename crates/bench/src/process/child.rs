@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use assay_process::cpus;
 use assay_quantity::{Condition, Counted, Key};
 
 use super::wire::{Answer, Request, WireBatch, WireSample};
@@ -149,7 +150,7 @@ struct Bench<'a> {
 impl<'a> Bench<'a> {
     fn set_up(request: &'a Request) -> Result<Self, Refusal> {
         kernel::die_with_parent()?;
-        let cpus = kernel::allowed_cpus()?;
+        let cpus = cpus::allowed()?;
         kernel::raise_descriptor_limit();
         let benchmark = request.primitive.parse().ok().and_then(|id| table::find(&id));
         let benchmark =
@@ -160,7 +161,7 @@ impl<'a> Bench<'a> {
         };
         let schedule = Schedule::for_resolution(request.resolution_ns);
         if benchmark.primitive.word(Key::Placement) != "free" {
-            kernel::pin(request.cpu)?;
+            cpus::pin(request.cpu)?;
         }
         let mprotect_ns = mprotect::look(&clock);
         Ok(Self { request, benchmark, clock, schedule, cpus, mprotect_ns })

@@ -11,15 +11,16 @@ mod wire;
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::net::SocketAddr;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
+use assay_process::{Child, Exit};
 use assay_quantity::{Counted, Observation, Sample};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use self::wire::{Answer, Request, WireBatch, WireCaches, WireSample};
 use crate::benchmark::Benchmark;
@@ -76,7 +77,10 @@ pub(crate) struct Circumstances<'a> {
 
 /// How often the parent looks whether it shall stop. Each look costs a few microseconds on whatever
 /// processor the parent is, so a sample of 20 ms sees none or one.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A process that has closed its output ends some 50 us later.
+const LAST_MOMENT: Duration = Duration::from_micros(50);
 
 impl Spawner {
     /// Takes one sample of a benchmark in a fresh process.
@@ -93,7 +97,7 @@ impl Spawner {
             }
         };
         match running.wait(circumstances.limit, stop) {
-            Ok(Ended::Exited(status)) => answer(&running.output, status, circumstances.seed),
+            Ok(Ended::Exited(exit)) => answer(&running.said, exit, circumstances.seed),
             Ok(Ended::Stopped) => Outcome::Stopped,
             Ok(Ended::TimedOut) => {
                 Outcome::Rejected(format!("it did not end within {:.1} s", circumstances.limit.as_secs_f64()))
@@ -127,12 +131,14 @@ impl Spawner {
         command.env("ASSAY_LAYOUT", layout::environment(&mut environment));
         // A group of its own, so that partners end with it, and Ctrl-C reaches only the parent.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        Ok(Running { child: command.spawn()?, output: Vec::new(), is_reaped: false })
+        let mut started = command.spawn()?;
+        let output = started.stdout.take();
+        Ok(Running { child: Child::from(started).with_group(), output, said: Vec::new() })
     }
 }
 
 enum Ended {
-    Exited(ExitStatus),
+    Exited(Exit),
     TimedOut,
     Stopped,
 }
@@ -140,15 +146,14 @@ enum Ended {
 /// A started process; dropping it ends it and everything that it has started.
 struct Running {
     child: Child,
-    output: Vec<u8>,
-    /// Whether it was waited for, so that its number may be another's by now.
-    is_reaped: bool,
+    /// `None` once it is at its end.
+    output: Option<ChildStdout>,
+    said: Vec<u8>,
 }
 
 impl Running {
-    /// Reads what it says until it says no more, the time is over or `stop` is set.
+    /// Reads what it says until it has ended, the time is over or `stop` is set.
     fn wait(&mut self, limit: Duration, stop: &AtomicBool) -> io::Result<Ended> {
-        let mut stdout = self.child.stdout.take().ok_or_else(|| io::Error::other("it has no output"))?;
         let begun = monotonic::now_ns();
         loop {
             if stop.load(Ordering::Relaxed) {
@@ -157,60 +162,37 @@ impl Running {
             if Duration::from_nanos(monotonic::now_ns() - begun) > limit {
                 return Ok(Ended::TimedOut);
             }
-            let mut ready = [PollFd::new(&stdout, PollFlags::IN)];
-            match poll(&mut ready, Some(&LOOK)) {
-                Ok(0) | Err(rustix::io::Errno::INTR) => continue,
-                Ok(_) => {}
-                Err(error) => return Err(error.into()),
-            }
-            let mut part = [0; 4096];
-            match stdout.read(&mut part)? {
-                0 => return Ok(Ended::Exited(self.reap()?)),
-                length => self.output.extend_from_slice(&part[..length]),
+            if self.output.is_some() {
+                self.listen()?;
+            } else if let Some(exit) = self.child.exit()? {
+                return Ok(Ended::Exited(exit));
+            } else {
+                thread::sleep(LAST_MOMENT);
             }
         }
     }
-}
 
-impl Running {
-    /// Waits for the process, ends whatever it has left behind, and only then lets go of its number, which is that of
-    /// the group.
-    fn reap(&mut self) -> io::Result<ExitStatus> {
-        let process = Pid::from_child(&self.child);
-        loop {
-            match waitid(WaitId::Pid(process), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-                Ok(_) => break,
-            }
+    /// Reads what it says within the time of a look.
+    fn listen(&mut self) -> io::Result<()> {
+        let Some(output) = &mut self.output else { return Ok(()) };
+        let look = Timespec::try_from(LOOK).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(output, PollFlags::IN)], Some(&look)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(()),
+            Ok(_) => {}
+            Err(error) => return Err(error.into()),
         }
-        self.kill_group();
-        self.is_reaped = true;
-        self.child.wait()
-    }
-
-    /// Only before the process has been waited for.
-    fn kill_group(&self) {
-        // Nobody may be left in it.
-        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if !self.is_reaped {
-            self.kill_group();
-            let _ = self.child.wait();
+        let mut part = [0; 4096];
+        match output.read(&mut part)? {
+            0 => self.output = None,
+            length => self.said.extend_from_slice(&part[..length]),
         }
+        Ok(())
     }
 }
 
-fn answer(output: &[u8], status: ExitStatus, seed: u64) -> Outcome {
-    if let Some(signal) = status.signal() {
-        return Outcome::Rejected(format!("its process was killed by signal {signal}"));
-    }
-    if !status.success() {
-        return Outcome::Rejected(format!("its process failed with {status}"));
+fn answer(output: &[u8], exit: Exit, seed: u64) -> Outcome {
+    if !exit.is_success() {
+        return Outcome::Rejected(format!("its process {exit}"));
     }
     match serde_json::from_slice(output) {
         Ok(Answer::Sample(sample)) => Outcome::Sample(received(sample, seed)),
@@ -238,17 +220,16 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_no_sample_is_rejected_with_its_reason() {
-        let exited = |code: i32| ExitStatus::from_raw(code << 8);
-        let reason = |output: &str, status| match answer(output.as_bytes(), status, 1) {
+        let reason = |output: &str, exit| match answer(output.as_bytes(), exit, 1) {
             Outcome::Rejected(reason) => reason,
             other => panic!("{other:?}"),
         };
-        assert!(reason("", exited(0)).contains("did not answer"));
-        assert!(reason("{\"sample\":{}}", exited(0)).contains("did not answer"));
-        assert!(reason("{\"failed\":\"accept4: EMFILE\"}", exited(0)).contains("EMFILE"));
-        assert!(reason("{\"failed\":\"x\"} more", exited(0)).contains("did not answer"));
-        assert!(reason("", exited(3)).contains("exit status: 3"));
-        assert!(reason("", ExitStatus::from_raw(11)).contains("signal 11"));
+        assert!(reason("", Exit::Status(0)).contains("did not answer"));
+        assert!(reason("{\"sample\":{}}", Exit::Status(0)).contains("did not answer"));
+        assert!(reason("{\"failed\":\"accept4: EMFILE\"}", Exit::Status(0)).contains("EMFILE"));
+        assert!(reason("{\"failed\":\"x\"} more", Exit::Status(0)).contains("did not answer"));
+        assert!(reason("", Exit::Status(3)).contains("ended with status 3"));
+        assert!(reason("", Exit::Signal(11)).contains("signal 11"));
     }
 
     #[test]

@@ -1,9 +1,8 @@
 //! How a command is started, what it finds, and what is left of it.
 
-use std::{
-    ffi::OsString, fs, mem, os::unix::process::ExitStatusExt, path::Path, ptr, thread, time::Duration,
-};
+use std::{ffi::OsString, fs, mem, path::Path, ptr, thread, time::Duration};
 
+use assay_process::{Exit, Process};
 use assay_trace::Event;
 use assay_trace_probe::{Held, Running, SpawnError, Streams};
 
@@ -33,7 +32,7 @@ fn a_command_that_cannot_run_says_so_and_a_held_one_that_is_dropped_runs_nothing
 #[test]
 fn a_command_whose_reader_goes_dies_of_the_signal() {
     let recording = record(&["sh", "-c", "yes | head -1 >/dev/null"]);
-    assert!(recording.status.success());
+    assert!(recording.exit.is_success());
     let mut codes: Vec<_> = recording
         .records
         .iter()
@@ -57,24 +56,24 @@ fn a_signal_that_is_blocked_here_is_not_blocked_in_a_command() {
         }
         start("grep -qx 'SigBlk:.0000000000000000' /proc/self/status", Streams::Null).wait().unwrap()
     };
-    assert!(thread::spawn(blocking).join().unwrap().status.success());
+    assert!(thread::spawn(blocking).join().unwrap().exit.is_success());
 }
 
 #[test]
 fn a_command_with_null_streams_has_all_three_from_the_null_device_and_leads_a_group() {
     let null = "for stream in 0 1 2; do test $(readlink /proc/$$/fd/$stream) = /dev/null || exit 1; done; \
         read -r _ _ _ _ group _ </proc/$$/stat && test $group = $$";
-    assert!(start(null, Streams::Null).wait().unwrap().status.success());
-    assert!(!start(null, Streams::Inherit).wait().unwrap().status.success());
+    assert!(start(null, Streams::Null).wait().unwrap().exit.is_success());
+    assert!(!start(null, Streams::Inherit).wait().unwrap().exit.is_success());
 }
 
 #[test]
 fn the_end_of_a_command_is_told_as_often_as_asked_and_with_its_status() {
-    for (script, code, signal) in [("exit 3", Some(3), None), ("kill -9 $$", None, Some(libc::SIGKILL))] {
+    for (script, exit) in [("exit 3", Exit::Status(3)), ("kill -9 $$", Exit::Signal(libc::SIGKILL))] {
         let mut running = start(script, Streams::Null);
         wait_until("it has ended", || running.wait_for(Duration::from_millis(1)).unwrap().is_some());
         let ended = running.wait_for(Duration::ZERO).unwrap().unwrap();
-        assert_eq!((ended.status.code(), ended.status.signal()), (code, signal));
+        assert_eq!(ended.exit, exit);
         assert_eq!(running.wait().unwrap().elapsed_ns, ended.elapsed_ns);
     }
 }
@@ -91,8 +90,7 @@ fn written_to(path: &Path) -> u32 {
 
 /// Ended, though perhaps not yet reaped by whoever got it.
 fn has_ended(process: u32) -> bool {
-    let state = |stat: String| stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
-    fs::read_to_string(format!("/proc/{process}/stat")).map_or(true, |stat| state(stat) == Some('Z'))
+    !Process::read(process.cast_signed()).unwrap().is_some_and(|process| process.is_alive())
 }
 
 #[test]
@@ -126,5 +124,5 @@ fn what_a_command_with_a_group_of_its_own_left_behind_goes_with_its_handle() {
 #[test]
 fn a_command_is_killed_when_the_thread_that_started_it_ends() {
     let running = thread::spawn(|| start("exec sleep 1000", Streams::Inherit)).join().unwrap();
-    assert_eq!(running.wait().unwrap().status.signal(), Some(libc::SIGKILL));
+    assert_eq!(running.wait().unwrap().exit, Exit::Signal(libc::SIGKILL));
 }

@@ -15,7 +15,7 @@ fn of_512(recording: &Recording, name: &str) -> Vec<Call> {
 }
 
 fn dd_is_counted_exactly(recording: &Recording) {
-    assert!(recording.status.success());
+    assert!(recording.exit.is_success());
     for (name, descriptor, device) in [("read", 0, 0x10_0005), ("write", 1, 0x10_0003)] {
         let calls = of_512(recording, name);
         assert_eq!(calls.len(), BLOCKS, "{name}");
@@ -116,7 +116,7 @@ fn a_sleep_is_blocked_time_and_its_parts_make_up_the_whole() {
 #[test]
 fn a_send_on_loopback_holds_its_softirq_and_no_call_is_split_into_more_than_it_took() {
     let recording = record(&[EXERCISE, "send"]);
-    assert!(recording.status.success());
+    assert!(recording.exit.is_success());
     let sends: Vec<_> =
         recording.calls("sendto").into_iter().filter(|call| call.bytes() == Some(1000)).collect();
     assert_eq!(sends.len(), 1000);
@@ -162,7 +162,7 @@ fn descriptors_are_named_by_what_they_are() {
 #[test]
 fn sockets_and_event_descriptors_are_named_by_what_they_are() {
     let recording = record(&[EXERCISE, "sockets"]);
-    assert!(recording.status.success());
+    assert!(recording.exit.is_success());
     let moved = |name: &str| -> Vec<_> {
         recording.calls(name).iter().map(|call| (call.descriptor, call.bytes())).collect()
     };
@@ -180,7 +180,7 @@ fn sockets_and_event_descriptors_are_named_by_what_they_are() {
 #[test]
 fn a_32_bit_call_is_marked_and_not_taken_for_a_native_one() {
     let recording = record(&[EXERCISE, "compat"]);
-    assert!(recording.status.success());
+    assert!(recording.exit.is_success());
     let foreign: Vec<_> = recording
         .records
         .iter()

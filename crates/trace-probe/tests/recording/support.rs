@@ -1,7 +1,8 @@
 //! Records a command and reads its trace back.
 
-use std::{ffi::OsString, fs, path::Path, process::ExitStatus, thread, time::Duration};
+use std::{ffi::OsString, fs, path::Path, thread, time::Duration};
 
+use assay_process::Exit;
 use assay_trace::{Abi, Call, Entry, Event, Reader, Record, Writer, syscall};
 use assay_trace_probe::{Held, Options, Recorded, Recorder, Streams, opening};
 
@@ -10,7 +11,7 @@ pub const EXERCISE: &str = env!("CARGO_BIN_EXE_assay-trace-exercise");
 
 /// Everything about one recorded command.
 pub struct Recording {
-    pub status: ExitStatus,
+    pub exit: Exit,
     pub recorded: Recorded,
     pub process: u32,
     pub records: Vec<Record>,
@@ -52,10 +53,10 @@ pub fn record_while(command: &[&str], options: Options, act: impl FnOnce(u32)) -
     let recorder = Recorder::attach(process, options, writer).unwrap();
     let running = held.release().unwrap();
     act(process);
-    let status = running.wait().unwrap().status;
+    let exit = running.wait().unwrap().exit;
     let recorded = recorder.stop().unwrap();
     let (records, gaps, complete) = read(&path);
-    Recording { status, recorded, process, records, gaps, complete, _directory: directory }
+    Recording { exit, recorded, process, records, gaps, complete, _directory: directory }
 }
 
 /// Polls, for what takes a moment and no more.

@@ -3,10 +3,10 @@
 use std::{
     collections::BTreeSet,
     io::{BufRead, BufReader, Write},
-    os::unix::process::ExitStatusExt,
     process::{Command, Stdio},
 };
 
+use assay_process::Exit;
 use assay_trace::{Event, Writer, syscall};
 use assay_trace_probe::{Options, Recorder, Unavailable, opening};
 
@@ -74,7 +74,7 @@ fn a_killed_sleep_is_cut_short() {
         wait_until_in("clock_nanosleep", sleep);
         kill(sleep, libc::SIGKILL);
     });
-    assert_eq!(recording.status.signal(), Some(libc::SIGKILL));
+    assert_eq!(recording.exit, Exit::Signal(libc::SIGKILL));
     let sleeps = recording.calls("clock_nanosleep");
     assert_eq!(sleeps.len(), 1);
     assert!(sleeps[0].blocked_ns > 0);

@@ -10,6 +10,8 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use assay_process::accounting::thread_cpu_ns;
+use assay_process::clock::{elapsed_ns, now};
 use hdrhistogram::Histogram;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -21,7 +23,6 @@ use rustix::time::Timespec;
 
 use super::load::{Failure, Failures, Load, LoadError, percentiles};
 use super::response::{Expected, Fault, ResponseReader, Step, Then};
-use crate::clock::{elapsed_ns, now, thread_cpu_ns};
 use crate::workload::Reuse;
 
 /// One `recv` takes at most this much: large enough that a large page needs few of them, small enough to stay in
@@ -57,10 +58,12 @@ pub struct Plan {
 /// ends the load with [`LoadError::Stopped`].
 pub fn run(plan: &Plan, stop: &AtomicBool, on_progress: &mut dyn FnMut(u64)) -> Result<Load, LoadError> {
     let mut run = Run::new(plan)?;
-    let cpu_before_ns = thread_cpu_ns();
+    let cpu_ns =
+        || thread_cpu_ns().map_err(|source| LoadError::Io { action: "reading its own CPU time", source });
+    let cpu_before_ns = cpu_ns()?;
     run.start();
     run.drive(stop, on_progress)?;
-    let client_cpu_ns = thread_cpu_ns().saturating_sub(cpu_before_ns);
+    let client_cpu_ns = cpu_ns()?.saturating_sub(cpu_before_ns);
     on_progress(run.completed);
     if let Some(first) = run.first_failure {
         return Err(LoadError::Failed { completed: run.completed, failures: run.failures, first });

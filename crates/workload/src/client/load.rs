@@ -3,11 +3,11 @@
 use std::fmt;
 use std::io;
 
+use assay_process::StopError;
 use assay_quantity::Latency;
 use hdrhistogram::Histogram;
 use thiserror::Error;
 
-use crate::group::StopError;
 use crate::placement::PlacementError;
 
 /// A load that was done in full, every answer right.

@@ -10,13 +10,12 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use assay_process::clock::now;
+use assay_process::{Exit, Group, find_program};
 use assay_quantity::Latency;
 
 use super::load::{Load, LoadError};
-use crate::clock::now;
-use crate::command::find_program;
 use crate::cpu;
-use crate::group::{Exit, Group};
 use crate::workload::Reuse;
 
 /// How much longer than asked wrk may run before it is killed.

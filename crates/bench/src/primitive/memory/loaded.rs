@@ -153,11 +153,11 @@ fn read_lines(piece: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::allowed_cpus;
+    use assay_process::cpus::allowed;
 
     #[test]
     fn the_neighbour_goes_on_whether_it_reads_or_only_waits() {
-        let cpu = allowed_cpus().unwrap()[0];
+        let cpu = allowed().unwrap()[0];
         for share in [0, 50, 100] {
             let traffic = Traffic::start(cpu, share, 4 * PIECE).unwrap();
             let before = traffic.turns.load(Ordering::Relaxed);

@@ -3,13 +3,13 @@
 use std::fs;
 use std::io;
 
+use assay_process::cpus::{parse_list, pin};
 use assay_quantity::{Key, PrimitiveId, Size};
 
 use super::load::Lap;
 use super::{Course, WorkingSet};
 use crate::benchmark::{Prepared, Refusal, Setting};
-use crate::describe::parse::cpu_list;
-use crate::kernel::{check, pin};
+use crate::kernel::check;
 use crate::layout::{Buffer, PAGE};
 use crate::primitive::processor;
 use crate::table::{Per, Profile, Row};
@@ -31,7 +31,7 @@ const NODES: &str = "/sys/devices/system/node/has_memory";
 
 /// One dependent load by processor `from` out of memory of node `to`.
 fn load_node(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
-    let nodes = fs::read_to_string(NODES).ok().and_then(|list| cpu_list(&list)).unwrap_or_default();
+    let nodes = fs::read_to_string(NODES).ok().and_then(|list| parse_list(&list)).unwrap_or_default();
     if nodes.len() < 2 {
         return Err(Refusal::Unavailable(format!(
             "this machine has one memory node ({NODES}), from which all memory is equally far"
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn memory_comes_from_the_node_that_is_asked_for_and_is_seen_to_do_so() {
-        let nodes = cpu_list(&fs::read_to_string(NODES).unwrap()).unwrap();
+        let nodes = parse_list(&fs::read_to_string(NODES).unwrap()).unwrap();
         let mut rng = Pcg64Mcg::seed_from_u64(1);
         for node in &nodes {
             let buffer = from_node(*node, || Buffer::new(20 * PAGE + 7, &mut rng)).unwrap().unwrap();

@@ -1,31 +1,27 @@
-//! Processes that end for certain. Every program of this crate runs in a process group of its own whose leader
-//! is a watchdog: a shell that holds the reading end of a pipe from us. When we end, however we end (SIGKILL
+//! Processes that end for certain. A program runs in a process group of its own whose leader is a
+//! watchdog: a shell that holds the reading end of a pipe from us. When we end, however we end (SIGKILL
 //! included), the kernel closes the pipe and the watchdog kills the program's descendants and then the whole
 //! group, itself with it. The program is in the group before its first instruction, so no moment is uncovered;
-//! and since the watchdog is waited for last, the group's number cannot pass to somebody else meanwhile.
-//! Only a process that leaves the group and loses all its ancestors before anybody has looked escapes: a daemon
+//! and since the watchdog is reaped last, the group's id is not given to another meanwhile.
+//! Only a process that leaves the group and loses all its ancestors before a look at its members escapes: a daemon
 //! that goes into the background. Servers must stay in the foreground.
 //!
 //! Not used, and why: PR_SET_PDEATHSIG (or `setpriv --pdeathsig`) kills one process and none of its children,
 //! and fires when the *thread* ends that started it; a PID namespace changes what is measured.
 
 use std::io::{self, Read, Write};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::os::unix::process::CommandExt;
+use std::process::{ChildStdin, Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{fmt, thread};
 
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
-use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, pidfd_open, waitid,
-};
-use rustix::time::Timespec;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use thiserror::Error;
 
+use crate::child::{Child, Exit, KILL_PATIENCE};
 use crate::clock::now;
-use crate::process::{Process, members};
-use crate::workload::StopRequest;
+use crate::family::{self, ignore_gone, members};
+use crate::processes::Process;
 
 /// The watchdog. It ignores the signals that some servers (Apache for one) send to their whole group, says that
 /// it is armed, reads the main process's id, and then waits for the end of the pipe. `descendants` runs in a
@@ -44,20 +40,16 @@ for pid in $main ${main:+$(descendants "$main")}; do kill -s KILL "$pid" 2>/dev/
 kill -s KILL 0
 "#;
 
-/// How long killed processes may take to vanish. Only a process that hangs inside the kernel needs longer, and
-/// nothing but a report helps against that.
-const KILL_PATIENCE: Duration = Duration::from_secs(10);
-
-/// How a process ended.
+/// How a program is asked to stop before it is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exit {
-    /// By itself, with this status.
-    Status(i32),
-    /// By this signal.
-    Signal(i32),
+pub struct StopRequest {
+    /// Signal sent to the main process.
+    pub signal: Signal,
+    /// How long it may take to obey; after that, SIGKILL to everything.
+    pub grace: Duration,
 }
 
-/// How a server came to its end.
+/// How a program came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stopped {
     /// It obeyed its stop signal; nothing was left.
@@ -85,24 +77,27 @@ pub enum StopError {
     },
 }
 
-/// A process group with its watchdog and, once spawned, its main process.
+/// A process group with its watchdog and, once spawned, its main process. Dropped, it is killed.
 #[derive(Debug)]
-pub(crate) struct Group {
-    watchdog: Child,
+pub struct Group {
     /// Never written to after the main process's id; its closing is the message.
-    lifeline: ChildStdin,
-    leader: Pid,
+    lifeline: Option<ChildStdin>,
     main: Option<Child>,
+    // After the main process: fields are dropped in this order, and the group's id is its own until then.
+    watchdog: Child,
+    is_killed: bool,
     /// The main process and every other one that has been seen to belong here: one that leaves the group is found
     /// by its descent, but only before its ancestors end.
     known: Vec<Process>,
-    stopped: bool,
 }
 
 impl Group {
     /// A group with an armed watchdog and nothing else in it.
-    pub(crate) fn new() -> io::Result<Group> {
-        let mut watchdog = Command::new("/bin/sh")
+    ///
+    /// # Errors
+    /// When no process can be started.
+    pub fn new() -> io::Result<Group> {
+        let mut shell = Command::new("/bin/sh")
             .args(["-c", WATCHDOG])
             .current_dir("/")
             .process_group(0)
@@ -110,42 +105,50 @@ impl Group {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()?;
-        let leader = pid_of(&watchdog)?;
-        let (Some(lifeline), Some(mut stdout)) = (watchdog.stdin.take(), watchdog.stdout.take()) else {
-            return Err(io::Error::other("the watchdog has no pipes"));
-        };
-        // From here on `Drop` ends the watchdog, whatever fails.
-        let group = Group { watchdog, lifeline, leader, main: None, known: Vec::new(), stopped: false };
+        let (lifeline, stdout) = (shell.stdin.take(), shell.stdout.take());
+        let watchdog = Child::from(shell).with_group();
         let mut armed = [0; 6];
-        stdout.read_exact(&mut armed)?;
-        Ok(group)
+        stdout.ok_or_else(|| io::Error::other("the watchdog has no output"))?.read_exact(&mut armed)?;
+        Ok(Group { lifeline, main: None, watchdog, is_killed: false, known: Vec::new() })
     }
 
-    /// Starts the main process in this group.
-    pub(crate) fn spawn(&mut self, command: &mut Command) -> io::Result<()> {
-        let main = command.process_group(self.leader.as_raw_nonzero().get()).spawn()?;
-        let main = self.main.insert(main);
-        writeln!(self.lifeline, "{}", main.id())?;
+    /// Starts the main process in this group, which has one at the most.
+    ///
+    /// # Errors
+    /// When the program cannot be started.
+    pub fn spawn(&mut self, command: &mut Command) -> io::Result<()> {
+        assert!(self.main.is_none(), "a group has one main process");
+        let main = command.process_group(self.id()).spawn()?;
+        let main = self.main.insert(Child::from(main));
+        if let Some(lifeline) = &mut self.lifeline {
+            writeln!(lifeline, "{}", main.pid().as_raw_nonzero())?;
+        }
         self.known.extend(self.main_process()?);
         Ok(())
     }
 
-    /// Id of the main process.
-    pub(crate) fn main(&self) -> Option<Pid> {
-        self.main.as_ref().and_then(|main| pid_of(main).ok())
+    /// Id of the main process; none before it was spawned.
+    #[must_use]
+    pub fn main(&self) -> Option<Pid> {
+        self.main.as_ref().map(Child::pid)
     }
 
     /// The processes of the group and all known descendants of the main process, alive, without the watchdog.
-    pub(crate) fn members(&self) -> io::Result<Vec<Process>> {
-        members(self.leader.as_raw_nonzero().get(), &self.known)
+    ///
+    /// # Errors
+    /// When `/proc` cannot be read.
+    pub fn members(&self) -> io::Result<Vec<Process>> {
+        members(self.id(), &self.known)
     }
 
     /// The same, remembered, so that they are found even when they have left the group and lost their ancestors.
-    pub(crate) fn remember_members(&mut self) -> io::Result<Vec<Process>> {
+    ///
+    /// # Errors
+    /// When `/proc` cannot be read.
+    pub fn remember_members(&mut self) -> io::Result<Vec<Process>> {
         let members = self.members()?;
         for process in &members {
-            let same = |other: &Process| (other.pid, other.start_ticks) == (process.pid, process.start_ticks);
-            if !self.known.iter().any(same) {
+            if !self.known.iter().any(|other| other.is(process)) {
                 self.known.push(*process);
             }
         }
@@ -153,36 +156,35 @@ impl Group {
     }
 
     /// The main process, ended or not; none before it was spawned.
-    pub(crate) fn main_process(&self) -> io::Result<Option<Process>> {
+    ///
+    /// # Errors
+    /// When `/proc` cannot be read.
+    pub fn main_process(&self) -> io::Result<Option<Process>> {
         self.main().map_or(Ok(None), |pid| Process::read(pid.as_raw_nonzero().get()))
     }
 
-    /// How the main process has ended, if it has. It is not waited for: its id stays its own.
-    pub(crate) fn exit(&self) -> io::Result<Option<Exit>> {
-        let Some(main) = self.main() else { return Ok(None) };
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        let status = rustix::io::retry_on_intr(|| waitid(WaitId::Pid(main), options))?;
-        Ok(status.map(|status| match (status.exit_status(), status.terminating_signal()) {
-            (_, Some(signal)) => Exit::Signal(signal),
-            (code, None) => Exit::Status(code.unwrap_or(-1)),
-        }))
+    /// How the main process has ended, if it has.
+    ///
+    /// # Errors
+    /// When the kernel refuses to say.
+    pub fn exit(&self) -> io::Result<Option<Exit>> {
+        self.main.as_ref().map_or(Ok(None), Child::exit)
     }
 
     /// Waits at most `patience` for the main process to end and returns the moment at which it was seen to.
-    pub(crate) fn wait(&self, patience: Duration) -> io::Result<Option<Instant>> {
-        let Some(main) = self.main() else { return Ok(None) };
-        let pidfd = pidfd_open(main, PidfdFlags::empty())?;
-        let timeout = Timespec::try_from(patience).map_err(io::Error::other)?;
-        let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(0) | Err(Errno::INTR) => Ok(None),
-            Ok(_) => Ok(Some(now())),
-            Err(errno) => Err(errno.into()),
-        }
+    ///
+    /// # Errors
+    /// When the kernel refuses to wait.
+    pub fn wait(&self, patience: Duration) -> io::Result<Option<Instant>> {
+        let ended = self.main.as_ref().map_or(Ok(false), |main| main.ends_within(patience))?;
+        Ok(ended.then(now))
     }
 
     /// Asks the main process to stop, gives everything the time of grace, then kills what is left.
-    pub(crate) fn stop(&mut self, request: StopRequest) -> Result<Stopped, StopError> {
+    ///
+    /// # Errors
+    /// [`StopError`]; what could be killed is.
+    pub fn stop(&mut self, request: StopRequest) -> Result<Stopped, StopError> {
         self.remember_members()
             .map_err(|source| StopError::Io { action: "listing its processes", source })?;
         if let (Some(main), Ok(None)) = (self.main(), self.exit()) {
@@ -195,8 +197,11 @@ impl Group {
     }
 
     /// Kills everything at once and waits until it is gone. Says whether there was anything but the watchdog.
-    pub(crate) fn kill(&mut self) -> Result<bool, StopError> {
-        if self.stopped {
+    ///
+    /// # Errors
+    /// [`StopError`]; what could be killed is.
+    pub fn kill(&mut self) -> Result<bool, StopError> {
+        if self.is_killed {
             return Ok(false);
         }
         let io = |action| move |source| StopError::Io { action, source };
@@ -204,12 +209,11 @@ impl Group {
         let mut seen = false;
         loop {
             let left = self.remember_members().map_err(io("listing its processes"))?;
-            for process in &left {
-                if let Some(pid) = Pid::from_raw(process.pid) {
-                    ignore_gone(kill_process(pid, Signal::KILL)).map_err(io("killing its processes"))?;
-                }
-            }
-            ignore_gone(kill_process_group(self.leader, Signal::KILL)).map_err(io("killing its group"))?;
+            let pids: Vec<Pid> = left.iter().filter_map(|process| Pid::from_raw(process.pid)).collect();
+            let killed = family::kill(&pids);
+            ignore_gone(kill_process_group(self.watchdog.pid(), Signal::KILL))
+                .map_err(io("killing its group"))?;
+            killed.map_err(io("killing its processes"))?;
             if left.is_empty() {
                 break;
             }
@@ -219,12 +223,13 @@ impl Group {
             }
             thread::sleep(Duration::from_millis(1));
         }
-        if let Some(main) = &mut self.main {
-            main.wait().map_err(io("waiting for its main process"))?;
-        }
-        self.watchdog.wait().map_err(io("waiting for its watchdog"))?;
-        self.stopped = true;
+        self.is_killed = true;
         Ok(seen)
+    }
+
+    /// Its id.
+    fn id(&self) -> i32 {
+        self.watchdog.pid().as_raw_nonzero().get()
     }
 
     /// Waits until nothing is left or the deadline has passed; returns what is left.
@@ -245,41 +250,11 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Whoever wants to know calls `stop` or `kill`. If this fails too, closing the lifeline, which follows,
-        // makes the watchdog try.
-        let _ = self.kill();
-    }
-}
-
-impl From<ExitStatus> for Exit {
-    fn from(status: ExitStatus) -> Exit {
-        match status.signal() {
-            Some(signal) => Exit::Signal(signal),
-            None => Exit::Status(status.code().unwrap_or(-1)),
+        // A caller that needs the result calls `stop` or `kill`.
+        if self.kill().is_err() {
+            self.lifeline = None;
+            self.watchdog.await_kill();
         }
-    }
-}
-
-impl fmt::Display for Exit {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        match self {
-            Exit::Status(code) => write!(f, "ended with status {code}"),
-            Exit::Signal(signal) => write!(f, "was killed by signal {signal}"),
-        }
-    }
-}
-
-fn pid_of(child: &Child) -> io::Result<Pid> {
-    i32::try_from(child.id())
-        .ok()
-        .and_then(Pid::from_raw)
-        .ok_or_else(|| io::Error::other("a child without an id"))
-}
-
-fn ignore_gone(result: rustix::io::Result<()>) -> io::Result<()> {
-    match result {
-        Err(Errno::SRCH) => Ok(()),
-        other => Ok(other?),
     }
 }
 
@@ -290,9 +265,9 @@ mod tests {
 
     use rustix::process::Signal;
 
-    use super::{Exit, Group, Stopped};
-    use crate::process::Process;
-    use crate::workload::StopRequest;
+    use super::{Group, StopRequest, Stopped};
+    use crate::child::Exit;
+    use crate::processes::Process;
 
     /// Far more time than a program needs that obeys.
     const PATIENT: StopRequest = StopRequest { signal: Signal::TERM, grace: Duration::from_secs(60) };
@@ -319,7 +294,7 @@ mod tests {
 
     fn all_gone(processes: &[Process]) -> bool {
         processes.iter().all(|before| match Process::read(before.pid).unwrap() {
-            Some(after) => after.start_ticks != before.start_ticks || !after.alive,
+            Some(after) => !after.is(before) || !after.is_alive(),
             None => true,
         })
     }
@@ -365,7 +340,7 @@ mod tests {
     fn a_program_that_signals_its_whole_group_does_not_disarm_the_watchdog() {
         let (mut group, members) =
             running("trap '' TERM USR1; kill -TERM 0; kill -USR1 0; sleep 1000 & wait", 2);
-        assert!(Process::read(group.leader.as_raw_nonzero().get()).unwrap().unwrap().alive);
+        assert!(Process::read(group.id()).unwrap().unwrap().is_alive());
         group.kill().unwrap();
         assert!(all_gone(&members));
     }

@@ -1,30 +1,37 @@
 //! Which processes there are: `/proc` read into plain values. Processes come and go while it is read; one that
 //! goes is simply absent.
 
-use std::collections::HashSet;
 use std::{fs, io};
 
 /// One process, as `/proc/PID/stat` shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Process {
-    pub(crate) pid: i32,
-    pub(crate) parent: i32,
-    pub(crate) group: i32,
-    /// Neither a zombie nor dead.
-    pub(crate) alive: bool,
-    /// CPU time of its threads, exited ones included, in clock ticks.
-    pub(crate) user_ticks: u64,
-    pub(crate) system_ticks: u64,
-    /// CPU time of the children that it has waited for, in clock ticks.
-    pub(crate) children_user_ticks: u64,
-    pub(crate) children_system_ticks: u64,
+pub struct Process {
+    /// Its id.
+    pub pid: i32,
+    /// Id of its parent.
+    pub parent: i32,
+    /// Id of its process group.
+    pub group: i32,
+    /// The letter of its state (proc(5)).
+    pub state: u8,
+    /// CPU time of its threads in user mode, exited ones included, in clock ticks.
+    pub user_ticks: u64,
+    /// The same in the kernel.
+    pub system_ticks: u64,
+    /// CPU time in user mode of the children that it has waited for, in clock ticks.
+    pub children_user_ticks: u64,
+    /// The same in the kernel.
+    pub children_system_ticks: u64,
     /// When it started, in clock ticks since boot: with `pid`, its identity.
-    pub(crate) start_ticks: u64,
+    pub start_ticks: u64,
 }
 
 impl Process {
-    /// The process `pid`, or `None` if there is none.
-    pub(crate) fn read(pid: i32) -> io::Result<Option<Process>> {
+    /// The process (or thread) `pid`, or `None` if there is none.
+    ///
+    /// # Errors
+    /// When `/proc` cannot be read, or is not as proc(5) says.
+    pub fn read(pid: i32) -> io::Result<Option<Process>> {
         match fs::read(format!("/proc/{pid}/stat")) {
             Ok(stat) => parse(&stat).map(Some).ok_or_else(|| {
                 io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid}/stat has an unknown form"))
@@ -32,6 +39,35 @@ impl Process {
             Err(error) if is_gone(&error) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether it is the same process: ids are given again.
+    #[must_use]
+    pub fn is(&self, other: &Process) -> bool {
+        (self.pid, self.start_ticks) == (other.pid, other.start_ticks)
+    }
+
+    /// Neither a zombie nor dead.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        !matches!(self.state, b'Z' | b'X' | b'x')
+    }
+
+    /// Waiting for something that a signal may interrupt.
+    #[must_use]
+    pub fn is_asleep(&self) -> bool {
+        self.state == b'S'
+    }
+
+    /// Running, or waiting for a processor.
+    #[must_use]
+    pub fn is_runnable(&self) -> bool {
+        self.state == b'R'
+    }
+
+    /// Stopped, not alive, or waiting for something that no signal interrupts: it starts no other process.
+    pub(crate) fn is_still(&self) -> bool {
+        !self.is_alive() || matches!(self.state, b'T' | b't' | b'D')
     }
 }
 
@@ -41,31 +77,7 @@ pub(crate) fn is_gone(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }
 
-/// The processes, alive, of group `group`, those of `known` that still live, and the descendants of all of `known`;
-/// the group's leader itself is left out.
-pub(crate) fn members(group: i32, known: &[Process]) -> io::Result<Vec<Process>> {
-    let all = all()?;
-    let is_known = |process: &&Process| {
-        known.iter().any(|other| other.pid == process.pid && other.start_ticks == process.start_ticks)
-    };
-    let mut family: HashSet<i32> = all.iter().filter(is_known).map(|process| process.pid).collect();
-    // A child can stand before its parent in the list: repeat until nothing is added.
-    loop {
-        let before = family.len();
-        for process in &all {
-            if family.contains(&process.parent) {
-                family.insert(process.pid);
-            }
-        }
-        if family.len() == before {
-            break;
-        }
-    }
-    let belongs = |process: &Process| process.group == group || family.contains(&process.pid);
-    Ok(all.into_iter().filter(|p| p.alive && p.pid != group && belongs(p)).collect())
-}
-
-fn all() -> io::Result<Vec<Process>> {
+pub(crate) fn all() -> io::Result<Vec<Process>> {
     let mut processes = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let pid = entry?.file_name().to_str().and_then(|name| name.parse().ok());
@@ -78,7 +90,7 @@ fn all() -> io::Result<Vec<Process>> {
 
 /// Reads one line of `/proc/PID/stat`. The command's name stands in parentheses and may hold anything, so the
 /// fields are counted from the last closing one.
-fn parse(stat: &[u8]) -> Option<Process> {
+pub(crate) fn parse(stat: &[u8]) -> Option<Process> {
     let open = stat.iter().position(|&byte| byte == b'(')?;
     let close = stat.iter().rposition(|&byte| byte == b')')?;
     let pid = std::str::from_utf8(&stat[..open]).ok()?.trim().parse().ok()?;
@@ -88,7 +100,7 @@ fn parse(stat: &[u8]) -> Option<Process> {
     let ticks = |field: usize| fields.get(field - 3)?.parse().ok();
     Some(Process {
         pid,
-        alive: !matches!(*fields.first()?, "Z" | "X" | "x"),
+        state: *fields.first()?.as_bytes().first()?,
         parent: fields.get(1)?.parse().ok()?,
         group: fields.get(2)?.parse().ok()?,
         user_ticks: ticks(14)?,
@@ -111,7 +123,7 @@ mod tests {
             pid: 42,
             parent: 7,
             group: 40,
-            alive: true,
+            state: b'S',
             user_ticks: 11,
             system_ticks: 12,
             children_user_ticks: 13,
@@ -119,6 +131,7 @@ mod tests {
             start_ticks: 555,
         };
         assert_eq!(process, expected);
+        assert!(process.is_alive() && !process.is_runnable() && !process.is_still());
     }
 
     #[test]
@@ -131,7 +144,19 @@ mod tests {
     #[test]
     fn this_process_is_found_alive_and_no_process_is_none() {
         let own = i32::try_from(std::process::id()).unwrap();
-        assert!(Process::read(own).unwrap().unwrap().alive);
+        assert!(Process::read(own).unwrap().unwrap().is_alive());
         assert_eq!(Process::read(i32::MAX).unwrap(), None);
+    }
+
+    #[test]
+    fn states_say_what_a_process_may_still_do() {
+        let in_state =
+            |state| Process { state, ..parse(b"1 (a) S 1 1 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0").unwrap() };
+        let of = |is: fn(&Process) -> bool| -> String {
+            "RSDTtZXIP".chars().filter(|state| is(&in_state(u8::try_from(*state).unwrap()))).collect()
+        };
+        assert_eq!(of(Process::is_alive), "RSDTtIP");
+        assert_eq!((of(Process::is_asleep), of(Process::is_runnable)), ("S".to_owned(), "R".to_owned()));
+        assert_eq!(of(Process::is_still), "DTtZX");
     }
 }

@@ -1,0 +1,137 @@
+//! Which processors the calling thread may use, and binding it to some. A child inherits them before its first
+//! instruction.
+
+use std::{fs, io};
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// Processors that the calling thread may run on, in order.
+///
+/// # Errors
+/// When the kernel has more processors than the call takes.
+pub fn allowed() -> io::Result<Vec<usize>> {
+    let set = sched_getaffinity(None).map_err(|errno| named("sched_getaffinity", errno))?;
+    Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
+}
+
+/// Lets the calling thread run on any of these processors, and on no other.
+///
+/// # Errors
+/// When there are none that it may be given.
+pub fn allow(cpus: &[usize]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    for &cpu in cpus {
+        if cpu >= CpuSet::MAX_CPU {
+            return Err(io::Error::other(format!("processor {cpu} is beyond what sched_setaffinity takes")));
+        }
+        set.set(cpu);
+    }
+    sched_setaffinity(None, &set)
+        .map_err(|errno| named(&format!("sched_setaffinity to processors {cpus:?}"), errno))
+}
+
+/// Binds the calling thread to one processor.
+///
+/// # Errors
+/// As [`allow`].
+pub fn pin(cpu: usize) -> io::Result<()> {
+    allow(&[cpu])
+}
+
+fn named(call: &str, errno: rustix::io::Errno) -> io::Error {
+    let error = io::Error::from(errno);
+    io::Error::new(error.kind(), format!("{call}: {error}"))
+}
+
+/// The calling thread on other processors until this is restored or dropped.
+#[derive(Debug)]
+pub struct Pinned {
+    /// Empty once it was restored.
+    before: Vec<usize>,
+}
+
+impl Pinned {
+    /// Keeps the calling thread on `cpus`.
+    ///
+    /// # Errors
+    /// As [`allow`].
+    pub fn to(cpus: &[usize]) -> io::Result<Self> {
+        let before = allowed()?;
+        allow(cpus)?;
+        Ok(Self { before })
+    }
+
+    /// Lets the thread run where it could before.
+    ///
+    /// # Errors
+    /// As [`allow`].
+    pub fn restore(mut self) -> io::Result<()> {
+        allow(&std::mem::take(&mut self.before))
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        if !self.before.is_empty() {
+            // A caller that needs the result calls `restore`.
+            let _ = allow(&self.before);
+        }
+    }
+}
+
+/// Processors that are online, in order.
+///
+/// # Errors
+/// When `/sys` does not say.
+pub fn online() -> io::Result<Vec<usize>> {
+    let list = fs::read_to_string("/sys/devices/system/cpu/online")?;
+    parse_list(&list).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidData, format!("'{}' is no list of processors", list.trim()))
+    })
+}
+
+/// Reads a list of processors or nodes as the kernel writes it, `0,2-3`.
+#[must_use]
+pub fn parse_list(text: &str) -> Option<Vec<usize>> {
+    let mut numbers = Vec::new();
+    for part in text.trim().split(',') {
+        match part.split_once('-') {
+            None => numbers.push(part.parse().ok()?),
+            Some((first, last)) => numbers.extend(first.parse().ok()?..=last.parse::<usize>().ok()?),
+        }
+    }
+    Some(numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pinning_moves_the_thread_and_its_end_restores_the_processors_before() {
+        let before = allowed().unwrap();
+        for end in [drop, |pinned: Pinned| pinned.restore().unwrap()] {
+            let pinned = Pinned::to(&before[..1]).unwrap();
+            assert_eq!(allowed().unwrap(), &before[..1]);
+            end(pinned);
+            assert_eq!(allowed().unwrap(), before);
+        }
+    }
+
+    #[test]
+    fn a_processor_that_does_not_exist_is_named() {
+        let error = pin(CpuSet::MAX_CPU).unwrap_err().to_string();
+        assert_eq!(error, "processor 1024 is beyond what sched_setaffinity takes");
+        let error = pin(CpuSet::MAX_CPU - 1).unwrap_err().to_string();
+        assert!(error.starts_with("sched_setaffinity to processors [1023]: "), "{error}");
+    }
+
+    #[test]
+    fn lists_are_read_as_the_kernel_writes_them() {
+        assert_eq!(parse_list("0,2-3\n"), Some(vec![0, 2, 3]));
+        assert_eq!(parse_list("0\n"), Some(vec![0]));
+        assert_eq!(parse_list("\n"), None);
+        assert_eq!(parse_list("all"), None);
+        assert!(online().unwrap().len() >= allowed().unwrap().len());
+    }
+}

@@ -1,0 +1,112 @@
+//! Which processes belong together, and the end of all of them.
+
+use std::collections::HashSet;
+use std::time::Duration;
+use std::{fs, io, thread};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::clock::now;
+use crate::processes::{Process, all, parse};
+
+/// How long a process may take to stop.
+const STOP_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long to wait before looking again whether all have stopped: one that runs takes an interrupt.
+const PAUSE: Duration = Duration::from_micros(50);
+
+/// The processes, alive, of group `group`, those of `known` that still live, and the descendants of all of `known`;
+/// the group's leader itself is left out.
+pub(crate) fn members(group: i32, known: &[Process]) -> io::Result<Vec<Process>> {
+    let all = all()?;
+    let is_known = |process: &&Process| known.iter().any(|other| other.is(process));
+    let mut family: HashSet<i32> = all.iter().filter(is_known).map(|process| process.pid).collect();
+    // A child can stand before its parent in the list: repeat until nothing is added.
+    loop {
+        let before = family.len();
+        for process in &all {
+            if family.contains(&process.parent) {
+                family.insert(process.pid);
+            }
+        }
+        if family.len() == before {
+            break;
+        }
+    }
+    let belongs = |process: &Process| process.group == group || family.contains(&process.pid);
+    Ok(all.into_iter().filter(|p| p.is_alive() && p.pid != group && belongs(p)).collect())
+}
+
+/// Kills these processes and everything below them.
+///
+/// # Errors
+/// The first that may not be killed; all others are.
+pub(crate) fn kill(roots: &[Pid]) -> io::Result<()> {
+    let mut killed = Ok(());
+    for pid in stopped(roots) {
+        killed = killed.and(ignore_gone(kill_process(pid, Signal::KILL)));
+    }
+    killed
+}
+
+/// Stops these processes and everything below them, from the top: what is stopped has no more children than `/proc`
+/// then says, does not end, and reaps none, so that no process escapes and no id passes to another one.
+///
+/// A process that is signalled while it forks may have one child more. So it goes on until all are seen to have
+/// stopped: with a single pass one of 30 shells that were starting processes left one behind.
+fn stopped(roots: &[Pid]) -> Vec<Pid> {
+    let mut family = roots.to_vec();
+    let deadline = now() + STOP_PATIENCE;
+    loop {
+        let mut all_still = true;
+        let mut next = 0;
+        while let Some(&pid) = family.get(next) {
+            next += 1;
+            // One that may not be stopped may not be killed either; what is below it is its own.
+            if kill_process(pid, Signal::STOP).is_err() {
+                continue;
+            }
+            // Before its children are read, so that none comes after them.
+            all_still &= is_still(pid);
+            let new: Vec<Pid> = children(pid).into_iter().filter(|child| !family.contains(child)).collect();
+            family.extend(new);
+        }
+        if all_still || now() >= deadline {
+            return family;
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// Whether no thread of a process starts another process: all have stopped or ended, or wait inside the kernel, as
+/// for a child of `vfork`.
+fn is_still(pid: Pid) -> bool {
+    threads(pid)
+        .filter_map(|thread| parse(&fs::read(thread.join("stat")).ok()?))
+        .all(|thread| thread.is_still())
+}
+
+/// Each thread has the children that it forked itself.
+fn children(pid: Pid) -> Vec<Pid> {
+    let mut children = Vec::new();
+    for thread in threads(pid) {
+        // A thread that has ended has none.
+        let list = fs::read_to_string(thread.join("children")).unwrap_or_default();
+        children.extend(list.split_whitespace().filter_map(|child| Pid::from_raw(child.parse().ok()?)));
+    }
+    children
+}
+
+fn threads(pid: Pid) -> impl Iterator<Item = std::path::PathBuf> {
+    let threads = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero()));
+    threads.into_iter().flatten().flatten().map(|thread| thread.path())
+}
+
+/// A signal to a process that has ended meanwhile is no error.
+pub(crate) fn ignore_gone(result: rustix::io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(Errno::SRCH) => Ok(()),
+        other => Ok(other?),
+    }
+}

@@ -1,0 +1,71 @@
+//! Where programs are found.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Where to look for programs: the caller's `PATH`, and then where Debian keeps servers, which the `PATH` of
+/// ordinary users lacks.
+#[must_use]
+pub fn search_path() -> OsString {
+    let mut path = env::var_os("PATH").unwrap_or_default();
+    if !path.is_empty() {
+        path.push(":");
+    }
+    path.push("/usr/sbin:/sbin");
+    path
+}
+
+/// The program of this name, as a shell would find it in the [`search_path`]; a name with a slash is a path already.
+/// `None` where there is no file of that name that may be executed.
+#[must_use]
+pub fn find_program(name: impl AsRef<OsStr>) -> Option<PathBuf> {
+    let name = name.as_ref();
+    if name.as_encoded_bytes().contains(&b'/') {
+        return Some(PathBuf::from(name)).filter(|path| is_executable(path));
+    }
+    first(name, &search_path())
+}
+
+/// The first executable file of that name in the directories of `path`. A directory relative to the present one is
+/// none to start programs from.
+fn first(name: &OsStr, path: &OsStr) -> Option<PathBuf> {
+    env::split_paths(path)
+        .filter(|directory| directory.is_absolute())
+        .map(|directory| directory.join(name))
+        .find(|path| is_executable(path))
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_may_not_be_executed_hides_no_program_behind_it() {
+        let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let path = env::join_paths(directories.each_ref().map(tempfile::TempDir::path)).unwrap();
+        let programs = directories.each_ref().map(|directory| directory.path().join("program"));
+        for program in &programs {
+            fs::write(program, "").unwrap();
+        }
+        let found = || first(OsStr::new("program"), &path);
+        assert_eq!(found(), None);
+        fs::set_permissions(&programs[1], fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(found().as_ref(), Some(&programs[1]));
+    }
+
+    #[test]
+    fn programs_are_found_by_name_and_by_path() {
+        assert!(find_program("sh").is_some_and(|path| path.ends_with("sh")));
+        assert_eq!(find_program("/bin/sh"), Some("/bin/sh".into()));
+        assert_eq!(find_program("/etc/passwd"), None);
+        assert_eq!(find_program("no-such-program"), None);
+    }
+}
