@@ -63,7 +63,7 @@ const TYPICAL: &str = "The typical cost is the trimmed mean over fresh processes
 
 /// What a cost that is measured again is.
 const AGAIN: &str = "If measured again: the geometric mean of this run and earlier ones of this machine; one more run lies in its interval with \
-                     95 % confidence.";
+                     95 % confidence, if the machine's conditions vary as they did in these.";
 
 /// What a calm cost is.
 pub const CALM: &str = "The calm cost is the median of the processes beside which no other hardware thread was at work on the core.";
