@@ -1,10 +1,11 @@
-//! What Linux counts of the tasks that ran and that waited: `schedstat`, `/proc/stat`, `/proc/pressure`, `getrusage` and the
-//! processor-time clocks, each as plain numbers.
+//! What Linux counts of the tasks that ran and that waited: `schedstat`, `/proc/stat`, `/proc/pressure`, `getrusage`
+//! and the processor-time clocks, each as plain numbers.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::{fs, io};
 
+use crate::named;
 use crate::processes::{Process, is_gone};
 
 /// The `schedstat` of the calling thread.
@@ -249,11 +250,7 @@ fn cpu_ns(clock: libc::clockid_t) -> io::Result<u64> {
 }
 
 fn done(call: &str, result: libc::c_int) -> io::Result<()> {
-    if result == 0 {
-        return Ok(());
-    }
-    let error = io::Error::last_os_error();
-    Err(io::Error::new(error.kind(), format!("{call}: {error}")))
+    if result == 0 { Ok(()) } else { Err(named(call, io::Error::last_os_error())) }
 }
 
 /// A count that the C interface keeps in a signed type.

@@ -12,15 +12,12 @@ use rustix::process::{
     waitpid,
 };
 
-use crate::clock::now;
+use crate::clock::{BRIEFLY, now};
 use crate::family;
 
 /// How long a killed process may take to vanish. Only one that hangs inside the kernel needs longer, and nothing but
 /// a report helps against that.
 pub(crate) const KILL_PATIENCE: Duration = Duration::from_secs(10);
-
-/// How long to wait before looking again whether a killed process has ended: one or two of these are enough for most.
-const LOOK: Duration = Duration::from_micros(50);
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,7 +116,7 @@ impl Child {
     pub(crate) fn await_kill(&self) {
         let deadline = now() + KILL_PATIENCE;
         while matches!(self.exit(), Ok(None)) && now() < deadline {
-            thread::sleep(LOOK);
+            thread::sleep(BRIEFLY);
         }
     }
 }

@@ -5,12 +5,14 @@ use std::{fs, io};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use crate::named;
+
 /// Processors that the calling thread may run on, in order.
 ///
 /// # Errors
 /// When the kernel has more processors than the call takes.
 pub fn allowed() -> io::Result<Vec<usize>> {
-    let set = sched_getaffinity(None).map_err(|errno| named("sched_getaffinity", errno))?;
+    let set = sched_getaffinity(None).map_err(|errno| named("sched_getaffinity", errno.into()))?;
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 
@@ -27,7 +29,7 @@ pub fn allow(cpus: &[usize]) -> io::Result<()> {
         set.set(cpu);
     }
     sched_setaffinity(None, &set)
-        .map_err(|errno| named(&format!("sched_setaffinity to processors {cpus:?}"), errno))
+        .map_err(|errno| named(&format!("sched_setaffinity to processors {cpus:?}"), errno.into()))
 }
 
 /// Binds the calling thread to one processor.
@@ -36,11 +38,6 @@ pub fn allow(cpus: &[usize]) -> io::Result<()> {
 /// As [`allow`].
 pub fn pin(cpu: usize) -> io::Result<()> {
     allow(&[cpu])
-}
-
-fn named(call: &str, errno: rustix::io::Errno) -> io::Error {
-    let error = io::Error::from(errno);
-    io::Error::new(error.kind(), format!("{call}: {error}"))
 }
 
 /// The calling thread on other processors until this is restored or dropped.

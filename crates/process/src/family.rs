@@ -7,14 +7,11 @@ use std::{fs, io, thread};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::clock::now;
+use crate::clock::{BRIEFLY, now};
 use crate::processes::{Process, all, parse};
 
 /// How long a process may take to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(1);
-
-/// How long to wait before looking again whether all have stopped: one that runs takes an interrupt.
-const PAUSE: Duration = Duration::from_micros(50);
 
 /// The processes, alive, of group `group`, those of `known` that still live, and the descendants of all of `known`;
 /// the group's leader itself is left out.
@@ -75,7 +72,7 @@ fn stopped(roots: &[Pid]) -> Vec<Pid> {
         if all_still || now() >= deadline {
             return family;
         }
-        thread::sleep(PAUSE);
+        thread::sleep(BRIEFLY);
     }
 }
 

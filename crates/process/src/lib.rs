@@ -18,3 +18,8 @@ pub use child::{Child, Exit};
 pub use group::{Group, StopError, StopRequest, Stopped};
 pub use processes::Process;
 pub use program::{find_program, search_path};
+
+/// An error that names the call.
+fn named(call: &str, error: std::io::Error) -> std::io::Error {
+    std::io::Error::new(error.kind(), format!("{call}: {error}"))
+}

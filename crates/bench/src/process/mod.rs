@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use assay_process::clock::BRIEFLY;
 use assay_process::{Child, Exit};
 use assay_quantity::{Counted, Observation, Sample};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -77,10 +78,7 @@ pub(crate) struct Circumstances<'a> {
 
 /// How often the parent looks whether it shall stop. Each look costs a few microseconds on whatever
 /// processor the parent is, so a sample of 20 ms sees none or one.
-const LOOK: Duration = Duration::from_millis(50);
-
-/// A process that has closed its output ends some 50 us later.
-const LAST_MOMENT: Duration = Duration::from_micros(50);
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 impl Spawner {
     /// Takes one sample of a benchmark in a fresh process.
@@ -162,32 +160,34 @@ impl Running {
             if Duration::from_nanos(monotonic::now_ns() - begun) > limit {
                 return Ok(Ended::TimedOut);
             }
-            if self.output.is_some() {
-                self.listen()?;
+            if let Some(output) = &mut self.output {
+                if is_ready(output)? && read_part(output, &mut self.said)? == 0 {
+                    self.output = None;
+                }
             } else if let Some(exit) = self.child.exit()? {
                 return Ok(Ended::Exited(exit));
             } else {
-                thread::sleep(LAST_MOMENT);
+                thread::sleep(BRIEFLY);
             }
         }
     }
+}
 
-    /// Reads what it says within the time of a look.
-    fn listen(&mut self) -> io::Result<()> {
-        let Some(output) = &mut self.output else { return Ok(()) };
-        let look = Timespec::try_from(LOOK).map_err(io::Error::other)?;
-        match poll(&mut [PollFd::new(output, PollFlags::IN)], Some(&look)) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(()),
-            Ok(_) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let mut part = [0; 4096];
-        match output.read(&mut part)? {
-            0 => self.output = None,
-            length => self.said.extend_from_slice(&part[..length]),
-        }
-        Ok(())
+/// Whether there is something to read, or the end, within the time of a look.
+fn is_ready(output: &ChildStdout) -> io::Result<bool> {
+    match poll(&mut [PollFd::new(output, PollFlags::IN)], Some(&LOOK)) {
+        Ok(0) | Err(rustix::io::Errno::INTR) => Ok(false),
+        Ok(_) => Ok(true),
+        Err(error) => Err(error.into()),
     }
+}
+
+/// Adds to `said` what can be read at once; its length, zero at the end.
+fn read_part(output: &mut ChildStdout, said: &mut Vec<u8>) -> io::Result<usize> {
+    let mut part = [0; 4096];
+    let length = output.read(&mut part)?;
+    said.extend_from_slice(&part[..length]);
+    Ok(length)
 }
 
 fn answer(output: &[u8], exit: Exit, seed: u64) -> Outcome {
