@@ -315,6 +315,11 @@ fn failures_are_rejected() {
         assert!(unmeasured.reason.contains(reason), "{}", unmeasured.reason);
     }
     assert!(is_gone(pid_file), "a process that took too long still runs");
+    let script = ["-c", "exec >/dev/null; exec sleep 1000"].map(Into::into).to_vec();
+    let silent = Spawner { program: "/bin/sh".into(), arguments: script };
+    let brief = Plan { sample_limit: Duration::from_secs(1), ..plan(1) };
+    let findings = run(&brief, &chosen(&["call.null"]), &silent);
+    assert!(format!("{findings:?}").contains("did not end within 1.0 s"), "{findings:?}");
     let missing = Spawner { program: PathBuf::from("/no/such/program"), arguments: vec![] };
     let findings = run(&plan(1), &chosen(&["call.null"]), &missing);
     assert!(format!("{findings:?}").contains("cannot start /no/such/program"), "{findings:?}");
