@@ -1,7 +1,8 @@
 //! What a later run would give, from the earlier runs of this machine in the store.
 
 use anyhow::Context;
-use assay_quantity::{Estimate, Key, Machine, PrimitiveId, again};
+use assay_quantity::{Estimate, Key, Machine, PrimitiveId};
+use assay_statistics::again;
 use assay_store::{Outcome, Run, RunId, Store};
 use jiff::{SignedDuration, Timestamp};
 

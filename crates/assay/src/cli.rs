@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use assay_quantity::comparison::Pair;
+use assay_quantity::Pair;
 use assay_report::{FORMATS, Format};
 use assay_trace::descriptor::Descriptor;
 use assay_trace::syscall;

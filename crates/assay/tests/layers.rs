@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Every part, and the parts of ours that it may depend on. A new crate is a new row.
-const LAYERS: [(&str, &[&str]); 10] = [
+const LAYERS: [(&str, &[&str]); 11] = [
     ("assay-quantity", &[]),
+    ("assay-statistics", &["assay-quantity"]),
     ("assay-process", &[]),
-    ("assay-bench", &["assay-process", "assay-quantity"]),
+    ("assay-bench", &["assay-process", "assay-quantity", "assay-statistics"]),
     ("assay-trace", &["assay-quantity"]),
-    ("assay-trace-probe", &["assay-process", "assay-quantity", "assay-trace"]),
+    ("assay-trace-probe", &["assay-process", "assay-trace"]),
     ("assay-workload", &["assay-process", "assay-quantity"]),
     ("assay-model", &["assay-quantity"]),
     ("assay-store", &["assay-quantity"]),
@@ -25,6 +26,7 @@ const LAYERS: [(&str, &[&str]); 10] = [
             "assay-model",
             "assay-quantity",
             "assay-report",
+            "assay-statistics",
             "assay-store",
             "assay-trace",
             "assay-trace-probe",
@@ -34,7 +36,7 @@ const LAYERS: [(&str, &[&str]); 10] = [
 ];
 
 /// Parts that compute and do nothing else.
-const PURE: [&str; 3] = ["quantity", "model", "report"];
+const PURE: [&str; 4] = ["quantity", "statistics", "model", "report"];
 
 /// What a pure part has no business with.
 const IMPURE: [&str; 9] = [

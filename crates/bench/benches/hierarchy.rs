@@ -21,7 +21,8 @@ use assay_bench::clock::monotonic;
 use assay_bench::describe::CacheSizes;
 use assay_bench::sweep::sweep;
 use assay_bench::{Calibration, Finding, calibrate, find, measure, sample_main};
-use assay_quantity::{Estimate, Size, Unit, estimate};
+use assay_quantity::{Estimate, Size, Unit};
+use assay_statistics::{cost_ns, median};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
@@ -114,7 +115,7 @@ fn sample_ns(set: Size, seed: u64, clock: &Calibration) -> Option<f64> {
     let findings =
         measure(&plan(seed, 1, clock), &[load], &[], &spawner(&["sample"]), &stop, &mut |_, _| {}).unwrap();
     match &findings[0] {
-        Finding::Measured(measured) => measured.samples[0].cost_ns().ok(),
+        Finding::Measured(measured) => cost_ns(&measured.samples[0]).ok(),
         Finding::Unmeasured(_) => None,
     }
 }
@@ -139,9 +140,7 @@ fn beside_chase(passes: u64) {
     println!("{:>8}  {:>20}  {:>20}  {:>18}", "set", "chase, ns", "memory.load, ns", "load over chase");
     for (set, pairs) in SETS.iter().zip(&pairs) {
         let over = |value: fn(&(f64, f64)) -> f64| {
-            shown(
-                estimate::median(&pairs.iter().map(value).collect::<Vec<f64>>(), Unit::Nanoseconds).unwrap(),
-            )
+            shown(median(&pairs.iter().map(value).collect::<Vec<f64>>(), Unit::Nanoseconds).unwrap())
         };
         let (chase, load) = (over(|(chase, _)| *chase), over(|(_, sample)| *sample));
         println!("{set:>8}  {chase:>20}  {load:>20}  {:>18}", over(|(chase, sample)| sample / chase));

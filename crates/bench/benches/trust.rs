@@ -34,10 +34,10 @@ use assay_bench::{
     Benchmark, Calibration, Finding, Operation, Outcome, Plan, Prepared, Profile, Spawner, alternate,
     calibrate, catalogue, cost_of, delayed_sample_main, find, measure, pairs_of, sample_main, values_of,
 };
-use assay_quantity::comparison::Pair;
-use assay_quantity::comparison::family::{Relation, SAME_WITHIN, Side, compare_costs, compare_in_turns};
-use assay_quantity::sample::NoCost;
-use assay_quantity::{Cost, Estimate, PrimitiveId, Sample, Unit, Verdict, estimate};
+use assay_quantity::{Cost, Estimate, Pair, PrimitiveId, Sample, Unit, Verdict};
+use assay_statistics::comparison::family::{Relation, SAME_WITHIN, Side, compare_costs, compare_in_turns};
+use assay_statistics::slope::NoCost;
+use assay_statistics::{cost_ns, trimmed_mean};
 
 use support::{end, plan, real, spawner};
 
@@ -245,7 +245,7 @@ fn truth() {
         let samples: Vec<(f64, f64)> =
             (0..PROCESSES).filter_map(|_| cost_and_cycle(&clock, body())).collect();
         let of = |value: &dyn Fn(&(f64, f64)) -> f64| {
-            estimate::trimmed_mean(&samples.iter().map(value).collect::<Vec<f64>>(), Unit::Nanoseconds)
+            trimmed_mean(&samples.iter().map(value).collect::<Vec<f64>>(), Unit::Nanoseconds)
         };
         let (Ok(ns), Ok(cycles)) = (of(&|sample| sample.0), of(&|sample| sample.0 / sample.1)) else {
             println!("{length:>9} has no cycle to be compared with on this architecture");
@@ -270,7 +270,7 @@ fn cost_and_cycle(calibration: &Calibration, operation: Box<dyn Operation>) -> O
     let schedule = Schedule::for_resolution(calibration.resolution_ns);
     let mut batches = harness::sample(&clock, &mut watch, schedule, &mut prepared).unwrap();
     let condition = watch.close([&mut batches.observations, &mut batches.baseline]).unwrap();
-    let cost = match (Sample { observations: batches.observations, ..Sample::default() }).cost_ns() {
+    let cost = match cost_ns(&Sample { observations: batches.observations, ..Sample::default() }) {
         // What nothing costs may come out below zero.
         Ok(cost) | Err(NoCost::NotPositive(cost)) => cost,
         Err(none) => panic!("{none}"),
@@ -311,7 +311,7 @@ fn coverage(repeats: usize) {
         let (id, disturbed) = (benchmark.primitive.to_string(), repeats - own.len());
         let points: Vec<f64> = own.iter().map(|estimate| estimate.point).collect();
         // As each repeat does: a few odd ones move a mean, and would make the others wrong.
-        let Ok(Estimate { point: truth, .. }) = estimate::trimmed_mean(&points, Unit::Nanoseconds) else {
+        let Ok(Estimate { point: truth, .. }) = trimmed_mean(&points, Unit::Nanoseconds) else {
             println!("{id:<50} {:>12} {:>8} {:>8} {:>9} {disturbed:>13}", "-", "", "", "");
             continue;
         };
@@ -399,8 +399,8 @@ fn turns(trials: usize, equals: usize) {
                 slice::from_ref(benchmark),
                 &spawner(&["sample"]),
             );
-            let costs: Vec<f64> = taken[0].iter().filter_map(|sample| sample.cost_ns().ok()).collect();
-            let delay_ns = 0.02 * estimate::trimmed_mean(&costs, Unit::Nanoseconds).unwrap().point;
+            let costs: Vec<f64> = taken[0].iter().filter_map(|sample| cost_ns(sample).ok()).collect();
+            let delay_ns = 0.02 * trimmed_mean(&costs, Unit::Nanoseconds).unwrap().point;
             let relation = in_turns(benchmark, SLOWED, delay_ns, equals + trial, &clock);
             found.add(relation, relation == Relation::Slower);
         }
@@ -510,9 +510,8 @@ fn three(benchmarks: &[Benchmark], clock: &Calibration, pair: u64) -> [Vec<Vec<S
                 let taken = samples(&plan, slice::from_ref(benchmark), &spawner(&arguments));
                 machine[number].extend(taken.into_iter().flatten());
                 if turn + side == 0 {
-                    let costs: Vec<f64> = machine[number].iter().filter_map(|s| s.cost_ns().ok()).collect();
-                    delays_ns[number] =
-                        0.02 * estimate::trimmed_mean(&costs, Unit::Nanoseconds).unwrap().point;
+                    let costs: Vec<f64> = machine[number].iter().filter_map(|s| cost_ns(s).ok()).collect();
+                    delays_ns[number] = 0.02 * trimmed_mean(&costs, Unit::Nanoseconds).unwrap().point;
                 }
             }
         }

@@ -2,14 +2,13 @@
 //!
 //! A machine that drifts from minute to minute cannot be compared with itself by two runs. Here each process in one
 //! state has one in the other in the same round, with the same seed: on the same processor, with the same choices and
-//! the same offsets of stack, environment and buffers ([`crate::pairs_of`], [`assay_quantity::comparison::paired`]).
+//! the same offsets of stack, environment and buffers ([`crate::pairs_of`], [`assay_statistics::comparison::paired`]).
 //! The order of the two is drawn for every round. All the time of the plan is used: to stop at the first clear
 //! difference is to find too many.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use assay_quantity::PrimitiveId;
-use assay_quantity::comparison::{Pair, Which};
+use assay_quantity::{Pair, PrimitiveId, Which};
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;

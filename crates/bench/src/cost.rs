@@ -1,20 +1,19 @@
 //! From raw samples to the machine vector (thesis, section 4.1).
 //!
-//! `quantity` computes; this module knows how many bytes an operation of each benchmark moves and hands over the right
+//! `statistics` computes; this module knows how many bytes an operation of each benchmark moves and hands over the right
 //! values. The history calls it again for old samples whenever it is asked.
 
 use std::collections::{BTreeMap, HashMap};
 
-use assay_quantity::comparison::Pair;
-use assay_quantity::condition::width_alone;
-use assay_quantity::disturbance::undisturbed;
-use assay_quantity::estimate::{Interval, trimmed_mean};
-use assay_quantity::outlier::outliers;
-use assay_quantity::sample::linearity;
 use assay_quantity::{
-    Condition, Conditions, Cost, Description, Estimate, Machine, PrimitiveId, Sample, Sifted, Unit,
-    Unmeasured, Verdict, calm, estimate, modes, sift,
+    Condition, Cost, Description, Estimate, Interval, Machine, Pair, PrimitiveId, Sample, Unit, Unmeasured,
 };
+use assay_statistics::conditions::width_alone;
+use assay_statistics::disturbance::undisturbed;
+use assay_statistics::estimator::NoEstimate;
+use assay_statistics::outlier::outliers;
+use assay_statistics::slope::linearity;
+use assay_statistics::{Sifted, calm, conditions, cost_ns, dependence, judge, modes, sift, trimmed_mean};
 
 use crate::benchmark::Benchmark;
 use crate::plan::Finding;
@@ -36,7 +35,7 @@ pub enum NoMachineCost {
         /// Why the last one without a cost had none.
         last: Option<String>,
         /// What the estimator lacks.
-        reason: estimate::NoEstimate,
+        reason: NoEstimate,
     },
     /// A difference to a baseline that came out as none at all.
     #[error("it is not above zero: {low:.4} to {high:.4} {}", unit.symbol())]
@@ -64,7 +63,7 @@ pub fn cost_of(
 ) -> Result<Cost, NoMachineCost> {
     let benchmark = table::find(primitive).ok_or_else(|| NoMachineCost::Unknown(primitive.clone()))?;
     let reasons: Vec<String> =
-        samples.iter().filter_map(|sample| Some(sample.cost_ns().err()?.to_string())).collect();
+        samples.iter().filter_map(|sample| Some(cost_ns(sample).err()?.to_string())).collect();
     let sifted = sift(samples, |sample| value_of(&benchmark, sample));
     let given = sifted.kept.len();
     let typical = typical(&sifted, benchmark.unit).map_err(|reason| NoMachineCost::NoEstimate {
@@ -87,8 +86,8 @@ pub fn cost_of(
         batches: sifted.batches,
         disturbed: sifted.disturbed,
         outliers: outliers(&sifted.kept),
-        verdict: Some(Verdict::judge(&typical, with_disturbed.as_ref(), &modes, &sifted)),
-        depends_on: modes::dependence(&modes, &sifted.kept, &sifted.conditions),
+        verdict: Some(judge(&typical, with_disturbed.as_ref(), &modes, &sifted)),
+        depends_on: dependence(&modes, &sifted.kept, &sifted.conditions),
         modes,
         linearity: linearity(samples),
     })
@@ -110,7 +109,7 @@ pub fn typical_of(primitive: &PrimitiveId, samples: &[Sample]) -> Option<Estimat
     typical(&sift(samples, |sample| value_of(&benchmark, sample)), benchmark.unit).ok()
 }
 
-fn typical(sifted: &Sifted, unit: Unit) -> Result<Estimate, estimate::NoEstimate> {
+fn typical(sifted: &Sifted, unit: Unit) -> Result<Estimate, NoEstimate> {
     trimmed_mean(&sifted.kept, unit)
 }
 
@@ -129,7 +128,7 @@ pub fn pairs_of(primitive: &PrimitiveId, samples: Pair<&[Sample]>) -> Vec<Pair<f
 
 /// What a sample says of its benchmark, in the unit of that; `None` if it gives no cost.
 fn value_of(benchmark: &Benchmark, sample: &Sample) -> Option<f64> {
-    Some(sample.cost_ns().ok()? / per(benchmark.bytes))
+    Some(cost_ns(sample).ok()? / per(benchmark.bytes))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "an operation moves far fewer than 2^52 bytes")]
@@ -158,7 +157,7 @@ pub fn machine(name: String, source: String, description: Description, findings:
             }
         }
     }
-    Machine { name, source, description, conditions: Conditions::of(&seen), costs, unmeasured }
+    Machine { name, source, description, conditions: conditions::of(&seen), costs, unmeasured }
 }
 
 /// The conditions of all samples of a run.
@@ -174,7 +173,7 @@ pub(crate) fn conditions(findings: &[Finding]) -> Vec<Condition> {
 mod tests {
     use super::*;
     use crate::plan::Measured;
-    use assay_quantity::Observation;
+    use assay_quantity::{Observation, Verdict};
 
     fn sample(cost_ns: f64) -> Sample {
         let observations = vec![batch(10, 5.0 + 10.0 * cost_ns, 0.0), batch(20, 5.0 + 20.0 * cost_ns, 0.0)];
@@ -252,7 +251,7 @@ mod tests {
     fn what_has_a_cost_only_without_its_disturbed_batches_is_disturbed_and_not_unmeasured() {
         // With the disturbed batches the longer ones seem to take less.
         let samples = vec![disturbed(100.0, -100.0); 3];
-        assert!(samples.iter().all(|sample| sample.cost_ns().is_err()), "{samples:?}");
+        assert!(samples.iter().all(|sample| cost_ns(sample).is_err()), "{samples:?}");
         let cost = call_null(&samples);
         assert_eq!(cost.verdict, Some(Verdict::Disturbed(12.0 / 18.0)));
         assert!((cost.typical.point - 100.0).abs() < 1e-9 && cost.rejected == 0, "{cost:?}");

@@ -3,7 +3,7 @@
 //! The length n of a batch is found by doubling, which warms the caches on the way (thesis, section
 //! 2.2.2). Then batches of n and of 2n alternate, and which comes first alternates too, so that a drift
 //! of the machine favours neither; a few batches of n/2 let the straight line be checked. What every batch costs once
-//! (two clock readings, one dynamic call) stands in both and drops out of the slope, which `quantity` computes. A batch
+//! (two clock readings, one dynamic call) stands in both and drops out of the slope, which `statistics` computes. A batch
 //! that its operation refuses as [`Disturbed`] is left out and counted. Time comes from the [`Clock`] that is passed in;
 //! this module makes no system call of its own.
 
@@ -351,6 +351,7 @@ mod tests {
     use super::*;
     use crate::evidence::Sharing;
     use assay_quantity::Sample;
+    use assay_statistics::cost_ns;
     use std::cell::{Cell, RefCell};
     use std::rc::Rc;
 
@@ -506,7 +507,7 @@ mod tests {
         let all = observations.iter().chain(&below).map(|batch| batch.elapsed_ns).sum::<f64>();
         assert!((witness.0 - all).abs() < 1e-9, "the witness sees every timed batch and nothing else");
         let sample = Sample { observations, baseline: below, ..Sample::default() };
-        assert!((sample.cost_ns().unwrap() - baseline).abs() < 1e-9);
+        assert!((cost_ns(&sample).unwrap() - baseline).abs() < 1e-9);
     }
 
     #[test]

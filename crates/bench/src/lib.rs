@@ -3,7 +3,7 @@
 //! The binary calls it: [`catalogue`] lists the benchmarks, [`measure`] runs them by a [`Plan`], each
 //! sample in a fresh process that calls [`sample_main`], and [`cost_of`] and [`machine`] turn raw samples
 //! into the machine vector. The method is that of hbench-OS (thesis, section 2.2) with the process as the
-//! unit of replication. This crate never prints, and leaves every statistic to `quantity`.
+//! unit of replication. This crate never prints, and leaves every statistic to `statistics`.
 
 pub mod alternate;
 pub mod benchmark;

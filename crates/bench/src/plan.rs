@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use assay_process::cpus;
-use assay_quantity::{PrimitiveId, Sample, Unit, Unmeasured, estimate, sift};
+use assay_quantity::{PrimitiveId, Sample, Unit, Unmeasured};
+use assay_statistics::{cost_ns, sift, trimmed_mean};
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -292,9 +293,9 @@ impl Series {
 
     /// Whether the first so many samples gave an interval that is narrow enough.
     fn known(&self, taken: usize, plan: &Plan, unit: Unit) -> bool {
-        let kept = sift(&self.samples[..taken], |sample| sample.cost_ns().ok()).kept;
+        let kept = sift(&self.samples[..taken], |sample| cost_ns(sample).ok()).kept;
         taken >= plan.processes_min
-            && estimate::trimmed_mean(&kept, unit)
+            && trimmed_mean(&kept, unit)
                 .is_ok_and(|estimate| estimate.relative_half_width() < plan.relative_half_width)
     }
 
@@ -454,8 +455,8 @@ pub(crate) mod tests {
                 series.add(costing(100.0 + noise_percent * noise));
                 taken += 1;
             }
-            let values: Vec<f64> = series.samples.iter().map(|sample| sample.cost_ns().unwrap()).collect();
-            let interval = estimate::trimmed_mean(&values, Unit::Nanoseconds).unwrap().interval;
+            let values: Vec<f64> = series.samples.iter().map(|sample| cost_ns(sample).unwrap()).collect();
+            let interval = trimmed_mean(&values, Unit::Nanoseconds).unwrap().interval;
             covered += u32::from(interval.low <= 100.0 && 100.0 <= interval.high);
         }
         (f64::from(covered) / f64::from(trials), f64::from(taken) / f64::from(trials))

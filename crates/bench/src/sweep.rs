@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use assay_quantity::knee::{Level, levels};
-use assay_quantity::{Estimate, Fact, Key, PrimitiveId, Size, Unit, estimate};
+use assay_quantity::{Estimate, Fact, Key, PrimitiveId, Size, Unit};
+use assay_statistics::knee::{Level, levels};
+use assay_statistics::{cost_ns, estimator};
 
 use crate::benchmark::Benchmark;
 use crate::describe::{self, CacheSizes, parse::in_words};
@@ -40,7 +41,7 @@ const SMALLEST: Size = Size::kib(8);
 const IN_MEMORY: [u64; 2] = [2, 3];
 
 /// A working set is taken to be in memory if its loads cost at least this share of those that certainly come from
-/// there: the next level costs at least one and a half times as much ([`mod@assay_quantity::knee`]).
+/// there: the next level costs at least one and a half times as much ([`mod@assay_statistics::knee`]).
 const ALMOST: f64 = 2.0 / 3.0;
 
 /// Working sets that seem to be in memory, after which a pass ends.
@@ -111,7 +112,7 @@ pub fn sweep(plan: &Plan, spawner: &Spawner, stop: &AtomicBool) -> Result<Sweep,
             format!("memory.load{{set={set}}}").parse().map_err(|error| format!("{error}"))?;
         let load = table::find(&id).ok_or_else(|| format!("{id} is no benchmark"))?;
         match place.sample(plan, spawner, &load, sample_seed(&mut seeds), stop) {
-            Outcome::Sample(sample) => sample.cost_ns().map_err(|error| error.to_string()),
+            Outcome::Sample(sample) => cost_ns(&sample).map_err(|error| error.to_string()),
             Outcome::Rejected(reason) | Outcome::Unavailable(reason) => Err(reason),
             Outcome::Stopped => Err("it was stopped".to_owned()),
         }
@@ -148,7 +149,7 @@ fn curve(
             almost += usize::from(cost_ns >= ALMOST * memory_ns);
         }
     }
-    let median = |costs: Vec<f64>| estimate::median(&costs, Unit::Nanoseconds).ok();
+    let median = |costs: Vec<f64>| estimator::median(&costs, Unit::Nanoseconds).ok();
     Ok(costs.into_iter().filter_map(|(size, costs)| Some((size, median(costs)?))).collect())
 }
 

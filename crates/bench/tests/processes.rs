@@ -18,8 +18,10 @@ use assay_bench::{
     Benchmark, Finding, Measured, Plan, Sabotage, Spawner, calibrate, catalogue, find,
     gives_a_number_all_the_same, measure, sample_main,
 };
-use assay_quantity::sample::NoCost;
-use assay_quantity::{Observation, PrimitiveId, Sample, Unmeasured};
+use assay_quantity::{PrimitiveId, Sample, Unmeasured};
+use assay_statistics::cost_ns;
+use assay_statistics::disturbance::is_disturbed;
+use assay_statistics::slope::NoCost;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 const TESTS: &[(&str, fn())] = &[
@@ -152,7 +154,7 @@ fn every_primitive_runs() {
 fn assert_takes_time(Measured { primitive, samples, rejected, .. }: &Measured) {
     assert!(!samples.is_empty(), "{primitive}: {rejected:?}");
     for sample in samples {
-        assert!(matches!(sample.cost_ns(), Ok(_) | Err(NoCost::NotPositive(_))), "{primitive}: {sample:?}");
+        assert!(matches!(cost_ns(sample), Ok(_) | Err(NoCost::NotPositive(_))), "{primitive}: {sample:?}");
         assert!(sample.observations.iter().all(|batch| batch.elapsed_ns > 0.0), "{primitive}: {sample:?}");
     }
 }
@@ -423,9 +425,8 @@ fn competitors_are_seen() {
             };
             let elsewhere =
                 |sample: &Sample| sample.condition.runnable_elsewhere.is_some_and(|tasks| tasks > 0.0);
-            let disturbed = |sample: &Sample| {
-                sample.refused > 0 || sample.observations.iter().any(Observation::is_disturbed)
-            };
+            let disturbed =
+                |sample: &Sample| sample.refused > 0 || sample.observations.iter().any(is_disturbed);
             if measured.samples.iter().any(|sample| elsewhere(sample) && disturbed(sample)) {
                 unseen.retain(|id| *id != measured.primitive.to_string());
             }

@@ -18,7 +18,8 @@ use assay_bench::{
     Benchmark, Finding, Measured, Outcome, Plan, Sabotage, Spawner, calibrate, catalogue, find,
     gives_a_number_all_the_same, measure, sample_main,
 };
-use assay_quantity::sample::NoCost;
+use assay_statistics::cost_ns;
+use assay_statistics::slope::NoCost;
 
 const TESTS: &[(&str, fn())] = &[
     ("every_remote_primitive_is_measured_over_both_protocols", every_remote_primitive_is_measured),
@@ -215,7 +216,7 @@ fn assert_measured(findings: Vec<Finding>) {
         let Finding::Measured(Measured { primitive, samples, .. }) = finding else { panic!("{finding:?}") };
         for sample in samples {
             assert!(
-                matches!(sample.cost_ns(), Ok(_) | Err(NoCost::NotPositive(_))),
+                matches!(cost_ns(&sample), Ok(_) | Err(NoCost::NotPositive(_))),
                 "{primitive}: {sample:?}"
             );
         }

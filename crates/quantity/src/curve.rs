@@ -5,8 +5,8 @@
 //! through every measured point, and says of each value whether it was measured, interpolated or
 //! extrapolated.
 
+use crate::cost::{Cost, Doubt};
 use crate::estimate::{Estimate, Interval, Method};
-use crate::machine::{Cost, Doubt};
 use crate::size::Size;
 use crate::unit::Unit;
 
@@ -172,7 +172,7 @@ fn real(bytes: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verdict::Verdict;
+    use crate::cost::Verdict;
     use proptest::prelude::*;
 
     fn cost(point: f64, unit: Unit) -> Cost {

@@ -8,7 +8,8 @@
 
 use std::ffi::OsString;
 
-use assay_quantity::{Unit, estimate};
+use assay_quantity::Unit;
+use assay_statistics::estimator;
 use assay_trace::Writer;
 use assay_trace_probe::{Held, Options, Recorded, Recorder, Streams, opening};
 
@@ -43,7 +44,7 @@ fn main() {
             #[expect(clippy::cast_precision_loss, reason = "seconds of processor time in nanoseconds")]
             recorder.push(recorded.recorder_ns as f64 / 1e9 / traced_s);
         }
-        let median = |values: &[f64]| estimate::median(values, Unit::Ratio).unwrap();
+        let median = |values: &[f64]| estimator::median(values, Unit::Ratio).unwrap();
         let ratio = median(&ratios);
         println!(
             "{:<28} {:>6.2} [{:.2} .. {:.2}] {:>14.0} {:>10} {:>10.0} %",

@@ -10,7 +10,8 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use assay_quantity::{Unit, estimate};
+use assay_quantity::Unit;
+use assay_statistics::median;
 use assay_workload::client::Load;
 use assay_workload::{Operation, Server, Workload};
 
@@ -36,6 +37,6 @@ fn main() {
 
 fn row(name: &str, pairs: &[(Load, Load)], figure: fn(&Load) -> f64) {
     let ratios: Vec<f64> = pairs.iter().map(|(ours, wrk)| figure(ours) / figure(wrk)).collect();
-    let ratio = estimate::median(&ratios, Unit::Ratio).unwrap();
+    let ratio = median(&ratios, Unit::Ratio).unwrap();
     println!("{name:<36} {:>8.2}  {:.2} .. {:.2}", ratio.point, ratio.interval.low, ratio.interval.high);
 }

@@ -1,6 +1,6 @@
 //! What does one operation cost the server? Rounds of a fixed number of requests against a server that nobody
 //! traces: elapsed time from the client, CPU time from the kernel's accounting, both raw. No statistics here:
-//! what the rounds mean together is for `assay-quantity` to say.
+//! what the rounds mean together is for `statistics` to say.
 
 use std::io;
 use std::num::{NonZeroU32, NonZeroU64};

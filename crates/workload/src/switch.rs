@@ -12,7 +12,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
 use assay_process::clock::{elapsed_ns, now};
-use assay_quantity::comparison::{Pair, Which};
+use assay_quantity::{Pair, Which};
 use thiserror::Error;
 
 /// Runs the command of each state that it reads, answers with the exit status, and runs command A at the end of its input.

@@ -7,8 +7,9 @@ use anyhow::{Context, bail, ensure};
 use assay_bench::serve::{Served, Server};
 use assay_bench::{Benchmark, Counts, Measured, NotCounted, Profile};
 use assay_quantity::format::machine_to_json;
-use assay_quantity::{Cost, Machine, PrimitiveId, Unit, Unmeasured, Verdict, verdict};
+use assay_quantity::{Cost, Machine, PrimitiveId, Unit, Unmeasured, Verdict};
 use assay_report::{Block, Cell, Column, Report, Table, scale};
+use assay_statistics::verdict;
 use assay_store::{Run, RunId};
 use clap::Parser;
 
@@ -248,8 +249,8 @@ impl Begun {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use assay_quantity::estimate::trimmed_mean;
     use assay_quantity::{Cost, Description, Unit};
+    use assay_statistics::trimmed_mean;
     use assay_store::RunStart;
 
     #[test]

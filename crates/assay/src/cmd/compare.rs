@@ -4,9 +4,8 @@ use std::path::Path;
 
 use anyhow::{bail, ensure};
 use assay_bench::Profile;
-use assay_quantity::comparison::family::{Relation, SAME_WITHIN};
-use assay_quantity::comparison::{Pair, Which};
-use assay_quantity::{PrimitiveId, Unmeasured};
+use assay_quantity::{Pair, PrimitiveId, Unmeasured, Which};
+use assay_statistics::comparison::family::{Relation, SAME_WITHIN};
 
 use crate::cli::{CompareArgs, Compared as Asked, EffortArgs};
 use crate::interrupt::Interrupt;

@@ -3,7 +3,8 @@
 use std::num::NonZeroU32;
 
 use anyhow::Context;
-use assay_quantity::{Estimate, Latency, Round, Unit, estimate};
+use assay_quantity::{Estimate, Latency, Round, Unit};
+use assay_statistics::trimmed_mean;
 use assay_workload::{CommandOutput, CommandProgram, Operation, Plan, Server, measure};
 
 use crate::interrupt::Interrupt;
@@ -78,12 +79,12 @@ pub fn estimates(
 ) -> anyhow::Result<MeasuredOperation> {
     let over = |unit: Unit, value: fn(&Round) -> f64| {
         let values: Vec<f64> = rounds.iter().map(value).collect();
-        estimate::trimmed_mean(&values, unit).with_context(|| format!("operation '{name}'"))
+        trimmed_mean(&values, unit).with_context(|| format!("operation '{name}'"))
     };
     // Known of every round, or not known.
     let known = |value: &dyn Fn(&Round) -> Option<f64>| {
         let values: Option<Vec<f64>> = rounds.iter().map(value).collect();
-        let estimate = values.map(|values| estimate::trimmed_mean(&values, Unit::Nanoseconds));
+        let estimate = values.map(|values| trimmed_mean(&values, Unit::Nanoseconds));
         estimate.transpose().with_context(|| format!("operation '{name}'"))
     };
     let percentile = |pick: fn(&Latency) -> u64| {

@@ -1,9 +1,8 @@
 //! Two machines side by side: every primitive that both have, compared with all others in mind.
 
 use assay_bench::{pairs_of, values_of};
-use assay_quantity::comparison::Pair;
-use assay_quantity::comparison::family::{Comparison, Side, compare_costs, compare_in_turns};
-use assay_quantity::{Cost, Machine, PrimitiveId, Sample};
+use assay_quantity::{Cost, Machine, Pair, PrimitiveId, Sample};
+use assay_statistics::comparison::family::{Comparison, Side, compare_costs, compare_in_turns};
 
 use super::turns;
 use crate::journal::Known;

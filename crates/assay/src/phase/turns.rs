@@ -7,8 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail, ensure};
 use assay_bench::sweep::{self, sweep};
 use assay_bench::{Benchmark, Finding, Measured, Spawner, alternate};
-use assay_quantity::comparison::{Pair, Which};
-use assay_quantity::{Fact, Machine};
+use assay_quantity::{Fact, Machine, Pair, Which};
 use assay_store::RunId;
 use assay_workload::{Exit, Switch, SwitchError};
 

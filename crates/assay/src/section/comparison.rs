@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use assay_quantity::comparison::{Pair, Which};
-use assay_quantity::{Conditions, Cost, Machine, Unit, Unmeasured};
+use assay_quantity::{Conditions, Cost, Machine, Pair, Unit, Unmeasured, Which};
 use assay_report::{Block, Cell, Column, Report, Table, scale};
+use assay_statistics::conditions;
 
 use super::{machine, summary};
 use crate::phase::comparison::{Compared, SideBySide};
@@ -163,14 +163,14 @@ pub fn warnings(compared: &SideBySide, machines: Pair<&Machine>) -> Vec<String> 
         return Vec::new();
     }
     let Pair { a, b } = Pair { a: &machines.a.conditions, b: &machines.b.conditions };
-    let sharing = Conditions::shared_apart(a, b).map(|shared| {
+    let sharing = conditions::shared_apart(a, b).map(|shared| {
         let [a, b] = shared.map(|share| 100.0 * share);
         format!(
             "another hardware thread was at work beside {a:.0} % of the samples of A and {b:.0} % of those of B: \
              typical costs differ with it, calm ones do not"
         )
     });
-    let clock = Conditions::cycle_apart(a, b).map(|cycles| {
+    let clock = conditions::cycle_apart(a, b).map(|cycles| {
         let [a, b] = cycles.map(|cycle| scale::number(cycle, Unit::Nanoseconds));
         format!("the cycle of the core's clock was {a} on A and {b} on B: costs differ with it")
     });

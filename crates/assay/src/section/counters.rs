@@ -1,8 +1,10 @@
 //! What was counted around the batches, by the processor and by the kernel (thesis, section 2.3).
 
 use assay_bench::Measured;
-use assay_quantity::{Counted, Sample, Unit, estimate};
+use assay_quantity::{Sample, Unit};
 use assay_report::{Cell, Column, Table};
+use assay_statistics::slope::events_per_operation;
+use assay_statistics::trimmed_mean;
 
 /// Events of one operation of each primitive; `None` if nothing was counted.
 pub fn table(measured: &[Measured]) -> Option<Table> {
@@ -25,9 +27,9 @@ fn first(measured: &[Measured]) -> Option<&Sample> {
 /// The event of this number, over the processes; or why it was not counted.
 fn figure(samples: &[Sample], event: usize) -> Cell {
     let counted = samples.iter().filter_map(|sample| sample.counted.get(event));
-    let figures: Vec<Result<f64, String>> = counted.map(Counted::per_operation).collect();
+    let figures: Vec<Result<f64, String>> = counted.map(events_per_operation).collect();
     let values: Vec<f64> = figures.iter().filter_map(|figure| figure.as_ref().ok()).copied().collect();
-    match (estimate::trimmed_mean(&values, Unit::Count), figures.into_iter().find_map(Result::err)) {
+    match (trimmed_mean(&values, Unit::Count), figures.into_iter().find_map(Result::err)) {
         (Ok(estimate), _) => estimate.into(),
         (Err(_), Some(reason)) => Cell::Missing(reason),
         (Err(reason), None) => Cell::Missing(reason.to_string()),
@@ -37,6 +39,7 @@ fn figure(samples: &[Sample], event: usize) -> Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use assay_quantity::Counted;
 
     #[test]
     fn events_are_told_per_operation_and_a_missing_counter_says_why() {

@@ -1,9 +1,9 @@
 //! What a machine is: the facts that tell it from others and the unusual ones, the rest folded; and what could not be
 //! controlled.
 
-use assay_quantity::disturbance::LOST_MAX;
 use assay_quantity::{Description, Fact};
 use assay_report::{Block, Cell, Column, Table};
+use assay_statistics::disturbance::LOST_MAX;
 
 use crate::journal::{NOISE_AFTER, NOISE_BEFORE};
 

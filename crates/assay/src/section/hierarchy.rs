@@ -1,10 +1,10 @@
 //! What the curves say of the machine: its caches, lines, translation and store buffer, beside what it claims.
 
 use assay_bench::sweep::EFFECTIVE_CACHES;
-use assay_quantity::knee::{Level, levels, line_size, translation_levels};
 use assay_quantity::{Estimate, Key, Machine, PrimitiveId, Size, Unit};
 use assay_report::figure::{Axis, CurvePoint, Line, NoFigure};
 use assay_report::{Block, Cell, Column, Curve, Figure, Table};
+use assay_statistics::knee::{Level, levels, line_size, translation_levels};
 
 /// Everything that follows from the sweeps that were measured; nothing if none was.
 pub fn blocks(machine: &Machine) -> Result<Vec<Block>, NoFigure> {

@@ -1,11 +1,12 @@
 //! What the primitives of a machine cost, as tables.
 
-use assay_quantity::again::RUNS_MIN;
-use assay_quantity::calm::PROCESSES_MIN;
-use assay_quantity::disturbance::LOST_MAX;
 use assay_quantity::primitive::KEYS;
 use assay_quantity::{Cost, Kind, Machine, Mode, PrimitiveId, Verdict};
 use assay_report::{Cell, Column, Table, scale};
+use assay_statistics::again::RUNS_MIN;
+use assay_statistics::calm::PROCESSES_MIN;
+use assay_statistics::disturbance::LOST_MAX;
+use assay_statistics::slope::depends_on_batch;
 
 use crate::again::APART;
 
@@ -98,7 +99,7 @@ fn verdict(cost: &Cost) -> String {
     if matches!(cost.verdict, Some(Verdict::Modes(_))) && !cost.modes.is_empty() {
         text = format!("{text}: {}", modes(cost));
     }
-    if cost.depends_on_batch() {
+    if cost.linearity.as_ref().is_some_and(depends_on_batch) {
         text.push_str(", depends on the batch");
     }
     text
@@ -132,9 +133,9 @@ pub fn keys() -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use assay_quantity::estimate::trimmed_mean;
     use assay_quantity::{Aspect, Estimate, Interval, Unit};
     use assay_report::{Block, Format, Report};
+    use assay_statistics::trimmed_mean;
 
     fn estimate(point: f64) -> Estimate {
         let values = [-2.0, -1.0, 0.0, 1.0, 2.0].map(|percent| point * (1.0 + percent / 100.0));

@@ -1,8 +1,8 @@
 //! What the machine was like during a run, from the raw evidence beside its samples: said once for the machine, because
 //! typical costs include it.
 
-use assay_quantity::condition::sorted;
-use assay_quantity::{Aspect, Condition, Conditions, Fact};
+use assay_quantity::{Aspect, Condition, Fact};
+use assay_statistics::conditions::{self, sorted};
 
 use crate::cost;
 use crate::plan::Finding;
@@ -37,7 +37,7 @@ fn core_clock(seen: &[Condition]) -> Option<String> {
 }
 
 fn core_sharing(seen: &[Condition]) -> Option<String> {
-    let shared = Conditions::of(seen).shared?;
+    let shared = conditions::of(seen).shared?;
     if shared == 0.0 {
         return Some("no other hardware thread was seen at work".to_owned());
     }

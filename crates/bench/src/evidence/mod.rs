@@ -1,7 +1,7 @@
 //! What else happened while a sample was timed: the time that its batches lost, and what the machine was like.
 //!
 //! The harness calls [`Watch`] around every batch. The *disturbance* of a batch is time that others took from it
-//! ([`disturbance`]); `quantity` leaves such batches out. The *condition* of the machine is raw evidence beside the
+//! ([`disturbance`]); `statistics` leaves such batches out. The *condition* of the machine is raw evidence beside the
 //! sample: nothing waits for a better one, and no sample is rejected for it.
 
 pub(crate) mod core_width;

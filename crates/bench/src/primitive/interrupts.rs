@@ -2,7 +2,7 @@
 
 use std::io;
 
-use assay_quantity::disturbance::LOST_MAX;
+use assay_statistics::disturbance::LOST_MAX;
 
 use crate::benchmark::Disturbed;
 

@@ -7,12 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{EstimateOnDisk, FormatError, parse, render};
 use crate::condition::{Aspect, Conditions};
+use crate::cost::{Cost, Mode, Verdict};
 use crate::estimate::Estimate;
-use crate::machine::{Cost, Description, Fact, Machine, Unmeasured};
-use crate::modes::Mode;
+use crate::machine::{Description, Fact, Machine, Unmeasured};
 use crate::primitive::PrimitiveId;
 use crate::unit::Unit;
-use crate::verdict::Verdict;
 
 const FORMAT: &str = "assay.machine/2";
 const FORMAT_1: &str = "assay.machine/1";

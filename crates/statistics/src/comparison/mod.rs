@@ -9,62 +9,10 @@
 pub mod family;
 pub mod paired;
 
-use std::fmt;
-
+use assay_quantity::{Estimate, Interval, Method, Pair, Unit};
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
-use crate::estimate::{CONFIDENCE, Estimate, Interval, Method, NoEstimate, Trimmed, real, students_t};
-use crate::unit::Unit;
-
-/// The same thing of two machines. `a` is the base: ratios are b/a.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Pair<T> {
-    /// Of the machine that is compared with.
-    pub a: T,
-    /// Of the machine that is compared.
-    pub b: T,
-}
-
-/// One of a [`Pair`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which {
-    /// The base.
-    A,
-    /// What is compared with it.
-    B,
-}
-
-impl fmt::Display for Which {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Which::A => "A",
-            Which::B => "B",
-        })
-    }
-}
-
-impl<T> Pair<T> {
-    /// That one of the two.
-    pub fn get(&self, which: Which) -> &T {
-        match which {
-            Which::A => &self.a,
-            Which::B => &self.b,
-        }
-    }
-
-    /// That one of the two.
-    pub fn get_mut(&mut self, which: Which) -> &mut T {
-        match which {
-            Which::A => &mut self.a,
-            Which::B => &mut self.b,
-        }
-    }
-
-    /// The same of both.
-    pub fn map<U>(self, mut of: impl FnMut(T) -> U) -> Pair<U> {
-        Pair { a: of(self.a), b: of(self.b) }
-    }
-}
+use crate::estimator::{CONFIDENCE, NoEstimate, Trimmed, real, students_t};
 
 /// By what factor two costs differ.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -320,7 +268,7 @@ fn cliffs_delta(values: Pair<&[f64]>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::estimate::{median, trimmed_mean};
+    use crate::estimator::{median, trimmed_mean};
 
     const A: [f64; 9] = [100.0, 101.0, 99.0, 100.5, 99.5, 102.0, 98.0, 100.2, 99.8];
 

@@ -4,8 +4,10 @@
 //! so does what a layout of memory costs where both processes of a pair have the same. The estimate is the trimmed mean
 //! of the log ratios with the interval of Tukey and McLaughlin (Sankhya A 25, 1963), the one that Yuen's is made of.
 
-use super::{Ends, Error, NoComparison, Pair, Ratio, ratio};
-use crate::estimate::{NoEstimate, Trimmed, trim_count};
+use assay_quantity::Pair;
+
+use super::{Ends, Error, NoComparison, Ratio, ratio};
+use crate::estimator::{NoEstimate, Trimmed, trim_count};
 
 /// Compares pairs of values that were measured side by side: the ratio b/a.
 ///
@@ -54,7 +56,7 @@ fn log_ratio(pair: &Pair<f64>) -> Result<f64, NoComparison> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::estimate::real;
+    use crate::estimator::real;
 
     fn pairs(ratios: &[f64]) -> Vec<Pair<f64>> {
         ratios.iter().enumerate().map(|(i, ratio)| Pair { a: real(i + 1), b: real(i + 1) * ratio }).collect()

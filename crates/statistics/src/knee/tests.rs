@@ -1,8 +1,7 @@
 //! Curves as measured, and staircases as they could be.
 
 use super::*;
-use crate::estimate::{Interval, Method};
-use crate::unit::Unit;
+use assay_quantity::{Interval, Method, Unit};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;

@@ -1,6 +1,7 @@
 //! Modes that are there and modes that are not.
 
-use assay_quantity::{Aspect, Condition, Mode, Unit, modes};
+use assay_quantity::{Aspect, Condition, Mode, Unit};
+use assay_statistics::{dependence, modes};
 
 use crate::noise::{Noise, Source, share};
 
@@ -127,7 +128,7 @@ fn a_few_far_values_are_outliers_and_no_mode() {
     let mut values = source.costs(Noise::Normal(0.02), 30);
     values.extend([9.0, 9.1]);
     assert_eq!(several(&values), None);
-    assert!(assay_quantity::outlier::outliers(&values) >= 2);
+    assert!(assay_statistics::outlier::outliers(&values) >= 2);
     assert_eq!(several(&[]), None);
     assert_eq!(several(&[1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]), None);
 }
@@ -154,7 +155,7 @@ fn named(processes: usize, planted: bool) -> (u32, u32) {
             });
         }
         let modes = several(&values).unwrap_or_default();
-        match modes::dependence(&modes, &values, &conditions) {
+        match dependence(&modes, &values, &conditions) {
             Some(Aspect::CoreSharing) => width += 1,
             Some(_) => others += 1,
             None => {}

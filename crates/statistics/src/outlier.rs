@@ -4,7 +4,7 @@
 //! the machine produced, so none is dropped for being one. (What is left out of an estimate is left out for
 //! evidence of disturbance, [`crate::sift`], whatever its value.)
 
-use crate::estimate::real;
+use crate::estimator::real;
 
 /// Interquartile ranges from the nearer quartile to a fence, as Tukey chose them (Exploratory Data Analysis,
 /// 1977). Of normal noise, 0.7 % of very many values lie outside, and 3 % of twelve, whose quartiles are

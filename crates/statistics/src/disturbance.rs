@@ -4,25 +4,24 @@
 //! Disturbed batches are left out and counted, and so are those that could not even be done as asked
 //! ([`Sample::refused`]). `bench` finds the time that a batch lost; this module decides what it means.
 //!
-//! What the machine is like at the moment ([`crate::Condition`]: another hardware thread at work, the clock rate, the
+//! What the machine is like at the moment ([`Condition`]: another hardware thread at work, the clock rate, the
 //! tasks elsewhere) leaves nothing out. It is part of what an operation costs on this machine.
 //!
 //! Leaving batches out does not bend the estimate, because only the time lost is looked at, never the time taken: a
 //! rule that looked at the costs would call a machine better than it is.
 
-use crate::condition::Condition;
-use crate::sample::{Observation, Sample};
+use assay_quantity::{Condition, Observation, Sample};
+
+use crate::estimator::real;
 
 /// Share of its time that a batch may have lost. The choice matters little: of 39,956 batches of a run on a virtual
 /// machine 2.4 % lost more than 3 % of their time, 1.8 % more than 5 %, and 1.4 % more than 7 %.
 pub const LOST_MAX: f64 = 0.05;
 
-impl Observation {
-    /// Whether it lost more than [`LOST_MAX`] of its time.
-    #[must_use]
-    pub fn is_disturbed(&self) -> bool {
-        self.lost_ns > LOST_MAX * self.elapsed_ns
-    }
+/// Whether a batch lost more than [`LOST_MAX`] of its time.
+#[must_use]
+pub fn is_disturbed(batch: &Observation) -> bool {
+    batch.lost_ns > LOST_MAX * batch.elapsed_ns
 }
 
 /// Values without those of disturbed batches, and what they would be with them.
@@ -47,7 +46,7 @@ impl Sifted {
     /// Share of the batches that were disturbed.
     #[must_use]
     pub fn disturbed_share(&self) -> f64 {
-        crate::estimate::real(self.disturbed) / crate::estimate::real(self.batches.max(1))
+        real(self.disturbed) / real(self.batches.max(1))
     }
 }
 
@@ -57,7 +56,7 @@ pub fn sift(samples: &[Sample], value: impl Fn(&Sample) -> Option<f64>) -> Sifte
     let (mut kept, mut all, mut sifted) = (Vec::new(), Vec::new(), Sifted::default());
     for sample in samples {
         let batches = || sample.observations.iter().chain(&sample.baseline);
-        let disturbed = batches().filter(|batch| batch.is_disturbed()).count();
+        let disturbed = batches().filter(|batch| is_disturbed(batch)).count();
         let with_all = value(sample);
         let without =
             if disturbed == 0 { with_all } else { undisturbed(sample).and_then(|left| value(&left)) };
@@ -76,14 +75,15 @@ pub fn sift(samples: &[Sample], value: impl Fn(&Sample) -> Option<f64>) -> Sifte
 #[must_use]
 pub fn undisturbed(sample: &Sample) -> Option<Sample> {
     let mut left = sample.clone();
-    left.observations.retain(|batch| !batch.is_disturbed());
-    left.baseline.retain(|batch| !batch.is_disturbed());
+    left.observations.retain(|batch| !is_disturbed(batch));
+    left.baseline.retain(|batch| !is_disturbed(batch));
     (left.baseline.is_empty() == sample.baseline.is_empty()).then_some(left)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::slope::cost_ns;
 
     /// A sample of two batches whose difference is `value`, and of two others that take 50 ns more. Those lost this
     /// much.
@@ -99,7 +99,7 @@ mod tests {
     }
 
     fn sifted(samples: &[Sample]) -> Sifted {
-        sift(samples, |sample| sample.cost_ns().ok())
+        sift(samples, |sample| cost_ns(sample).ok())
     }
 
     #[test]
@@ -148,7 +148,7 @@ mod tests {
         let sifted = sifted(&[lost.clone(), sample(8.0, 50.0), lost.clone()]);
         assert!(sifted.is_disturbed);
         assert_eq!(sifted.kept.len(), 3);
-        let both = super::sift(&[lost], |sample| sample.cost_ns().ok());
+        let both = super::sift(&[lost], |sample| cost_ns(sample).ok());
         assert_eq!((both.kept.len(), both.disturbed), (1, 4));
         assert_eq!(super::sift(&[], |_| None), Sifted::default());
     }

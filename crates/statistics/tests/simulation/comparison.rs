@@ -1,10 +1,10 @@
 //! Comparisons of two machines.
 
-use assay_quantity::comparison::family::{FAMILY_LEVEL, Relation, SAME_WITHIN, Side, compare_costs};
-use assay_quantity::comparison::paired::paired;
-use assay_quantity::comparison::{Pair, compare};
-use assay_quantity::estimate::{median, trimmed_mean};
-use assay_quantity::{Cost, Unit};
+use assay_quantity::{Cost, Pair, Unit};
+use assay_statistics::comparison::compare;
+use assay_statistics::comparison::family::{FAMILY_LEVEL, Relation, SAME_WITHIN, Side, compare_costs};
+use assay_statistics::comparison::paired::paired;
+use assay_statistics::{median, trimmed_mean};
 
 use crate::noise::{Noise, Source, share};
 

@@ -8,10 +8,11 @@
 use std::cmp::Ordering;
 use std::fmt;
 
+use assay_quantity::{Cost, Doubt, Estimate, Method, Pair};
+
 use super::paired::paired;
-use super::{NoComparison, Pair, Ratio, compare, compare_estimates};
-use crate::estimate::{Estimate, Method};
-use crate::machine::{Cost, Doubt};
+use super::{NoComparison, Ratio, compare, compare_estimates};
+use crate::estimator::real;
 
 /// Probability that is accepted of any false difference among all primitives of a comparison. (Among 40 that
 /// are equal, simulated: 5.3 % if the noise of all of them is exactly normal, because the far tails of Yuen's test
@@ -163,7 +164,7 @@ pub fn holm(p: &mut [f64]) {
     order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));
     let mut least = 0.0_f64;
     for (rank, position) in order.into_iter().enumerate() {
-        let tests_left = crate::estimate::real(p.len() - rank);
+        let tests_left = real(p.len() - rank);
         least = least.max((tests_left * p[position]).min(1.0));
         p[position] = least;
     }
@@ -197,10 +198,8 @@ impl fmt::Display for Incomparable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::estimate::{Interval, trimmed_mean};
-    use crate::modes::Mode;
-    use crate::unit::Unit;
-    use crate::verdict::Verdict;
+    use crate::estimator::trimmed_mean;
+    use assay_quantity::{Interval, Mode, Unit, Verdict};
     use proptest::prelude::*;
 
     /// Twelve values around this one, up to so many per cent away.
@@ -343,7 +342,7 @@ mod tests {
             let mut adjusted = raw.clone();
             holm(&mut adjusted);
             for (i, (p, a)) in raw.iter().zip(&adjusted).enumerate() {
-                prop_assert!(p <= a && *a <= 1.0 && *a <= p * crate::estimate::real(raw.len()) + 1e-12);
+                prop_assert!(p <= a && *a <= 1.0 && *a <= p * real(raw.len()) + 1e-12);
                 prop_assert!(raw.iter().zip(&adjusted).all(|(q, b)| p < q || a >= b), "{i}");
             }
         }

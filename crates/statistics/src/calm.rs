@@ -4,16 +4,18 @@
 //! software differ. The calm cost does not, and shows smaller changes. The two answer different questions:
 //! applications meet the typical cost.
 
+use assay_quantity::{Estimate, Unit};
+
+use crate::conditions::is_shared;
 use crate::disturbance::Sifted;
-use crate::estimate::{Estimate, median};
-use crate::unit::Unit;
+use crate::estimator::median;
 
 /// Fewest processes of a calm cost. With three of them, a comparison of 40 equal primitives would call one different in
 /// 8 % of cases (27 % if one process in five takes a third longer), with four in 5 % (7 %).
 pub const PROCESSES_MIN: usize = 4;
 
 /// The median of the processes that had their core to themselves, with its distribution-free interval. `alone` is how
-/// wide a core is then ([`crate::condition::width_alone`]). `None` if fewer than [`PROCESSES_MIN`] processes are known
+/// wide a core is then ([`crate::conditions::width_alone`]). `None` if fewer than [`PROCESSES_MIN`] processes are known
 /// to have had it, if their batches had to include disturbed ones, or if the cost is not above zero.
 ///
 /// Chosen by measuring: 25 runs of twelve primitives, 90 processes each, on a virtual machine beside whose samples
@@ -36,7 +38,7 @@ pub const PROCESSES_MIN: usize = 4;
 pub fn calm(sifted: &Sifted, alone: Option<f64>, unit: Unit) -> Option<Estimate> {
     let alone = alone.filter(|_| !sifted.is_disturbed)?;
     let all = sifted.kept.iter().zip(&sifted.conditions);
-    let calm = all.filter(|(_, seen)| seen.is_shared(alone) == Some(false));
+    let calm = all.filter(|(_, seen)| is_shared(seen, alone) == Some(false));
     let values: Vec<f64> = calm.map(|(value, _)| *value).collect();
     let estimate = median(&values, unit).ok()?;
     (values.len() >= PROCESSES_MIN && estimate.point > 0.0).then_some(estimate)
@@ -45,7 +47,7 @@ pub fn calm(sifted: &Sifted, alone: Option<f64>, unit: Unit) -> Option<Estimate>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::condition::Condition;
+    use assay_quantity::Condition;
 
     fn sifted(values: &[(f64, Option<f64>)]) -> Sifted {
         let condition = |width| Condition { core_width: width, ..Condition::default() };

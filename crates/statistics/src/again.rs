@@ -1,7 +1,9 @@
 //! What a later run would give: the interval of one run says how well that run knows its figure, and leaves out that
 //! the machine is another in the next quarter of an hour.
 
-use crate::estimate::{CONFIDENCE, Estimate, Interval, Method, Trimmed, real, students_t};
+use assay_quantity::{Estimate, Interval, Method};
+
+use crate::estimator::{CONFIDENCE, Trimmed, real, students_t};
 
 /// Fewest earlier runs that show how runs differ.
 pub const RUNS_MIN: usize = 5;
@@ -37,8 +39,8 @@ pub fn again(earlier: &[Estimate], this: &Estimate) -> Option<Estimate> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::estimate::trimmed_mean;
-    use crate::unit::Unit;
+    use crate::estimator::trimmed_mean;
+    use assay_quantity::Unit;
     use rand::{RngExt, SeedableRng};
     use rand_pcg::Pcg64;
 

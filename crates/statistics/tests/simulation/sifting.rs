@@ -1,7 +1,7 @@
 //! Whether leaving out disturbed batches bends what is left.
 
-use assay_quantity::estimate::trimmed_mean;
-use assay_quantity::{Observation, Sample, Unit, sift};
+use assay_quantity::{Observation, Sample, Unit};
+use assay_statistics::{cost_ns, sift, trimmed_mean};
 
 use crate::noise::{Noise, Source, share};
 
@@ -42,7 +42,7 @@ fn estimates(seed: u64, competitor: &Competitor) -> [(f64, f64); 2] {
     let trials = 2000;
     let (mut sums, mut with_all, mut disturbed) = ([0.0; 2], 0, 0);
     let covered = share(trials, || {
-        let sifted = sift(&samples(&mut source, competitor), |sample| sample.cost_ns().ok());
+        let sifted = sift(&samples(&mut source, competitor), |sample| cost_ns(sample).ok());
         disturbed += sifted.disturbed;
         let [kept, all] =
             [&sifted.kept, &sifted.all].map(|values| trimmed_mean(values, Unit::Nanoseconds).unwrap());

@@ -7,8 +7,9 @@
 //! curve, where a level has its price, a point between levels has its price, and so has each deviation from a
 //! line. Nothing here knows how many levels there are or how large.
 
-use crate::estimate::Estimate;
-use crate::size::Size;
+use assay_quantity::{Estimate, Size};
+
+use crate::estimator;
 
 /// One level of a hierarchy.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -115,7 +116,7 @@ fn logarithm(size: Size) -> f64 {
 fn median(points: &[Point]) -> f64 {
     let mut costs: Vec<f64> = points.iter().map(|point| point.y).collect();
     costs.sort_by(f64::total_cmp);
-    crate::estimate::middle(&costs)
+    estimator::middle(&costs)
 }
 
 /// How far the costs' logarithms are from their median, added up.

@@ -7,7 +7,7 @@
 //! distribution is the least favourable unimodal one, so values of any other shape pass more often. `modes`
 //! calls it; nothing here says what to do about several modes.
 
-use crate::estimate::real;
+use crate::estimator::real;
 
 /// Fewest values of which a dip can be judged: three have none.
 pub const VALUES_MIN: usize = 4;

@@ -5,10 +5,10 @@
 //! value belongs to which, and each mode gets a weight and an estimate of its own. Every cost is asked for its
 //! modes when it is made. A value is never left out: each belongs to some mode.
 
-use crate::condition::{self, Aspect, Condition};
+use assay_quantity::{Mode, Unit};
+
 use crate::dip::Dip;
-use crate::estimate::{Estimate, NoEstimate, middle, real, trimmed_mean};
-use crate::unit::Unit;
+use crate::estimator::{NoEstimate, middle, real, trimmed_mean};
 
 /// Level of the dip test: at most one in a hundred series that have one mode is said to have several. A
 /// profile of 200 primitives tests 200 times, so two of them are if all noise is uniform, which is the worst
@@ -42,15 +42,6 @@ const APART: f64 = 0.01;
 /// that a few values that are equal by chance do not attract a cut.
 const SPREAD_MIN: f64 = 0.001;
 
-/// One of several modes.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Mode {
-    /// Share of the values that belong to it; those of all modes add up to 1.
-    pub weight: f64,
-    /// Trimmed mean of its values.
-    pub estimate: Estimate,
-}
-
 /// The modes of values, the lowest first, if there are several. `None` if the values may as well have one
 /// mode, which is also the answer for fewer than six values: nothing can be told of those.
 ///
@@ -82,17 +73,6 @@ pub fn several(values: &[f64], unit: Unit) -> Option<Vec<Mode>> {
         Ok(Mode { weight: real(part.len()) / real(values.len()), estimate: trimmed_mean(part, unit)? })
     };
     parts.iter().map(mode).collect::<Result<_, _>>().ok()
-}
-
-/// What of the machine's condition decides which mode a process is in, or goes with what does; `None` if nothing that
-/// was looked at. `conditions` are those of the processes that gave the values.
-#[must_use]
-pub fn dependence(modes: &[Mode], values: &[f64], conditions: &[Condition]) -> Option<Aspect> {
-    let mut sorted: Vec<(f64, Condition)> = values.iter().copied().zip(conditions.iter().copied()).collect();
-    sorted.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-    let mut sorted = sorted.into_iter().map(|(_, condition)| condition);
-    let groups = modes.iter().map(|mode| sorted.by_ref().take(mode.estimate.values).collect());
-    condition::dependence(&groups.collect::<Vec<_>>())
 }
 
 /// Where sorted values are divided if they have several modes that matter.

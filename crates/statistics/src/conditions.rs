@@ -1,0 +1,107 @@
+//! What a machine was like during a run, from what it was like during each sample; and whether two runs differ in it.
+
+use assay_quantity::{Condition, Conditions};
+
+use crate::comparison::family::SAME_WITHIN;
+use crate::estimator::{middle, real};
+
+/// The conditions of a run, from those of all its samples.
+#[must_use]
+pub fn of(seen: &[Condition]) -> Conditions {
+    let shared = width_alone(seen).and_then(|alone| {
+        let looks: Vec<bool> = seen.iter().filter_map(|seen| is_shared(seen, alone)).collect();
+        let shared = looks.iter().filter(|shared| **shared).count();
+        (!looks.is_empty()).then(|| real(shared) / real(looks.len()))
+    });
+    let cycles = sorted(seen, |seen| seen.cycle_ns);
+    Conditions { shared, cycle_ns: (!cycles.is_empty()).then(|| middle(&cycles)) }
+}
+
+/// A core narrower than this share of its width alone is shared. On a virtual machine whose cores were shared with other
+/// guests, the width was 99 to 101 % of that in 61 % of samples, 50 to 97 % in the others, and 97 to 99 % in none.
+const ALONE: f64 = 0.97;
+
+/// Share of the widest looks of all samples that are no wider than the core is alone. A look during which the clock
+/// changes comes out too wide, as it did in 1 % of the samples there.
+const NOT_TOO_WIDE: f64 = 0.9;
+
+/// Width of a core while no other hardware thread of it is busy, from all samples of a run. `None` if not observed.
+#[must_use]
+pub fn width_alone(seen: &[Condition]) -> Option<f64> {
+    let widest = sorted(seen, |seen| seen.core_width_max);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a length")]
+    widest.get((NOT_TOO_WIDE * real(widest.len())) as usize).copied()
+}
+
+/// Whether another hardware thread was busy on a core whose width is `alone` otherwise ([`width_alone`]). `None` if not
+/// observed.
+#[must_use]
+pub fn is_shared(seen: &Condition, alone: f64) -> Option<bool> {
+    seen.core_width.map(|width| width < ALONE * alone)
+}
+
+/// Difference between the shares of shared samples of two runs above which typical costs differ. In 25 runs of twelve
+/// primitives on a virtual machine whose cores were shared, the share was 52 to 90 %, and the trimmed mean of all samples
+/// rose by 0.3 % (median primitive) for each per cent of it: 3 % make the 1 % within which costs count as the same.
+const SHARED_APART: f64 = 0.03;
+
+/// The shares of shared samples of two runs, if they differ so much that typical costs differ with them.
+#[must_use]
+pub fn shared_apart(a: &Conditions, b: &Conditions) -> Option<[f64; 2]> {
+    let shared = [a.shared?, b.shared?];
+    ((shared[0] - shared[1]).abs() > SHARED_APART).then_some(shared)
+}
+
+/// The clock cycles of two runs, ns, if they differ by more than costs that count as the same ([`SAME_WITHIN`]).
+#[must_use]
+pub fn cycle_apart(a: &Conditions, b: &Conditions) -> Option<[f64; 2]> {
+    let cycles = [a.cycle_ns?, b.cycle_ns?];
+    ((cycles[0] / cycles[1]).ln().abs() > SAME_WITHIN).then_some(cycles)
+}
+
+/// The observed values of one aspect, ascending.
+pub fn sorted(seen: &[Condition], of: impl Fn(&Condition) -> Option<f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = seen.iter().filter_map(of).collect();
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(width: f64, cycle_ns: f64) -> Condition {
+        let core_width = Some(width);
+        let core_width_max = core_width;
+        Condition { core_width, core_width_max, cycle_ns: Some(cycle_ns), ..Condition::default() }
+    }
+
+    #[test]
+    fn a_core_is_shared_if_it_is_narrower_than_alone_and_one_too_wide_look_does_not_say_how_wide_that_is() {
+        let mut all: Vec<Condition> =
+            [4.0, 2.4, 3.95, 3.8, 4.0, 2.2, 4.0, 3.9, 4.0, 4.0, 2.5].map(|w| seen(w, 0.25)).into();
+        all.extend([seen(7.5, 0.5), Condition::default()]);
+        assert_eq!(width_alone(&all), Some(4.0));
+        let shared: Vec<Option<bool>> = all[..4].iter().map(|seen| is_shared(seen, 4.0)).collect();
+        assert_eq!(shared, [false, true, false, true].map(Some));
+        assert_eq!(is_shared(&Condition::default(), 4.0), None);
+        assert_eq!(of(&all), Conditions { shared: Some(4.0 / 12.0), cycle_ns: Some(0.25) });
+        assert_eq!(of(&[Condition::default()]), Conditions::default());
+        let widest_alone = Condition { core_width: None, ..seen(4.0, 0.25) };
+        assert_eq!(of(&[widest_alone]).shared, None);
+        assert_eq!(of(&[]), Conditions::default());
+    }
+
+    #[test]
+    fn conditions_differ_from_three_per_cent_of_the_samples_or_one_of_the_clock_on() {
+        let base = Conditions { shared: Some(0.5), cycle_ns: Some(0.25) };
+        let apart = |shared, cycle_ns| {
+            let other = Conditions { shared, cycle_ns };
+            (shared_apart(&base, &other), cycle_apart(&base, &other))
+        };
+        assert_eq!(apart(Some(0.52), Some(0.252)), (None, None));
+        assert_eq!(apart(Some(0.46), Some(0.25)), (Some([0.5, 0.46]), None));
+        assert_eq!(apart(Some(0.54), Some(0.247)), (Some([0.5, 0.54]), Some([0.25, 0.247])));
+        assert_eq!(apart(None, None), (None, None));
+    }
+}

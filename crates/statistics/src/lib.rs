@@ -1,0 +1,31 @@
+//! How sure a number is: from raw samples to estimates with intervals, and from estimates to what may be said of them.
+//!
+//! One cost is made in this order: [`slope`] gives one value per process, [`disturbance`] leaves out the batches that lost
+//! time, [`estimator`] makes a point with an interval, [`calm`](mod@calm) and [`again`](mod@again) make two more,
+//! [`modes`] and [`verdict`] say whether the point can be believed. [`comparison`] sets two costs side by side, and
+//! [`knee`] reads the levels of a hierarchy from many.
+//!
+//! Pure, like the vocabulary it computes with: values in, values out.
+#![forbid(unsafe_code)]
+
+pub mod again;
+pub mod calm;
+pub mod comparison;
+pub mod conditions;
+pub mod dependence;
+pub mod dip;
+pub mod disturbance;
+pub mod estimator;
+pub mod knee;
+pub mod modes;
+pub mod outlier;
+pub mod slope;
+pub mod verdict;
+
+pub use again::again;
+pub use calm::calm;
+pub use dependence::dependence;
+pub use disturbance::{Sifted, sift};
+pub use estimator::{median, trimmed_mean};
+pub use slope::cost_ns;
+pub use verdict::judge;
