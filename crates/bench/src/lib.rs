@@ -28,11 +28,11 @@ pub mod sweep;
 pub mod table;
 
 mod flush;
+mod free_lists;
 mod kernel;
 mod partner;
 mod primitive;
 mod seed;
-mod stir;
 
 pub use alternate::alternate;
 pub use benchmark::{Benchmark, Operation, Prepared, Refusal};
@@ -41,6 +41,6 @@ pub use cost::{NoMachineCost, cost_of, machine, pairs_of, typical_of, values_of}
 pub use count::{Counts, NotCounted, count};
 pub use describe::{conditions, describe, memory_nodes, usable_cpus};
 pub use plan::{Finding, Measured, Outcome, Plan, all_failed, measure};
-pub use process::{SampleError, Spawner, delayed_sample_main, gives_a_number_all_the_same, sample_main};
+pub use process::{SampleError, Spawner, delayed_sample_main, sample_main, yields_sample_despite_sabotage};
 pub use sabotage::Sabotage;
 pub use table::{Profile, catalogue, find};

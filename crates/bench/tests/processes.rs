@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use assay_bench::{
-    Benchmark, Finding, Measured, Plan, Sabotage, Spawner, calibrate, catalogue, find,
-    gives_a_number_all_the_same, measure, sample_main,
+    Benchmark, Finding, Measured, Plan, Sabotage, Spawner, calibrate, catalogue, find, measure, sample_main,
+    yields_sample_despite_sabotage,
 };
 use assay_quantity::{PrimitiveId, Sample, Unmeasured};
 use assay_statistics::cost_ns;
@@ -68,7 +68,7 @@ fn run_tests(filter: Option<&String>) -> ExitCode {
 /// may be one of those that are sabotaged.
 fn sabotaged(how: &str, request: &str) -> ExitCode {
     let (how, _) = Sabotage::NAMES.into_iter().find(|(_, name)| *name == how).unwrap();
-    match gives_a_number_all_the_same(request, how).unwrap() {
+    match yields_sample_despite_sabotage(request, how).unwrap() {
         None => ExitCode::from(NOT_PREPARED),
         Some(true) => ExitCode::from(A_NUMBER),
         Some(false) => ExitCode::from(NOTICED),

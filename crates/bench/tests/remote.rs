@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use assay_bench::serve::{Served, Server};
 use assay_bench::{
-    Benchmark, Finding, Measured, Outcome, Plan, Sabotage, Spawner, calibrate, catalogue, find,
-    gives_a_number_all_the_same, measure, sample_main,
+    Benchmark, Finding, Measured, Outcome, Plan, Sabotage, Spawner, calibrate, catalogue, find, measure,
+    sample_main, yields_sample_despite_sabotage,
 };
 use assay_statistics::cost_ns;
 use assay_statistics::slope::NoCost;
@@ -67,7 +67,7 @@ fn run_tests(filter: Option<&String>) -> ExitCode {
 /// Measures a benchmark without its work; the exit status tells whether that was noticed.
 fn sabotaged(how: &str, request: &str) -> ExitCode {
     let (how, _) = Sabotage::NAMES.into_iter().find(|(_, name)| *name == how).unwrap();
-    match gives_a_number_all_the_same(request, how).unwrap() {
+    match yields_sample_despite_sabotage(request, how).unwrap() {
         Some(false) => ExitCode::from(NOTICED),
         _ => ExitCode::FAILURE,
     }

@@ -4,24 +4,26 @@ use std::fmt;
 
 /// What the machine was like while a sample was taken: raw evidence, never a reason to leave the sample out.
 ///
-/// The description of a machine is made of these, and typical costs include their effect: an application on this machine
-/// runs under the same conditions. A field is `None` if it was not observed or the kernel does not count it.
+/// The description of a machine is made of these, and typical costs include their effect: an application on
+/// this machine runs under the same conditions. A field is `None` if it was not observed or the kernel does
+/// not count it.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Condition {
-    /// Independent additions in the time of a dependent one: how wide the core was, the median of one look after
-    /// each batch. A core completes fewer of them while another of its hardware threads is busy.
+    /// Independent additions in the time of a dependent one: how wide the core was, the median of one look
+    /// after each batch. A core completes fewer of them while another of its hardware threads is busy.
     pub core_width: Option<f64>,
     /// The widest of the same looks.
     pub core_width_max: Option<f64>,
     /// One cycle of the core's clock, the median of the same looks, ns.
     pub cycle_ns: Option<f64>,
-    /// Time to write-protect a page, make it writable again and write to it, measured before the sample began, ns: how
-    /// long the processor takes to change a translation.
+    /// Time to write-protect a page, make it writable again and write to it, measured before the sample
+    /// began, ns: how long the processor takes to change a translation.
     pub mprotect_ns: Option<f64>,
-    /// Runnable tasks other than the sample's own, per processor of the machine: the lesser of the counts at the
-    /// beginning and at the end of the sample.
+    /// Runnable tasks other than the sample's own, per processor of the machine: the lesser of the counts at
+    /// the beginning and at the end of the sample.
     pub runnable_elsewhere: Option<f64>,
-    /// Share of the sample's time in which some task of the machine waited for memory (pressure stall information).
+    /// Share of the sample's time in which some task of the machine waited for memory (pressure stall
+    /// information).
     pub memory_pressure: Option<f64>,
     /// Share of the sample's time that its processors spent in interrupts, counted in ticks of 10 ms.
     pub interrupts: Option<f64>,
@@ -36,7 +38,8 @@ pub struct Condition {
 /// What a machine was like during a whole run, as far as its costs are compared with those of another run.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Conditions {
-    /// Share of the samples during which another hardware thread of the core was busy; `None` if not observed.
+    /// Share of the samples during which another hardware thread of the core was busy; `None` if not
+    /// observed.
     pub shared: Option<f64>,
     /// Clock cycle of the core in the median sample, ns; `None` if not observed.
     pub cycle_ns: Option<f64>,

@@ -8,13 +8,14 @@ use crate::estimate::Estimate;
 /// The cost of one primitive on one machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cost {
-    /// Time per operation (ns) or per byte (ns/B) on this machine as it is: over all processes, under all conditions.
+    /// Time per operation (ns) or per byte (ns/B) on this machine as it is: over all processes, under all
+    /// conditions.
     pub typical: Estimate,
-    /// The same at quiet moments: over the processes that had their core to themselves. `None` if there are too few of
-    /// them, or if sharing was not observed.
+    /// The same at quiet moments: over the processes that had their core to themselves. `None` if there are
+    /// too few of them, or if sharing was not observed.
     pub calm: Option<Estimate>,
-    /// The typical cost that a later run would give, predicted from this run and earlier ones of the machine. `None` if
-    /// there are too few of those.
+    /// The typical cost that a later run would give, predicted from this run and earlier ones of the machine.
+    /// `None` if there are too few of those.
     pub again: Option<Estimate>,
     /// Samples that gave no cost. They are in neither estimate.
     pub rejected: usize,

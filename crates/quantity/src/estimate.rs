@@ -1,6 +1,7 @@
 //! A quantity as far as it is known: a point, its interval, its unit and how it was made.
 //!
-//! `statistics` makes estimates from values. This module says what an estimate is, and how to scale and add estimates.
+//! `statistics` makes estimates from values. This module says what an estimate is, and how to scale and add
+//! estimates.
 
 use crate::unit::Unit;
 

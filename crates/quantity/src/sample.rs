@@ -1,7 +1,7 @@
 //! Raw measurements: what one fresh process saw of one primitive.
 //!
-//! `bench` makes samples, `store` keeps them as they are, and `statistics` computes costs and estimates from them whenever
-//! they are needed. Change the statistic, and the history is re-read.
+//! `bench` makes samples, `store` keeps them as they are, and `statistics` computes costs and estimates from
+//! them whenever they are needed. Change the statistic, and the history is re-read.
 
 use crate::condition::Condition;
 
@@ -32,8 +32,8 @@ pub struct Sample {
     pub seed: u64,
     /// Batches of the primitive, in the order they were timed.
     pub observations: Vec<Observation>,
-    /// Batches of the work that comes with the primitive but does not belong to it (the pipe under a context switch;
-    /// thesis, section 2.2.4), in order. Empty if there is none.
+    /// Batches of the work that comes with the primitive but does not belong to it (the pipe under a context
+    /// switch; thesis, section 2.2.4), in order. Empty if there is none.
     pub baseline: Vec<Observation>,
     /// Further batches that could not be done as asked, because other tasks kept a participant from running.
     pub refused: usize,

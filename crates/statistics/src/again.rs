@@ -1,21 +1,22 @@
-//! What a later run would give: the interval of one run says how well that run knows its figure, and leaves out that
-//! the machine is another in the next quarter of an hour.
+//! The cost that a later run would measure. The interval of one run covers the variation within that run, but
+//! not that the machine changes from one quarter of an hour to the next.
 
 use assay_quantity::{Estimate, Interval, Method};
 
 use crate::estimator::{CONFIDENCE, Trimmed, real, students_t};
 
-/// Fewest earlier runs that show how runs differ.
+/// Minimum number of earlier runs from which the variation between runs is estimated.
 pub const RUNS_MIN: usize = 5;
 
-/// The typical cost that a later run would give, from those of this run and of earlier ones: the geometric mean of all
-/// with a prediction interval. `None` for fewer than [`RUNS_MIN`] earlier runs, or if a cost is not certainly above
-/// zero, which has no logarithm.
+/// Predicts the typical cost of a later run from those of this run and of earlier ones: their geometric mean
+/// with a prediction interval. `None` for fewer than [`RUNS_MIN`] earlier runs, or if the interval of a cost
+/// reaches zero, which has no logarithm.
 ///
-/// The logarithms of the costs are taken as independent and normally distributed. The next one then lies within
-/// Student's t times s √(1 + 1/k) of their mean, k being the number of runs and s the standard deviation between them
-/// (Hahn and Meeker, *Statistical Intervals*, section 4.7). s holds what a run on average does not know of its own cost;
-/// if this run knows less, a later run is expected to be like this one.
+/// The logarithms of the costs are assumed to be independent and normally distributed. The next one then lies
+/// within Student's t times s √(1 + 1/k) of their mean, where k is the number of runs and s the standard
+/// deviation between them (Hahn and Meeker, *Statistical Intervals*, section 4.7). s includes the average
+/// uncertainty of a run about its own cost. If this run is less certain than that, the later run is assumed
+/// to be as uncertain as this one.
 #[must_use]
 pub fn again(earlier: &[Estimate], this: &Estimate) -> Option<Estimate> {
     let runs: Vec<&Estimate> = earlier.iter().chain([this]).collect();
@@ -44,7 +45,7 @@ mod tests {
     use rand::{RngExt, SeedableRng};
     use rand_pcg::Pcg64;
 
-    /// What a run gave, in which ten processes gave a cost with this relative standard deviation.
+    /// A run of ten processes whose costs have this relative standard deviation.
     fn run(cost: f64, deviation: f64) -> Estimate {
         let values =
             [-1.5, -1.0, -0.7, -0.4, -0.1, 0.1, 0.4, 0.7, 1.0, 1.5].map(|z| cost * (1.0 + deviation * z));
@@ -52,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn four_earlier_runs_are_too_few_and_a_cost_that_may_be_nothing_has_no_logarithm() {
+    fn four_earlier_runs_are_too_few_and_a_cost_that_may_be_zero_has_no_logarithm() {
         let mut runs = vec![run(100.0, 0.01); 5];
         assert!(again(&runs, &run(100.0, 0.01)).is_some());
         assert_eq!(again(&runs[..4], &run(100.0, 0.01)), None);
@@ -63,8 +64,9 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_of_runs_that_know_their_cost_equally_well_equals_a_computation_by_hand() {
-        // Logarithms in steps of 0.01 around that of 100: the squared distances add up to 0.00175; t(5) is 2.570582.
+    fn the_interval_of_equally_certain_runs_equals_a_computation_by_hand() {
+        // Logarithms in steps of 0.01 around that of 100: the squared distances add up to 0.00175; t(5) is
+        // 2.570582.
         let runs = [-0.025, -0.015, -0.005, 0.005, 0.015, 0.025_f64].map(|log| run(100.0 * log.exp(), 0.0));
         let estimate = again(&runs[..5], &runs[5]).unwrap();
         let half = 2.570_582 * (0.00175_f64 / 5.0 * 7.0 / 6.0).sqrt();
@@ -74,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_knows_its_cost_less_well_expects_a_later_one_to_be_like_itself() {
+    fn a_less_certain_run_expects_a_later_one_to_be_as_uncertain() {
         let earlier = [100.0, 101.0, 102.0, 103.0, 104.0].map(|cost| run(cost, 0.01));
         let width = |this: Estimate| again(&earlier, &this).unwrap().relative_half_width();
         let (alike, less) = (run(102.0, 0.01), run(102.0, 0.2));

@@ -1,8 +1,8 @@
-//! What an operation costs at quiet moments: when no other hardware thread is at work on the core.
+//! The calm cost: what an operation costs while no other hardware thread of the core is busy.
 //!
-//! On a shared machine the typical cost of a primitive moves with what the neighbours do, so that two runs of the same
-//! software differ. The calm cost does not, and shows smaller changes. The two answer different questions:
-//! applications meet the typical cost.
+//! On a shared machine the typical cost of a primitive varies with the load of the neighbours, so that two
+//! runs of the same software differ. The calm cost does not, and reveals smaller changes. The two answer
+//! different questions: applications run at the typical cost.
 
 use assay_quantity::{Estimate, Unit};
 
@@ -10,18 +10,20 @@ use crate::conditions::is_shared;
 use crate::disturbance::Sifted;
 use crate::estimator::median;
 
-/// Fewest processes of a calm cost. With three of them, a comparison of 40 equal primitives would call one different in
-/// 8 % of cases (27 % if one process in five takes a third longer), with four in 5 % (7 %).
+/// Minimum number of processes of a calm cost. With three, a comparison of 40 equal primitives would report a
+/// difference in 8 % of cases (27 % if one process in five takes a third longer), with four in 5 % (7 %).
 pub const PROCESSES_MIN: usize = 4;
 
-/// The median of the processes that had their core to themselves, with its distribution-free interval. `alone` is how
-/// wide a core is then ([`crate::conditions::width_alone`]). `None` if fewer than [`PROCESSES_MIN`] processes are known
-/// to have had it, if their batches had to include disturbed ones, or if the cost is not above zero.
+/// The median of the processes that had their core to themselves, with its distribution-free interval.
+/// `alone` is the width of such a core ([`crate::conditions::width_alone`]). `None` if fewer than
+/// [`PROCESSES_MIN`] processes are known to have had it, if the values include disturbed batches, or if the
+/// cost is not above zero.
 ///
-/// Chosen by measuring: 25 runs of twelve primitives, 90 processes each, on a virtual machine beside whose samples
-/// another hardware thread was at work in 52 to 90 %. Costs of one of two runs were made 2 % higher, and the threshold
-/// of each estimate was put where it finds a difference in 5 % of pairs of unchanged runs. This is how often each found
-/// the change, and the standard deviation between unchanged runs (mean and median of the primitives):
+/// Chosen by measurement: 25 runs of twelve primitives, 90 processes each, on a virtual machine where another
+/// hardware thread was busy during 52 to 90 % of the samples. The costs of one of two runs were raised by 2
+/// %, and the threshold of each estimate was set so that it reports a difference in 5 % of the pairs of
+/// unchanged runs. The table shows how often each found the change, and the standard deviation between
+/// unchanged runs (mean and median of the primitives):
 ///
 /// | estimate | 12 processes | 40 processes | 90 processes |
 /// |---|---|---|---|
@@ -31,9 +33,9 @@ pub const PROCESSES_MIN: usize = 4;
 /// | trimmed mean of the calm ones | 1 %, 3.5 % | 18 %, 2.3 % | 45 %, 0.9 % |
 /// | median of the calm ones | 1 %, 3.5 % | 36 %, 2.0 % | 55 %, 0.7 % |
 ///
-/// Of 12 processes, four were calm on both sides in about a fifth of the pairs; the others count as not found. Samples
-/// during which other tasks were runnable stay in: without them the trimmed mean found the change in 28 instead of 49 %
-/// with 90 processes, because some benchmarks make such tasks themselves.
+/// With 12 processes, both runs had four calm ones in about a fifth of the pairs; the others count as not
+/// found. Samples during which other tasks were runnable are included: without them the trimmed mean found
+/// the change in 28 instead of 49 % with 90 processes, because some benchmarks create such tasks themselves.
 #[must_use]
 pub fn calm(sifted: &Sifted, alone: Option<f64>, unit: Unit) -> Option<Estimate> {
     let alone = alone.filter(|_| !sifted.is_disturbed)?;

@@ -1,4 +1,5 @@
-//! What a machine was like during a run, from what it was like during each sample; and whether two runs differ in it.
+//! What a machine was like during a run, from what it was like during each sample; and whether two runs
+//! differ in it.
 
 use assay_quantity::{Condition, Conditions};
 
@@ -17,15 +18,17 @@ pub fn of(seen: &[Condition]) -> Conditions {
     Conditions { shared, cycle_ns: (!cycles.is_empty()).then(|| middle(&cycles)) }
 }
 
-/// A core narrower than this share of its width alone is shared. On a virtual machine whose cores were shared with other
-/// guests, the width was 99 to 101 % of that in 61 % of samples, 50 to 97 % in the others, and 97 to 99 % in none.
+/// A core narrower than this share of its width alone is shared. On a virtual machine whose cores were shared
+/// with other guests, the width was 99 to 101 % of that in 61 % of samples, 50 to 97 % in the others, and 97
+/// to 99 % in none.
 const ALONE: f64 = 0.97;
 
-/// Share of the widest looks of all samples that are no wider than the core is alone. A look during which the clock
-/// changes comes out too wide, as it did in 1 % of the samples there.
+/// Share of the widest looks of all samples that are no wider than the core is alone. A look during which the
+/// clock changes comes out too wide, as it did in 1 % of the samples there.
 const NOT_TOO_WIDE: f64 = 0.9;
 
-/// Width of a core while no other hardware thread of it is busy, from all samples of a run. `None` if not observed.
+/// Width of a core while no other hardware thread of it is busy, from all samples of a run. `None` if not
+/// observed.
 #[must_use]
 pub fn width_alone(seen: &[Condition]) -> Option<f64> {
     let widest = sorted(seen, |seen| seen.core_width_max);
@@ -33,16 +36,17 @@ pub fn width_alone(seen: &[Condition]) -> Option<f64> {
     widest.get((NOT_TOO_WIDE * real(widest.len())) as usize).copied()
 }
 
-/// Whether another hardware thread was busy on a core whose width is `alone` otherwise ([`width_alone`]). `None` if not
-/// observed.
+/// Whether another hardware thread was busy on a core whose width is `alone` otherwise ([`width_alone`]).
+/// `None` if not observed.
 #[must_use]
 pub fn is_shared(seen: &Condition, alone: f64) -> Option<bool> {
     seen.core_width.map(|width| width < ALONE * alone)
 }
 
-/// Difference between the shares of shared samples of two runs above which typical costs differ. In 25 runs of twelve
-/// primitives on a virtual machine whose cores were shared, the share was 52 to 90 %, and the trimmed mean of all samples
-/// rose by 0.3 % (median primitive) for each per cent of it: 3 % make the 1 % within which costs count as the same.
+/// Difference between the shares of shared samples of two runs above which typical costs differ. In 25 runs
+/// of twelve primitives on a virtual machine whose cores were shared, the share was 52 to 90 %, and the
+/// trimmed mean of all samples rose by 0.3 % (median primitive) for each per cent of it: 3 % make the 1 %
+/// within which costs count as the same.
 const SHARED_APART: f64 = 0.03;
 
 /// The shares of shared samples of two runs, if they differ so much that typical costs differ with them.
@@ -52,7 +56,8 @@ pub fn shared_apart(a: &Conditions, b: &Conditions) -> Option<[f64; 2]> {
     ((shared[0] - shared[1]).abs() > SHARED_APART).then_some(shared)
 }
 
-/// The clock cycles of two runs, ns, if they differ by more than costs that count as the same ([`SAME_WITHIN`]).
+/// The clock cycles of two runs, ns, if they differ by more than costs that count as the same
+/// ([`SAME_WITHIN`]).
 #[must_use]
 pub fn cycle_apart(a: &Conditions, b: &Conditions) -> Option<[f64; 2]> {
     let cycles = [a.cycle_ns?, b.cycle_ns?];

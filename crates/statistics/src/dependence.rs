@@ -7,20 +7,20 @@ use statrs::distribution::{ContinuousCDF, Normal};
 
 use crate::estimator::real;
 
-/// Probability of naming some aspect that has nothing to do with the modes: one in twenty, as usual. A stricter level would
-/// find none in the dozen processes that a quick run has of a primitive.
+/// Probability of naming some aspect that has nothing to do with the modes: one in twenty, as usual. A
+/// stricter level would find none in the dozen processes that a quick run has of a primitive.
 const LEVEL: f64 = 0.05;
 
-/// Share of the pairs of processes from different modes that an aspect must put in the order of the modes. A smaller share
-/// would not predict the mode of the next process.
+/// Share of the pairs of processes from different modes that an aspect must put in the order of the modes. A
+/// smaller share would not predict the mode of the next process.
 const ORDERED_MIN: f64 = 0.9;
 
-/// The aspect of the machine's condition that decides the mode of a process, or goes with what decides it: the clearest
-/// one that rises or falls from mode to mode. `None` if no observed aspect does. `conditions` are those of the processes
-/// that gave the values.
+/// The aspect of the machine's condition that decides the mode of a process, or goes with what decides it:
+/// the clearest one that rises or falls from mode to mode. `None` if no observed aspect does. `conditions`
+/// are those of the processes that gave the values.
 ///
-/// Kendall's rank correlation of each aspect with the modes, with his variance for ties in both (Rank Correlation Methods,
-/// 1970, chapter 4), and Bonferroni's correction for the number of aspects.
+/// Kendall's rank correlation of each aspect with the modes, with his variance for ties in both (Rank
+/// Correlation Methods, 1970, chapter 4), and Bonferroni's correction for the number of aspects.
 #[must_use]
 pub fn dependence(modes: &[Mode], values: &[f64], conditions: &[Condition]) -> Option<Aspect> {
     let mut sorted: Vec<(f64, Condition)> = values.iter().copied().zip(conditions.iter().copied()).collect();
@@ -45,7 +45,8 @@ fn clearest(groups: &[Vec<Condition>]) -> Option<Aspect> {
 
 /// Whether values rise or fall from group to group.
 struct Trend {
-    /// Share of the pairs of values from different groups that are in the order of most of them; equal ones count half.
+    /// Share of the pairs of values from different groups that are in the order of the majority; equal ones
+    /// count half.
     ordered: f64,
     /// Probability of a trend as clear as this by chance, in either direction.
     p: f64,
@@ -77,7 +78,8 @@ impl Trend {
     }
 }
 
-/// Variance of Kendall's score of `n` pairs, of which these numbers are equal in the one and in the other.
+/// Variance of Kendall's score of `n` pairs, given the sizes of the groups of equal values in either
+/// coordinate.
 fn variance(n: f64, ties: &[f64], others: &[f64]) -> f64 {
     let all = |ties: &[f64], term: fn(f64) -> f64| ties.iter().copied().map(term).sum::<f64>();
     let of_ties: fn(f64) -> f64 = |t| t * (t - 1.0) * (2.0 * t + 5.0);
@@ -114,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clearest_aspect_is_the_one_and_an_unclear_one_is_none() {
+    fn the_clearest_aspect_is_named_and_an_unclear_one_is_not() {
         let group = |widths: [f64; 6], clocks: [f64; 6]| {
             let seen = |(width, clock)| Condition {
                 core_width: Some(width),

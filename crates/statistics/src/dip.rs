@@ -1,15 +1,14 @@
-//! How far values are from having one mode: the dip test of Hartigan and Hartigan (Annals of Statistics 13,
-//! 1985).
+//! Whether values have one mode: the dip test of Hartigan and Hartigan (Annals of Statistics 13, 1985).
 //!
-//! The dip is the smallest distance at which some unimodal distribution function (convex up to its mode,
-//! concave from there on) stays beside the empirical one. Its p-value is the share of samples of a uniform
-//! distribution with a larger dip, read from a table that the tests of this module draw again: the uniform
-//! distribution is the least favourable unimodal one, so values of any other shape pass more often. `modes`
-//! calls it; nothing here says what to do about several modes.
+//! The dip is the smallest distance between the empirical distribution function and a unimodal one (convex up
+//! to its mode, concave above it). Its p-value is the share of samples of a uniform distribution with a
+//! larger dip, read from a table that the tests of this module draw again. The uniform distribution is the
+//! least favourable unimodal one, so values of any other unimodal shape pass more often. `modes` decides what
+//! follows from several modes.
 
 use crate::estimator::real;
 
-/// Fewest values of which a dip can be judged: three have none.
+/// Minimum number of values: three have no dip.
 pub const VALUES_MIN: usize = 4;
 
 /// The dip of some values.
@@ -17,8 +16,8 @@ pub const VALUES_MIN: usize = 4;
 pub struct Dip {
     /// Largest distance between the empirical distribution function and the nearest unimodal one.
     pub statistic: f64,
-    /// Probability of a dip at least as large if the values were uniform; at least the smallest one of the
-    /// table, 1e-4, which then means "at most".
+    /// Probability of a dip at least as large if the values are uniform; 1e-4, the smallest probability of
+    /// the table, means "at most".
     pub p: f64,
 }
 
@@ -39,7 +38,7 @@ impl Dip {
 /// A step of the empirical distribution function.
 #[derive(Debug, Clone, Copy)]
 struct Step {
-    /// Where it is.
+    /// Its position.
     at: f64,
     /// Share of the values below it.
     below: f64,
@@ -49,12 +48,12 @@ struct Step {
 
 /// The dip of sorted values.
 ///
-/// The mode is searched from outside. Below it the nearest convex function runs half a dip above the
-/// greatest convex minorant of the steps' feet, above it the nearest concave one half a dip below the least
-/// concave majorant of their heads. Where the two are farthest apart within the interval that may still
-/// hold the mode, a straight line cannot pass between them: the mode is there, and the interval shrinks to
-/// the knots around that place. What is left outside says how large the dip is at least. It ends when a
-/// line fits through the rest at a dip no larger than that.
+/// The search for the mode narrows an interval from outside. Below the mode the nearest convex function lies
+/// half a dip above the greatest convex minorant of the feet of the steps; above the mode the nearest concave
+/// one lies half a dip below the least concave majorant of their heads. Where the two are farthest apart
+/// within the interval, no straight line passes between them: the mode is there, and the interval shrinks to
+/// the knots around that place. The part outside the interval bounds the dip from below. The search ends when
+/// a line fits through the rest at a dip no larger than that.
 fn statistic(sorted: &[f64]) -> f64 {
     let steps = steps(sorted);
     let (mut first, mut last) = (0, steps.len() - 1);
@@ -63,7 +62,7 @@ fn statistic(sorted: &[f64]) -> f64 {
     while first < last {
         let rest = &steps[first..=last];
         let feet = minorant(&rest.iter().map(|step| (step.at, step.below)).collect::<Vec<_>>());
-        // The majorant of the heads is the minorant of the heads turned over.
+        // The majorant of the heads is the minorant of the negated heads.
         let heads = minorant(&rest.iter().map(|step| (step.at, -step.upto)).collect::<Vec<_>>());
         let apart = |i: usize| -heads.height[i] - feet.height[i];
         // The largest distance between two polygons is at a knot of one of them.
@@ -98,13 +97,13 @@ fn steps(sorted: &[f64]) -> Vec<Step> {
 
 /// A greatest convex minorant.
 struct Minorant {
-    /// Positions of the points that it touches at its corners, both ends included.
+    /// Positions of the points at its corners, both ends included.
     knots: Vec<usize>,
     /// Its height at every point.
     height: Vec<f64>,
 }
 
-/// The greatest convex function that lies on or below points given from left to right (the lower hull).
+/// The greatest convex function on or below the points, which are given from left to right (the lower hull).
 fn minorant(points: &[(f64, f64)]) -> Minorant {
     let slope = |a: usize, b: usize| (points[b].1 - points[a].1) / (points[b].0 - points[a].0);
     let mut knots: Vec<usize> = Vec::with_capacity(points.len());
@@ -126,7 +125,7 @@ fn minorant(points: &[(f64, f64)]) -> Minorant {
     Minorant { knots, height }
 }
 
-/// Probability of a larger dip of so many uniform values: its logarithm is interpolated in the dip.
+/// Probability of a larger dip of this number of uniform values: its logarithm is interpolated over the dip.
 fn p_value(statistic: f64, values: usize) -> f64 {
     let (mut from, mut p_from) = (0.0, 1.0_f64);
     for (to, p_to) in quantiles(values).into_iter().zip(PROBABILITIES) {
@@ -139,8 +138,8 @@ fn p_value(statistic: f64, values: usize) -> f64 {
     p_from
 }
 
-/// A row of [`QUANTILES`], or what lies between two: the dip times the root of the number of values has a
-/// limit, so it is that which is interpolated, and continued beyond the last row.
+/// A row of [`QUANTILES`], or an interpolation between two. The dip times the root of the number of values
+/// converges, so this product is interpolated, and extrapolated beyond the last row.
 fn quantiles(values: usize) -> [f64; 9] {
     let right = QUANTILES.partition_point(|(n, _)| *n < values).min(QUANTILES.len() - 1);
     let (n_right, row_right) = QUANTILES[right];
@@ -155,9 +154,9 @@ fn quantiles(values: usize) -> [f64; 9] {
 /// Probabilities of the columns of [`QUANTILES`].
 const PROBABILITIES: [f64; 9] = [0.5, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0001];
 
-/// For a number of values, the dips that uniform values exceed with [`PROBABILITIES`]. Drawn with
-/// [`statistic`] from a million samples for each row, generated by `Pcg64` with the number of values as its
-/// seed; the tests draw smaller numbers of samples again.
+/// The dips that a number of uniform values exceed with [`PROBABILITIES`]. Computed with [`statistic`] from a
+/// million samples per row, generated by `Pcg64` with the number of values as its seed; the tests repeat this
+/// with fewer samples.
 const QUANTILES: [(usize, [f64; 9]); 32] = [
     (4, [0.12500, 0.18766, 0.20741, 0.22380, 0.23176, 0.23727, 0.24210, 0.24435, 0.24821]),
     (5, [0.12159, 0.17687, 0.18648, 0.19365, 0.19656, 0.19822, 0.19926, 0.19962, 0.19996]),

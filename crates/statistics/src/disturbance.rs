@@ -1,21 +1,21 @@
-//! Which batches an estimate is made of: those that lost no time.
+//! Selects the batches of an estimate: those that lost no time.
 //!
-//! A batch is disturbed if tasks, faults or interrupts that its operation does not ask for took time from it.
-//! Disturbed batches are left out and counted, and so are those that could not even be done as asked
-//! ([`Sample::refused`]). `bench` finds the time that a batch lost; this module decides what it means.
+//! A batch is disturbed if other tasks, unrelated page faults or interrupts took time from it. Disturbed
+//! batches are left out and counted, like those that could not be done as asked ([`Sample::refused`]).
+//! `bench` measures the time that a batch lost; this module decides whether it is disturbed.
 //!
-//! What the machine is like at the moment ([`Condition`]: another hardware thread at work, the clock rate, the
-//! tasks elsewhere) leaves nothing out. It is part of what an operation costs on this machine.
+//! The conditions ([`Condition`]: another busy hardware thread, the clock rate, tasks elsewhere) exclude
+//! nothing. They are part of what an operation costs on this machine.
 //!
-//! Leaving batches out does not bend the estimate, because only the time lost is looked at, never the time taken: a
-//! rule that looked at the costs would call a machine better than it is.
+//! Leaving batches out does not bias the estimate, because the rule depends only on the time lost, never on
+//! the time taken: a rule that depended on the costs would make a machine look better than it is.
 
 use assay_quantity::{Condition, Observation, Sample};
 
 use crate::estimator::real;
 
-/// Share of its time that a batch may have lost. The choice matters little: of 39,956 batches of a run on a virtual
-/// machine 2.4 % lost more than 3 % of their time, 1.8 % more than 5 %, and 1.4 % more than 7 %.
+/// Share of its time that a batch may lose. The choice matters little: of 39,956 batches of a run on a
+/// virtual machine, 2.4 % lost more than 3 % of their time, 1.8 % more than 5 %, and 1.4 % more than 7 %.
 pub const LOST_MAX: f64 = 0.05;
 
 /// Whether a batch lost more than [`LOST_MAX`] of its time.
@@ -24,21 +24,21 @@ pub fn is_disturbed(batch: &Observation) -> bool {
     batch.lost_ns > LOST_MAX * batch.elapsed_ns
 }
 
-/// Values without those of disturbed batches, and what they would be with them.
+/// The values of samples without their disturbed batches, and with them.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Sifted {
-    /// Values of which the estimate is to be made, in the order of their samples. If fewer than two samples have one
-    /// without their disturbed batches, these are the values with them.
+    /// Values of the estimate, in the order of their samples. If fewer than two samples have a value without
+    /// their disturbed batches, these are the values with them.
     pub kept: Vec<f64>,
-    /// The condition of the process of each of them.
+    /// The condition of the process of each value.
     pub conditions: Vec<Condition>,
-    /// The values if no batch is left out but those that were refused.
+    /// The values with all batches but the refused ones.
     pub all: Vec<f64>,
-    /// Whether `kept` had to be made of the disturbed batches as well.
+    /// Whether `kept` includes disturbed batches.
     pub is_disturbed: bool,
     /// Batches of all samples, refused ones included.
     pub batches: usize,
-    /// Those of them that were disturbed or refused.
+    /// Batches that were disturbed or refused.
     pub disturbed: usize,
 }
 
@@ -50,8 +50,7 @@ impl Sifted {
     }
 }
 
-/// Leaves out the disturbed batches of samples. `value` is what a sample says of its primitive, `None` if it gives
-/// none.
+/// Leaves out the disturbed batches of samples. `value` returns the value of a sample, `None` if it has none.
 pub fn sift(samples: &[Sample], value: impl Fn(&Sample) -> Option<f64>) -> Sifted {
     let (mut kept, mut all, mut sifted) = (Vec::new(), Vec::new(), Sifted::default());
     for sample in samples {
@@ -71,7 +70,7 @@ pub fn sift(samples: &[Sample], value: impl Fn(&Sample) -> Option<f64>) -> Sifte
     sifted
 }
 
-/// The sample without its disturbed batches; `None` if nothing of a baseline is left to be subtracted.
+/// The sample without its disturbed batches; `None` if its whole baseline was disturbed.
 #[must_use]
 pub fn undisturbed(sample: &Sample) -> Option<Sample> {
     let mut left = sample.clone();
@@ -85,8 +84,8 @@ mod tests {
     use super::*;
     use crate::slope::cost_ns;
 
-    /// A sample of two batches whose difference is `value`, and of two others that take 50 ns more. Those lost this
-    /// much.
+    /// A sample of two batches whose difference is `value`, and of two others that take 50 ns longer and lost
+    /// `lost_ns`.
     fn sample(value: f64, lost_ns: f64) -> Sample {
         let batch = |operations: u64, elapsed_ns, lost_ns| Observation { operations, elapsed_ns, lost_ns };
         let observations = vec![

@@ -1,20 +1,20 @@
-//! From the values of independent processes to a point with an interval.
+//! Estimators: from the values of independent processes to a point with an interval.
 //!
-//! The trimmed mean of hbench-OS (thesis, section 2.2.2) with the interval that belongs to it (Yuen, Biometrika 61,
-//! 1974), and the median with its distribution-free interval: functions from values to values.
+//! The trimmed mean of hbench-OS (thesis, section 2.2.2) with Yuen's interval (Biometrika 61, 1974), and the
+//! median with its distribution-free interval.
 
 use assay_quantity::{Estimate, Interval, Method, Unit};
 use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, StudentsT};
 
-/// Share trimmed from each end. Twenty per cent, as hbench-OS uses it (its own manual) and as the
-/// literature on robust tests recommends for Yuen's interval; 10 % is too little for a machine on which
-/// one process in six is disturbed.
+/// Share of the values trimmed from each end: 20 %, as in hbench-OS (its manual) and as the literature on
+/// robust tests recommends for Yuen's interval. 10 % is too little for a machine on which one process in six
+/// is disturbed.
 pub const TRIM: f64 = 0.2;
 
-/// Coverage asked of intervals.
+/// Confidence of intervals.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// Values that give no estimate.
+/// Why values have no estimate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoEstimate {
     /// An interval needs at least two values.
@@ -25,8 +25,8 @@ pub enum NoEstimate {
     NotFinite,
 }
 
-/// Trimmed mean with Yuen's interval: the standard error comes from the Winsorised variance, Student's t
-/// from the values that are left.
+/// The trimmed mean with Yuen's interval: the standard error is that of the Winsorised variance, Student's t
+/// that of the remaining values.
 ///
 /// # Errors
 /// [`NoEstimate`] for fewer than two values or one that is not finite.
@@ -37,10 +37,10 @@ pub fn trimmed_mean(values: &[f64], unit: Unit) -> Result<Estimate, NoEstimate> 
     Ok(Estimate { point, interval, unit, method: Method::TrimmedMean, values: values.len() })
 }
 
-/// A trimmed mean and what an interval or a comparison is made of.
+/// A trimmed mean, and the parts of its interval.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Trimmed {
-    /// Mean of the values that are left.
+    /// Mean of the remaining values.
     pub point: f64,
     /// From the Winsorised variance (Yuen).
     pub standard_error: f64,
@@ -67,14 +67,14 @@ impl Trimmed {
         estimate.interval.half_width() / quantile
     }
 
-    /// Degrees of freedom of so many values: one less than are left.
+    /// Degrees of freedom of a trimmed mean of this number of values: one less than remain.
     pub fn freedom(values: usize) -> f64 {
         real(values - 2 * trim_count(values)) - 1.0
     }
 }
 
-/// Median with the interval of two order statistics. Below six values no pair of them reaches
-/// [`CONFIDENCE`]: then the interval is the whole range, and its confidence says what that is worth.
+/// The median with the interval of two order statistics. Below six values no pair of them reaches
+/// [`CONFIDENCE`]: the interval is then the whole range, with the confidence of that range.
 ///
 /// # Errors
 /// [`NoEstimate`] for fewer than two values or one that is not finite.
@@ -82,7 +82,7 @@ pub fn median(values: &[f64], unit: Unit) -> Result<Estimate, NoEstimate> {
     let sorted = sorted(values)?;
     let n = sorted.len();
     let coverage = |k: usize| 1.0 - 2.0 * below_half(n, k);
-    // The widest pair that still reaches the confidence; pair k leaves k values outside on each side.
+    // The narrowest pair that reaches the confidence; pair k leaves k values outside on each side.
     let outside = (0..n / 2).take_while(|k| coverage(*k) >= CONFIDENCE).last().unwrap_or(0);
     let interval =
         Interval { low: sorted[outside], high: sorted[n - 1 - outside], confidence: coverage(outside) };
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_median_of_three_values_admits_that_its_interval_is_worth_75_per_cent() {
+    fn the_interval_of_a_median_of_three_values_has_a_confidence_of_75_per_cent() {
         let estimate = median(&[1.0, 2.0, 3.0], Unit::Nanoseconds).unwrap();
         assert!((estimate.interval.confidence - 0.75).abs() < 1e-12);
     }

@@ -1,11 +1,11 @@
-//! Knees: where a measured curve rises from one plateau to the next, and what the plateaus are.
+//! Knees: where a measured curve rises from one plateau to the next, and the cost of each plateau.
 //!
 //! Latency over the size of the working set is a staircase whose steps are the levels of the memory hierarchy
-//! (lmbench, 1996, section 6.2, reads it from a plot by eye). A level is a straight line on logarithmic axes, level
-//! or rising slowly, because translation costs more the larger a set is; what lies between two levels belongs to
-//! neither. Which points make a level is decided for all of them at once: the cheapest explanation of the whole
-//! curve, where a level has its price, a point between levels has its price, and so has each deviation from a
-//! line. Nothing here knows how many levels there are or how large.
+//! (lmbench, 1996, section 6.2, reads it from a plot by eye). A level is a straight line on logarithmic axes,
+//! flat or rising slowly, because translation costs more for larger sets; points between two levels belong to
+//! neither. All points are assigned together, by the cheapest explanation of the whole curve: each level,
+//! each point between levels and each deviation from a line has a price. The number of levels and their sizes
+//! are not given.
 
 use assay_quantity::{Estimate, Size};
 
@@ -14,31 +14,29 @@ use crate::estimator;
 /// One level of a hierarchy.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Level {
-    /// What an access costs there: the estimate in the middle of those on the plateau.
+    /// Latency of an access: the median estimate of the plateau.
     pub latency: Estimate,
-    /// The largest measured size that it holds; `None` for the last one, whose end was not seen.
+    /// Largest measured size that fits; `None` for the last level, whose end is beyond the curve.
     pub capacity: Option<Size>,
 }
 
-/// The levels that a curve of latency over working set shows, fastest first. The capacities are sizes of the curve,
-/// so that they are known as finely as it was measured.
-///
-/// Costs that are not positive are left out.
+/// Finds the levels of a curve of latency over working set, fastest first. Capacities are sizes of the curve,
+/// so their resolution is that of the measurement. Costs that are not positive are ignored.
 #[must_use]
 pub fn levels(curve: &[(Size, Estimate)]) -> Vec<Level> {
     staircase(curve, 0.0)
 }
 
-/// The levels that a curve of translation cost over working set shows: what each TLB reaches, and beyond them page
-/// tables in the caches. Cost within the first TLB's reach is close to nothing, so that differences below
-/// a nanosecond do not count here.
+/// Finds the levels of a curve of translation cost over working set: the reach of each TLB, and beyond it
+/// page tables in the caches. The cost within the reach of the first TLB is close to zero, so differences
+/// below a nanosecond are ignored.
 #[must_use]
 pub fn translation_levels(curve: &[(Size, Estimate)]) -> Vec<Level> {
     staircase(curve, NEGLIGIBLE_NS)
 }
 
-/// The length of a line, from a curve of the cost of a load that follows one of a place so many bytes before: the
-/// least distance at which it is a miss. `None` if the curve shows no such step.
+/// Finds the length of a cache line, from a curve of the cost of a load over its distance from the load
+/// before: the smallest distance at which it is a miss. `None` if the curve has no such step.
 #[must_use]
 pub fn line_size(curve: &[(Size, Estimate)]) -> Option<Size> {
     let points = sorted(curve, 0.0);
@@ -50,34 +48,35 @@ pub fn line_size(curve: &[(Size, Estimate)]) -> Option<Size> {
     (step >= MISS.ln()).then(|| points[split].size)
 }
 
-/// A cost of translation that makes no difference.
+/// A negligible cost of translation, ns.
 const NEGLIGIBLE_NS: f64 = 1.0;
 
-/// A miss costs at least so many times a hit. First levels take 3 to 5 cycles, second ones 10 or more.
+/// Least ratio of the cost of a miss to that of a hit. First levels take 3 to 5 cycles, second ones 10 or
+/// more.
 const MISS: f64 = 2.0;
 
-/// The next level costs at least so many times this one. Fourfold steps are usual; the least that is seen between
-/// neighbours, a last cache and memory beside it, is twofold.
+/// Least ratio of the cost of a level to that of the level before. A factor of four is usual; the smallest
+/// one observed, between a last cache and memory next to it, is two.
 const RISE: f64 = 1.5;
 
-/// A level costs at most so many times more in a set twice as large: what more misses in translation make of it.
+/// Largest ratio of the costs of one level for a set twice as large, which misses more often in translation.
 const SLOPE_MAX: f64 = 1.3;
 
-/// Relative deviation that is taken for noise.
+/// Relative deviation that counts as noise.
 const NOISE: f64 = 0.06;
 
-/// Price of a level, in squares of [`NOISE`]: a line has two parameters and an end, each worth about the logarithm
-/// of the number of points (Schwarz, 1978).
+/// Price of a level, in squares of [`NOISE`]: a line has two parameters and an end, and each costs about the
+/// logarithm of the number of points (Schwarz, 1978).
 const LEVEL: f64 = 12.0;
 
-/// Price of a point between levels: two of them cost more than the smallest level, which may be all that is seen of
-/// a cache that others use as well.
+/// Price of a point between levels: two of them cost more than the smallest level, because a cache that
+/// others use may show only two points.
 const BETWEEN: f64 = 7.0;
 
-/// No deviation costs more: a disturbed point does not bend a line.
+/// Largest price of a deviation, so that a disturbed point does not bend a line.
 const OUTLIER: f64 = 9.0;
 
-/// A level has so many points at least: one alone may lie between two others.
+/// Minimum number of points of a level: a single one may lie between two others.
 const POINTS_MIN: usize = 2;
 
 /// A point on logarithmic axes.
@@ -119,7 +118,7 @@ fn median(points: &[Point]) -> f64 {
     estimator::middle(&costs)
 }
 
-/// How far the costs' logarithms are from their median, added up.
+/// Sum of the absolute deviations of the costs' logarithms from their median.
 fn scatter(points: &[Point]) -> f64 {
     let middle = median(points);
     points.iter().map(|point| (point.y - middle).abs()).sum()
@@ -137,7 +136,7 @@ fn staircase(curve: &[(Size, Estimate)], negligible: f64) -> Vec<Level> {
     plateaus.iter().zip(capacities).map(level).collect()
 }
 
-/// Points that lie on a line, which nothing says to be of one level only.
+/// Consecutive points on a line: a level or a part of one.
 #[derive(Debug, Clone, Copy)]
 struct Plateau {
     first: usize,
@@ -152,7 +151,7 @@ struct Line {
 }
 
 impl Line {
-    /// Least squares, with a slope that a level can have.
+    /// Least squares, with the slope limited to that of a level.
     #[expect(clippy::cast_precision_loss, reason = "a curve has few points")]
     fn through(points: &[Point]) -> Self {
         let n = points.len() as f64;
@@ -176,7 +175,7 @@ impl Line {
 
 /// The cheapest explanation of all points, by dynamic programming over their prefixes.
 fn explained(points: &[Point]) -> Vec<Plateau> {
-    // Price of the first n points, and the plateau that ends with the last of them, if one does.
+    // Price of the first n points, and the plateau that ends with the last of them, if any.
     let mut cheapest: Vec<(f64, Option<Plateau>)> = vec![(0.0, None)];
     for count in 1..=points.len() {
         let mut best = (cheapest[count - 1].0 + BETWEEN, None);
@@ -204,7 +203,7 @@ fn explained(points: &[Point]) -> Vec<Plateau> {
     plateaus
 }
 
-/// Plateaus that are too close to each other to be two levels are one.
+/// Joins plateaus that are too close to each other to be two levels.
 fn joined(plateaus: Vec<Plateau>, points: &[Point]) -> Vec<Plateau> {
     let mut levels: Vec<Plateau> = Vec::new();
     for plateau in plateaus {
@@ -219,13 +218,13 @@ fn joined(plateaus: Vec<Plateau>, points: &[Point]) -> Vec<Plateau> {
     levels
 }
 
-/// From the end of one plateau to the beginning of the next, on the axis of costs.
+/// Rise of the logarithm of the cost from the end of one plateau to the beginning of the next.
 fn rise(lower: &Plateau, upper: &Plateau, points: &[Point]) -> f64 {
     upper.line.at(points[upper.first].x) - lower.line.at(points[lower.last].x)
 }
 
-/// The last point of the lower of two levels: the one that leaves the fewest points on the wrong side, of the middle
-/// between the two lines.
+/// The last point of the lower of two levels: the one that leaves the fewest points on the wrong side of the
+/// middle between the two lines.
 fn end(lower: &Plateau, upper: &Plateau, points: &[Point]) -> usize {
     let is_upper = |place: &usize| {
         let point = &points[*place];
@@ -238,7 +237,7 @@ fn end(lower: &Plateau, upper: &Plateau, points: &[Point]) -> usize {
     (lower.first..upper.last).min_by_key(|end| misplaced(*end)).unwrap_or(lower.last)
 }
 
-/// The estimate whose point is the middle one.
+/// The estimate with the median point.
 fn middle_of(points: &[Point]) -> Estimate {
     let mut costs: Vec<Estimate> = points.iter().map(|point| point.cost).collect();
     costs.sort_by(|a, b| a.point.total_cmp(&b.point));

@@ -1,9 +1,10 @@
-//! How sure a number is: from raw samples to estimates with intervals, and from estimates to what may be said of them.
+//! How sure a number is: from raw samples to estimates with intervals, and from estimates to what may be said
+//! of them.
 //!
-//! One cost is made in this order: [`slope`] gives one value per process, [`disturbance`] leaves out the batches that lost
-//! time, [`estimator`] makes a point with an interval, [`calm`](mod@calm) and [`again`](mod@again) make two more,
-//! [`modes`] and [`verdict`] say whether the point can be believed. [`comparison`] sets two costs side by side, and
-//! [`knee`] reads the levels of a hierarchy from many.
+//! One cost is made in this order: [`slope`] gives one value per process, [`disturbance`] leaves out the
+//! batches that lost time, [`estimator`] makes a point with an interval, [`calm`](mod@calm) and
+//! [`again`](mod@again) make two more, [`modes`] and [`verdict`] say whether the point can be believed.
+//! [`comparison`] sets two costs side by side, and [`knee`] reads the levels of a hierarchy from many.
 //!
 //! Pure, like the vocabulary it computes with: values in, values out.
 #![forbid(unsafe_code)]

@@ -1,52 +1,53 @@
-//! The modes of a cost: whether its values gather around one figure or around several, and which.
+//! The modes of a cost: whether its values gather around one figure or around several, and around which.
 //!
-//! A primitive whose processes cost 100 ns or 150 ns, as the pages or processors fall, has no cost of 115 ns.
-//! The dip test ([`crate::dip`]) or a wide gap says whether there are several modes, a segmentation says which
-//! value belongs to which, and each mode gets a weight and an estimate of its own. Every cost is asked for its
-//! modes when it is made. A value is never left out: each belongs to some mode.
+//! A primitive whose processes cost 100 ns or 150 ns, depending on their pages or processors, does not cost
+//! 115 ns. The dip test ([`crate::dip`]) or a wide gap decides whether there are several modes, a
+//! segmentation assigns each value to a mode, and each mode has a weight and an estimate of its own. No value
+//! is left out.
 
 use assay_quantity::{Mode, Unit};
 
 use crate::dip::Dip;
 use crate::estimator::{NoEstimate, middle, real, trimmed_mean};
 
-/// Level of the dip test: at most one in a hundred series that have one mode is said to have several. A
-/// profile of 200 primitives tests 200 times, so two of them are if all noise is uniform, which is the worst
-/// case. Noise that gathers in a middle, as that of processes does, fares better: of 12 normal, lognormal or
-/// exponential values fewer than three in a thousand series are, of 30 fewer than one. A level for the whole
-/// profile (0.01 / 200) would leave nothing to be found in fewer than 40 processes.
+/// Level of the dip test: at most one in a hundred series with one mode is reported to have several. A
+/// profile of 200 primitives tests 200 times, so this happens to two of them if all noise is uniform, which
+/// is the worst case. Noise with a centre, such as that of processes, is better: fewer than three in a
+/// thousand series of 12 normal, lognormal or exponential values, and fewer than one in a thousand of 30. A
+/// level for the whole profile (0.01 / 200) would find nothing in fewer than 40 processes.
 pub const LEVEL: f64 = 0.01;
 
-/// Two sides with an empty gap between them of this many times the wider side's range are two modes as well.
-/// The dip test is so careful with unimodal distributions of any shape that of 20 values, 6 of them at 1.5
-/// times the others' place, it rejects only every second time; a gap like this one is seen in fewer than one
-/// in a thousand series of noise of any shape that was tried (uniform, normal, lognormal, exponential,
-/// Student's t of 3 degrees, Cauchy) from [`GAP_VALUES_MIN`] values on.
+/// An empty gap of this many times the range of the wider side separates two modes as well. The dip test is
+/// so conservative that it rejects only every second series of 20 values of which 6 are at 1.5 times the
+/// place of the others. With at least [`GAP_VALUES_MIN`] values, such a gap occurs in fewer than one in a
+/// thousand series of noise of any shape that was tried (uniform, normal, lognormal, exponential, Student's t
+/// of 3 degrees, Cauchy).
 const GAP: f64 = 4.0;
 const GAP_VALUES_MIN: usize = 10;
 
-/// Most modes that are told apart: machines have two or three ways (a page is in the right place or not, a
-/// processor is shared, far or near); what seems to be more is noise of another shape.
+/// Maximum number of modes: machines have two or three (a page is in the right place or not, a processor is
+/// shared, far or near); more are noise of another shape.
 const MODES_MAX: usize = 3;
 
-/// Fewest values of a mode, and the share of all values that it needs as well: fewer are outliers, which
-/// are counted by [`crate::outlier`].
+/// Minimum number of values of a mode, and minimum share of all values: fewer are outliers, which
+/// [`crate::outlier`] counts.
 const VALUES_MIN: usize = 3;
 const SHARE_MIN: f64 = 0.1;
 
-/// Distance between neighbouring modes, relative to the lower one, below which they are one cost to every
-/// use of it: half of the difference that a comparison of machines promises to find.
+/// Distance between neighbouring modes, relative to the lower one, below which they count as one cost: half
+/// of the difference that a comparison of machines is designed to find.
 const APART: f64 = 0.01;
 
-/// Spread below which a mode does not become more likely, relative to its place: a tenth of [`APART`], so
+/// Lower limit of the spread of a mode in its likelihood, relative to its place: a tenth of [`APART`], so
 /// that a few values that are equal by chance do not attract a cut.
 const SPREAD_MIN: f64 = 0.001;
 
-/// The modes of values, the lowest first, if there are several. `None` if the values may as well have one
-/// mode, which is also the answer for fewer than six values: nothing can be told of those.
+/// Finds the modes of values, the lowest first. `None` unless there is evidence of several, and for fewer
+/// than six values.
 ///
-/// How many processes it takes depends on the weight of the lighter mode, because a dip is at most half of it, and on
-/// the distance. Two modes of 2 % noise each are found in so many per cent of series:
+/// The number of processes that this requires depends on the weight of the lighter mode, because a dip is at
+/// most half of it, and on the distance. Share of series in which two modes of 2 % noise each are found, in
+/// per cent:
 ///
 /// | weights | upper / lower | 12 values | 20 | 30 | 40 | 60 | 90 |
 /// |---|---|---|---|---|---|---|---|
@@ -75,10 +76,10 @@ pub fn several(values: &[f64], unit: Unit) -> Option<Vec<Mode>> {
     parts.iter().map(mode).collect::<Result<_, _>>().ok()
 }
 
-/// Where sorted values are divided if they have several modes that matter.
+/// Where to divide sorted values, if they have several modes that are far enough apart.
 ///
-/// Each division is backed by a test of its own part, so that the number of modes is not a matter of a
-/// criterion that a heavy tail or a few outliers decide, as they decide BIC.
+/// Each division rests on a test of its own part. A criterion such as BIC would let a heavy tail or a few
+/// outliers decide the number of modes.
 fn cut(sorted: &[f64]) -> Option<usize> {
     let dip = Dip::of(sorted)?;
     let at = likeliest_cut(sorted)?;
@@ -88,17 +89,17 @@ fn cut(sorted: &[f64]) -> Option<usize> {
     (several && high - low >= APART * low.abs()).then_some(at)
 }
 
-/// Whether an empty gap lies between two sides that is [`GAP`] times as wide as the wider of them.
+/// Whether the gap between two sides is [`GAP`] times as wide as the wider of them.
 fn gapes(left: &[f64], right: &[f64]) -> bool {
     let range = |side: &[f64]| side[side.len() - 1] - side[0];
     left.len() + right.len() >= GAP_VALUES_MIN
         && right[0] - left[left.len() - 1] > GAP * range(left).max(range(right))
 }
 
-/// The division of greatest likelihood when each side is a Laplace distribution with its own median, spread
-/// and weight: unlike the largest gap it does not follow the scatter at the edge of a wide mode, unlike
-/// 2-means it tells a narrow mode from a wide one, and a far outlier moves a mean absolute deviation less
-/// than a variance.
+/// The division of greatest likelihood if each side is a Laplace distribution with its own median, spread and
+/// weight. Unlike the largest gap it does not follow the scatter at the edge of a wide mode; unlike 2-means
+/// it separates a narrow mode from a wide one; and a far outlier changes a mean absolute deviation less than
+/// a variance.
 fn likeliest_cut(sorted: &[f64]) -> Option<usize> {
     let sums = Sums::of(sorted);
     let floor = SPREAD_MIN * middle(sorted).abs();
@@ -122,7 +123,7 @@ fn share_of(n: usize) -> usize {
     (SHARE_MIN * real(n)).ceil() as usize
 }
 
-/// Sums of the first values, for the deviation of any run of them at once.
+/// Sums of the first values, which give the deviation of any run of them in constant time.
 struct Sums(Vec<f64>);
 
 impl Sums {
@@ -135,7 +136,8 @@ impl Sums {
         Self(std::iter::once(0.0).chain(sums).collect())
     }
 
-    /// Sum of the absolute deviations of a run from its median: its upper half less its lower half.
+    /// Sum of the absolute deviations of a run from its median: the sum of its upper half less that of its
+    /// lower half.
     fn deviation(&self, from: usize, to: usize) -> f64 {
         let sum = |from: usize, to: usize| self.0[to] - self.0[from];
         let (half, length) = ((to - from) / 2, to - from);

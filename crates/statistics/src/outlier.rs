@@ -1,20 +1,20 @@
-//! How many values stand apart from the others.
+//! Counts outliers.
 //!
-//! Reports say the number beside the estimate. It is counted and nothing else: an outlier is a value that
-//! the machine produced, so none is dropped for being one. (What is left out of an estimate is left out for
-//! evidence of disturbance, [`crate::sift`], whatever its value.)
+//! Reports show the number next to the estimate. An outlier is a value that the machine produced, so none is
+//! dropped. (Batches are left out of an estimate for evidence of disturbance, regardless of their value:
+//! [`crate::sift`].)
 
 use crate::estimator::real;
 
-/// Interquartile ranges from the nearer quartile to a fence, as Tukey chose them (Exploratory Data Analysis,
-/// 1977). Of normal noise, 0.7 % of very many values lie outside, and 3 % of twelve, whose quartiles are
-/// less certain.
+/// Distance of a fence from the nearer quartile, in interquartile ranges (Tukey, Exploratory Data Analysis,
+/// 1977). Of normal noise, 0.7 % of very many values lie outside, and 3 % of twelve, whose quartiles are less
+/// certain.
 const FENCE: f64 = 1.5;
 
-/// Fewest values whose quartiles say anything.
+/// Minimum number of values.
 const VALUES_MIN: usize = 4;
 
-/// Number of values outside Tukey's fences: more than 1.5 interquartile ranges below the first quartile or
+/// Counts the values outside Tukey's fences: more than 1.5 interquartile ranges below the first quartile or
 /// above the third. The quartiles are interpolated between the two nearest values (at the ranks 1 + (n - 1)/4
 /// and 1 + 3 (n - 1)/4). Fewer than four values have no outliers.
 #[must_use]

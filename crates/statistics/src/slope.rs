@@ -4,23 +4,23 @@ use assay_quantity::{Counted, Estimate, Observation, Sample, Unit};
 
 use crate::estimator::{middle, trimmed_mean};
 
-/// A sample that gives no cost.
+/// Why a sample has no cost.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum NoCost {
-    /// Fewer than two different batch lengths: the overhead cannot be told from the work.
+    /// Fewer than two different batch lengths: the overhead cannot be separated from the work.
     #[error("its batches have fewer than two different lengths")]
     OneLength,
-    /// The cost came out as zero or less: disturbance was larger than the work.
-    #[error("its cost came out as {0} ns, so disturbance hid it")]
+    /// The cost came out as zero or less: noise was larger than the work.
+    #[error("its cost came out as {0} ns: noise is larger than the cost")]
     NotPositive(f64),
 }
 
-/// Time of one operation, ns: the slope of time over operations, so that the fixed cost of a batch (reading the clock,
-/// calling the batch) drops out. The slope is Theil and Sen's, the median over all pairs of batches of different length,
-/// so that one interrupted batch does not move it.
+/// Time of one operation, ns: the slope of time over operations, so that the fixed cost of a batch (reading
+/// the clock, calling the batch) drops out. The slope is Theil and Sen's, the median over all pairs of
+/// batches of different length, so that one interrupted batch does not move it.
 ///
-/// A difference to a baseline that comes out below zero by chance is a value like any other: without such values the mean
-/// of small differences would be too high.
+/// A difference to a baseline that comes out below zero by chance is a value like any other: without such
+/// values the mean of small differences would be too high.
 ///
 /// # Errors
 /// [`NoCost`] if the batches do not determine a cost, or the cost without a baseline is not positive.
@@ -47,20 +47,20 @@ pub fn events_per_operation(counted: &Counted) -> Result<f64, String> {
     slope(&observations).ok_or_else(|| NoCost::OneLength.to_string())
 }
 
-/// Linearity of a primitive: the trimmed mean over its samples of the cost of one operation in the longer batches over
-/// that in the shorter ones. It is 1 if time is proportional to the number of operations, 2 if it grows with the square.
-/// `None` if fewer than two samples have one.
+/// Linearity of a primitive: the trimmed mean over its samples of the cost of one operation in the longer
+/// batches over that in the shorter ones. It is 1 if time is proportional to the number of operations, 2 if
+/// it grows with the square. `None` if fewer than two samples have one.
 #[must_use]
 pub fn linearity(samples: &[Sample]) -> Option<Estimate> {
     let values: Vec<f64> = samples.iter().filter_map(of_sample).collect();
     trimmed_mean(&values, Unit::Ratio).ok()
 }
 
-/// Linearity of one sample: Theil and Sen's slope of the batches from the middle length on over that of the batches up to
-/// the middle length.
+/// Linearity of one sample: Theil and Sen's slope of the batches from the middle length on over that of the
+/// batches up to the middle length.
 ///
-/// Any two points lie on a line, so it is `None` for fewer than three lengths. The harness takes batches of n, 2n and 4n,
-/// whose two slopes are of n and of 2n operations. `None` as well if a slope is not positive.
+/// Any two points lie on a line, so it is `None` for fewer than three lengths. The harness takes batches of
+/// n, 2n and 4n, whose two slopes are of n and of 2n operations. `None` as well if a slope is not positive.
 fn of_sample(sample: &Sample) -> Option<f64> {
     let mut lengths: Vec<u64> = sample.observations.iter().map(|batch| batch.operations).collect();
     lengths.sort_unstable();
@@ -79,8 +79,8 @@ fn of_sample(sample: &Sample) -> Option<f64> {
 /// Distance from 1 beyond which a cost is not linear: half of what makes an estimate noisy.
 const LINEAR: f64 = 0.05;
 
-/// Whether the cost of one operation certainly depends on the length of the batch: the whole interval of its linearity is
-/// more than 5 % from 1. Such an operation is not a primitive.
+/// Whether the cost of one operation certainly depends on the length of the batch: the whole interval of its
+/// linearity is more than 5 % from 1. Such an operation is not a primitive.
 #[must_use]
 pub fn depends_on_batch(linearity: &Estimate) -> bool {
     linearity.interval.low > 1.0 + LINEAR || linearity.interval.high < 1.0 - LINEAR
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_linear_whatever_its_overhead_and_one_disturbed_batch() {
+    fn a_line_is_linear_with_any_overhead_and_one_disturbed_batch() {
         let mut sample = three_lengths(|n| 3000.0 + 7.5 * n);
         sample.observations[4].elapsed_ns += 1e7;
         assert!((of_sample(&sample).unwrap() - 1.0).abs() < 1e-9);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn two_lengths_or_a_falling_time_tell_nothing_about_linearity() {
+    fn two_lengths_or_a_falling_time_have_no_linearity() {
         let two = Sample { observations: batches(7.5, 20.0), ..Sample::default() };
         assert_eq!((of_sample(&two), linearity(&[two.clone(), two])), (None, None));
         assert_eq!(of_sample(&three_lengths(|n| 1000.0 - n)), None);

@@ -1,18 +1,20 @@
-//! How far a cost can be believed: shown beside every estimate, so that a worthless one does not look like a good one.
+//! How far a cost can be believed: shown beside every estimate, so that a worthless one does not look like a
+//! good one.
 
 use assay_quantity::{Estimate, Interval, Mode, Verdict};
 
 use crate::disturbance::Sifted;
 
-/// Half-width over point above which an estimate is noisy: a tenth, the difference that users of lmbench quote as a
-/// result.
+/// Half-width over point above which an estimate is noisy: a tenth, the difference that users of lmbench
+/// quote as a result.
 pub const NOISY: f64 = 0.1;
 
-/// Judges an estimate by the batches that were left out, by its modes (empty unless there are several) and by its width,
-/// in this order, so that the verdict names the cause: disturbance makes modes, and both widen the interval.
+/// Judges an estimate by the batches that were left out, by its modes (empty unless there are several) and by
+/// its width, in this order, so that the verdict names the cause: disturbance makes modes, and both widen the
+/// interval.
 ///
-/// `with_disturbed` is the estimate with all batches, if there is one. Leaving batches out matters only if that lies
-/// outside the interval.
+/// `with_disturbed` is the estimate with all batches, if there is one. Leaving batches out matters only if
+/// that lies outside the interval.
 #[must_use]
 pub fn judge(
     estimate: &Estimate,
@@ -40,8 +42,8 @@ mod tests {
     use crate::estimator::trimmed_mean;
     use assay_quantity::Unit;
 
-    /// The verdict on wide or narrow values with this number of modes. A fifth of the batches was left out; with
-    /// them the estimate would be `with_disturbed`.
+    /// The verdict on values with this number of modes, if a fifth of the batches was left out and the
+    /// estimate would be `with_disturbed` with them.
     fn judge(values: &[f64], modes: usize, with_disturbed: f64) -> String {
         let estimate = trimmed_mean(values, Unit::Nanoseconds).unwrap();
         let sifted = Sifted { batches: 20, disturbed: 4, ..Sifted::default() };

@@ -21,7 +21,7 @@ pub(crate) const ROWS: &[Row] = &[
         calls: &["futex"],
         about: "FUTEX_WAKE on a private word that nobody waits for",
         source: "perf bench futex wake",
-        prepare: wake_nobody,
+        prepare: wake_none,
     },
     Row {
         ids: &["futex.round_trip{cpus=same}", "futex.round_trip{cpus=different}"],
@@ -96,17 +96,17 @@ pub(super) fn wait_while(word: &AtomicU32, value: u32, scope: Scope) -> io::Resu
 }
 
 /// `FUTEX_WAKE` with nobody to wake: what an unlock pays that could not know.
-fn wake_nobody(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
-    Ok(Prepared::alone(Steps::of(WakeNobody::default())))
+fn wake_none(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+    Ok(Prepared::alone(Steps::of(WakeNone::default())))
 }
 
 /// Wakes for a word of its own.
 #[derive(Debug, Default)]
-pub(super) struct WakeNobody {
+pub(super) struct WakeNone {
     word: Arc<AtomicU32>,
 }
 
-impl Step for WakeNobody {
+impl Step for WakeNone {
     #[inline]
     fn step(&mut self) -> io::Result<()> {
         match wake(&self.word, Scope::Private)? {
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_wake_for_nobody_is_told_from_no_call_at_all() {
-        let mut nobody = WakeNobody::default();
+        let mut nobody = WakeNone::default();
         nobody.step().unwrap();
         nobody.disarm(1).unwrap();
     }

@@ -119,11 +119,11 @@ fn wake_elsewhere(id: &PrimitiveId, setting: &mut Setting, pause_ns: u64) -> Res
     })?;
     let nobodys = words.clone();
     let wake = move || wake_up(&words[0], 0..=1);
-    let wake_nobody = move || wake_up(&nobodys[1], 0..=0);
+    let wake_none = move || wake_up(&nobodys[1], 0..=0);
     let sharing = sharing(setting, cpu, &sleeper.partner);
     Ok(Prepared {
         operation: Box::new(Wakes::new(wake, &sleeper, 1, pause_ns)),
-        baseline: Some(Box::new(Wakes::new(wake_nobody, &sleeper, 0, pause_ns))),
+        baseline: Some(Box::new(Wakes::new(wake_none, &sleeper, 0, pause_ns))),
         sharing,
     })
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use assay_quantity::PrimitiveId;
 
-use super::futex::{self, Scope, WakeNobody};
+use super::futex::{self, Scope, WakeNone};
 use super::step::Steps;
 use crate::benchmark::{Disturbed, Operation, Prepared, Refusal, Setting, expect_done};
 use crate::evidence::Sharing;
@@ -51,7 +51,7 @@ fn wake_here(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal
     let here = WakesHere { words, wakes: board, due: SLEEPERS as u64, done: 0, awake: 0, ran: 0 };
     Ok(Prepared {
         operation: Box::new(here),
-        baseline: Some(Box::new(Steps::of(WakeNobody::default()))),
+        baseline: Some(Box::new(Steps::of(WakeNone::default()))),
         sharing: Sharing::OneCpu { partners: Vec::new() },
     })
 }

@@ -12,10 +12,10 @@ use crate::cold::Eviction;
 use crate::copies::{Copies, Crowd};
 use crate::describe::CacheSizes;
 use crate::evidence::{Sharing, Watch, mprotect};
+use crate::free_lists::shuffle_free_lists;
 use crate::harness::{self, Batches, NoWitness, Schedule};
 use crate::sabotage::{Sabotage, delayed, sabotaged};
 use crate::seed::{self, Purpose};
-use crate::stir::stir;
 use crate::{counter, describe, kernel, layout, table};
 
 /// A request that cannot be answered.
@@ -67,14 +67,17 @@ fn answer_with(
     Ok(())
 }
 
-/// Does the same with a benchmark whose work is taken away, and says whether it gave a number all the same.
-/// `None` where the benchmark could not even be prepared.
+/// Measures a benchmark whose work is sabotaged, and returns whether it yields a sample despite that. `None` if the benchmark
+/// cannot be prepared.
 ///
-/// Nothing is written: the calls that would write may be among those that are sabotaged.
+/// Writes nothing: the calls that write may be among the sabotaged ones.
 ///
 /// # Errors
-/// [`SampleError`] if there is no request.
-pub fn gives_a_number_all_the_same(request: &str, sabotage: Sabotage) -> Result<Option<bool>, SampleError> {
+/// [`SampleError`] if the request cannot be parsed.
+pub fn yields_sample_despite_sabotage(
+    request: &str,
+    sabotage: Sabotage,
+) -> Result<Option<bool>, SampleError> {
     let mut prepared_at_all = true;
     let outcome = at_depth(request, &mut |request| {
         let bench = Bench::set_up(request)?;
@@ -108,7 +111,7 @@ fn measure_here(
     alter: &mut dyn FnMut(Source, Prepared) -> Prepared,
 ) -> Result<WireSample, Refusal> {
     let bench = Bench::set_up(request)?;
-    stir(&request.directory, &mut seed::stream(request.seed, Purpose::Kernel));
+    shuffle_free_lists(&request.directory, &mut seed::stream(request.seed, Purpose::Kernel));
     let copies = bench.start_copies()?;
     let (prepared, cpu) = bench.prepare()?;
     let mut prepared = alter(bench.clock, prepared);

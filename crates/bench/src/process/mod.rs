@@ -30,7 +30,7 @@ use crate::describe::CacheSizes;
 use crate::layout;
 use crate::seed::{self, Purpose};
 
-pub use self::child::{SampleError, delayed_sample_main, gives_a_number_all_the_same, sample_main};
+pub use self::child::{SampleError, delayed_sample_main, sample_main, yields_sample_despite_sabotage};
 
 /// How a sample ended.
 #[derive(Debug, Clone, PartialEq)]

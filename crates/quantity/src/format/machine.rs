@@ -1,5 +1,6 @@
-//! `assay.machine/2`: one machine measured. Version 1 is still read: it has one estimate of a cost, which is the typical
-//! one, and its verdicts have other names. Its minima and its numbers of disturbed samples are left out here.
+//! `assay.machine/2`: one machine measured. Version 1 is still read: it has one estimate of a cost, which is
+//! the typical one, and its verdicts have other names. Its minima and its numbers of disturbed samples are
+//! left out here.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,9 @@
-//! What the comparisons of many primitives say together.
+//! Comparisons of many primitives.
 //!
-//! Whoever compares 200 primitives at 5 % finds ten differences between two equal machines. Holm's method
-//! (Scandinavian Journal of Statistics 6, 1979) keeps the probability of even one false "faster" or "slower" among
-//! all of them at 5 %, whether or not they depend on each other. And a comparison that would not be one is refused with its
-//! reason: what was disturbed or has several modes has no single ratio.
+//! At a level of 5 %, 200 comparisons of two equal machines report ten differences. Holm's method
+//! (Scandinavian Journal of Statistics 6, 1979) keeps the probability of even one false "faster" or "slower"
+//! among all of them at 5 %, whether or not they depend on each other. Costs that have no single ratio,
+//! because they are disturbed or have several modes, are not compared; the result contains the reason.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -14,76 +14,76 @@ use super::paired::paired;
 use super::{NoComparison, Ratio, compare, compare_estimates};
 use crate::estimator::real;
 
-/// Probability that is accepted of any false difference among all primitives of a comparison. (Among 40 that
-/// are equal, simulated: 5.3 % if the noise of all of them is exactly normal, because the far tails of Yuen's test
-/// are a little light; 2.6 % if one process in seven is disturbed; 4.4 % if some are this and some that.)
+/// Accepted probability of any false difference among all primitives of a comparison. (In simulations with 40
+/// equal ones: 5.3 % if all noise is exactly normal, because the far tails of Yuen's test are a little light;
+/// 2.6 % if one process in seven is disturbed; 4.4 % for a mixture.)
 pub const FAMILY_LEVEL: f64 = 0.05;
 
 /// Two costs count as the same if they certainly differ by less than this: half of the slowdown that twenty
-/// quiet processes on each side are sure to show.
+/// quiet processes on each side reliably show.
 pub const SAME_WITHIN: f64 = 0.01;
 
-/// The cost of a primitive on one machine.
+/// The cost of a primitive on one side.
 #[derive(Debug, Clone, Copy)]
 pub struct Side<'a> {
-    /// As it was estimated.
+    /// The estimated cost.
     pub cost: &'a Cost,
-    /// The values of the processes behind it, where they are at hand.
+    /// The values of the processes behind it, if available.
     pub values: Option<&'a [f64]>,
 }
 
-/// How the second machine stands to the first.
+/// How the second side compares with the first.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Relation {
     /// Its cost is lower, by more than chance.
     Faster,
     /// Its cost is higher, by more than chance.
     Slower,
-    /// The whole interval of the ratio lies within this share of 1. It goes before the other two: a difference that is
-    /// certain and negligible is the same.
+    /// The whole interval of the ratio lies within this share of 1. This takes precedence over the other two:
+    /// a difference that is certain but negligible counts as the same.
     SameWithin(f64),
-    /// Neither a difference nor its absence is shown: more processes would tell.
+    /// Neither a difference nor its absence is shown: more processes are needed.
     Indistinguishable,
-    /// At least one is a printed figure: how it stands to the other if both are taken at their word. Nobody knows how
-    /// far it would be off the next time, so that chance takes no part in this.
+    /// At least one is a printed figure: whether the interval of the ratio lies below, around or above 1. The
+    /// random error of a printed figure is unknown, so there is no test.
     AsPrinted(Ordering),
-    /// The two must not be compared.
+    /// The two cannot be compared.
     NotComparable(Incomparable),
 }
 
-/// Why two costs must not be compared.
+/// Why two costs cannot be compared.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Incomparable {
     /// At least one is doubtful.
     Doubtful(Doubt),
-    /// At least one is a minimum: how far it would be off the next time has no known distribution.
+    /// At least one is a minimum, whose error has no known distribution.
     Minimum,
-    /// There is no ratio.
+    /// They have no ratio.
     NoRatio(NoComparison),
 }
 
-/// One primitive on two machines.
+/// One primitive on two sides.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Comparison {
-    /// The ratio of the costs, as far as there is one; also where it must not be relied on.
+    /// The ratio of the costs, if there is one, even if it is not reliable.
     pub ratio: Option<Ratio>,
-    /// Its p-value, corrected for the number of primitives; `None` where it takes no part in the test.
+    /// Its p-value, corrected for the number of primitives; `None` if it was not tested.
     pub p_adjusted: Option<f64>,
-    /// What it means.
+    /// The conclusion.
     pub relation: Relation,
 }
 
 /// Compares many primitives; `margin` is the share within which two costs are the same ([`SAME_WITHIN`]).
 ///
-/// Only comparable primitives take part in the correction. "Same" is no part of it: its intervals are of
-/// 95 % each, so a primitive that differs by `margin` is called the same in at most 2.5 % of cases.
+/// The correction counts comparable primitives only. It does not affect "same": the intervals are of 95 %
+/// each, so a primitive that differs by `margin` is called the same in at most 2.5 % of cases.
 #[must_use]
 pub fn compare_costs(pairs: &[Pair<Side<'_>>], margin: f64) -> Vec<Comparison> {
     judge(pairs.iter().map(test).collect(), margin)
 }
 
-/// Compares many primitives that were measured in turns, each by its pairs of values; the rest is as with
-/// [`compare_costs`]. Several modes are no obstacle: both sides of a pair meet them alike.
+/// Compares many primitives that were measured alternately, each by its pairs of values; otherwise like
+/// [`compare_costs`]. Costs with several modes can be compared, because both sides of a pair have them alike.
 #[must_use]
 pub fn compare_in_turns(primitives: &[Vec<Pair<f64>>], margin: f64) -> Vec<Comparison> {
     let test = |pairs: &Vec<Pair<f64>>| match paired(pairs) {
@@ -93,10 +93,10 @@ pub fn compare_in_turns(primitives: &[Vec<Pair<f64>>], margin: f64) -> Vec<Compa
     judge(primitives.iter().map(test).collect(), margin)
 }
 
-/// A ratio as far as there is one, and its p-value or what is to be said without one.
+/// The ratio, if there is one, and its p-value or the relation without one.
 type Tested = (Option<Ratio>, Result<f64, Relation>);
 
-/// Corrects what was tested for its number.
+/// Corrects the p-values for their number.
 fn judge(tested: Vec<Tested>, margin: f64) -> Vec<Comparison> {
     let mut adjusted: Vec<f64> = tested.iter().filter_map(|(_, p)| p.ok()).collect();
     holm(&mut adjusted);
@@ -157,8 +157,8 @@ fn relation(ratio: &Estimate, p_adjusted: f64, margin: f64) -> Relation {
     }
 }
 
-/// Adjusts p-values for their number by Holm's method, in place: each is then to be compared with the level of the
-/// whole family.
+/// Adjusts p-values for their number by Holm's method, in place. Compare each with the level of the whole
+/// family.
 pub fn holm(p: &mut [f64]) {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));
@@ -319,7 +319,12 @@ mod tests {
         let said = compare_in_turns(&primitives, SAME_WITHIN).into_iter().map(|one| one.relation.to_string());
         assert_eq!(
             said.collect::<Vec<_>>(),
-            ["slower", "same within 1 %", "not comparable: two pairs are needed, there are 0", "faster"]
+            [
+                "slower",
+                "same within 1 %",
+                "not comparable: 0 pair(s) have no ratio; at least 2 are needed",
+                "faster"
+            ]
         );
         let (a, b): (Vec<f64>, Vec<f64>) = primitives[0].iter().map(|pair| (pair.a, pair.b)).unzip();
         assert_eq!(self::said(&cost(&a), &cost(&b)), "indistinguishable");

@@ -1,10 +1,10 @@
-//! Two machines, one primitive: by what factor do they differ, and is that more than chance?
+//! One primitive on two machines: by what factor do the costs differ, and is that more than chance?
 //!
-//! From the values of independent processes, the ratio of the two trimmed means with Welch and Yuen's test on
-//! a logarithmic scale (Yuen, Biometrika 61, 1974; Welch, Biometrika 34, 1947); from published estimates, a
-//! propagation of their intervals; from processes measured in turns, the trimmed mean of their ratios ([`paired`]). What
-//! many primitives say together is corrected by Holm's method ([`family`]). Reports call this module. It never sees
-//! how a value was measured: who compares leaves out what was disturbed ([`crate::sift`]).
+//! From the values of independent processes: the ratio of the two trimmed means with Welch and Yuen's test on
+//! a logarithmic scale (Yuen, Biometrika 61, 1974; Welch, Biometrika 34, 1947). From published estimates: a
+//! propagation of their intervals. From processes measured alternately: the trimmed mean of their ratios
+//! ([`paired`]). [`family`] corrects the comparisons of many primitives by Holm's method. The caller leaves
+//! out disturbed batches ([`crate::sift`]).
 
 pub mod family;
 pub mod paired;
@@ -19,17 +19,16 @@ use crate::estimator::{CONFIDENCE, NoEstimate, Trimmed, real, students_t};
 pub struct Ratio {
     /// Cost of b over cost of a.
     pub estimate: Estimate,
-    /// Probability of a ratio at least as far from 1 if the machines were equal. `None` where the sampling
-    /// error of a figure is unknown (printed ones) or has no such distribution (minima).
+    /// Probability of a ratio at least as far from 1 if the costs are equal. `None` if the sampling error of
+    /// a figure is unknown (printed figures) or has no such distribution (minima).
     pub p: Option<f64>,
-    /// Cliff's delta: the share of all pairs of values in which b is higher, less the share in which it is lower.
-    /// From -1 to 1; 0 if neither machine tends to be higher. A ratio close to 1 with a delta close to 1 is a small
-    /// difference that every process shows. `None` without values
-    /// and for pairs ([`paired`]).
+    /// Cliff's delta: the share of all pairs of values in which b is higher, less the share in which it is
+    /// lower. From -1 to 1; 0 if neither side tends to be higher. A ratio close to 1 with a delta close to 1
+    /// is a small difference that every process shows. `None` without values and for pairs ([`paired`]).
     pub effect: Option<f64>,
 }
 
-/// Two costs without a ratio.
+/// Why two costs have no ratio.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum NoComparison {
     /// One side has no estimate.
@@ -38,28 +37,28 @@ pub enum NoComparison {
     /// A cost of zero or less.
     #[error("a cost of {0} has no ratio")]
     NotPositive(f64),
-    /// An interval that reaches zero: no factor is too large for it.
-    #[error("an interval from {0} on has no ratio")]
+    /// An interval that reaches zero: it excludes no factor.
+    #[error("an interval that begins at {0} has no ratio")]
     Unbounded(f64),
     /// Too few pairs of values.
-    #[error("two pairs are needed, there are {0}")]
+    #[error("{0} pair(s) have no ratio; at least 2 are needed")]
     TooFewPairs(usize),
-    /// Different things.
+    /// Different units.
     #[error("{0} cannot be compared with {1}")]
     Units(Unit, Unit),
 }
 
 /// Compares values of independent processes: the ratio of the trimmed means, its interval and its p-value.
 ///
-/// The logarithm of the ratio is normal to the first order of the relative standard errors (the delta method);
-/// each machine has its own spread and number of processes, so the degrees of freedom are Welch's. Simulated
-/// with 8 to 40 processes of normal and lognormal noise of 1 to 20 %, equal or four times as wide on one side,
-/// intervals of 95 % hold the true ratio in 93 to 97 % of trials. It is the same test that
-/// [`compare_estimates`] makes of two trimmed means, so a file says as much as the values behind it.
+/// The logarithm of the ratio is normal to the first order of the relative standard errors (the delta
+/// method). The sides differ in spread and number of processes, so the degrees of freedom are Welch's. In
+/// simulations with 8 to 40 processes of normal and lognormal noise of 1 to 20 %, equal or four times as wide
+/// on one side, intervals of 95 % contain the true ratio in 93 to 97 % of trials. [`compare_estimates`] makes
+/// the same test of two trimmed means, so a file is as good as the values behind it.
 ///
-/// Processes on each side for a slowdown of 2 % to be found in 90 % of trials: 8 if the noise between processes is
-/// 1 %, 58 if it is 3 %, 158 if it is 5 %. To be found among 40 primitives, corrected for their number by Holm's
-/// method: 17, 112 and 305.
+/// Number of processes on each side that find a slowdown of 2 % in 90 % of trials: 8 if the noise between
+/// processes is 1 %, 58 if it is 3 %, 158 if it is 5 %. Among 40 primitives, corrected for their number by
+/// Holm's method: 17, 112 and 305.
 ///
 /// # Errors
 /// [`NoComparison`] if a side has fewer than two values or a cost that is not positive.
@@ -69,14 +68,14 @@ pub fn compare(values: Pair<&[f64]>) -> Result<Ratio, NoComparison> {
     Ok(Ratio { effect: Some(cliffs_delta(values)), ..welch(logs, processes) })
 }
 
-/// Compares two estimates of which no values are at hand: files and published figures.
+/// Compares two estimates whose values are not available: files and published figures.
 ///
-/// Of two trimmed means it makes what [`compare`] would make of their values. Each side of another interval is taken for
-/// a quantile on the logarithmic scale: of Student's t for a median, which stands on few values, of the normal
-/// distribution for others. Simulated with 40 equal primitives, Holm's method calls any median of 4 to 20 processes
-/// different in at most 5 % of comparisons if the noise is normal or has a heavy tail, and in 7 % if one process in five
-/// takes a third longer. The rounding of a printed figure is no chance: it is added as it is, and nothing is said about
-/// significance.
+/// The result for two trimmed means is that of [`compare`] for their values. Each side of any other interval
+/// is treated as a quantile on the logarithmic scale: of Student's t for a median, which rests on few values,
+/// of the normal distribution for others. In simulations with 40 equal primitives, Holm's method reports a
+/// difference between medians of 4 to 20 processes in at most 5 % of comparisons if the noise is normal or
+/// has a heavy tail, and in 7 % if one process in five takes a third longer. The rounding of a printed figure
+/// is not random: it widens the interval, and there is no p-value.
 ///
 /// # Errors
 /// [`NoComparison`] if the units differ, a cost is not positive or an interval reaches zero.
@@ -129,7 +128,7 @@ fn welch(logs: Pair<Log>, values: usize) -> Ratio {
     Ratio { estimate, p: Some(error.p(difference)), effect: None }
 }
 
-/// By how much chance moves a logarithm.
+/// The random error of a logarithm.
 #[derive(Debug, Clone, Copy)]
 struct Error {
     standard: f64,
@@ -142,7 +141,7 @@ impl Error {
     fn of_difference(a: Self, b: Self) -> Self {
         let variance = a.standard.powi(2) + b.standard.powi(2);
         let shared = a.standard.powi(4) / a.freedom + b.standard.powi(4) / b.freedom;
-        // Values that are all equal leave no variance to share.
+        // Values that are all equal have no variance.
         let freedom = if shared > 0.0 { variance.powi(2) / shared } else { a.freedom.min(b.freedom) };
         Self { standard: variance.sqrt(), freedom }
     }
@@ -151,7 +150,7 @@ impl Error {
         quantile(self.freedom, CONFIDENCE) * self.standard
     }
 
-    /// Probability of a difference at least as large, in either direction, where there is none.
+    /// Probability of a difference at least as large, in either direction, if the truth is none.
     fn p(self, difference: f64) -> f64 {
         two_sided(difference / self.standard, |t| match StudentsT::new(0.0, 1.0, self.freedom) {
             Ok(student) if self.freedom.is_finite() => student.sf(t),
@@ -162,11 +161,11 @@ impl Error {
 
 /// Probability of both tails beyond a difference that is given in standard errors.
 fn two_sided(difference: f64, tail: impl Fn(f64) -> f64) -> f64 {
-    // No difference without any error is none.
+    // Zero over zero: no difference.
     if difference.is_nan() { 1.0 } else { 2.0 * tail(difference.abs()) }
 }
 
-/// How far something reaches on either side.
+/// Distances to the two ends of a range.
 #[derive(Debug, Clone, Copy, Default)]
 struct Ends {
     below: f64,
@@ -184,12 +183,12 @@ fn ratio(difference: f64, reach: Ends, values: usize) -> Estimate {
     }
 }
 
-/// How far the logarithm of a quantity may lie from that of its point.
+/// The uncertainty of the logarithm of a quantity.
 #[derive(Debug, Clone, Copy)]
 struct Reach {
     /// Standard errors.
     chance: Ends,
-    /// Of the chance, as [`Error::freedom`].
+    /// Degrees of freedom of `chance`, as [`Error::freedom`].
     freedom: f64,
     /// Bounds.
     rounding: Ends,
@@ -215,7 +214,7 @@ impl Reach {
         Ok(Self { chance, freedom, rounding: Ends::default() })
     }
 
-    /// The error of one side, of which this is the standard error.
+    /// The error of one side with this standard error.
     fn error(&self, standard: f64) -> Error {
         Error { standard, freedom: self.freedom }
     }
@@ -254,8 +253,8 @@ fn quantile(freedom: f64, confidence: f64) -> f64 {
     }
 }
 
-/// Share of the pairs in which b is higher, less the share in which it is lower (Cliff, Psychological Bulletin
-/// 114, 1993).
+/// Share of the pairs in which b is higher, less the share in which it is lower (Cliff, Psychological
+/// Bulletin 114, 1993).
 fn cliffs_delta(values: Pair<&[f64]>) -> f64 {
     let mut sorted = values.a.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -278,8 +277,8 @@ mod tests {
 
     #[test]
     fn the_ratio_and_its_interval_equal_a_computation_by_hand() {
-        // Trimmed to 99, 99.5, 99.8, 100, 100.2, 100.5, 101, the mean is 100. Winsorised, the squares sum up to
-        // 1 + 1 + 0.25 + 0.04 + 0 + 0.04 + 0.25 + 1 + 1 = 4.58, so the relative standard error is
+        // Trimmed to 99, 99.5, 99.8, 100, 100.2, 100.5, 101, the mean is 100. Winsorised, the squares sum up
+        // to 1 + 1 + 0.25 + 0.04 + 0 + 0.04 + 0.25 + 1 + 1 = 4.58, so the relative standard error is
         // sqrt(4.58 / (7 * 6)) / 100 on both sides; 12 degrees of freedom make a t of 2.178813.
         let ratio = compare(Pair { a: &A, b: &scaled(1.02) }).unwrap();
         let standard_error = (2.0 * 4.58f64 / 42.0).sqrt() / 100.0;
@@ -359,7 +358,7 @@ mod tests {
         let of = |a: Estimate, b: Estimate| compare_estimates(Pair { a: &a, b: &b }).unwrap_err().to_string();
         let per_byte = Estimate { unit: Unit::NanosecondsPerByte, ..printed(1.0, 0.5) };
         assert_eq!(of(printed(1.0, 0.5), per_byte), "ns cannot be compared with ns/B");
-        assert_eq!(of(printed(1.0, 1.5), printed(1.0, 0.5)), "an interval from -0.5 on has no ratio");
+        assert_eq!(of(printed(1.0, 1.5), printed(1.0, 0.5)), "an interval that begins at -0.5 has no ratio");
         assert_eq!(of(printed(1.0, 0.5), printed(0.0, 0.0)), "a cost of 0 has no ratio");
         let few = compare(Pair { a: &[1.0], b: &A }).unwrap_err().to_string();
         assert_eq!(few, "one side has no estimate: 1 value(s) give no interval; at least 2 are needed");

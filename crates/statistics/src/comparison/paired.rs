@@ -1,27 +1,28 @@
-//! Two states of a machine measured in turns: their difference without what both shared.
+//! Two states of a machine measured alternately: their difference without what both share.
 //!
-//! A drift of the room, the clock or the neighbours moves both values of a pair alike and drops out of their ratio, and
-//! so does what a layout of memory costs where both processes of a pair have the same. The estimate is the trimmed mean
-//! of the log ratios with the interval of Tukey and McLaughlin (Sankhya A 25, 1963), the one that Yuen's is made of.
+//! A drift of the temperature, the clock or the neighbours affects both values of a pair alike and drops out
+//! of their ratio. So does the effect of the memory layout if both processes of a pair have the same. The
+//! estimate is the trimmed mean of the log ratios with the interval of Tukey and McLaughlin (Sankhya A 25,
+//! 1963), on which Yuen's is based.
 
 use assay_quantity::Pair;
 
 use super::{Ends, Error, NoComparison, Ratio, ratio};
 use crate::estimator::{NoEstimate, Trimmed, trim_count};
 
-/// Compares pairs of values that were measured side by side: the ratio b/a.
+/// Compares pairs of values that were measured next to each other: the ratio b/a.
 ///
-/// A difference to a baseline may come out at zero or below by chance. The ratio of a pair of which one did lies beyond
-/// all others, so it is among those that the trimmed mean leaves out, as long as there are not more of them than that.
+/// A difference to a baseline may come out at zero or below by chance. The ratio of a pair with one such
+/// value is an extreme one, so the trimmed mean leaves it out, unless there are more of them than it trims.
 ///
-/// Chosen by measuring: 17,405 pairs of five primitives on a virtual machine with busy neighbours, cut into 125 stretches
-/// of 5 s. A planted change of 2 % was found in 79 % of them (false alarms without it: 5 %); by Wilcoxon's signed-rank
-/// test in 77 % (5 %), by the mean of the log ratios in 47 % (3 %), by Yuen's test of the same values unpaired in 25 %
-/// (1 %).
+/// Chosen by measurement: 17,405 pairs of five primitives on a virtual machine with busy neighbours, divided
+/// into 125 stretches of 5 s. A planted change of 2 % was found in 79 % of them (false alarms without it: 5
+/// %); by Wilcoxon's signed-rank test in 77 % (5 %), by the mean of the log ratios in 47 % (3 %), by Yuen's
+/// test of the same values unpaired in 25 % (1 %).
 ///
 /// # Errors
-/// [`NoComparison`] for fewer than two pairs, a value that is not finite, too many that are not positive, or a pair of
-/// which neither is.
+/// [`NoComparison`] for fewer than two pairs, a value that is not finite, too many values that are not
+/// positive, or a pair without a positive value.
 pub fn paired(pairs: &[Pair<f64>]) -> Result<Ratio, NoComparison> {
     if pairs.len() < 2 {
         return Err(NoComparison::TooFewPairs(pairs.len()));
@@ -43,7 +44,7 @@ pub fn paired(pairs: &[Pair<f64>]) -> Result<Ratio, NoComparison> {
     Ok(Ratio { estimate, p: Some(error.p(point)), effect: None })
 }
 
-/// A value that is not positive is smaller than every one that is.
+/// Logarithm of the ratio. A value that is not positive counts as smaller than any positive one.
 fn log_ratio(pair: &Pair<f64>) -> Result<f64, NoComparison> {
     match (pair.a > 0.0, pair.b > 0.0) {
         (true, true) => Ok((pair.b / pair.a).ln()),
@@ -65,8 +66,8 @@ mod tests {
     #[test]
     fn the_ratio_is_the_trimmed_mean_of_the_log_ratios_and_its_interval_is_students() {
         // Of ten, two are left out at each end. By hand: mean 0.025; the squares of the Winsorised values
-        // (0.01 0.01 0.01 0.02 0.02 0.03 0.03 0.04 0.04 0.04) add up to 0.00145 about their mean, six are left and
-        // Student's t of five degrees of freedom is 2.5706.
+        // (0.01 0.01 0.01 0.02 0.02 0.03 0.03 0.04 0.04 0.04) add up to 0.00145 about their mean, six are
+        // left and Student's t of five degrees of freedom is 2.5706.
         let logs = [-0.5, 0.0, 0.01, 0.02, 0.02, 0.03, 0.03, 0.04, 0.05, 0.9];
         let ratio = paired(&pairs(&logs.map(f64::exp))).unwrap();
         let half = 2.5706 * (0.00145_f64 / (6.0 * 5.0)).sqrt();

@@ -204,8 +204,8 @@ prop_compose! {
     }
 }
 
-/// Whether the levels of a hierarchy are found: their ends within a step of the sweep, and all but the last, whose
-/// latency rises with the size, at their latencies.
+/// Whether the levels of a hierarchy are found: their ends within a step of the sweep, and all but the last,
+/// whose latency rises with the size, at their latencies.
 fn are_found(hierarchy: &Hierarchy, found: &[Level]) -> bool {
     let place = |bytes: f64| sweep().iter().filter(|size| logarithm(Size(**size)) <= bytes.log2()).count();
     let ends = found.iter().map(|level| level.capacity.map(|size| place(size.0 as f64)));
@@ -220,7 +220,8 @@ fn are_found(hierarchy: &Hierarchy, found: &[Level]) -> bool {
         && found.iter().zip(&hierarchy.latencies[..hierarchy.capacities.len()]).all(is_right)
 }
 
-/// The hierarchies and their noise are always the same ones: of 100,000, noise hides a level of two at the most.
+/// The hierarchies and their noise are always the same ones: of 100,000, noise hides a level of two at the
+/// most.
 #[test]
 fn of_two_thousand_hierarchies_at_most_one_has_a_level_that_is_not_found() {
     let mut runner = TestRunner::deterministic();

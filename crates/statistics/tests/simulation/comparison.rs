@@ -8,8 +8,8 @@ use assay_statistics::{median, trimmed_mean};
 
 use crate::noise::{Noise, Source, share};
 
-/// Ratio of the trimmed means of the distributions: the logarithm's standard deviation shifts that of lognormal
-/// noise, which is a mean over the middle 60 % of its quantiles.
+/// Ratio of the trimmed means of the distributions: the logarithm's standard deviation shifts that of
+/// lognormal noise, which is a mean over the middle 60 % of its quantiles.
 fn true_ratio(pair: Pair<Noise>) -> f64 {
     let centre = |noise| match noise {
         Noise::LogNormal(deviation) => {
@@ -49,7 +49,7 @@ fn intervals_of_ratios_hold_the_truth_in_93_to_97_per_cent() {
     }
 }
 
-/// What is said of forty primitives with three kinds of noise, of which the first may be slower.
+/// The relations of forty primitives with three kinds of noise; the first one may be slower.
 fn relations(source: &mut Source, slowdown: f64) -> Vec<Relation> {
     let kinds = [Noise::Normal(0.01), Noise::LogNormal(0.03), Noise::Disturbed(0.01)];
     let costs = |source: &mut Source, slowdown: f64| -> Vec<(Cost, Vec<f64>)> {

@@ -1,11 +1,11 @@
-//! Modes that are there and modes that are not.
+//! Modes that exist and modes that do not.
 
 use assay_quantity::{Aspect, Condition, Mode, Unit};
 use assay_statistics::{dependence, modes};
 
 use crate::noise::{Noise, Source, share};
 
-/// Two modes with 2 % noise: how many values are in the lower one, and all values.
+/// Two modes with 2 % noise: the number of values in the lower one, and all values.
 fn mixture(source: &mut Source, weight: f64, upper: f64, processes: usize) -> (usize, Vec<f64>) {
     let mut lower = 0;
     let mut values = Vec::with_capacity(processes);
@@ -52,7 +52,7 @@ fn a_mixture_of_70_and_30_per_cent_is_named_with_its_weights_and_its_costs() {
 }
 
 #[test]
-fn noise_of_one_mode_is_said_to_have_several_in_at_most_one_per_cent() {
+fn noise_of_one_mode_is_reported_as_several_in_at_most_one_per_cent() {
     let mut source = Source::of_seed(2);
     let shapes = [
         Noise::Normal(0.05),
@@ -66,7 +66,7 @@ fn noise_of_one_mode_is_said_to_have_several_in_at_most_one_per_cent() {
             let alarms = share(1500, || several(&source.costs(shape, processes)).is_some());
             assert!(alarms <= 0.01, "{alarms} of {processes} values of {shape:?}");
         }
-        // Uniform noise is the worst case: one per cent, and what 4000 trials leave open of it.
+        // Uniform noise is the worst case: 1 %, plus the error of 4000 trials.
         let alarms = share(4000, || several(&source.costs(Noise::Uniform, processes)).is_some());
         assert!(
             alarms <= 0.01 + 3.0 * (0.01f64 * 0.99 / 4000.0).sqrt(),
@@ -113,7 +113,7 @@ fn three_modes_are_named_and_a_fourth_is_not() {
 }
 
 #[test]
-fn modes_that_are_one_cost_to_every_use_are_not_told_apart() {
+fn modes_closer_than_one_per_cent_are_one() {
     let mut source = Source::of_seed(5);
     let mut apart = |distance: f64| -> Vec<f64> {
         (0..40).map(|i| source.cost(Noise::Normal(0.0001)) + if i < 20 { 0.0 } else { distance }).collect()
@@ -123,7 +123,7 @@ fn modes_that_are_one_cost_to_every_use_are_not_told_apart() {
 }
 
 #[test]
-fn a_few_far_values_are_outliers_and_no_mode() {
+fn a_few_far_values_are_outliers_and_not_a_mode() {
     let mut source = Source::of_seed(6);
     let mut values = source.costs(Noise::Normal(0.02), 30);
     values.extend([9.0, 9.1]);
@@ -133,8 +133,9 @@ fn a_few_far_values_are_outliers_and_no_mode() {
     assert_eq!(several(&[1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]), None);
 }
 
-/// Trials of so many processes each, half of which cost half as much again, in which what the cost depends on is named:
-/// the width of the core, and others. The core is narrow for the dear ones only if `planted`; everything else is noise.
+/// Number of trials in which the dependence is reported to be the width of the core, and number of those in
+/// which it is something else. Half of the processes of a trial cost 50 % more; their core is narrower only
+/// if `planted`, and everything else is noise.
 fn named(processes: usize, planted: bool) -> (u32, u32) {
     let mut source = Source::of_seed(5);
     let (mut width, mut others) = (0, 0);

@@ -3,7 +3,7 @@
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-/// How the costs of processes differ.
+/// Distribution of the costs of processes.
 #[derive(Debug, Clone, Copy)]
 pub enum Noise {
     /// With this standard deviation.
@@ -49,13 +49,13 @@ impl Source {
         }
     }
 
-    /// The costs of so many processes.
+    /// The costs of this number of processes.
     pub fn costs(&mut self, noise: Noise, processes: usize) -> Vec<f64> {
         (0..processes).map(|_| self.cost(noise)).collect()
     }
 }
 
-/// Share of so many trials that come true.
+/// Share of the trials that return true.
 pub fn share(trials: u32, mut trial: impl FnMut() -> bool) -> f64 {
     f64::from((0..trials).map(|_| u32::from(trial())).sum::<u32>()) / f64::from(trials)
 }

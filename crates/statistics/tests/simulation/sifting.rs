@@ -1,23 +1,23 @@
-//! Whether leaving out disturbed batches bends what is left.
+//! Whether leaving out disturbed batches biases the estimate.
 
 use assay_quantity::{Observation, Sample, Unit};
 use assay_statistics::{cost_ns, sift, trimmed_mean};
 
 use crate::noise::{Noise, Source, share};
 
-/// When a competitor comes, and what it does to the batch that it meets.
+/// When another task runs, and its effect on the batch that it interrupts.
 struct Competitor {
-    /// Probability that a batch of cost 1 is met.
+    /// Probability that a batch of cost 1 is interrupted.
     meets: f64,
-    /// Whether a longer batch is met more often.
+    /// Whether a longer batch is interrupted more often.
     prefers_long: bool,
-    /// By which share, at most, it makes the batch longer beyond the time that it takes.
+    /// Largest share by which it slows the batch down, besides the time that it takes.
     slows: f64,
 }
 
 const NOISE: Noise = Noise::LogNormal(0.05);
 
-/// Twenty samples of twelve batches each, which have their cost from the process and from the batch.
+/// Twenty samples of twelve batches each, with noise of the process and of the batch.
 fn samples(source: &mut Source, competitor: &Competitor) -> Vec<Sample> {
     let mut sample = || {
         let process = source.cost(NOISE);
@@ -35,8 +35,8 @@ fn samples(source: &mut Source, competitor: &Competitor) -> Vec<Sample> {
     (0..20).map(|_| sample()).collect()
 }
 
-/// Share of intervals that hold the true cost of 1000 ns, and the mean of the points over it; the same for the
-/// intervals if no batch is left out.
+/// Share of intervals that contain the true cost of 1000 ns, and the mean of the points over it; first with
+/// disturbed batches left out, then with all batches.
 fn estimates(seed: u64, competitor: &Competitor) -> [(f64, f64); 2] {
     let mut source = Source::of_seed(seed);
     let trials = 2000;
@@ -61,7 +61,7 @@ fn estimates(seed: u64, competitor: &Competitor) -> [(f64, f64); 2] {
 }
 
 #[test]
-fn leaving_batches_out_leaves_intervals_and_points_what_they_are_without_a_competitor() {
+fn leaving_batches_out_keeps_coverage_and_points_unbiased() {
     for (seed, prefers_long, slows) in [(1, false, 0.0), (2, false, 0.5), (3, true, 0.0), (4, true, 0.5)] {
         let [(covered, mean), _] = estimates(seed, &Competitor { meets: 0.3, prefers_long, slows });
         assert!((0.93..=0.97).contains(&covered), "{covered} covered, competitor {seed}");
@@ -71,7 +71,7 @@ fn leaving_batches_out_leaves_intervals_and_points_what_they_are_without_a_compe
 }
 
 #[test]
-fn keeping_what_was_disturbed_would_bend_the_points() {
+fn keeping_disturbed_batches_would_bias_the_points() {
     let [_, (_, mean)] = estimates(5, &Competitor { meets: 0.3, prefers_long: true, slows: 0.5 });
     assert!(mean > 1.02, "{mean}: the test above could not have failed");
 }

@@ -1,9 +1,9 @@
-//! Where the kernel's own objects lie, chosen anew for every process.
+//! Randomizes the placement of the kernel's own objects for every process.
 //!
-//! What the kernel frees it hands out again first: without this, the inode, the socket and the pages of one sample
-//! are those of the sample before, and so are the cache sets that they compete for. The samples of one run would agree
-//! with each other and not with the next run. So each process begins by taking some objects of every kind and giving
-//! them back in random order, on the processor that it measures on, whose free lists are then in that order.
+//! The kernel reuses the objects that were freed last. Without this module, the inode, the socket and the pages of a sample
+//! would be those of the sample before, and would compete for the same cache sets: the samples of one run would agree with
+//! each other, but not with those of the next run. So each process begins by allocating some objects of every kind and
+//! freeing them in random order, on the processor that it measures on, whose free lists are then in that order.
 
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
@@ -19,13 +19,13 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::layout::{Buffer, PAGE};
 
-/// Objects of each kind at the most: some slabs of the larger ones.
+/// Maximum number of objects of each kind: several slabs of the larger ones.
 const OBJECTS: usize = 24;
 
-/// Pages of memory at the most: several times what a processor keeps at hand.
+/// Maximum number of pages: several times the size of the free list of a processor.
 const PAGES: usize = 512;
 
-/// Something of the kernel's that is given back when it is dropped.
+/// A kernel object that is freed when this is dropped.
 enum Object {
     #[expect(dead_code, reason = "held to be dropped")]
     Descriptors(Vec<OwnedFd>),
@@ -35,17 +35,17 @@ enum Object {
 impl Drop for Object {
     fn drop(&mut self) {
         if let Object::File(path, _) = self {
-            // Whatever stays behind goes with the directory.
+            // A file that remains is removed with the directory.
             let _ = fs::remove_file(path);
         }
     }
 }
 
-/// Brings the free lists of the kernel into random order. What the kernel refuses is left out: nothing depends on it.
-pub(crate) fn stir(directory: &Path, rng: &mut Pcg64Mcg) {
+/// Brings the free lists of the kernel into random order. Objects that the kernel refuses are left out.
+pub(crate) fn shuffle_free_lists(directory: &Path, rng: &mut Pcg64Mcg) {
     let mut objects = Vec::new();
     for number in 0..rng.random_range(1..=OBJECTS) {
-        let path = directory.join(format!("stir-{number}"));
+        let path = directory.join(format!("object-{number}"));
         objects.extend(File::create_new(&path).map(|file| Object::File(path, file)));
         let tcp = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
         let unix = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
@@ -68,7 +68,7 @@ fn give_back(memory: &Buffer, pages: usize, rng: &mut Pcg64Mcg) {
     let mut order: Vec<usize> = (0..pages).collect();
     order.shuffle(rng);
     for page in order {
-        // SAFETY: the page is one of the buffer's, whose contents nobody wants any more.
+        // SAFETY: the page is one of the buffer's, whose contents are not used any more.
         let _ = unsafe { madvise(memory.base().add(page * PAGE).cast(), PAGE, Advice::LinuxDontNeed) };
     }
 }
@@ -79,20 +79,20 @@ mod tests {
     use rand::SeedableRng;
 
     #[test]
-    fn nothing_of_what_was_taken_is_left() {
+    fn every_object_is_freed() {
         let directory = tempfile::tempdir().unwrap();
         let descriptors = || fs::read_dir("/proc/thread-self/fd").unwrap().count();
         // Other tests of this process open and close their own.
         let before = descriptors();
         for seed in 0..20 {
-            stir(directory.path(), &mut Pcg64Mcg::seed_from_u64(seed));
+            shuffle_free_lists(directory.path(), &mut Pcg64Mcg::seed_from_u64(seed));
         }
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
         assert!(descriptors() < before + 20 * OBJECTS);
     }
 
     #[test]
-    fn where_no_file_can_be_made_the_rest_is_done() {
-        stir(Path::new("/proc/self"), &mut Pcg64Mcg::seed_from_u64(1));
+    fn without_files_the_other_objects_are_shuffled() {
+        shuffle_free_lists(Path::new("/proc/self"), &mut Pcg64Mcg::seed_from_u64(1));
     }
 }
