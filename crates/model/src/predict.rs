@@ -8,38 +8,39 @@ use assay_quantity::{
 /// One component of the product.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Term {
-    /// The primitive, its size left free.
+    /// The primitive, with its size left free.
     pub primitive: PrimitiveId,
-    /// Whether the calls are that primitive or only bounded by it.
+    /// Whether the calls are this primitive or only bounded by it.
     pub mapping: Mapping,
     /// Operations per unit of work.
     pub operations: f64,
-    /// Bytes per unit of work, where the primitive moves bytes.
+    /// Bytes per unit of work, if the primitive moves bytes.
     pub bytes: Option<f64>,
     /// Time per unit of work, ns.
     pub time: Estimate,
     /// The weakest basis of its costs: measured, interpolated or extrapolated.
     pub basis: Basis,
-    /// Why a measured cost that it rests on is doubtful, if one is.
+    /// Why a measured cost behind it is doubtful, if one is.
     pub doubt: Option<Doubt>,
 }
 
-/// Time of one unit of work on one machine, as far as the operating system's primitives explain it.
+/// Predicted time of one unit of work on one machine: the part that the primitives of the operating system
+/// explain.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prediction {
     /// The machine's name.
     pub machine: String,
     /// The operation's name.
     pub operation: String,
-    /// All terms together, ns per unit of work.
+    /// Sum of all terms, ns per unit of work.
     pub total: Estimate,
     /// The terms, most expensive first.
     pub terms: Vec<Term>,
 }
 
 impl Prediction {
-    /// The part of the total that is only a lower bound, because the calls have no primitive of their
-    /// own; ns per unit of work.
+    /// The part of the total that is only a lower bound, because its calls have no primitive of their own; ns
+    /// per unit of work.
     #[must_use]
     pub fn bounded(&self) -> Estimate {
         self.part(Mapping::LowerBound)
@@ -51,8 +52,8 @@ impl Prediction {
         self.part(Mapping::Own)
     }
 
-    /// What a measured time leaves unexplained: measured minus predicted, ns per unit of work. Negative
-    /// where the product says too much.
+    /// The unexplained part of a measured time: measured minus predicted, ns per unit of work. Negative if
+    /// the prediction is too high.
     #[must_use]
     pub fn unexplained(&self, measured: &Estimate) -> Estimate {
         let negated = self.total.scaled(-1.0, self.total.unit);
@@ -79,8 +80,8 @@ impl Prediction {
 /// Why a demand has no prediction on a machine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unpredictable {
-    /// There is nothing to multiply.
-    #[error("the demand of '{0}' holds no call, so nothing can be predicted; trace it while it works")]
+    /// The demand is empty.
+    #[error("the demand of '{0}' contains no call, so nothing can be predicted; trace it while it works")]
     NoDemand(String),
     /// The machine lacks costs.
     #[error("machine '{machine}' cannot predict '{operation}': {}; measure it there with 'assay bench'", unmeasured.join("; "))]
@@ -89,19 +90,20 @@ pub enum Unpredictable {
         machine: String,
         /// The operation's name.
         operation: String,
-        /// Each primitive that the demand needs and the machine has no cost for, with the reason if known.
+        /// Each primitive of the demand without a cost on the machine, with the reason if known.
         unmeasured: Vec<String>,
     },
 }
 
-/// Multiplies a demand with a machine.
+/// Multiplies a demand by a machine.
 ///
 /// Costs are evaluated at the sizes that the application used. The intervals of different primitives are
-/// independent and add in quadrature; those of one primitive at several sizes are not, and add.
+/// independent and add in quadrature; those of one primitive at several sizes are not independent and add
+/// linearly.
 ///
 /// # Errors
-/// [`Unpredictable`] when the demand holds no call, or the machine lacks a primitive that it needs; all of those are
-/// named.
+/// [`Unpredictable`] if the demand contains no call, or the machine lacks some of its primitives; the error
+/// names all of them.
 pub fn predict(demand: &OperationDemand, machine: &Machine) -> Result<Prediction, Unpredictable> {
     if demand.coefficients.iter().all(|coefficient| coefficient.operations() <= 0.0) {
         return Err(Unpredictable::NoDemand(demand.name.clone()));
@@ -163,7 +165,7 @@ fn cost_of(primitive: &PrimitiveId, entry: &Use, machine: &Machine) -> Result<Ev
     Ok(curve.at(size))
 }
 
-/// Sum of quantities that rest on the same measurements: their ends add.
+/// Sum of quantities from the same measurements: the ends of their intervals add.
 fn dependent_sum(parts: &[Estimate]) -> Estimate {
     let total = |side: fn(&Estimate) -> f64| parts.iter().map(side).sum::<f64>();
     Estimate {

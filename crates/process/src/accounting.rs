@@ -1,5 +1,5 @@
-//! What Linux counts of the tasks that ran and that waited: `schedstat`, `/proc/stat`, `/proc/pressure`, `getrusage`
-//! and the processor-time clocks, each as plain numbers.
+//! The kernel's accounting of running and waiting tasks: `schedstat`, `/proc/stat`, `/proc/pressure`,
+//! `getrusage` and the processor-time clocks, as plain numbers.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -11,14 +11,14 @@ use crate::processes::{Process, is_gone};
 /// The `schedstat` of the calling thread.
 pub const OWN_SCHEDSTAT: &str = "/proc/thread-self/schedstat";
 
-/// What the scheduler counts of a thread, or the sum over several.
+/// The scheduler statistics of a thread, or the sum over several.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Schedstat {
     /// Time on a processor, ns.
     pub ran_ns: u64,
     /// Time in a run queue, ns.
     pub waited_ns: u64,
-    /// How often it got a processor.
+    /// Number of times it was given a processor.
     pub turns: u64,
 }
 
@@ -26,17 +26,17 @@ impl Schedstat {
     /// Reads an open `/proc/.../schedstat` from its beginning.
     ///
     /// # Errors
-    /// When it cannot be read, or is not as proc(5) says.
+    /// If it cannot be read, or does not have the format of proc(5).
     pub fn read(file: &File) -> io::Result<Self> {
         let mut line = [0; 96];
         let length = file.read_at(&mut line, 0)?;
         Self::parse(&line[..length])
     }
 
-    /// The sum over the living threads of a process. Threads that end meanwhile are left out.
+    /// Adds up the living threads of a process. Threads that end during the call are left out.
     ///
     /// # Errors
-    /// When `/proc` cannot be read, or the kernel does not count.
+    /// If `/proc` cannot be read, or the kernel does not provide the file.
     pub fn of_threads(pid: i32) -> io::Result<Self> {
         let mut sum = Self::default();
         let threads = match fs::read_dir(format!("/proc/{pid}/task")) {
@@ -52,7 +52,8 @@ impl Schedstat {
                     sum.waited_ns += thread.waited_ns;
                     sum.turns += thread.turns;
                 }
-                // Where the kernel keeps no such file at all, a missing one does not mean an ended thread.
+                // If the kernel has no such file at all, a missing one does not mean that the thread has
+                // ended.
                 Err(error) if is_gone(&error) && fs::exists(OWN_SCHEDSTAT).is_ok_and(|exists| exists) => {}
                 Err(error) => return Err(error),
             }
@@ -74,8 +75,8 @@ impl Schedstat {
     }
 }
 
-/// Whether the kernel counts how long a thread waited in the run queue. Without `CONFIG_SCHED_INFO` the file
-/// is missing, and where the accounting is off it holds zeroes.
+/// Whether the kernel counts the time in the run queue. Without `CONFIG_SCHED_INFO` the file is missing; if
+/// the accounting is disabled, it contains zeros.
 #[must_use]
 pub fn has_run_queue_delay() -> bool {
     fs::read(OWN_SCHEDSTAT).is_ok_and(|line| tells_delay(&line))
@@ -86,7 +87,7 @@ fn tells_delay(own_schedstat: &[u8]) -> bool {
     Schedstat::parse(own_schedstat).is_ok_and(|own| own.turns > 0)
 }
 
-/// Ticks of `/proc/stat` that no process is charged with.
+/// Ticks of `/proc/stat` that are not charged to any process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ticks {
     /// In interrupts and softirqs.
@@ -109,16 +110,16 @@ impl std::iter::Sum for Ticks {
 pub struct Stat(String);
 
 impl Stat {
-    /// Reads it.
+    /// Reads `/proc/stat`.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If it cannot be read.
     pub fn read() -> io::Result<Self> {
         fs::read_to_string("/proc/stat").map(Self)
     }
 
-    /// The line of one processor: `cpu0 user nice system idle iowait irq softirq steal ...` (proc(5)). `None` where
-    /// the kernel does not count them.
+    /// The line of one processor: `cpu0 user nice system idle iowait irq softirq steal ...` (proc(5)). `None`
+    /// if the kernel does not count them.
     #[must_use]
     pub fn ticks(&self, cpu: usize) -> Option<Ticks> {
         let name = format!("cpu{cpu}");
@@ -147,7 +148,7 @@ pub fn is_runnable(pid: i32) -> bool {
     matches!(Process::read(pid), Ok(Some(process)) if process.is_runnable())
 }
 
-/// Time since boot in which some task waited for memory, ns; `None` where the kernel does not count it.
+/// Time since boot in which some task waited for memory, ns; `None` if the kernel does not count it.
 #[must_use]
 pub fn memory_stalled_ns() -> Option<f64> {
     stalled_ns(&fs::read_to_string("/proc/pressure/memory").ok()?)
@@ -160,7 +161,7 @@ fn stalled_ns(pressure: &str) -> Option<f64> {
     us.parse().ok().map(|us: f64| us * 1000.0)
 }
 
-/// Whose usage is asked for.
+/// The threads or processes of [`usage`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Who {
     /// All threads of this process.
@@ -171,7 +172,7 @@ pub enum Who {
     Children,
 }
 
-/// What `getrusage` says.
+/// Resource usage (getrusage(2)).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Processor time, ns.
@@ -180,16 +181,16 @@ pub struct Usage {
     pub minor_faults: u64,
     /// Page faults with I/O.
     pub major_faults: u64,
-    /// Processor given up by itself.
+    /// Voluntary context switches.
     pub voluntary_switches: u64,
-    /// Processor taken away.
+    /// Involuntary context switches.
     pub involuntary_switches: u64,
 }
 
-/// What this process, its calling thread or its children have used so far.
+/// Returns the usage so far of this process, of the calling thread, or of the children.
 ///
 /// # Errors
-/// What the kernel says.
+/// If `getrusage` fails.
 pub fn usage(who: Who) -> io::Result<Usage> {
     let who = match who {
         Who::Process => libc::RUSAGE_SELF,
@@ -215,7 +216,7 @@ pub fn usage(who: Who) -> io::Result<Usage> {
 /// Processor time of a process, ns.
 ///
 /// # Errors
-/// When there is no such process.
+/// If the process does not exist.
 pub fn process_cpu_ns(pid: i32) -> io::Result<u64> {
     let mut clock = 0;
     // SAFETY: the pointer is to a local that outlives the call.
@@ -229,7 +230,7 @@ pub fn process_cpu_ns(pid: i32) -> io::Result<u64> {
 /// Processor time of this process, ns.
 ///
 /// # Errors
-/// When something, a seccomp filter for one, does not let it ask.
+/// If the call is not permitted, for example by a seccomp filter.
 pub fn own_cpu_ns() -> io::Result<u64> {
     cpu_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
@@ -237,7 +238,7 @@ pub fn own_cpu_ns() -> io::Result<u64> {
 /// Processor time of the calling thread, ns.
 ///
 /// # Errors
-/// When something, a seccomp filter for one, does not let it ask.
+/// If the call is not permitted, for example by a seccomp filter.
 pub fn thread_cpu_ns() -> io::Result<u64> {
     cpu_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
@@ -253,7 +254,7 @@ fn done(call: &str, result: libc::c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(named(call, io::Error::last_os_error())) }
 }
 
-/// A count that the C interface keeps in a signed type.
+/// A count that the C interface stores in a signed type.
 fn unsigned(count: i64) -> u64 {
     u64::try_from(count).unwrap_or(0)
 }

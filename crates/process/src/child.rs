@@ -1,4 +1,5 @@
-//! A child that is ours until it is reaped: how it ends, and that nothing of it is left when its handle goes.
+//! A child process that is not reaped before its handle is dropped: its exit, and the removal of all its
+//! descendants.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -15,21 +16,21 @@ use rustix::process::{
 use crate::clock::{BRIEFLY, now};
 use crate::family;
 
-/// How long a killed process may take to vanish. Only one that hangs inside the kernel needs longer, and nothing but
-/// a report helps against that.
+/// Time limit for a killed process to end. Only a process that hangs inside the kernel takes longer, and that
+/// can only be reported.
 pub(crate) const KILL_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// By itself, with this status.
+    /// It exited with this status.
     Status(i32),
-    /// By this signal.
+    /// It was killed by this signal.
     Signal(i32),
 }
 
 impl Exit {
-    /// Whether it ended by itself with status 0.
+    /// Whether it exited with status 0.
     #[must_use]
     pub fn is_success(self) -> bool {
         self == Exit::Status(0)
@@ -54,11 +55,12 @@ impl fmt::Display for Exit {
     }
 }
 
-/// A child process that has not been reaped, so that its id is its own.
+/// A child process that has not been reaped, so that its id cannot be reused.
 ///
-/// Dropped, it is killed with all its descendants, and with the rest of its process group if that ends with it
-/// ([`Child::with_group`]). A descendant whose parent had ended before and that is not of that group is out of reach,
-/// and goes on; so is every one outside of the group where the kernel lists no children (`CONFIG_PROC_CHILDREN`).
+/// Dropping it kills the process and all its descendants, and with [`Child::with_group`] the rest of its
+/// process group. A descendant outside that group whose parent has ended before is not found and continues to
+/// run; on a kernel that does not list children (`CONFIG_PROC_CHILDREN`), so does every descendant outside
+/// the group.
 #[derive(Debug)]
 pub struct Child {
     pid: Pid,
@@ -66,32 +68,33 @@ pub struct Child {
 }
 
 impl Child {
-    /// Takes charge of a process that was forked. Nothing else may wait for it.
+    /// Takes ownership of a forked process. Nothing else may wait for it.
     #[must_use]
     pub fn forked(pid: Pid) -> Self {
         Self { pid, leads_group: false }
     }
 
-    /// The child leads a process group, which ends with it.
+    /// Declares the child the leader of a process group, which is killed along with it.
     #[must_use]
     pub fn with_group(mut self) -> Self {
         self.leads_group = true;
         self
     }
 
-    /// Its id.
+    /// Its process id.
     #[must_use]
     pub fn pid(&self) -> Pid {
         self.pid
     }
 
-    /// Waits until it ends, for `timeout` at most, and less if a signal comes. Says whether it has ended.
+    /// Waits until it ends, at most for `timeout`, or until a signal arrives. Returns whether it has ended.
     ///
     /// # Errors
-    /// When the kernel refuses to wait: before Linux 5.3, and in containers whose seccomp filter is as old.
+    /// If the kernel lacks `pidfd_open`: before Linux 5.3, and in containers with a seccomp filter of that
+    /// age.
     pub fn ends_within(&self, timeout: Duration) -> io::Result<bool> {
         let pidfd = pidfd_open(self.pid, PidfdFlags::empty())?;
-        // A time that is too long for the kernel is no limit.
+        // A time that the kernel cannot represent means no limit.
         match poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Timespec::try_from(timeout).ok().as_ref()) {
             Ok(ready) => Ok(ready == 1),
             Err(Errno::INTR) => Ok(false),
@@ -99,10 +102,10 @@ impl Child {
         }
     }
 
-    /// How it ended, if it has. It stays a zombie.
+    /// Returns how it ended, if it has. It remains a zombie.
     ///
     /// # Errors
-    /// When the kernel refuses to say.
+    /// If `waitid` fails.
     pub fn exit(&self) -> io::Result<Option<Exit>> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let status = retry_on_intr(|| waitid(WaitId::Pid(self.pid), options))?;
@@ -112,7 +115,7 @@ impl Child {
         }))
     }
 
-    /// Looks until it has ended, or until one that was killed hangs inside the kernel.
+    /// Waits for a killed process to end, at most for [`KILL_PATIENCE`].
     pub(crate) fn await_kill(&self) {
         let deadline = now() + KILL_PATIENCE;
         while matches!(self.exit(), Ok(None)) && now() < deadline {
@@ -129,17 +132,17 @@ impl From<std::process::Child> for Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // One that has ended has no children any more: every sample is spared the reading of `/proc`.
+        // A process that has ended has no children, so `/proc` need not be read after every sample.
         let killed = if matches!(self.exit(), Ok(Some(_))) { Ok(()) } else { family::kill(&[self.pid]) };
         if self.leads_group {
-            // It may be empty.
+            // The group may be empty.
             let _ = kill_process_group(self.pid, Signal::KILL);
         }
-        // A program that runs as another user may not be killed, and ends when it likes.
+        // A program of another user may not be killed, and ends by itself.
         if killed.is_ok() {
             self.await_kill();
         }
-        // To wait for one that has not ended would hang.
+        // Waiting for a process that has not ended would hang.
         let _ = waitpid(Some(self.pid), WaitOptions::NOHANG);
     }
 }
@@ -165,7 +168,7 @@ mod tests {
         child.exit().unwrap().unwrap()
     }
 
-    /// How many processes, zombies aside, have this argument.
+    /// Number of processes with this argument, without zombies.
     fn with_argument(argument: &str) -> usize {
         let has = |process: &Process| {
             let line = std::fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
@@ -175,7 +178,7 @@ mod tests {
         processes.filter(|process| process.is_alive() && has(process)).count()
     }
 
-    /// Processes that were sent SIGKILL take a moment to end.
+    /// Processes do not end immediately after SIGKILL.
     fn assert_soon_gone(argument: &str) {
         let mut looks = (0..10_000).map(|_| {
             thread::sleep(Duration::from_millis(1));
@@ -209,7 +212,7 @@ mod tests {
     fn a_dropped_child_takes_with_it_what_it_is_starting_at_the_moment() {
         let argument = format!("1000.{}", std::process::id());
         for _ in 0..10 {
-            // Each in a session of its own, so that descent is all that connects them; no more than 300 of them.
+            // Each in a session of its own, so that only descent connects them; at most 300 of them.
             let child = shell(&format!(
                 "i=0; while [ $i -lt 300 ]; do setsid sleep {argument} & i=$((i+1)); done; wait"
             ));

@@ -1,9 +1,9 @@
-//! The time of deadlines and of what was waited for.
+//! The clock of deadlines and waiting times.
 
 use std::time::{Duration, Instant};
 
-/// How long to wait before looking again at a process that is about to stop or to end. Of 200 processes that were
-/// killed, stopped or had closed their output nearly all had done so after one or two of these.
+/// Interval between two checks of a process that is about to stop or to end. Of 200 processes that were
+/// killed, were stopped or had closed their output, nearly all were done after one or two intervals.
 pub const BRIEFLY: Duration = Duration::from_micros(50);
 
 /// Now, on the monotonic clock.

@@ -1,16 +1,16 @@
 //! Counters of the processor and of the kernel for the calling thread (`perf_event_open`).
 //!
-//! Every counter is opened for itself, so that one that is missing takes no other with it, and says why it is
-//! missing. The processor has fewer counters than there are events, so the kernel may let them take turns: a count
-//! that covers a part of the time only is scaled up, and says so.
+//! Each counter is opened on its own, so that a missing one does not affect the others and has its own
+//! reason. The processor has fewer counters than there are events, so the kernel may multiplex them: a count
+//! that covers only a part of the time is scaled up and marked.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-/// Something that is counted.
+/// An event to count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// What it is called in reports.
+    /// Its name in reports.
     pub name: &'static str,
     kind: u32,
     config: u64,
@@ -25,7 +25,7 @@ const fn event(name: &'static str, kind: u32, config: u64) -> Event {
     Event { name, kind, config }
 }
 
-/// Loads that miss, in this part of the memory system.
+/// Load misses in this part of the memory system.
 const fn load_misses(name: &'static str, of: u64) -> Event {
     const LOAD: u64 = 0 << 8;
     const MISS: u64 = 1 << 16;
@@ -34,8 +34,8 @@ const fn load_misses(name: &'static str, of: u64) -> Event {
 
 const CONTEXT_SWITCHES: Event = event("context switches", SOFTWARE, 3);
 
-/// Everything that is counted, the processor's counts first. The kernel's are there on machines whose processor or
-/// hypervisor has none to offer.
+/// All events, those of the processor first. Those of the kernel exist even if the processor or the
+/// hypervisor provides no counters.
 pub const EVENTS: [Event; 8] = [
     event("cycles", HARDWARE, 0),
     event("instructions", HARDWARE, 1),
@@ -50,7 +50,7 @@ pub const EVENTS: [Event; 8] = [
 /// Why an event is not counted.
 #[derive(Debug, thiserror::Error)]
 pub enum NoCounter {
-    /// Nothing here can.
+    /// Neither the processor nor the kernel provides it.
     #[error(
         "neither the processor nor the hypervisor offers a counter of {event} ({error}); measure on hardware, or \
          give the virtual machine a PMU"
@@ -58,10 +58,10 @@ pub enum NoCounter {
     Missing {
         /// Name of the event.
         event: &'static str,
-        /// What the kernel said.
+        /// The error of the kernel.
         error: io::Error,
     },
-    /// The kernel's settings do not let this user.
+    /// The kernel's settings do not permit it for this user.
     #[error(
         "{event} may not be counted ({error}); run as root, or set kernel.perf_event_paranoid to {paranoid} or less"
     )]
@@ -70,25 +70,25 @@ pub enum NoCounter {
         event: &'static str,
         /// The setting with which any user may count it (perf_event_open(2)).
         paranoid: u8,
-        /// What the kernel said.
+        /// The error of the kernel.
         error: io::Error,
     },
-    /// Something else.
+    /// Any other error.
     #[error("cannot open the counter of {event}: {error}")]
     Failed {
         /// Name of the event.
         event: &'static str,
-        /// What the kernel said.
+        /// The error of the kernel.
         error: io::Error,
     },
 }
 
-/// In which mode the processor is while it counts.
+/// The processor modes in which a counter counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// Both.
     UserAndKernel,
-    /// User mode alone, because the kernel lets this user count no more.
+    /// User mode only, because the kernel does not permit more for this user.
     User,
 }
 
@@ -96,51 +96,52 @@ pub enum Scope {
 #[derive(Debug)]
 pub struct Counter {
     fd: OwnedFd,
-    /// What it counts in.
+    /// The modes that it counts in.
     pub scope: Scope,
 }
 
-/// A counter at one moment.
+/// A reading of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Reading {
     count: u64,
-    /// For how long it was meant to count, ns.
+    /// Time since it was enabled, ns.
     enabled_ns: u64,
-    /// For how long it did, ns.
+    /// Time during which it counted, ns.
     running_ns: u64,
 }
 
-/// What was counted between two readings.
+/// The count between two readings.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Count {
-    /// Everything.
+    /// The exact count.
     Exact(u64),
-    /// What would have been, had the counter not taken turns with others.
+    /// An extrapolated count, because the counter was multiplexed.
     Scaled {
         /// The count, scaled up.
         estimate: f64,
-        /// Share of the time that it counted for.
+        /// Share of the time during which it counted.
         share: f64,
     },
-    /// Nothing: the counter never had its turn.
+    /// None: the counter was never scheduled.
     NoTurn,
 }
 
-/// Opens every counter that there is, each with its name; they count the calling thread from now on.
+/// Opens a counter for every event, with its name. They count the calling thread from now on.
 #[must_use]
 pub fn open() -> Vec<(&'static str, Result<Counter, NoCounter>)> {
     EVENTS.into_iter().map(|event| (event.name, Counter::open(event))).collect()
 }
 
 impl Event {
-    /// Whether it happens in user mode too. A switch does not: a counter of user mode alone counts none.
+    /// Whether it occurs in user mode as well. A context switch does not: a counter of user mode only never
+    /// counts one.
     fn has_user_part(self) -> bool {
         self != CONTEXT_SWITCHES
     }
 }
 
 impl Counter {
-    /// Opens one; it counts the calling thread from now on.
+    /// Opens a counter for the event. It counts the calling thread from now on.
     ///
     /// # Errors
     /// [`NoCounter`].
@@ -164,16 +165,16 @@ impl Counter {
         })
     }
 
-    /// Reads it.
+    /// Reads the counter.
     ///
     /// # Errors
-    /// When the kernel gives less than a reading.
+    /// If the kernel returns less than a whole reading.
     pub fn read(&self) -> io::Result<Reading> {
         let mut words = [0_u8; 24];
         let got = rustix::io::read(&self.fd, &mut words)?;
         if got != words.len() {
             return Err(io::Error::other(format!(
-                "a counter gave {got} bytes where {} were due",
+                "a counter returned {got} bytes instead of {}",
                 words.len()
             )));
         }
@@ -187,7 +188,7 @@ impl Counter {
 }
 
 impl Reading {
-    /// What was counted since an earlier reading of the same counter.
+    /// The count since an earlier reading of the same counter.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a scaled count is an estimate of far fewer than 2^52")]
     pub fn since(self, earlier: Self) -> Count {
@@ -205,7 +206,7 @@ impl Reading {
     }
 }
 
-/// The first version of `struct perf_event_attr`, which every kernel takes (perf_event_open(2)).
+/// The first version of `struct perf_event_attr`, which every kernel accepts (perf_event_open(2)).
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -233,7 +234,7 @@ const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
 const TIME_ENABLED: u64 = 1 << 0;
 const TIME_RUNNING: u64 = 1 << 1;
 
-/// Bit of the call's own flags.
+/// Bit of the flags of the call.
 const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
 
 fn perf_event_open(event: Event, scope: Scope) -> io::Result<OwnedFd> {
@@ -274,7 +275,7 @@ mod tests {
         Counter::open(event)
     }
 
-    /// What is counted while something is done.
+    /// The count during a function.
     fn counted(counter: &Counter, mut what: impl FnMut()) -> Count {
         let before = counter.read().unwrap();
         what();
@@ -300,20 +301,21 @@ mod tests {
         touch(1);
         for pages in [1, 10, 1000] {
             let Count::Exact(count) = counted(&faults, || touch(pages)) else {
-                panic!("software takes no turns")
+                panic!("software events are not multiplexed")
             };
-            // The code that touches them may be in a page that the test has not yet been in.
+            // The code that touches them may be on a page that the test has not executed yet.
             assert!((pages as u64..pages as u64 + 8).contains(&count), "{pages}: {count}");
         }
     }
 
-    /// Context switches of the calling thread so far, by another of the kernel's counts.
+    /// Context switches of the calling thread so far, from another source.
     fn switches_so_far() -> u64 {
         let usage = usage(Who::Thread).unwrap();
         usage.voluntary_switches + usage.involuntary_switches
     }
 
-    /// Sleeps until the thread has been switched this often. A sleep whose timer expires early enough is no switch.
+    /// Sleeps until the thread has been switched this often. A sleep whose timer expires early enough does
+    /// not switch.
     fn sleep_until_switched(times: u64) {
         let end = switches_so_far() + times;
         while switches_so_far() < end {
@@ -325,7 +327,7 @@ mod tests {
     fn the_kernel_counts_every_switch_of_this_thread_and_of_no_other() {
         let counter = match counter("context switches") {
             Ok(counter) => counter,
-            // As an ordinary user.
+            // Without root privileges.
             Err(error) => return assert!(error.to_string().contains("perf_event_paranoid to 1"), "{error}"),
         };
         let check = |what: &dyn Fn()| {
@@ -337,7 +339,7 @@ mod tests {
                 inner = switches_so_far() - start;
             });
             let outer = switches_so_far() - outer;
-            let Count::Exact(count) = count else { panic!("software takes no turns") };
+            let Count::Exact(count) = count else { panic!("software events are not multiplexed") };
             assert!((inner..=outer).contains(&count), "{inner} <= {count} <= {outer}");
         };
         check(&|| sleep_until_switched(20));

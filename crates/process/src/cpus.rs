@@ -1,5 +1,4 @@
-//! Which processors the calling thread may use, and binding it to some. A child inherits them before its first
-//! instruction.
+//! The processor affinity of the calling thread. A child inherits it before its first instruction.
 
 use std::{fs, io};
 
@@ -10,21 +9,21 @@ use crate::named;
 /// Processors that the calling thread may run on, in order.
 ///
 /// # Errors
-/// When the kernel has more processors than the call takes.
+/// If the kernel has more processors than the call supports.
 pub fn allowed() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None).map_err(|errno| named("sched_getaffinity", errno.into()))?;
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 
-/// Lets the calling thread run on any of these processors, and on no other.
+/// Restricts the calling thread to these processors.
 ///
 /// # Errors
-/// When there are none that it may be given.
+/// If none of them may be used.
 pub fn allow(cpus: &[usize]) -> io::Result<()> {
     let mut set = CpuSet::new();
     for &cpu in cpus {
         if cpu >= CpuSet::MAX_CPU {
-            return Err(io::Error::other(format!("processor {cpu} is beyond what sched_setaffinity takes")));
+            return Err(io::Error::other(format!("processor {cpu} exceeds the limit of sched_setaffinity")));
         }
         set.set(cpu);
     }
@@ -40,15 +39,15 @@ pub fn pin(cpu: usize) -> io::Result<()> {
     allow(&[cpu])
 }
 
-/// The calling thread on other processors until this is restored or dropped.
+/// Keeps the calling thread on other processors until this is restored or dropped.
 #[derive(Debug)]
 pub struct Pinned {
-    /// Empty once it was restored.
+    /// Empty once restored.
     before: Vec<usize>,
 }
 
 impl Pinned {
-    /// Keeps the calling thread on `cpus`.
+    /// Moves the calling thread to `cpus`.
     ///
     /// # Errors
     /// As [`allow`].
@@ -58,7 +57,7 @@ impl Pinned {
         Ok(Self { before })
     }
 
-    /// Lets the thread run where it could before.
+    /// Restores the affinity from before.
     ///
     /// # Errors
     /// As [`allow`].
@@ -79,7 +78,7 @@ impl Drop for Pinned {
 /// Processors that are online, in order.
 ///
 /// # Errors
-/// When `/sys` does not say.
+/// If `/sys` cannot be read.
 pub fn online() -> io::Result<Vec<usize>> {
     let list = fs::read_to_string("/sys/devices/system/cpu/online")?;
     parse_list(&list).ok_or_else(|| {
@@ -87,7 +86,7 @@ pub fn online() -> io::Result<Vec<usize>> {
     })
 }
 
-/// Reads a list of processors or nodes as the kernel writes it, `0,2-3`.
+/// Parses a list of processors or nodes in the format of the kernel, `0,2-3`.
 #[must_use]
 pub fn parse_list(text: &str) -> Option<Vec<usize>> {
     let mut numbers = Vec::new();
@@ -118,7 +117,7 @@ mod tests {
     #[test]
     fn a_processor_that_does_not_exist_is_named() {
         let error = pin(CpuSet::MAX_CPU).unwrap_err().to_string();
-        assert_eq!(error, "processor 1024 is beyond what sched_setaffinity takes");
+        assert_eq!(error, "processor 1024 exceeds the limit of sched_setaffinity");
         let error = pin(CpuSet::MAX_CPU - 1).unwrap_err().to_string();
         assert!(error.starts_with("sched_setaffinity to processors [1023]: "), "{error}");
     }

@@ -1,4 +1,4 @@
-//! Which processes belong together, and the end of all of them.
+//! Finds the processes that belong together, and kills all of them.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::clock::{BRIEFLY, now};
 use crate::processes::{Process, all, parse};
 
-/// How long a process may take to stop.
+/// Time limit for a process to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(1);
 
-/// The processes, alive, of group `group`, those of `known` that still live, and the descendants of all of `known`;
-/// the group's leader itself is left out.
+/// The living processes of group `group`, without its leader, those of `known` that are still alive, and the
+/// descendants of all of `known`.
 pub(crate) fn members(group: i32, known: &[Process]) -> io::Result<Vec<Process>> {
     let all = all()?;
     let is_known = |process: &&Process| known.iter().any(|other| other.is(process));
     let mut family: HashSet<i32> = all.iter().filter(is_known).map(|process| process.pid).collect();
-    // A child can stand before its parent in the list: repeat until nothing is added.
+    // A child can precede its parent in the list: repeat until nothing is added.
     loop {
         let before = family.len();
         for process in &all {
@@ -35,10 +35,10 @@ pub(crate) fn members(group: i32, known: &[Process]) -> io::Result<Vec<Process>>
     Ok(all.into_iter().filter(|p| p.is_alive() && p.pid != group && belongs(p)).collect())
 }
 
-/// Kills these processes and everything below them.
+/// Kills these processes and all their descendants.
 ///
 /// # Errors
-/// The first that may not be killed; all others are.
+/// The error of the first one that cannot be killed; all others are killed.
 pub(crate) fn kill(roots: &[Pid]) -> io::Result<()> {
     let mut killed = Ok(());
     for pid in stopped(roots) {
@@ -47,11 +47,11 @@ pub(crate) fn kill(roots: &[Pid]) -> io::Result<()> {
     killed
 }
 
-/// Stops these processes and everything below them, from the top: what is stopped has no more children than `/proc`
-/// then says, does not end, and reaps none, so that no process escapes and no id passes to another one.
+/// Stops these processes and all their descendants, from the top. A stopped process starts no further
+/// children, does not end, and reaps none, so that no process escapes and no id is reused.
 ///
-/// A process that is signalled while it forks may have one child more. So it goes on until all are seen to have
-/// stopped: with a single pass one of 30 shells that were starting processes left one behind.
+/// A process that receives the signal while it forks may have one more child. So this repeats until all have
+/// stopped: with a single pass, one of 30 shells that were starting processes left one behind.
 fn stopped(roots: &[Pid]) -> Vec<Pid> {
     let mut family = roots.to_vec();
     let deadline = now() + STOP_PATIENCE;
@@ -60,11 +60,11 @@ fn stopped(roots: &[Pid]) -> Vec<Pid> {
         let mut next = 0;
         while let Some(&pid) = family.get(next) {
             next += 1;
-            // One that may not be stopped may not be killed either; what is below it is its own.
+            // A process that may not be stopped may not be killed either, and its descendants are left to it.
             if kill_process(pid, Signal::STOP).is_err() {
                 continue;
             }
-            // Before its children are read, so that none comes after them.
+            // Wait before reading its children, so that no further ones appear.
             all_still &= is_still(pid);
             let new: Vec<Pid> = children(pid).into_iter().filter(|child| !family.contains(child)).collect();
             family.extend(new);
@@ -76,19 +76,19 @@ fn stopped(roots: &[Pid]) -> Vec<Pid> {
     }
 }
 
-/// Whether no thread of a process starts another process: all have stopped or ended, or wait inside the kernel, as
-/// for a child of `vfork`.
+/// Whether no thread of a process can start another process: all are stopped, have ended, or wait inside the
+/// kernel, for example for a child of `vfork`.
 fn is_still(pid: Pid) -> bool {
     threads(pid)
         .filter_map(|thread| parse(&fs::read(thread.join("stat")).ok()?))
         .all(|thread| thread.is_still())
 }
 
-/// Each thread has the children that it forked itself.
+/// The kernel lists children by the thread that forked them.
 fn children(pid: Pid) -> Vec<Pid> {
     let mut children = Vec::new();
     for thread in threads(pid) {
-        // A thread that has ended has none.
+        // A thread that has ended has no children.
         let list = fs::read_to_string(thread.join("children")).unwrap_or_default();
         children.extend(list.split_whitespace().filter_map(|child| Pid::from_raw(child.parse().ok()?)));
     }
@@ -100,7 +100,7 @@ fn threads(pid: Pid) -> impl Iterator<Item = std::path::PathBuf> {
     threads.into_iter().flatten().flatten().map(|thread| thread.path())
 }
 
-/// A signal to a process that has ended meanwhile is no error.
+/// Ignores the error of a signal to a process that has ended.
 pub(crate) fn ignore_gone(result: rustix::io::Result<()>) -> io::Result<()> {
     match result {
         Err(Errno::SRCH) => Ok(()),

@@ -1,13 +1,13 @@
-//! Processes that end for certain. A program runs in a process group of its own whose leader is a
-//! watchdog: a shell that holds the reading end of a pipe from us. When we end, however we end (SIGKILL
-//! included), the kernel closes the pipe and the watchdog kills the program's descendants and then the whole
-//! group, itself with it. The program is in the group before its first instruction, so no moment is uncovered;
-//! and since the watchdog is reaped last, the group's id is not given to another meanwhile.
-//! Only a process that leaves the group and loses all its ancestors before a look at its members escapes: a daemon
-//! that goes into the background. Servers must stay in the foreground.
+//! Process groups that end reliably. A program runs in a process group of its own whose leader is a watchdog:
+//! a shell that holds the reading end of a pipe from this process. When this process ends for any reason
+//! (SIGKILL included), the kernel closes the pipe, and the watchdog kills the descendants of the program and
+//! then the whole group including itself. The program is in the group before its first instruction, so there
+//! is no gap; and the watchdog is reaped last, so the id of the group is not reused. Only a process that
+//! leaves the group and loses all its ancestors between two lists of the members escapes: a daemon that goes
+//! into the background. Servers must stay in the foreground.
 //!
-//! Not used, and why: PR_SET_PDEATHSIG (or `setpriv --pdeathsig`) kills one process and none of its children,
-//! and fires when the *thread* ends that started it; a PID namespace changes what is measured.
+//! Not used: PR_SET_PDEATHSIG (or `setpriv --pdeathsig`), which kills one process without its children, and
+//! when the *thread* that started it ends; a PID namespace, which changes what is measured.
 
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -23,9 +23,9 @@ use crate::clock::now;
 use crate::family::{self, ignore_gone, members};
 use crate::processes::Process;
 
-/// The watchdog. It ignores the signals that some servers (Apache for one) send to their whole group, says that
-/// it is armed, reads the main process's id, and then waits for the end of the pipe. `descendants` runs in a
-/// subshell each time, which gives it variables of its own.
+/// The watchdog. It ignores the signals that some servers (for example Apache) send to their whole group,
+/// reports that it is armed, reads the id of the main process, and then waits for the end of the pipe.
+/// `descendants` runs in a subshell each time, which gives it variables of its own.
 const WATCHDOG: &str = r#"
 trap '' HUP INT QUIT TERM USR1 USR2 ALRM WINCH
 echo armed
@@ -40,25 +40,25 @@ for pid in $main ${main:+$(descendants "$main")}; do kill -s KILL "$pid" 2>/dev/
 kill -s KILL 0
 "#;
 
-/// How a program is asked to stop before it is killed.
+/// How to stop a program before it is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StopRequest {
     /// Signal sent to the main process.
     pub signal: Signal,
-    /// How long it may take to obey; after that, SIGKILL to everything.
+    /// Time limit for it to stop; after that, SIGKILL is sent to everything.
     pub grace: Duration,
 }
 
-/// How a program came to its end.
+/// How a program was stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stopped {
-    /// It obeyed its stop signal; nothing was left.
+    /// It ended after the stop signal; no process remained.
     AsAsked,
-    /// It had to be killed when the time of grace was over, or something of it was left.
+    /// It was killed after the time limit, or some of its processes remained.
     Killed,
 }
 
-/// Processes that could not be stopped.
+/// Why processes could not be stopped.
 #[derive(Debug, Error)]
 pub enum StopError {
     /// Listing, signalling or waiting failed.
@@ -69,33 +69,35 @@ pub enum StopError {
         /// Why.
         source: io::Error,
     },
-    /// They have been sent SIGKILL and are still there.
-    #[error("processes {pids:?} are still there {} s after SIGKILL; look at /proc/PID/stack", KILL_PATIENCE.as_secs())]
+    /// They still exist after SIGKILL.
+    #[error("processes {pids:?} still exist {} s after SIGKILL; see /proc/PID/stack", KILL_PATIENCE.as_secs())]
     Survived {
         /// Their ids.
         pids: Vec<i32>,
     },
 }
 
-/// A process group with its watchdog and, once spawned, its main process. Dropped, it is killed.
+/// A process group with its watchdog and, once spawned, its main process. Dropping it kills the group.
 #[derive(Debug)]
 pub struct Group {
-    /// Never written to after the main process's id; its closing is the message.
+    /// The pipe: the id of the main process is written to it, and then nothing; closing it triggers the
+    /// watchdog.
     lifeline: Option<ChildStdin>,
     main: Option<Child>,
-    // After the main process: fields are dropped in this order, and the group's id is its own until then.
+    // After the main process: fields are dropped in this order, and the watchdog keeps the id of the group in
+    // use.
     watchdog: Child,
     is_killed: bool,
-    /// The main process and every other one that has been seen to belong here: one that leaves the group is found
-    /// by its descent, but only before its ancestors end.
+    /// The main process and every other known member: a process that leaves the group is found by its
+    /// descent, but only before its ancestors end.
     known: Vec<Process>,
 }
 
 impl Group {
-    /// A group with an armed watchdog and nothing else in it.
+    /// Starts a group that contains only an armed watchdog.
     ///
     /// # Errors
-    /// When no process can be started.
+    /// If no process can be started.
     pub fn new() -> io::Result<Group> {
         let mut shell = Command::new("/bin/sh")
             .args(["-c", WATCHDOG])
@@ -112,10 +114,10 @@ impl Group {
         Ok(Group { lifeline, main: None, watchdog, is_killed: false, known: Vec::new() })
     }
 
-    /// Starts the main process in this group, which has one at the most.
+    /// Starts the main process of the group, which has at most one.
     ///
     /// # Errors
-    /// When the program cannot be started.
+    /// If the program cannot be started.
     pub fn spawn(&mut self, command: &mut Command) -> io::Result<()> {
         assert!(self.main.is_none(), "a group has one main process");
         let main = command.process_group(self.id()).spawn()?;
@@ -127,24 +129,26 @@ impl Group {
         Ok(())
     }
 
-    /// Id of the main process; none before it was spawned.
+    /// Id of the main process; `None` before it is spawned.
     #[must_use]
     pub fn main(&self) -> Option<Pid> {
         self.main.as_ref().map(Child::pid)
     }
 
-    /// The processes of the group and all known descendants of the main process, alive, without the watchdog.
+    /// The living processes of the group and all known living descendants of the main process, without the
+    /// watchdog.
     ///
     /// # Errors
-    /// When `/proc` cannot be read.
+    /// If `/proc` cannot be read.
     pub fn members(&self) -> io::Result<Vec<Process>> {
         members(self.id(), &self.known)
     }
 
-    /// The same, remembered, so that they are found even when they have left the group and lost their ancestors.
+    /// Like [`Group::members`], and remembers them, so that they are found even after they have left the
+    /// group and lost their ancestors.
     ///
     /// # Errors
-    /// When `/proc` cannot be read.
+    /// If `/proc` cannot be read.
     pub fn remember_members(&mut self) -> io::Result<Vec<Process>> {
         let members = self.members()?;
         for process in &members {
@@ -155,35 +159,37 @@ impl Group {
         Ok(members)
     }
 
-    /// The main process, ended or not; none before it was spawned.
+    /// The main process, ended or not; `None` before it is spawned.
     ///
     /// # Errors
-    /// When `/proc` cannot be read.
+    /// If `/proc` cannot be read.
     pub fn main_process(&self) -> io::Result<Option<Process>> {
         self.main().map_or(Ok(None), |pid| Process::read(pid.as_raw_nonzero().get()))
     }
 
-    /// How the main process has ended, if it has.
+    /// Returns how the main process ended, if it has.
     ///
     /// # Errors
-    /// When the kernel refuses to say.
+    /// If `waitid` fails.
     pub fn exit(&self) -> io::Result<Option<Exit>> {
         self.main.as_ref().map_or(Ok(None), Child::exit)
     }
 
-    /// Waits at most `patience` for the main process to end and returns the moment at which it was seen to.
+    /// Waits for the main process to end, at most for `patience`, and returns the time at which it was found
+    /// ended.
     ///
     /// # Errors
-    /// When the kernel refuses to wait.
+    /// If waiting fails.
     pub fn wait(&self, patience: Duration) -> io::Result<Option<Instant>> {
         let ended = self.main.as_ref().map_or(Ok(false), |main| main.ends_within(patience))?;
         Ok(ended.then(now))
     }
 
-    /// Asks the main process to stop, gives everything the time of grace, then kills what is left.
+    /// Sends the stop signal to the main process, waits for all processes to end, then kills those that
+    /// remain.
     ///
     /// # Errors
-    /// [`StopError`]; what could be killed is.
+    /// [`StopError`]; all processes that can be killed are killed.
     pub fn stop(&mut self, request: StopRequest) -> Result<Stopped, StopError> {
         self.remember_members()
             .map_err(|source| StopError::Io { action: "listing its processes", source })?;
@@ -196,10 +202,11 @@ impl Group {
         Ok(if left.is_empty() && !seen { Stopped::AsAsked } else { Stopped::Killed })
     }
 
-    /// Kills everything at once and waits until it is gone. Says whether there was anything but the watchdog.
+    /// Kills all processes immediately and waits until they have ended. Returns whether there were any
+    /// besides the watchdog.
     ///
     /// # Errors
-    /// [`StopError`]; what could be killed is.
+    /// [`StopError`]; all processes that can be killed are killed.
     pub fn kill(&mut self) -> Result<bool, StopError> {
         if self.is_killed {
             return Ok(false);
@@ -227,14 +234,14 @@ impl Group {
         Ok(seen)
     }
 
-    /// Its id.
+    /// Its process id.
     fn id(&self) -> i32 {
         self.watchdog.pid().as_raw_nonzero().get()
     }
 
-    /// Waits until nothing is left or the deadline has passed; returns what is left.
+    /// Waits until no process remains or the deadline has passed; returns those that remain.
     fn await_end(&mut self, deadline: Instant) -> Result<Vec<Process>, StopError> {
-        // Servers take between one and some hundred milliseconds: look often at first, then rarely.
+        // Servers take between one and several hundred milliseconds: check often at first, then rarely.
         let mut pause = Duration::from_millis(1);
         loop {
             let left =
@@ -269,10 +276,10 @@ mod tests {
     use crate::child::Exit;
     use crate::processes::Process;
 
-    /// Far more time than a program needs that obeys.
+    /// Far more time than a program needs to stop.
     const PATIENT: StopRequest = StopRequest { signal: Signal::TERM, grace: Duration::from_secs(60) };
 
-    /// For a program that will not obey.
+    /// For a program that ignores the stop signal.
     const IMPATIENT: StopRequest = StopRequest { signal: Signal::TERM, grace: Duration::from_millis(300) };
 
     fn running(script: &str, processes: usize) -> (Group, Vec<Process>) {

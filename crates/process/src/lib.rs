@@ -1,8 +1,9 @@
-//! How is a process started, watched and ended for certain, and what does the kernel say of processes and processors?
+//! Starts processes, watches them and ends them reliably; reads what the kernel counts of processes and
+//! processors.
 //!
-//! The ground of the parts that touch processes. `bench` starts its samples and `trace-probe` its commands as a
-//! [`Child`], `workload` its servers and commands in a [`Group`]: one rule ends them all. The readers of `/proc`, of
-//! `getrusage` and of the kernel's counters give plain numbers; the caller decides what they mean.
+//! Shared by all parts that touch processes. `bench` starts its samples and `trace-probe` its commands as a
+//! [`Child`], `workload` its servers and commands in a [`Group`]; one module kills them all. The readers of
+//! `/proc`, of `getrusage` and of the kernel's counters return plain numbers, which the caller interprets.
 
 pub mod accounting;
 mod child;
@@ -19,7 +20,7 @@ pub use group::{Group, StopError, StopRequest, Stopped};
 pub use processes::Process;
 pub use program::{find_program, search_path};
 
-/// An error that names the call.
+/// Adds the name of the call to an error.
 fn named(call: &str, error: std::io::Error) -> std::io::Error {
     std::io::Error::new(error.kind(), format!("{call}: {error}"))
 }

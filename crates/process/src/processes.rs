@@ -1,14 +1,14 @@
-//! Which processes there are: `/proc` read into plain values. Processes come and go while it is read; one that
-//! goes is simply absent.
+//! Lists processes: `/proc` as plain values. Processes start and end while it is read; one that ends is
+//! absent.
 
 use std::{fs, io};
 
 /// One process, as `/proc/PID/stat` shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Process {
-    /// Its id.
+    /// Its process id.
     pub pid: i32,
-    /// Id of its parent.
+    /// Process id of its parent.
     pub parent: i32,
     /// Id of its process group.
     pub group: i32,
@@ -16,21 +16,21 @@ pub struct Process {
     pub state: u8,
     /// CPU time of its threads in user mode, exited ones included, in clock ticks.
     pub user_ticks: u64,
-    /// The same in the kernel.
+    /// The same in kernel mode.
     pub system_ticks: u64,
-    /// CPU time in user mode of the children that it has waited for, in clock ticks.
+    /// CPU time in user mode of its reaped children, in clock ticks.
     pub children_user_ticks: u64,
-    /// The same in the kernel.
+    /// The same in kernel mode.
     pub children_system_ticks: u64,
-    /// When it started, in clock ticks since boot: with `pid`, its identity.
+    /// Start time, in clock ticks since boot. Together with `pid`, it identifies the process.
     pub start_ticks: u64,
 }
 
 impl Process {
-    /// The process (or thread) `pid`, or `None` if there is none.
+    /// Reads the process or thread `pid`; `None` if it does not exist.
     ///
     /// # Errors
-    /// When `/proc` cannot be read, or is not as proc(5) says.
+    /// If `/proc` cannot be read, or does not have the format of proc(5).
     pub fn read(pid: i32) -> io::Result<Option<Process>> {
         match fs::read(format!("/proc/{pid}/stat")) {
             Ok(stat) => parse(&stat).map(Some).ok_or_else(|| {
@@ -41,37 +41,37 @@ impl Process {
         }
     }
 
-    /// Whether it is the same process: ids are given again.
+    /// Whether it is the same process: ids are reused.
     #[must_use]
     pub fn is(&self, other: &Process) -> bool {
         (self.pid, self.start_ticks) == (other.pid, other.start_ticks)
     }
 
-    /// Neither a zombie nor dead.
+    /// Whether it is neither a zombie nor dead.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         !matches!(self.state, b'Z' | b'X' | b'x')
     }
 
-    /// Waiting for something that a signal may interrupt.
+    /// Whether it is in an interruptible sleep.
     #[must_use]
     pub fn is_asleep(&self) -> bool {
         self.state == b'S'
     }
 
-    /// Running, or waiting for a processor.
+    /// Whether it runs or waits for a processor.
     #[must_use]
     pub fn is_runnable(&self) -> bool {
         self.state == b'R'
     }
 
-    /// Stopped, not alive, or waiting for something that no signal interrupts: it starts no other process.
+    /// Whether it is stopped, not alive, or in an uninterruptible sleep: it does not start another process.
     pub(crate) fn is_still(&self) -> bool {
         !self.is_alive() || matches!(self.state, b'T' | b't' | b'D')
     }
 }
 
-/// True of the errors with which `/proc` says that a process has ended meanwhile.
+/// Whether the error of a read from `/proc` means that the process has ended.
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
         || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
@@ -88,8 +88,8 @@ pub(crate) fn all() -> io::Result<Vec<Process>> {
     Ok(processes)
 }
 
-/// Reads one line of `/proc/PID/stat`. The command's name stands in parentheses and may hold anything, so the
-/// fields are counted from the last closing one.
+/// Parses the line of `/proc/PID/stat`. The name of the command is in parentheses and may contain anything,
+/// so fields are counted from the last closing parenthesis.
 pub(crate) fn parse(stat: &[u8]) -> Option<Process> {
     let open = stat.iter().position(|&byte| byte == b'(')?;
     let close = stat.iter().rposition(|&byte| byte == b')')?;

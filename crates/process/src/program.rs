@@ -1,12 +1,12 @@
-//! Where programs are found.
+//! Finds programs.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Where to look for programs: the caller's `PATH`, and then where Debian keeps servers, which the `PATH` of
-/// ordinary users lacks.
+/// The directories to search for programs: the caller's `PATH`, then the directories of servers on Debian,
+/// which the `PATH` of ordinary users lacks.
 #[must_use]
 pub fn search_path() -> OsString {
     let mut path = env::var_os("PATH").unwrap_or_default();
@@ -17,8 +17,8 @@ pub fn search_path() -> OsString {
     path
 }
 
-/// The program of this name, as a shell would find it in the [`search_path`]; a name with a slash is a path already.
-/// `None` where there is no file of that name that may be executed.
+/// Finds a program like a shell, in the [`search_path`]; a name with a slash is a path. `None` if no
+/// executable file has that name.
 #[must_use]
 pub fn find_program(name: impl AsRef<OsStr>) -> Option<PathBuf> {
     let name = name.as_ref();
@@ -28,8 +28,8 @@ pub fn find_program(name: impl AsRef<OsStr>) -> Option<PathBuf> {
     first(name, &search_path())
 }
 
-/// The first executable file of that name in the directories of `path`. A directory relative to the present one is
-/// none to start programs from.
+/// The first executable file of that name in the directories of `path`. Relative directories are skipped,
+/// because programs must not be started from them.
 fn first(name: &OsStr, path: &OsStr) -> Option<PathBuf> {
     env::split_paths(path)
         .filter(|directory| directory.is_absolute())

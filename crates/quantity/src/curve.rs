@@ -1,19 +1,18 @@
 //! A primitive's cost as a function of the bytes that one operation moves.
 //!
-//! `bench` measures a transfer at a few sizes; applications use others. The curve is piecewise linear in
-//! the time of *one operation* (a fixed part plus a part per byte, the shape of every copying call), goes
-//! through every measured point, and says of each value whether it was measured, interpolated or
-//! extrapolated.
+//! `bench` measures a transfer at a few sizes; applications use others. The curve is piecewise linear in the
+//! time of *one operation* (a fixed part plus a part per byte, the shape of every copying call) and passes
+//! through every measured point. Each value is marked as measured, interpolated or extrapolated.
 
 use crate::cost::{Cost, Doubt};
 use crate::estimate::{Estimate, Interval, Method};
 use crate::size::Size;
 use crate::unit::Unit;
 
-/// What an evaluated cost rests on.
+/// The basis of an evaluated cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Basis {
-    /// That very size was measured.
+    /// This size was measured.
     Measured,
     /// Between two measured sizes.
     Interpolated,
@@ -26,21 +25,21 @@ pub enum Basis {
 pub struct Evaluation {
     /// Time of one operation, [`Unit::Nanoseconds`].
     pub cost: Estimate,
-    /// What it rests on.
+    /// Its basis.
     pub basis: Basis,
-    /// Why a measured cost that it rests on is doubtful, if one is.
+    /// Why a measured cost behind it is doubtful, if one is.
     pub doubt: Option<Doubt>,
 }
 
-/// Time of one operation over its size. Invariant: at least one point, sizes strictly increasing and not
-/// zero.
+/// Time of one operation over its size. Invariant: at least one point; sizes are positive and strictly
+/// increasing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CostCurve {
     points: Vec<Point>,
     scaling: Scaling,
 }
 
-/// What a single point says of other sizes.
+/// How a single point extends to other sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scaling {
     /// Measured per byte: the time is proportional to the size.
@@ -56,25 +55,25 @@ struct Point {
     doubt: Option<Doubt>,
 }
 
-/// Points that make no curve.
+/// Why points make no curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoCurve {
     /// No point at all.
     #[error("it has no measured size")]
     Empty,
-    /// A size of zero, or one that stands twice.
-    #[error("its size {0} is zero or stands twice")]
+    /// A size of zero, or a repeated one.
+    #[error("its size {0} is zero or occurs twice")]
     BadSize(u64),
-    /// A unit that is no cost, or two different ones.
+    /// A unit that is not one of a cost, or different units.
     #[error("its costs are not all in ns or all in ns/B")]
     Units,
 }
 
 impl CostCurve {
-    /// A curve through measured costs, each in ns or each in ns/B.
+    /// Makes a curve through measured costs, all in ns or all in ns/B.
     ///
     /// # Errors
-    /// [`NoCurve`] when the points contradict the invariant.
+    /// [`NoCurve`] if the points violate the invariant.
     pub fn through(costs: &[(Size, &Cost)]) -> Result<Self, NoCurve> {
         let unit = costs.first().ok_or(NoCurve::Empty)?.1.typical.unit;
         let scaling = match unit {
@@ -105,11 +104,12 @@ impl CostCurve {
         Ok(Self { points, scaling })
     }
 
-    /// Cost of one operation that moves `size` bytes (not necessarily a whole number: a histogram's bin
-    /// has a mean size).
+    /// Evaluates the cost of one operation that moves `size` bytes (not necessarily a whole number: the bin
+    /// of a histogram has a mean size).
     ///
-    /// Below the smallest measured size the first segment is continued, but neither below a proportional
-    /// share nor above the smallest measured cost; above the largest, the last segment is continued.
+    /// Below the smallest measured size the first segment is extended, limited from below by the proportional
+    /// share and from above by the smallest measured cost. Above the largest size the last segment is
+    /// extended.
     #[must_use]
     pub fn at(&self, size: f64) -> Evaluation {
         if let Some(point) = self.points.iter().find(|point| (point.size - size).abs() < 0.5) {

@@ -1,18 +1,18 @@
-//! The application vector: what one unit of work asks of the operating system (thesis, section 4.1).
+//! The application vector: what one unit of work demands of the operating system (thesis, section 4.1).
 //!
-//! `trace` makes it from records; `model` multiplies it with a [`crate::Machine`]. Everything in it is
-//! *per unit of work* (one request, one run), so that two demands of different length compare.
+//! `trace` makes it from records; `model` multiplies it with a [`crate::Machine`]. All values are *per unit
+//! of work* (one request, one run), so that demands of different length can be compared.
 
 use crate::estimate::Estimate;
 use crate::primitive::PrimitiveId;
 
-/// How good the primitive is that stands for some calls.
+/// How well the primitive of some calls represents them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Mapping {
     /// The calls are this primitive.
     Own,
-    /// No primitive exists for the calls; the null call bounds their cost from below (thesis, section
-    /// 4.2). They count as not covered.
+    /// No primitive exists for the calls; the null call is a lower bound of their cost (thesis, section 4.2).
+    /// They count as not covered.
     LowerBound,
 }
 
@@ -21,7 +21,7 @@ pub enum Mapping {
 pub struct Use {
     /// Calls per unit of work.
     pub calls: f64,
-    /// Bytes per unit of work moved by these calls together, for a primitive that moves bytes.
+    /// Bytes per unit of work that these calls move together; `None` for a primitive that moves none.
     pub bytes: Option<f64>,
 }
 
@@ -33,7 +33,7 @@ impl Use {
     }
 }
 
-/// How often one kind of call was seen: what a coefficient is made of.
+/// Number of calls of one kind: the origin of a coefficient.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallCount {
     /// Name of the call, `recvfrom`.
@@ -47,16 +47,16 @@ pub struct CallCount {
 /// One component of the vector.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Coefficient {
-    /// The primitive asked for, its `size` left free.
+    /// The primitive, with its `size` left free.
     pub primitive: PrimitiveId,
     /// Whether the calls are that primitive or are only bounded by it.
     pub mapping: Mapping,
-    /// Histogram over sizes; a single entry without bytes where the primitive moves none.
+    /// Histogram over sizes; a single entry without bytes for a primitive that moves none.
     pub uses: Vec<Use>,
-    /// Time in the kernel and on the processor that the trace saw in these calls, ns per unit of work.
+    /// Traced time of these calls in the kernel and on a processor, ns per unit of work.
     pub kernel_ns: f64,
-    /// The calls behind it, those included that cost nothing of their own because the primitive contains
-    /// them (a `close` within `file.open_close`).
+    /// The calls behind it, including those without a cost of their own because the primitive contains them
+    /// (a `close` within `file.open_close`).
     pub calls: Vec<CallCount>,
 }
 
@@ -68,7 +68,7 @@ impl Coefficient {
         self.uses.iter().fold(0.0, |total, entry| total + entry.calls)
     }
 
-    /// Bytes per unit of work; `None` where the primitive moves none.
+    /// Bytes per unit of work; `None` if the primitive moves none.
     #[must_use]
     pub fn bytes(&self) -> Option<f64> {
         self.uses.iter().filter_map(|entry| entry.bytes).reduce(|a, b| a + b)
@@ -82,14 +82,14 @@ pub struct OperationDemand {
     pub name: String,
     /// One unit of work, `request`.
     pub unit_of_work: String,
-    /// Units of work that were observed.
+    /// Number of observed units of work.
     pub units: f64,
-    /// Processor time of the application's own code per unit of work on the machine where it was
-    /// observed, ns; `None` where it was not measured.
+    /// Processor time of the application's own code per unit of work on the observed machine, ns; `None` if
+    /// not measured.
     pub user: Option<Estimate>,
-    /// The same for the kernel's code.
+    /// Processor time of the kernel per unit of work, likewise.
     pub system: Option<Estimate>,
-    /// Records that the trace lost while it observed: a demand with losses is a lower bound.
+    /// Records that the trace lost: a demand with losses is a lower bound.
     pub lost_records: u64,
     /// The components.
     pub coefficients: Vec<Coefficient>,
@@ -102,8 +102,8 @@ impl OperationDemand {
         self.coefficients.iter().map(|coefficient| coefficient.kernel_ns).sum()
     }
 
-    /// Share of the traced kernel time whose calls have a primitive of their own; `None` when no kernel
-    /// time was traced.
+    /// Share of the traced kernel time whose calls have a primitive of their own; `None` if no kernel time
+    /// was traced.
     #[must_use]
     pub fn coverage(&self) -> Option<f64> {
         let own: f64 = self
@@ -120,9 +120,9 @@ impl OperationDemand {
 /// An application's demand: one vector for each of its operations.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Demand {
-    /// How people call the application.
+    /// Name of the application.
     pub name: String,
-    /// Where the figures come from: command, machine and version, or a citation.
+    /// Origin of the figures: command, machine and version, or a citation.
     pub source: String,
     /// Its operations.
     pub operations: Vec<OperationDemand>,

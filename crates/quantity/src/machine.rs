@@ -1,4 +1,5 @@
-//! The machine vector: what every primitive costs here (thesis, section 4.1), and what the machine is.
+//! The machine vector: what every primitive costs on a machine (thesis, section 4.1), and the description of
+//! the machine.
 
 use std::collections::BTreeMap;
 
@@ -8,21 +9,21 @@ use crate::curve::{CostCurve, NoCurve};
 use crate::primitive::{Key, PrimitiveId};
 use crate::size::Size;
 
-/// Something known of a machine.
+/// A fact about a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fact {
-    /// What is asked: `cpu`, `kernel`.
+    /// Its name: `cpu`, `kernel`.
     pub name: String,
-    /// The answer, as the machine gives it, or why there is none.
+    /// Its value as read from the machine, or why there is none.
     pub value: String,
 }
 
-/// What a machine is, and what of it could not be held still while it was measured.
+/// The description of a machine, and what could not be controlled during the measurement.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Description {
-    /// Facts, in the order to be read.
+    /// Facts, in the order of presentation.
     pub facts: Vec<Fact>,
-    /// Each a sentence: a source of error that the measurement had to live with.
+    /// Uncontrolled sources of error, each as a sentence.
     pub uncontrolled: Vec<String>,
 }
 
@@ -34,25 +35,25 @@ impl Description {
     }
 }
 
-/// A primitive that exists but has no cost here, and why.
+/// A primitive without a cost on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unmeasured {
     /// The primitive.
     pub primitive: PrimitiveId,
-    /// Why, in one line.
+    /// The reason, in one line.
     pub reason: String,
 }
 
-/// A machine measured.
+/// A measured machine.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Machine {
-    /// How people call it.
+    /// Its name.
     pub name: String,
-    /// Where its figures come from: the command and version that measured it, or a citation.
+    /// Origin of its figures: the command and version that measured it, or a citation.
     pub source: String,
-    /// What it is.
+    /// Its description.
     pub description: Description,
-    /// What it was like while it was measured.
+    /// Its conditions during the measurement.
     pub conditions: Conditions,
     /// Cost of each measured primitive.
     pub costs: BTreeMap<PrimitiveId, Cost>,
@@ -60,10 +61,10 @@ pub struct Machine {
     pub unmeasured: Vec<Unmeasured>,
 }
 
-/// A cost that the machine does not have.
+/// Why a machine has no cost for a primitive.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoCost {
-    /// Not measured, whatever the size.
+    /// Not measured, at any size.
     #[error("{0} was not measured{1}")]
     Unmeasured(PrimitiveId, String),
     /// Measured, but the figures make no curve.
@@ -75,7 +76,7 @@ impl Machine {
     /// The cost curve over `size` of a primitive whose other keys are fixed.
     ///
     /// # Errors
-    /// [`NoCost`] if no size of it was measured, or one that should have been could not be.
+    /// [`NoCost`] if no size of it was measured, or one of its sizes could not be measured.
     pub fn curve(&self, primitive: &PrimitiveId) -> Result<CostCurve, NoCost> {
         let points: Vec<(Size, &Cost)> = self
             .costs

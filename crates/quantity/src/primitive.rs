@@ -1,8 +1,8 @@
 //! Names of primitives: `family.operation{key=value,...}`.
 //!
-//! A primitive is one operation that a layer offers to the layer above (thesis, section 2.1). Keys and
-//! the values that they take come from [`KEYS`] alone, and are always written in its order, so that the
-//! same primitive has the same name in every machine, every demand and every year.
+//! A primitive is one operation that a layer offers to the layer above (thesis, section 2.1). Keys and their
+//! values come from [`KEYS`] only, and are always written in its order, so that a primitive has the same name
+//! in every machine and every demand.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use crate::size::Size;
 
-/// A parameter of a primitive. The order is the order of writing.
+/// A parameter of a primitive. Ids list keys in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Key {
     /// Bytes moved by one operation.
@@ -63,7 +63,7 @@ pub enum Key {
     Placement,
 }
 
-/// What values a key takes.
+/// The values that a key accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A number of bytes, `4KiB`.
@@ -81,9 +81,9 @@ pub struct KeyRow {
     pub key: Key,
     /// Its name in ids.
     pub name: &'static str,
-    /// The values that it takes.
+    /// The values that it accepts.
     pub kind: Kind,
-    /// What it means, for `assay bench --list` and the documentation.
+    /// Its meaning, for `assay bench --list` and the documentation.
     pub about: &'static str,
 }
 
@@ -214,7 +214,7 @@ impl Key {
     /// Its row in [`KEYS`].
     #[must_use]
     pub fn row(self) -> &'static KeyRow {
-        // The table is written in the order of the enum, which a test holds.
+        // The table is in the order of the enum, which a test checks.
         &KEYS[self as usize]
     }
 }
@@ -240,7 +240,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// The name of a primitive, or of a family of them when a key is left free.
+/// The name of a primitive, or of a set of primitives if a key is left free.
 ///
 /// Invariant: family and operation are lower-case words, and every key holds a value of its row's kind.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -269,7 +269,7 @@ impl PrimitiveId {
         &self.keys
     }
 
-    /// The bytes that one operation moves, if the id says.
+    /// The bytes that one operation moves, if the id contains them.
     #[must_use]
     pub fn size(&self) -> Option<Size> {
         match self.keys.get(&Key::Size) {
@@ -278,7 +278,7 @@ impl PrimitiveId {
         }
     }
 
-    /// The word that a key holds; the empty one if it holds none.
+    /// The word of a key; empty if it has none.
     #[must_use]
     pub fn word(&self, key: Key) -> &'static str {
         match self.keys.get(&key) {
@@ -287,7 +287,7 @@ impl PrimitiveId {
         }
     }
 
-    /// The number that a key holds, of bytes or of things.
+    /// The number of a key, in bytes or as a count.
     #[must_use]
     pub fn number(&self, key: Key) -> Option<u64> {
         match self.keys.get(&key) {
@@ -297,7 +297,7 @@ impl PrimitiveId {
         }
     }
 
-    /// The same id with `key` holding this value.
+    /// The same id with this value for `key`.
     ///
     /// # Panics
     /// If the value is not of the key's kind.
@@ -308,7 +308,7 @@ impl PrimitiveId {
             (Kind::Word(words), Value::Word(word)) => words.contains(&word),
             _ => false,
         };
-        assert!(fits, "{value} is no value of the key {}", key.row().name);
+        assert!(fits, "{value} is not a value of the key {}", key.row().name);
         let mut id = self.clone();
         id.keys.insert(key, value);
         id
@@ -334,13 +334,13 @@ impl fmt::Display for PrimitiveId {
     }
 }
 
-/// Text that names no primitive.
+/// Why a text is not the name of a primitive.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotAPrimitive {
     /// Not of the form `family.operation{...}`.
     #[error("primitive name '{0}' is not family.operation{{key=value,...}}; see 'assay bench --list'")]
     Shape(String),
-    /// A key that no row of [`KEYS`] has.
+    /// A key that is not in [`KEYS`].
     #[error("primitive name '{id}' has the unknown key '{key}'; see 'assay bench --list'")]
     Key {
         /// The whole text.
@@ -348,7 +348,7 @@ pub enum NotAPrimitive {
         /// The key in question.
         key: String,
     },
-    /// A key that stands twice.
+    /// A repeated key.
     #[error("primitive name '{id}' gives the key '{key}' twice; give it once")]
     Twice {
         /// The whole text.
@@ -356,7 +356,7 @@ pub enum NotAPrimitive {
         /// The key in question.
         key: &'static str,
     },
-    /// A value that the key does not take.
+    /// A value that the key does not accept.
     #[error("primitive name '{id}' gives {key}={value}, which is not a value of {key} ({about})")]
     Value {
         /// The whole text.

@@ -1,8 +1,8 @@
-//! Raw measurements of an application: what one round of one operation took.
+//! Raw measurements of an application, one per round of an operation.
 //!
-//! `workload` makes rounds, `store` keeps them as they are, and whatever is derived (rates, shares, the
-//! estimates over rounds) is computed from them whenever it is asked for: a round is to an application
-//! what a [`crate::Sample`] is to a primitive.
+//! `workload` makes rounds, `store` keeps them as they are, and derived values (rates, shares, estimates over
+//! rounds) are computed from them whenever they are needed: a round is to an application what a
+//! [`crate::Sample`] is to a primitive.
 
 /// One round, raw.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,24 +11,24 @@ pub struct Round {
     pub operation: String,
     /// Units of work done: requests answered, or one run. Never 0.
     pub units: u64,
-    /// From before the first unit of work to after the last one, ns.
+    /// Time from before the first unit of work to after the last one, ns.
     pub elapsed_ns: u64,
     /// Processor time of the application.
     pub cpu: CpuTime,
-    /// Processors that the application could keep busy at once.
+    /// Number of processors that the application can keep busy.
     pub usable_cpus: u32,
-    /// What a client saw; `None` for a command, which has none.
+    /// Measurements of the client; `None` for a command, which has none.
     pub client: Option<ClientSide>,
 }
 
-/// What the client of a server saw in a round.
+/// Measurements of the client of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientSide {
-    /// How long single requests took.
+    /// Latency of single requests.
     pub latency: Latency,
     /// Bytes received.
     pub received_bytes: u64,
-    /// Connections opened; `None` where the client does not say.
+    /// Number of connections opened; `None` if the client does not report it.
     pub connections: Option<u64>,
     /// Processor time of the client itself, ns.
     pub cpu_ns: u64,
@@ -43,33 +43,33 @@ pub struct Latency {
     pub p90_ns: u64,
     /// 99th percentile.
     pub p99_ns: u64,
-    /// 99.9th percentile; `None` where the client does not say.
+    /// 99.9th percentile; `None` if the client does not report it.
     pub p999_ns: Option<u64>,
-    /// The longest of all.
+    /// Maximum.
     pub max_ns: u64,
 }
 
-/// Clock ticks below which a total is not divided into user and system time: with 20 of them, the tick that
-/// either count may lack is 5 % of the whole.
+/// Minimum number of clock ticks for which a total is divided into user and system time: with 20 of them, the
+/// tick that either count may lack is 5 % of the whole.
 pub const TICKS_MIN: u128 = 20;
 
-/// Processor time of an application as the kernel counts it: to the nanosecond for what still runs, in clock
-/// ticks for processes that have ended; divided in clock ticks.
+/// Processor time of an application as the kernel counts it: in nanoseconds for running processes, in clock
+/// ticks for those that have ended. Its division into user and system time is in clock ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CpuTime {
-    /// All of it, in ns.
+    /// The total, ns.
     pub total_ns: u64,
-    /// Time in which the application could have run and something else had its processor, in ns.
+    /// Time in the run queue while other tasks had the processor, ns.
     pub queued_ns: u64,
-    /// The part in user mode, in clock ticks (usually 10 ms): the base of the division into user and system.
+    /// Time in user mode, in clock ticks (usually 10 ms).
     pub user_ticks: u64,
-    /// The part in the kernel, in clock ticks.
+    /// Time in the kernel, in clock ticks.
     pub system_ticks: u64,
 }
 
 impl CpuTime {
-    /// Time in user mode, in ns: the total, divided as the ticks are. `None` if there were fewer than
-    /// [`TICKS_MIN`]: each of the two counts is rounded down to a whole tick.
+    /// Time in user mode, ns: the total, divided in the proportion of the ticks. `None` for fewer than
+    /// [`TICKS_MIN`] ticks, because each count is rounded down to a whole tick.
     #[must_use]
     pub fn user_ns(&self) -> Option<u64> {
         let ticks = u128::from(self.user_ticks) + u128::from(self.system_ticks);
@@ -80,14 +80,14 @@ impl CpuTime {
         u64::try_from(product.checked_div(ticks)?).ok()
     }
 
-    /// Time in the kernel, in ns: the rest of the total. `None` where [`CpuTime::user_ns`] is.
+    /// Time in the kernel, ns: the rest of the total. `None` if [`CpuTime::user_ns`] is.
     #[must_use]
     pub fn system_ns(&self) -> Option<u64> {
         self.user_ns().map(|user_ns| self.total_ns - user_ns)
     }
 
-    /// What was used since `earlier`. `None` if less has been used by now than then: a process has vanished
-    /// and taken its count along.
+    /// The time used since `earlier`. `None` if the total has decreased, because a process has ended and its
+    /// count is lost.
     #[must_use]
     pub fn since(&self, earlier: &CpuTime) -> Option<CpuTime> {
         Some(CpuTime {
@@ -112,30 +112,29 @@ impl Round {
         self.per_unit(self.cpu.total_ns)
     }
 
-    /// The part of it in user mode; `None` where the round was too short to tell.
+    /// Its part in user mode; `None` if the round was too short.
     #[must_use]
     pub fn user_ns_per_unit(&self) -> Option<f64> {
         self.cpu.user_ns().map(|ns| self.per_unit(ns))
     }
 
-    /// The part of it in the kernel; `None` where the round was too short to tell.
+    /// Its part in the kernel; `None` if the round was too short.
     #[must_use]
     pub fn system_ns_per_unit(&self) -> Option<f64> {
         self.cpu.system_ns().map(|ns| self.per_unit(ns))
     }
 
-    /// Share of the time in which the application did not use the processors that it could use: 0 is one
-    /// that is the bottleneck, 0.5 one that waits half of the time for its client. A little below 0 is
-    /// possible, because a server's last work comes after the client's last answer. Time in which it could
-    /// have run and something else had its processor counts as idle here; [`Round::displaced_share`] tells
-    /// it apart.
+    /// Share of the time in which the application did not use the processors that it could use: 0 if it is
+    /// the bottleneck, 0.5 if it waits half of the time for its client. It may be slightly negative, because
+    /// the last work of a server comes after the last answer to the client. Time in the run queue counts as
+    /// idle here; [`Round::displaced_share`] is the share of that.
     #[must_use]
     pub fn idle_share(&self) -> f64 {
         1.0 - real(self.cpu.total_ns) / self.available_ns()
     }
 
-    /// Share of the time in which the application could have run and waited for a processor: on a quiet
-    /// machine nearly 0. A round in which it is large was disturbed.
+    /// Share of the time in which the application waited in the run queue: nearly 0 on a quiet machine. A
+    /// round with a large share was disturbed.
     #[must_use]
     pub fn displaced_share(&self) -> f64 {
         real(self.cpu.queued_ns) / self.available_ns()
@@ -145,7 +144,7 @@ impl Round {
         real(ns) / real(self.units.max(1))
     }
 
-    /// Processor time that the application could have had.
+    /// Processor time that was available to the application.
     fn available_ns(&self) -> f64 {
         real(self.elapsed_ns.max(1)) * f64::from(self.usable_cpus.max(1))
     }

@@ -1,11 +1,11 @@
 //! Units of the quantities that cross a crate boundary.
 //!
-//! Times are nanoseconds everywhere inside the house; only `report` chooses a scale for the reader.
+//! All crates use nanoseconds; only `report` chooses a scale for the reader.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What a number counts. A number never leaves its crate without one.
+/// The unit of a number. A number never leaves its crate without one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Unit {
     /// Time of one operation.
@@ -49,7 +49,7 @@ impl fmt::Display for Unit {
     }
 }
 
-/// A symbol that no unit has.
+/// An unknown symbol.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unit '{0}' is unknown; use one of ns, ns/B, 1/s, B/s, ratio, count, B")]
 pub struct UnknownUnit(String);

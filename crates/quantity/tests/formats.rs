@@ -158,7 +158,7 @@ fn a_damaged_machine_file_says_where_and_what() {
         complaint("\"cycle_ns\": 0.25", "\"cycle_ns\": 0.0"),
     ];
     expect![[r#"
-        its format is 'assay.machine/9', but 'assay.machine/2' is needed; if the file is newer, update assay
+        its format is 'assay.machine/9', but 'assay.machine/2' is required; if the file is newer, update assay
         primitive 'call.null': point -1 is not a finite number of at least 0
         primitive 'call.null': interval 110.7421875..114.2578125 does not hold 900
         primitive 'call.null': unit 'ms' is unknown; use one of ns, ns/B, 1/s, B/s, ratio, count, B
@@ -166,7 +166,7 @@ fn a_damaged_machine_file_says_where_and_what() {
         primitive 'call.null': confidence 0 is not in (0, 1]
         primitive 'call.null': method 'guess' is unknown
         costs: primitive name 'null' is not family.operation{key=value,...}; see 'assay bench --list'
-        primitive 'tcp.send{size=4KiB,buffer=reused}': it stands twice
+        primitive 'tcp.send{size=4KiB,buffer=reused}': it occurs twice
         primitive 'tcp.send{size=0,buffer=reused}': a size of 0 bytes has no cost
         unknown field `fax`, expected one of `format`, `name`, `source`, `facts`, `uncontrolled`, `conditions`, `costs`, `unmeasured` at line 5 column 7
         primitive 'file.stat': the weights of its modes are not shares of a whole: they add up to 0.75

@@ -3,15 +3,15 @@
 //! A column of the table becomes one column of text, or as many as its cells need: `cost` with the point
 //! or the number, `cost_low`, `cost_high` and `cost_confidence` if any cell is an estimate, `cost_unit` if
 //! any cell has a unit, `cost_missing` with the reason if any cell is missing. Numbers are in the unit
-//! beside them and are not rounded; what is not a finite number is an empty field.
+//! next to them and are not rounded; a number that is not finite is an empty field.
 
 use assay_quantity::Unit;
 
 use crate::Report;
 use crate::table::{Cell, Table};
 
-/// Every table of a report. One alone stands by itself; of several, each follows a line with its title, and
-/// an empty line parts them. Headings, text and figures are not in it.
+/// Every table of a report. If there are several, each follows a line with its title, and empty lines
+/// separate them. Headings, text and figures are omitted.
 #[must_use]
 pub fn report(report: &Report) -> String {
     let tables: Vec<&Table> = report.tables().collect();

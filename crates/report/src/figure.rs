@@ -1,6 +1,5 @@
-//! Figures as values: bars with intervals, and curves over a logarithmic axis. A figure holds numbers and
-//! labels only; where a bar begins and which ticks an axis has is decided here once, so that text and SVG
-//! show the same picture.
+//! Figures as values: bars with intervals, and curves over a logarithmic axis. A figure contains numbers and
+//! labels only. The layout of bars and ticks is computed here, so that text and SVG show the same picture.
 
 use assay_quantity::{Estimate, Unit};
 
@@ -23,14 +22,14 @@ pub struct Bars {
     bars: Vec<Bar>,
 }
 
-/// A bar, and the parts that it is the sum of.
+/// A bar, and the parts that add up to it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bar {
     /// What it shows.
     pub label: String,
-    /// How long it is.
+    /// Its length.
     pub length: Length,
-    /// Its parts, each drawn where the one before ends. Empty where it has none.
+    /// Its parts, each drawn where the one before ends; may be empty.
     pub parts: Vec<Part>,
 }
 
@@ -39,7 +38,7 @@ pub struct Bar {
 pub struct Part {
     /// What it shows.
     pub label: String,
-    /// How long it is; negative for what is taken away.
+    /// Its length; negative for a part that is subtracted.
     pub length: Length,
 }
 
@@ -62,12 +61,12 @@ pub struct Curve {
     lines: Vec<Line>,
 }
 
-/// What an axis shows.
+/// An axis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Axis {
-    /// In words, without the unit.
+    /// Its label, without the unit.
     pub label: String,
-    /// What its numbers count.
+    /// The unit of its numbers.
     pub unit: Unit,
 }
 
@@ -83,16 +82,16 @@ pub struct Line {
 /// One point of a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CurvePoint {
-    /// Where, in the unit of the x axis.
+    /// Its place, in the unit of the x axis.
     pub x: f64,
-    /// What, with its interval.
+    /// Its value, with its interval.
     pub y: Estimate,
 }
 
-/// Numbers that make no figure.
+/// Why numbers make no figure.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum NoFigure {
-    /// There is nothing to draw.
+    /// It is empty.
     #[error("figure '{0}' has nothing to draw; give it at least one value")]
     Empty(String),
     /// A value is not in the figure's unit.
@@ -107,7 +106,7 @@ pub enum NoFigure {
         /// Its unit.
         other: Unit,
     },
-    /// A value that has no place on the axis.
+    /// A value that the axis cannot show.
     #[error("figure '{title}' cannot place {value} of '{label}' on its axis; show it as missing in a table")]
     Value {
         /// Title of the figure.
@@ -143,7 +142,7 @@ impl Bars {
     /// Bars in one unit.
     ///
     /// # Errors
-    /// [`NoFigure`] when the bars contradict the invariant.
+    /// [`NoFigure`] if the bars violate the invariant.
     pub fn new(title: &str, unit: Unit, bars: Vec<Bar>) -> Result<Self, NoFigure> {
         if bars.is_empty() {
             return Err(NoFigure::Empty(title.to_owned()));
@@ -163,7 +162,7 @@ impl Bars {
         &self.title
     }
 
-    /// What its lengths count.
+    /// The unit of its lengths.
     #[must_use]
     pub fn unit(&self) -> Unit {
         self.unit
@@ -232,7 +231,7 @@ impl Curve {
     /// Lines over a logarithmic x axis.
     ///
     /// # Errors
-    /// [`NoFigure`] when the points contradict the invariant.
+    /// [`NoFigure`] if the points violate the invariant.
     pub fn new(title: &str, x: Axis, y: Axis, mut lines: Vec<Line>) -> Result<Self, NoFigure> {
         if lines.iter().all(|line| line.points.is_empty()) {
             return Err(NoFigure::Empty(title.to_owned()));
@@ -279,7 +278,7 @@ impl Curve {
         &self.lines
     }
 
-    /// Every number of the curve as a table, one column per line: what a reader without the picture has.
+    /// Every number of the curve as a table, one column per line, for readers without the picture.
     #[must_use]
     pub fn table(&self) -> Table {
         let mut places: Vec<f64> =

@@ -1,4 +1,4 @@
-//! The formats in which a report can be had. A new one is one row of [`FORMATS`].
+//! The formats of a report. A new one is one row of [`FORMATS`].
 
 use crate::{Report, Style, csv, html, json, text};
 
@@ -7,9 +7,9 @@ use crate::{Report, Style, csv, html, json, text};
 pub struct Format {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it is for, one line, for `--help`.
+    /// Its purpose, one line, for `--help`.
     pub about: &'static str,
-    /// The report in this format. The style is the terminal's; only text looks at it.
+    /// Renders the report in this format. Only text uses the style, which is that of the terminal.
     pub render: fn(&Report, &Style) -> String,
 }
 

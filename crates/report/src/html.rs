@@ -1,8 +1,8 @@
 //! A report as one HTML file: to be sent, printed, and opened anywhere without a network.
 //!
-//! Everything is inside: the style sheet, the figures as SVG, nothing to execute. The page asks the
-//! browser to forbid anything else (its content security policy), so that even a mistake here could not
-//! load or run a thing. All text is escaped by `maud` at the place where it is put in.
+//! The page contains its style sheet and its figures as SVG, and no script. Its content security policy
+//! forbids everything else, so that even a mistake in this module cannot load or execute anything. `maud`
+//! escapes all text where it is inserted.
 
 mod bars;
 mod curve;
@@ -18,7 +18,7 @@ use crate::{Block, Report};
 
 const STYLE_SHEET: &str = include_str!("html/style.css");
 
-/// Sections below which a table of contents says nothing that the page does not.
+/// Minimum number of sections of a page with a table of contents.
 const CONTENTS: usize = 2;
 
 /// The whole page.
@@ -95,7 +95,7 @@ fn section(section: &Section<'_>) -> Markup {
     }
 }
 
-/// `id` is the block's own: what labels a figure is referred to by it.
+/// `id` identifies the block; the label of a figure is referred to by it.
 fn block(block: &Block, id: &str) -> Markup {
     match block {
         Block::Heading(_) => html! {},
@@ -123,8 +123,8 @@ fn table(table: &Table) -> Markup {
     }
 }
 
-/// The rows and columns alone. It scrolls by itself where it is wider than the screen, so that the page
-/// never does.
+/// The rows and columns. A table that is wider than the screen scrolls by itself, so that the page never
+/// does.
 fn grid(table: &Table, caption: Markup) -> Markup {
     let columns: Vec<Vec<Laid>> =
         (0..table.columns().len()).map(|c| layout::column(table, c, Symbols::Unicode)).collect();

@@ -1,8 +1,7 @@
 //! A report as JSON, format `assay.report/1`: for programs that read what people see.
 //!
-//! The shape is stable within one number after the slash; readers ignore members that they do not know.
-//! Numbers are in the unit that stands beside them and are never rounded; what is not a finite number is
-//! `null`.
+//! The shape is stable for one number after the slash; readers must ignore unknown members. Numbers are in
+//! the unit next to them and are never rounded; a number that is not finite is `null`.
 //!
 //! ```text
 //! report   {"format": "assay.report/1", "title": text, "blocks": [block...]}

@@ -13,7 +13,7 @@ pub enum Laid {
     Text(String),
     /// A number in pieces. In a column of numbers the pieces have the same widths in every cell.
     Number(Pieces),
-    /// Nothing; the number of the reason under the table.
+    /// Missing; the number of the reason under the table.
     Missing(usize),
 }
 
@@ -72,15 +72,16 @@ pub fn column(table: &Table, column: usize, symbols: Symbols) -> Vec<Laid> {
     cells
 }
 
-/// What the intervals among these estimates are, as a sentence; `None` if there is no estimate. An interval that is
-/// certain is the rounding of printed figures, or was derived from nothing else: chance is unknown there. That of a mean of
-/// runs is about another run, which the table has to say.
+/// A sentence that explains the intervals of these estimates; `None` if there is no estimate. An interval
+/// with a confidence of 1 is the rounding of printed figures, or derived from such intervals only, and its
+/// random error is unknown. The interval of a mean of runs concerns another run, which the table has to
+/// explain.
 pub fn interval_note<'a>(estimates: impl Iterator<Item = &'a Estimate>, symbols: Symbols) -> Option<String> {
     let of_truth = estimates.filter(|estimate| estimate.method != Method::MeanOfRuns);
     let all = of_truth.map(|estimate| estimate.interval.confidence);
     let (rounded, mut confidences): (Vec<f64>, Vec<f64>) = all.partition(|confidence| *confidence >= 1.0);
     confidences.sort_by(f64::total_cmp);
-    // Per cent with at most one decimal: nobody chooses between 95.12 % and 95.13 %.
+    // Per cent with at most one decimal: 95.12 % and 95.13 % do not differ in practice.
     let mut named: Vec<String> =
         confidences.iter().map(|c| format!("{} %", (c * 1000.0).round() / 10.0)).collect();
     named.dedup();

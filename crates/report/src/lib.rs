@@ -1,9 +1,9 @@
 //! A report as a value, rendered as terminal text, HTML, JSON and CSV.
 //!
 //! Every subcommand that shows numbers builds a [`Report`] and hands it to one row of [`format::FORMATS`].
-//! This crate is pure: it never prints, never asks the terminal or the environment anything (width,
-//! symbols and colour come from the caller), and computes no statistic. What it decides is how a quantity
-//! reads ([`scale`]); an estimate is never shown without its interval.
+//! This crate is pure: it never prints, never reads the terminal or the environment (width, symbols and
+//! colour come from the caller), and computes no statistic. It decides how a quantity is formatted
+//! ([`scale`]); an estimate is never shown without its interval.
 #![forbid(unsafe_code)]
 
 pub mod csv;
@@ -23,12 +23,12 @@ pub use scale::Symbols;
 pub use table::{Alignment, Cell, Column, Table};
 pub use text::{Colour, Style};
 
-/// What is shown, whatever it is rendered as.
+/// The content of a report, independent of its format.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
-    /// What the whole report is about, one line.
+    /// Its title, one line.
     pub title: String,
-    /// Its content, in the order of reading.
+    /// Its blocks, in order.
     pub blocks: Vec<Block>,
 }
 
@@ -46,7 +46,7 @@ pub enum Block {
 }
 
 impl Report {
-    /// Its tables, in order: what a format that holds nothing else can hold.
+    /// Its tables, in order, for a format that contains nothing else.
     pub fn tables(&self) -> impl Iterator<Item = &Table> {
         self.blocks.iter().filter_map(|block| match block {
             Block::Table(table) => Some(table),

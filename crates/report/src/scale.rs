@@ -1,6 +1,6 @@
-//! How a quantity reads: the scale, the digits and the interval that a person sees.
+//! Formats a quantity for people: its scale, its digits and its interval.
 //!
-//! Inside the house times are nanoseconds and sizes are bytes; here 1250 ns becomes `1.25 us`. Every
+//! All other code uses nanoseconds and bytes; here 1250 ns becomes `1.25 us`. Every
 //! renderer calls this module and nothing else turns a quantity into digits for people. An estimate has
 //! one scale for its point and its interval, the interval has two significant digits (as the Guide to the
 //! Expression of Uncertainty in Measurement, 7.2.6, asks of uncertainties) and the point ends at the same
@@ -25,7 +25,7 @@ const NUMBER_DIGITS: usize = 3;
 /// Significant digits of an interval's half-width.
 const INTERVAL_DIGITS: usize = 2;
 
-/// Most significant digits of a point, however narrow its interval: nobody reads a seventh.
+/// Most significant digits of a point, however narrow its interval.
 const POINT_DIGITS: usize = 6;
 
 /// Difference between the two sides of an interval, as a share of the larger one, up to which it is shown
@@ -114,19 +114,19 @@ fn scales(unit: Unit) -> &'static [Scale] {
     }
 }
 
-/// An estimate with its interval, on the scale that suits it.
+/// An estimate with its interval, on a suitable scale.
 #[must_use]
 pub fn estimate(estimate: &Estimate) -> Shown {
     Scale::of(estimate.unit, magnitude(estimate)).estimate(estimate)
 }
 
-/// A number without an interval, on the scale that suits it.
+/// A number without an interval, on a suitable scale.
 #[must_use]
 pub fn number(value: f64, unit: Unit) -> Shown {
     Scale::of(unit, value).number(value)
 }
 
-/// A number of things, exactly, in groups of three digits.
+/// An exact count, in groups of three digits.
 #[must_use]
 pub fn count(count: u64) -> String {
     let digits = count.to_string();
@@ -251,15 +251,15 @@ fn digits(value: f64, decimals: i32) -> String {
         return format!("{:.*e}", NUMBER_DIGITS - 1, value);
     }
     let text = format!("{value:.*}", usize::try_from(decimals).unwrap_or(0));
-    // A value that rounds to nothing has no sign.
+    // A value that rounds to zero has no sign.
     match text.strip_prefix('-') {
         Some(zero) if zero.bytes().all(|b| b == b'0' || b == b'.') => zero.to_owned(),
         _ => text,
     }
 }
 
-/// A distance that is not shown as nothing unless it is nothing: a width that rounds to zero is shown as
-/// one unit of the last place.
+/// A distance, rounded to zero only if it is zero: a width that rounds to zero is shown as one unit of the
+/// last place.
 fn not_less(distance: f64, decimals: i32) -> String {
     if distance == 0.0 {
         return "0".to_owned();

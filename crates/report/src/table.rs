@@ -4,7 +4,7 @@ use assay_quantity::{Estimate, Unit};
 
 use crate::scale::Scale;
 
-/// On which side the cells of a column line up.
+/// Alignment of the cells of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Alignment {
     /// Words.
@@ -27,9 +27,9 @@ impl Alignment {
 /// One column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
-    /// What stands above it.
+    /// Its header.
     pub header: String,
-    /// How its cells line up.
+    /// Alignment of its cells.
     pub alignment: Alignment,
     /// With a unit, every cell of that unit is shown on one scale, which stands in the header: right for
     /// columns whose values are of one magnitude. Without, each cell has its own scale.
@@ -56,7 +56,7 @@ impl Column {
     }
 }
 
-/// What stands in one place of a table.
+/// A cell of a table.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell {
     /// Words.
@@ -70,11 +70,11 @@ pub enum Cell {
         /// What it counts.
         unit: Unit,
     },
-    /// A number of things, shown to the last digit.
+    /// A count, shown exactly.
     Count(u64),
     /// A share of a whole, 1 being all of it.
     Share(f64),
-    /// Nothing, and why; the reason is shown under the table.
+    /// A missing value; the reason is shown under the table.
     Missing(String),
 }
 
@@ -102,7 +102,7 @@ pub struct Table {
     folded: Option<Folded>,
 }
 
-/// The last rows of a table, for readers who look for them.
+/// The last rows of a table, which are folded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Folded {
     title: String,
@@ -126,7 +126,7 @@ pub struct RaggedTable {
 }
 
 impl Table {
-    /// A table whose number of columns is known when it is written: a row of another length does not
+    /// Makes a table whose number of columns is known at compile time: a row of another length does not
     /// compile.
     pub fn of<const N: usize>(
         title: &str,
@@ -142,7 +142,7 @@ impl Table {
         }
     }
 
-    /// A table whose number of columns is known only when it runs (one per machine, say).
+    /// Makes a table whose number of columns is known at run time only (for example one per machine).
     ///
     /// # Errors
     /// [`RaggedTable`] if a row has not one cell per column.
@@ -160,15 +160,15 @@ impl Table {
         Ok(Self { title: title.to_owned(), columns, rows, notes: Vec::new(), folded: None })
     }
 
-    /// The same table with one more sentence under it.
+    /// Adds a sentence under the table.
     #[must_use]
     pub fn with_note(mut self, note: impl Into<String>) -> Self {
         self.notes.push(note.into());
         self
     }
 
-    /// The same table, its last rows for readers who look for them: HTML hides them behind this title, text lists only
-    /// the words of their first column. JSON and CSV hold them like the others.
+    /// Folds the last rows: HTML hides them behind this title, text lists only the words of their first
+    /// column. JSON and CSV contain them like the others.
     #[must_use]
     pub fn with_last_folded(mut self, rows: usize, title: &str) -> Self {
         self.folded = (rows > 0).then(|| Folded { title: title.to_owned(), rows });
@@ -186,8 +186,8 @@ impl Table {
         (shown, folded)
     }
 
-    /// What people read of it: without the columns in which every cell is missing, with a sentence under it that says why
-    /// for each of them.
+    /// The table for people: without the columns in which every cell is missing, and with the reason for each
+    /// of them in a sentence under the table.
     #[must_use]
     pub(crate) fn without_empty_columns(&self) -> Self {
         let mut shown = self.clone();
@@ -209,7 +209,7 @@ impl Table {
         shown
     }
 
-    /// What the table shows.
+    /// Its title.
     #[must_use]
     pub fn title(&self) -> &str {
         &self.title
@@ -227,7 +227,7 @@ impl Table {
         &self.rows
     }
 
-    /// Sentences under it.
+    /// Its notes: sentences under it.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes

@@ -1,8 +1,8 @@
 //! A report as terminal text.
 //!
-//! The width, the symbols and the colours come from the caller; this module does not know whether there
-//! is a terminal at all. A table that does not fit is wrapped, and one that would have to break a number
-//! is written as one record per row instead, so that 80 columns always suffice.
+//! The width, the symbols and the colours come from the caller, whether or not there is a terminal. A table
+//! that does not fit is wrapped; a table in which a number would have to be broken is written as one record
+//! per row, so that 80 columns always suffice.
 
 mod bars;
 mod grid;
@@ -15,23 +15,23 @@ use crate::table::{Cell, Table};
 use crate::visible::visible;
 use crate::{Block, Report};
 
-/// How text is to look.
+/// The style of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
     /// Columns of the terminal; at least [`NARROWEST`] are used.
     pub width: u16,
     /// Characters that may be used for lines, bars and `±`. Labels keep their own characters.
     pub symbols: Symbols,
-    /// Whether to write escape sequences.
+    /// Escape sequences.
     pub colour: Colour,
 }
 
-/// Whether text carries escape sequences.
+/// Whether text contains escape sequences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Colour {
     /// None.
     Plain,
-    /// ANSI bold and faint; the colours themselves stay the terminal's.
+    /// ANSI bold and faint, in the colours of the terminal.
     Ansi,
 }
 

@@ -1,7 +1,7 @@
-//! Text from outside (file names, process names, error messages) made safe to show: no control character
-//! reaches a terminal or a page, where it could move the cursor, recolour the screen or reverse the
-//! reading order. Every renderer for people passes every string through here; the formats for programs
-//! keep strings as they are.
+//! Makes text from outside (file names, process names, error messages) safe to show: no control character
+//! reaches a terminal or a page, where it could move the cursor, change colours or reverse the reading order.
+//! Every renderer for people passes every string through this module; the formats for programs keep strings
+//! as they are.
 
 use std::borrow::Cow;
 

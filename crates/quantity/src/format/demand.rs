@@ -91,7 +91,7 @@ pub fn demand_from_json(text: &str) -> Result<Demand, FormatError> {
     }
     for (position, operation) in operations.iter().enumerate() {
         if operations[..position].iter().any(|earlier| earlier.name == operation.name) {
-            return Err(FormatError::value(format!("operation '{}'", operation.name), "it stands twice"));
+            return Err(FormatError::value(format!("operation '{}'", operation.name), "it occurs twice"));
         }
     }
     Ok(Demand { name: disk.name, source: disk.source, operations })

@@ -99,7 +99,7 @@ enum VerdictOnDisk {
     Disturbed(f64),
 }
 
-/// Whether a count may be left out, so that a file without it is the same for older readers.
+/// Whether to omit a count, so that older readers can read the file.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape that serde asks for")]
 fn is_zero(count: &usize) -> bool {
     *count == 0
@@ -153,7 +153,7 @@ pub fn machine_from_json(text: &str) -> Result<Machine, FormatError> {
         let (primitive, cost) = read_cost(cost)?;
         let place = format!("primitive '{primitive}'");
         if costs.insert(primitive, cost).is_some() {
-            return Err(FormatError::value(place, "it stands twice"));
+            return Err(FormatError::value(place, "it occurs twice"));
         }
     }
     let mut unmeasured = Vec::new();
@@ -241,7 +241,7 @@ fn read_conditions(disk: &ConditionsOnDisk) -> Result<Conditions, FormatError> {
     Ok(Conditions { shared, cycle_ns })
 }
 
-/// Another estimate of the same cost.
+/// An optional estimate in the unit of the cost.
 fn read_like(unit: Unit, what: &str, disk: EstimateOnDisk, place: &str) -> Result<Estimate, FormatError> {
     let other = disk.read(place)?;
     if other.unit == unit {

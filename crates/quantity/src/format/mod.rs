@@ -1,8 +1,8 @@
 //! The versioned formats in which vectors travel: `assay.machine/2` and `assay.demand/1`.
 //!
-//! The types written to disk live here and nowhere else; they are not the types computed with. Reading is
-//! strict: an unknown field, a number that is not finite, an interval that does not hold its point is an
-//! error that names the place. Both formats are documented, with every field, in `docs/formats.md`.
+//! The types on disk are separate from the types of computations. Reading is strict: an unknown field, a
+//! number that is not finite, or an interval that does not contain its point is an error that names the
+//! place. `docs/formats.md` documents every field of both formats.
 
 mod demand;
 mod machine;
@@ -14,24 +14,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::estimate::{Estimate, Interval, Method};
 
-/// Text that is not a file of the format.
+/// Why a text is not a file of the format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
-    /// Not JSON, or JSON of another shape: the parser's words with line and column.
+    /// Not JSON, or JSON of another shape: the message of the parser with line and column.
     #[error("{0}")]
     Shape(String),
-    /// Another format, or a version that this program does not know.
-    #[error("its format is '{found}', but '{expected}' is needed; if the file is newer, update assay")]
+    /// Another format, or an unknown version.
+    #[error("its format is '{found}', but '{expected}' is required; if the file is newer, update assay")]
     Version {
-        /// What the file says.
+        /// The format in the file.
         found: String,
-        /// What was asked for.
+        /// The expected format.
         expected: &'static str,
     },
-    /// A value that cannot be.
+    /// An impossible value.
     #[error("{place}: {problem}")]
     Value {
-        /// Where in the file.
+        /// Its place in the file.
         place: String,
         /// What is wrong with it.
         problem: String,
@@ -44,13 +44,13 @@ impl FormatError {
     }
 }
 
-/// The first line of defence: which format and version a file claims, read before its shape is.
+/// The format and version of a file, read before its other fields.
 #[derive(Deserialize)]
 struct Envelope {
     format: String,
 }
 
-/// Reads a file that claims to be one of these formats, the newest first.
+/// Reads a file in one of these formats, the newest first.
 fn parse<T: serde::de::DeserializeOwned>(text: &str, expected: &[&'static str]) -> Result<T, FormatError> {
     let shape = |error: serde_json::Error| FormatError::Shape(error.to_string());
     let envelope: Envelope = serde_json::from_str(text).map_err(shape)?;

@@ -8,7 +8,7 @@ use crate::layout::interval_note;
 use crate::scale::{self, Symbols};
 use crate::visible::visible;
 
-/// Size of a bar's own coordinates. They are stretched, so only the ratio to the domain matters.
+/// Width of a bar's coordinate system, which is stretched to the available width.
 const WIDTH: f64 = 1000.0;
 const HEIGHT: f64 = 20.0;
 

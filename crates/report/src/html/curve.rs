@@ -20,11 +20,11 @@ const RIGHT: f64 = 728.0;
 const TOP: f64 = 28.0;
 const BOTTOM: f64 = 326.0;
 
-/// Ticks that an axis of this size has room for.
+/// Maximum number of ticks of an axis of this size.
 const TICKS: usize = 8;
 
-/// Largest value over smallest from which the y axis is logarithmic: below, a line from zero still shows
-/// the smallest value as more than a hair.
+/// Ratio of the largest to the smallest value above which the y axis is logarithmic: below, the smallest
+/// value is still visible on an axis from zero.
 const LOGARITHMIC: f64 = 50.0;
 
 /// Factor that a logarithmic y axis reaches beyond its values, so that none lies on the frame.
@@ -33,7 +33,7 @@ const HEADROOM: f64 = 1.3;
 /// Fewest ticks between which a reader can still interpolate on a logarithmic axis.
 const FEWEST_TICKS: usize = 3;
 
-/// Colours that the style sheet has; the next line begins again, dashed differently.
+/// Number of colours of the style sheet; further lines reuse them with other dashes.
 const COLOURS: usize = 6;
 
 /// The figure with its caption.
@@ -66,7 +66,7 @@ pub fn figure(curve: &Curve, id: &str) -> Markup {
     }
 }
 
-/// From a value to a place.
+/// Maps values to places.
 struct Scaled {
     low: f64,
     high: f64,
@@ -77,7 +77,7 @@ struct Scaled {
 }
 
 impl Scaled {
-    /// Where a value stands; what lies beyond an end stands at the end.
+    /// The place of a value, clamped to the ends.
     fn place(&self, value: f64) -> f64 {
         let value = value.clamp(self.low, self.high);
         let share = if self.is_logarithmic {
@@ -193,7 +193,7 @@ fn grid(curve: &Curve, x: &Scaled, y: &Scaled) -> Markup {
     }
 }
 
-/// A tick is a round number: zeros after its point say nothing.
+/// A tick is a round number: trailing zeros after its point are removed.
 fn short(digits: &str) -> String {
     let (number, symbol) = digits.split_once(' ').unwrap_or((digits, ""));
     let number = if number.contains('.') && !number.contains('e') {

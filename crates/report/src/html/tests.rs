@@ -1,4 +1,4 @@
-//! What a page holds, and what it must never hold.
+//! What a page contains, and what it must not contain.
 
 use super::*;
 use crate::sample;

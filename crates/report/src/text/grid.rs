@@ -1,4 +1,4 @@
-//! Borderless grids of text: the one place that knows the table library.
+//! Borderless grids of text: the only module that uses the table library.
 
 use comfy_table::{ContentArrangement, LineStyle, Table, TableStyle, presets};
 
@@ -31,8 +31,8 @@ pub fn wrapped(text: &str, width: u16, indentation: u16) -> String {
     lines(&table)
 }
 
-/// A text with line breaks where a long primitive id or path is best broken: behind a space, a comma, a
-/// brace or a slash. A piece that is wider than `width` by itself is left to the grid.
+/// Breaks a text at good places of a long primitive id or path: after a space, a comma, a brace or a slash.
+/// The grid breaks a piece that is wider than `width` itself.
 pub fn broken(text: &str, width: usize) -> String {
     let mut lines = String::new();
     let mut used = 0;
