@@ -1,4 +1,4 @@
-//! What can go wrong with a store: one error per operation, each one line that says what to do.
+//! Errors of a store: one type per operation; each message is one line with a remedy.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use rusqlite::ErrorCode;
 
 use crate::RunId;
 
-/// Why SQLite refused: the causes that a person can do something about, apart.
+/// The cause of an SQLite error: the causes that a user can fix are distinguished.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
-    /// The file is not what it should be.
+    /// The file is damaged or not a store.
     Damaged(String),
     /// No space is left.
     Full,
@@ -19,11 +19,11 @@ pub enum Failure {
     ReadOnly,
     /// The file cannot be opened or created.
     CannotOpen,
-    /// Another process has held the store for too long.
+    /// Another process has locked the store for too long.
     Busy,
     /// The device failed.
     Device(String),
-    /// Anything else, in SQLite's words.
+    /// Any other error, with SQLite's message.
     Other(String),
 }
 
@@ -46,73 +46,73 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Damaged(what) => {
-                write!(f, "it is damaged or no store at all ({what}); move it away, or name another file")
+                write!(f, "the file is damaged or not a store ({what}); move it away or specify another file")
             }
             Failure::Full => f.write_str("the disk is full; free some space and try again"),
             Failure::ReadOnly => {
-                f.write_str("it cannot be written; make the file and its directory writable, or name another file")
+                f.write_str("the file cannot be written; make the file and its directory writable or specify another file")
             }
             Failure::CannotOpen => f.write_str(
-                "it cannot be opened or created; check that its directory may be written, or name another file",
+                "the file cannot be opened or created; check that its directory is writable or specify another file",
             ),
             Failure::Busy => {
-                f.write_str("another process has kept it locked; end that process, or try again later")
+                f.write_str("another process has locked it; end that process or try again later")
             }
-            Failure::Device(what) => write!(f, "the device failed ({what}); check the disk, or name another file"),
-            Failure::Other(what) => write!(f, "SQLite failed ({what}); name another file"),
+            Failure::Device(what) => write!(f, "I/O error ({what}); check the disk or specify another file"),
+            Failure::Other(what) => write!(f, "SQLite error ({what}); specify another file"),
         }
     }
 }
 
-/// A store that cannot be opened.
+/// A store could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Its directory does not exist and cannot be created.
-    #[error("cannot create directory {} for the store: {source}; create it, or name another file", directory.display())]
+    /// Its directory does not exist and could not be created.
+    #[error("cannot create directory {} for the store: {source}; create it or specify another file", directory.display())]
     Directory {
         /// The directory.
         directory: PathBuf,
-        /// Why not.
+        /// The cause.
         source: std::io::Error,
     },
     /// The path is a directory, a device, or a pipe.
-    #[error("store {} is not a regular file; name another file", path.display())]
+    #[error("store {} is not a regular file; specify another file", path.display())]
     NotAFile {
         /// The path.
         path: PathBuf,
     },
-    /// A database of another program.
-    #[error("{} is a database of another program (application id {application_id:#x}); name another file", path.display())]
+    /// The file is a database of another program.
+    #[error("{} is a database of another program (application id {application_id:#x}); specify another file", path.display())]
     NotOurs {
         /// The file.
         path: PathBuf,
-        /// What it says that it is.
+        /// Application id of the file.
         application_id: i32,
     },
-    /// Written by a later version of this program.
-    #[error("store {} has format {found}, and this program knows formats up to {known}; use a newer assay, or name another file", path.display())]
+    /// The store was written by a newer version of this program.
+    #[error("store {} has format {found}, but this program supports formats up to {known}; use a newer assay or specify another file", path.display())]
     Newer {
         /// The file.
         path: PathBuf,
         /// Its format.
         found: i64,
-        /// The newest known format.
+        /// The newest supported format.
         known: i64,
     },
-    /// SQLite refused.
+    /// SQLite returned an error.
     #[error("cannot open store {}: {failure}", path.display())]
     Sqlite {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         failure: Failure,
     },
 }
 
-/// Something that could not be added to a store. Nothing of it was.
+/// An item could not be added to a store. Nothing was written.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum WriteError {
-    /// There is no such run.
+    /// The run does not exist.
     #[error("store {} has no run {run}; see 'assay history'", path.display())]
     NoRun {
         /// The file.
@@ -120,48 +120,50 @@ pub enum WriteError {
         /// The number.
         run: RunId,
     },
-    /// The run has an end already.
-    #[error("run {run} of store {} has already ended; begin another", path.display())]
+    /// The run has already ended.
+    #[error("run {run} of store {} has already ended; start a new run", path.display())]
     Ended {
         /// The file.
         path: PathBuf,
         /// The run.
         run: RunId,
     },
-    /// The samples of one primitive are in one unit.
-    #[error("{primitive} is in {unit} in run {run}, and a sample of it came in {other}; begin another run")]
+    /// The unit differs from that of the primitive's other samples.
+    #[error(
+        "{primitive} has the unit {unit} in run {run}, but a new sample has the unit {other}; start a new run"
+    )]
     Units {
         /// The run.
         run: RunId,
         /// The primitive.
         primitive: String,
-        /// Unit of the samples that are there.
+        /// Unit of the stored samples.
         unit: String,
-        /// Unit of the refused sample.
+        /// Unit of the rejected sample.
         other: Unit,
     },
-    /// A time that is infinite or not a number was not observed.
-    #[error("a sample of {primitive} holds {value} ns, which no clock reads; it was not stored")]
+    /// A value is infinite or not a number.
+    #[error("a sample of {primitive} contains the invalid value {value}; it was not stored")]
     NotFinite {
         /// The primitive.
         primitive: String,
         /// The value.
         value: f64,
     },
-    /// SQLite refused.
+    /// SQLite returned an error.
     #[error("cannot write to store {}: {failure}", path.display())]
     Sqlite {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         failure: Failure,
     },
 }
 
-/// Something that could not be read from a store.
+/// A store could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// There is no such run.
+    /// The run does not exist.
     #[error("store {} has no run {run}; see 'assay history'", path.display())]
     NoRun {
         /// The file.
@@ -169,20 +171,20 @@ pub enum ReadError {
         /// The number.
         run: RunId,
     },
-    /// A row holds what this program never writes.
-    #[error("store {} is damaged: {what}; move it away, or name another file", path.display())]
+    /// A row contains data that this program never writes.
+    #[error("store {} is damaged: {what}; move it away or specify another file", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Which row, and what is wrong with it.
+        /// The row and the problem.
         what: String,
     },
-    /// SQLite refused.
+    /// SQLite returned an error.
     #[error("cannot read store {}: {failure}", path.display())]
     Sqlite {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         failure: Failure,
     },
 }

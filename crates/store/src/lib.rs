@@ -1,10 +1,10 @@
-//! Runs and raw samples, kept in SQLite.
+//! Runs and raw samples in SQLite.
 //!
-//! Everything that is measured is kept as it was observed: each sample is one transaction, so that a run
-//! that is interrupted, killed or cut off by a power failure keeps what it had. Derived numbers are never
-//! stored: a cost, an interval, a verdict is computed again from the samples whenever it is asked for.
-//! This is the only part that writes SQL. It knows no clock and no environment: the time and the place of
-//! the file come from the caller. `docs/store.md` describes the file.
+//! All measurements are stored as observed. Each sample is one transaction, so that a run that is
+//! interrupted, killed or cut off by a power failure keeps its samples. Derived numbers are never stored: a
+//! cost, an interval or a verdict is computed from the samples on every request. Only this crate contains
+//! SQL. It reads no clock and no environment: the caller passes the time and the path of the file.
+//! `docs/store.md` describes the file.
 #![forbid(unsafe_code)]
 
 mod failure;
@@ -22,8 +22,8 @@ use rusqlite::Connection;
 
 pub use failure::{Failure, OpenError, ReadError, WriteError};
 
-/// How long a writer waits for another one. A transaction here takes milliseconds, so a writer that has
-/// waited this long waits for something that is stuck.
+/// Timeout of a writer that waits for another writer. A transaction takes milliseconds, so a writer that has
+/// waited this long waits for a stuck process.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An open store.
@@ -33,7 +33,7 @@ pub struct Store {
     path: PathBuf,
 }
 
-/// The number of a run; never given twice in one store.
+/// The number of a run; never reused in one store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RunId(pub i64);
 
@@ -43,42 +43,42 @@ impl std::fmt::Display for RunId {
     }
 }
 
-/// What is known when a run begins.
+/// Properties of a run at its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunStart {
-    /// When, as RFC 3339 text; the caller has the clock.
+    /// Start time as RFC 3339 text, from the caller's clock.
     pub started_at: String,
     /// The command line, one string per argument.
     pub command: Vec<String>,
-    /// Version of the program that measured.
+    /// Version of the measuring program.
     pub version: String,
-    /// How people call the machine.
+    /// Name of the machine.
     pub machine: String,
-    /// What the machine is.
+    /// Description of the machine.
     pub description: Description,
-    /// The seed from which every random choice of the run comes.
+    /// Seed of all random choices of the run.
     pub seed: u64,
 }
 
-/// How a run ended.
+/// Outcome of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// It did what it was asked.
+    /// The run completed.
     Completed,
-    /// Somebody stopped it.
+    /// The user stopped the run.
     Interrupted,
-    /// It could not go on, and why.
+    /// The run failed for this reason.
     Failed(String),
 }
 
-/// A run as it is stored.
+/// A stored run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
-    /// Its number.
+    /// Number of the run.
     pub id: RunId,
-    /// What was known when it began.
+    /// Properties at its start.
     pub start: RunStart,
-    /// How it ended; `None` for a run that was cut off, or that is still going.
+    /// Outcome; `None` for a run that was cut off or is still running.
     pub outcome: Option<Outcome>,
 }
 
@@ -87,9 +87,9 @@ pub struct Run {
 pub struct Series {
     /// The primitive.
     pub primitive: PrimitiveId,
-    /// What its cost counts: ns or ns/B.
+    /// Unit of its cost: ns or ns/B.
     pub unit: Unit,
-    /// Its samples, in the order in which they were added.
+    /// Its samples, in insertion order.
     pub samples: Vec<Sample>,
 }
 
@@ -98,12 +98,12 @@ pub struct Series {
 pub struct Rejected {
     /// The primitive.
     pub primitive: PrimitiveId,
-    /// Why, in one line.
+    /// The reason, in one line.
     pub reason: String,
 }
 
 impl Store {
-    /// The file that it is in.
+    /// Returns the path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

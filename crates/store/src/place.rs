@@ -1,5 +1,5 @@
-//! Where the store lives: the XDG base directory specification's rule, as a function of the environment
-//! that the caller read.
+//! The default path of the store: the rule of the XDG base directory specification, as a function of the
+//! environment that the caller has read.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use crate::Store;
 
 impl Store {
-    /// `$XDG_DATA_HOME/assay/assay.db`, or `~/.local/share/assay/assay.db` where that variable is unset,
-    /// empty or relative (the specification says to ignore a relative one). `None` if there is no home
-    /// either: the caller must then ask for a path.
+    /// Returns `$XDG_DATA_HOME/assay/assay.db`, or `~/.local/share/assay/assay.db` if that variable is unset,
+    /// empty or relative (the specification requires ignoring a relative path). `None` if there is no home
+    /// directory either: the caller must then require a path.
     #[must_use]
     pub fn default_path(data_home: Option<&OsStr>, home: Option<&OsStr>) -> Option<PathBuf> {
         let absolute =
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_data_directory_is_that_of_xdg() {
+    fn the_default_path_follows_the_xdg_specification() {
         for (data_home, home, expected) in [
             (Some("/data"), Some("/home/a"), Some("/data/assay/assay.db")),
             (None, Some("/home/a"), Some("/home/a/.local/share/assay/assay.db")),

@@ -1,4 +1,4 @@
-//! Reading: runs, and what belongs to one.
+//! Reads runs and their data.
 
 use assay_quantity::{PrimitiveId, Round, Sample, Unit, Unmeasured};
 use rusqlite::{OptionalExtension, Params, Row, params};
@@ -13,7 +13,7 @@ const RUN: &str =
     "SELECT id, started_at, command, version, machine, description, seed, outcome, reason FROM run";
 
 impl Store {
-    /// Every run, oldest first.
+    /// Returns all runs, oldest first.
     ///
     /// # Errors
     /// [`ReadError`] if the store cannot be read.
@@ -22,7 +22,7 @@ impl Store {
         raw.into_iter().map(|raw| self.parsed_run(raw)).collect()
     }
 
-    /// One run.
+    /// Returns one run.
     ///
     /// # Errors
     /// [`ReadError`] if there is no such run or the store cannot be read.
@@ -34,7 +34,8 @@ impl Store {
         }
     }
 
-    /// The run that began last, or the one that began `back` runs before it; `None` if there is none.
+    /// Returns the run that started last, or the one that started `back` runs before it; `None` if there is
+    /// none.
     ///
     /// # Errors
     /// [`ReadError`] if the store cannot be read.
@@ -43,8 +44,8 @@ impl Store {
         raw.into_iter().next().map(|raw| self.parsed_run(raw)).transpose()
     }
 
-    /// The samples of a run: per primitive, in the order in which they were added; primitives in the order
-    /// of their first sample.
+    /// Returns the samples of a run, grouped by primitive and in insertion order; the primitives are in the
+    /// order of their first sample.
     ///
     /// # Errors
     /// [`ReadError`] if there is no such run or the store cannot be read.
@@ -77,7 +78,7 @@ impl Store {
         Ok(all)
     }
 
-    /// The samples of one primitive in a run, in the order in which they were added; none if the run has none of it.
+    /// Returns the samples of one primitive in a run, in insertion order; empty if there are none.
     ///
     /// # Errors
     /// [`ReadError`] if the store cannot be read.
@@ -89,7 +90,7 @@ impl Store {
         bodies.iter().map(|body| Ok(self.json::<SampleRow>(body)?.into())).collect()
     }
 
-    /// The samples of a run that could not be taken, in order.
+    /// Returns the samples of a run that could not be taken, in order.
     ///
     /// # Errors
     /// [`ReadError`] if there is no such run or the store cannot be read.
@@ -101,7 +102,7 @@ impl Store {
             .collect()
     }
 
-    /// The primitives that could not be measured in a run, in order.
+    /// Returns the primitives that could not be measured in a run, in order.
     ///
     /// # Errors
     /// [`ReadError`] if there is no such run or the store cannot be read.
@@ -113,7 +114,7 @@ impl Store {
             .collect()
     }
 
-    /// The rounds of a run, in order.
+    /// Returns the rounds of a run, in order.
     ///
     /// # Errors
     /// [`ReadError`] if there is no such run or the store cannot be read.
@@ -125,8 +126,8 @@ impl Store {
             .collect()
     }
 
-    /// Rows that belong to a run; an error if the run does not exist, so that a wrong number does not look
-    /// like an empty run.
+    /// Returns the rows of a run. Fails if the run does not exist, so that a wrong number is distinguished
+    /// from an empty run.
     fn rows_of<T>(
         &self,
         select: &str,
@@ -162,7 +163,9 @@ impl Store {
             (Some("completed"), None) => Some(Outcome::Completed),
             (Some("interrupted"), None) => Some(Outcome::Interrupted),
             (Some("failed"), Some(reason)) => Some(Outcome::Failed(reason)),
-            (outcome, _) => return Err(self.damaged(&format!("run {} has the outcome {outcome:?}", raw.id))),
+            (outcome, _) => {
+                return Err(self.damaged(&format!("run {} has the invalid outcome {outcome:?}", raw.id)));
+            }
         };
         let start = RunStart {
             started_at: raw.started_at,
@@ -170,7 +173,7 @@ impl Store {
             version: raw.version,
             machine: raw.machine,
             description: self.json::<DescriptionRow>(&raw.description)?.into(),
-            seed: raw.seed.parse().map_err(|_| self.damaged(&format!("run {} has no seed", raw.id)))?,
+            seed: raw.seed.parse().map_err(|_| self.damaged(&format!("run {} has no valid seed", raw.id)))?,
         };
         Ok(Run { id: RunId(raw.id), start, outcome })
     }
@@ -188,7 +191,7 @@ impl Store {
     }
 }
 
-/// A run as its row holds it.
+/// The columns of a run.
 struct RawRun {
     id: i64,
     started_at: String,

@@ -1,6 +1,6 @@
-//! What rows hold: types of their own, so that the working types can change without the format, and a
-//! format change is an edit of this file. Doubles are written with the shortest digits that read back as
-//! the same bits.
+//! The content of rows: separate types, so that the working types can change without the format, and a change
+//! of the format is an edit of this file. Doubles are written with the shortest digits that parse to the same
+//! bits.
 
 use std::num::NonZero;
 
@@ -17,19 +17,19 @@ pub struct SampleRow {
     observations: Vec<BatchRow>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     baseline: Vec<BatchRow>,
-    /// Absent: none.
+    /// Absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     refused: Option<NonZero<usize>>,
     #[serde(default, with = "ConditionRow")]
     condition: Condition,
-    /// Of format 1, in place of the condition and of what batches lost.
+    /// Format 1 only, instead of the condition and the losses of the batches.
     #[serde(default, skip_serializing)]
     contamination: Option<ContaminationRow>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     counted: Vec<CountedRow>,
 }
 
-/// What was counted of one event, or why nothing was.
+/// Counts of one event, or the reason why there are none.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CountedRow {
@@ -57,7 +57,7 @@ impl From<CountedRow> for Counted {
     }
 }
 
-/// A batch: its operations, its time and, if it lost some, what it lost of that, ns.
+/// A batch: its operations, its time in ns and, if any, the lost part of it in ns.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(untagged)]
 enum BatchRow {
@@ -67,7 +67,7 @@ enum BatchRow {
 
 impl From<&Observation> for BatchRow {
     fn from(&Observation { operations, elapsed_ns, lost_ns }: &Observation) -> Self {
-        // Not `lost_ns == 0.0`, which negative zero is as well.
+        // Not `lost_ns == 0.0`, which also holds for negative zero.
         if lost_ns.to_bits() == 0 {
             Self::Undisturbed(operations, elapsed_ns)
         } else {
@@ -85,8 +85,8 @@ impl From<BatchRow> for Observation {
     }
 }
 
-/// [`Condition`] in a row: the compiler sees that neither has a field more than the other. What is absent was not looked
-/// at.
+/// [`Condition`] in a row: the compiler checks that both have the same fields. An absent field was not
+/// measured.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Condition", deny_unknown_fields)]
 struct ConditionRow {
@@ -110,7 +110,7 @@ struct ConditionRow {
     major_faults: u64,
 }
 
-/// The evidence of a sample of format 1, where 0 stands for what was not looked at. Its other fields (what waited for a
+/// The evidence of a sample of format 1, in which 0 means "not measured". Its other fields (time waited for a
 /// quiet core, the pressure on processors, the share of batches on a shared core) are ignored.
 #[derive(Debug, Deserialize)]
 struct ContaminationRow {
@@ -118,7 +118,7 @@ struct ContaminationRow {
     stolen_ns: f64,
     involuntary_switches: u64,
     major_faults: u64,
-    // Not in samples of the first version.
+    // Missing in samples of the first version.
     #[serde(default)]
     interrupt_ns: f64,
     #[serde(default)]
@@ -132,7 +132,7 @@ struct ContaminationRow {
 }
 
 impl ContaminationRow {
-    /// Share of the time of each batch that was lost: it was known of all batches together.
+    /// Returns the lost share of the time of each batch. Format 1 contains it only for all batches together.
     fn lost(&self) -> f64 {
         if self.wall_ns > 0.0 { (self.stolen_ns / self.wall_ns).clamp(0.0, 1.0) } else { 0.0 }
     }
@@ -194,7 +194,7 @@ impl From<SampleRow> for Sample {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DescriptionRow {
-    /// Pairs of name and value, in the order to be read.
+    /// Pairs of name and value, in display order.
     facts: Vec<(String, String)>,
     uncontrolled: Vec<String>,
 }
@@ -294,7 +294,7 @@ impl From<ClientRow> for ClientSide {
 }
 
 impl RoundRow {
-    /// The round of this operation.
+    /// Returns the round of this operation.
     pub fn of(self, operation: String) -> Round {
         let CpuRow { total_ns, queued_ns, user_ticks, system_ticks } = self.cpu;
         Round {

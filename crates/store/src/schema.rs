@@ -1,8 +1,8 @@
-//! Opening: the file, its marks and its tables.
+//! Opens a store: the file, its markers and its tables.
 //!
-//! A store carries an application id, by which it is told from other people's databases, and the number of
-//! its format. An older format is brought up to date by the steps that it lacks; a newer one is refused,
-//! because this program cannot know what it would destroy.
+//! A store has an application id, which distinguishes it from databases of other programs, and a format
+//! number. An older format is upgraded by the missing migrations; a newer format is rejected, because this
+//! program could destroy data that it does not understand.
 
 use std::fs;
 use std::path::Path;
@@ -17,15 +17,15 @@ use crate::{BUSY_TIMEOUT, Store};
 /// "asay" in ASCII.
 pub const APPLICATION_ID: i32 = 0x6173_6179;
 
-/// From format `n` to format `n + 1`, each in one transaction with its number. A step that has been
-/// released is never edited: what it made exists on disks.
+/// Migrations from format `n` to format `n + 1`, each in one transaction with its number. A released
+/// migration is never edited, because stores with its result exist.
 const MIGRATIONS: [&str; 2] = [include_str!("schema/1.sql"), include_str!("schema/2.sql")];
 
 /// The newest format.
 pub const FORMAT: i64 = MIGRATIONS.len() as i64;
 
 impl Store {
-    /// Opens the store in this file; creates the file and its directories if they are not there.
+    /// Opens the store in this file; creates the file and its directories if they are missing.
     ///
     /// # Errors
     /// [`OpenError`] if the file is not a store that this program can use.
@@ -46,8 +46,8 @@ impl Store {
     }
 }
 
-/// Looks at the marks and adds what is missing, all under the write lock: two processes may create the
-/// same store at once.
+/// Checks the markers and applies the missing migrations under the write lock, since two processes may create
+/// the same store concurrently.
 fn bring_up_to_date(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
     let refused = |error| OpenError::sqlite(path, &error);
     let marked = |connection: &Connection| -> rusqlite::Result<(i32, i64)> {
@@ -77,17 +77,18 @@ fn bring_up_to_date(connection: &mut Connection, path: &Path) -> Result<(), Open
     transaction.commit().map_err(refused)
 }
 
-/// A write-ahead log lets readers read while a run writes. Without a flush per transaction (`NORMAL`) a
-/// killed process loses nothing and a power failure at most the last samples; a flush per sample would put
-/// disk traffic between the measurements.
+/// Configures the connection. With a write-ahead log, readers can read while a run writes. Without a flush
+/// per transaction (`NORMAL`), a killed process loses nothing and a power failure loses at most the last
+/// samples; a flush per sample would cause disk traffic between the measurements.
 fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     keep_write_ahead_log(connection)?;
     connection.pragma_update(None, "synchronous", "normal")?;
     connection.pragma_update(None, "foreign_keys", true)
 }
 
-/// Sets the journal's mode, which the store keeps. SQLite may not wait for another process here, whatever the
-/// connection's timeout: it reads first, and gives up at once when it may not write then (`sqlite3BtreeSetVersion`).
+/// Sets the journal mode, which is stored in the file. SQLite may not wait for another process here,
+/// regardless of the connection's timeout: it reads first, and fails immediately if it cannot write
+/// afterwards (`sqlite3BtreeSetVersion`).
 fn keep_write_ahead_log(connection: &Connection) -> rusqlite::Result<()> {
     const PAUSE: Duration = Duration::from_millis(5);
     connection.busy_timeout(Duration::ZERO)?;

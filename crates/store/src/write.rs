@@ -1,4 +1,4 @@
-//! Writing: a run begins, things are added one transaction each, it ends.
+//! Writes runs: starts a run, adds data in one transaction each, and ends the run.
 
 use assay_quantity::{Description, PrimitiveId, Round, Sample, Unit};
 use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
@@ -9,7 +9,7 @@ use crate::row::{DescriptionRow, RoundRow, SampleRow};
 use crate::{Outcome, RunId, RunStart, Store};
 
 impl Store {
-    /// Begins a run.
+    /// Starts a run.
     ///
     /// # Errors
     /// [`WriteError`] if it could not be written.
@@ -28,11 +28,11 @@ impl Store {
         Ok(RunId(self.connection.last_insert_rowid()))
     }
 
-    /// Adds a sample. When this returns, a kill of the process does not lose it.
+    /// Adds a sample. After this returns, a kill of the process does not lose it.
     ///
     /// # Errors
-    /// [`WriteError`] if it was not added: the run has ended, the unit is not that of the primitive's other
-    /// samples, a time is not finite, or it could not be written.
+    /// [`WriteError`] if it was not added: the run has ended, the unit differs from that of the primitive's
+    /// other samples, a value is not finite, or it could not be written.
     pub fn add_sample(
         &mut self,
         run: RunId,
@@ -68,7 +68,7 @@ impl Store {
         }
     }
 
-    /// Adds that a sample could not be taken, and why.
+    /// Adds a sample that could not be taken, with the reason.
     ///
     /// # Errors
     /// [`WriteError`] if it was not added.
@@ -87,7 +87,8 @@ impl Store {
         .map(drop)
     }
 
-    /// Adds that a primitive cannot be measured on this machine, and why. The last reason counts.
+    /// Adds a primitive that cannot be measured on this machine, with the reason. The last reason replaces
+    /// earlier ones.
     ///
     /// # Errors
     /// [`WriteError`] if it was not added.
@@ -121,7 +122,7 @@ impl Store {
         .map(drop)
     }
 
-    /// Ends a run. Nothing can be added to it afterwards.
+    /// Ends a run. Nothing can be added afterwards.
     ///
     /// # Errors
     /// [`WriteError`] if it has ended already or could not be written.
@@ -140,7 +141,7 @@ impl Store {
         .map(drop)
     }
 
-    /// Opens a run again that was interrupted, that failed, or that was cut off, so that more can be added to it.
+    /// Reopens a run that was interrupted, failed or was cut off, so that more data can be added.
     ///
     /// # Errors
     /// [`WriteError`] if it was completed, or if it could not be written.
@@ -153,7 +154,7 @@ impl Store {
         if reopened == 0 { Err(WriteError::Ended { path: path.clone(), run }) } else { Ok(()) }
     }
 
-    /// Replaces what is known of the machine: some of it is seen only when the run is over.
+    /// Replaces the description of the machine: some facts are available only at the end of the run.
     ///
     /// # Errors
     /// [`WriteError`] if the run has ended already or could not be written.
@@ -165,8 +166,8 @@ impl Store {
         .map(drop)
     }
 
-    /// One transaction on a run that has not ended. It takes the write lock at once: a transaction that
-    /// took it later could find that another process has been faster, and would have to begin again.
+    /// Runs one transaction on a run that has not ended. It takes the write lock at the start: a transaction
+    /// that takes it later could fail because another process was faster, and would have to start again.
     fn in_run<T>(
         &mut self,
         run: RunId,
@@ -191,7 +192,7 @@ impl Store {
     }
 }
 
-/// A time in the sample that JSON could not hold.
+/// Returns a value of the sample that JSON cannot represent.
 fn not_finite(sample: &Sample) -> Option<f64> {
     let batches = sample.observations.iter().chain(&sample.baseline);
     let observed = batches.flat_map(|batch| [batch.elapsed_ns, batch.lost_ns]);

@@ -1,10 +1,10 @@
-//! What tracing costs the program that is traced: two loops of cheap calls, untraced and traced in turn.
+//! Overhead of tracing for the traced program: two loops of cheap calls, run alternately untraced and traced.
 //!
-//! The limit is what the kernel takes for the two tracepoints and two clock reads of each call; the loops
+//! The lower limit is the cost of the two tracepoints and two clock reads per call in the kernel. The loops
 //! are `dd` with blocks of 512 bytes (two calls each, nothing else) and 1-byte blocks. Run by `make bench`.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
-#![expect(clippy::unwrap_used, reason = "a benchmark that cannot run ends")]
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot run aborts")]
 
 use std::ffi::OsString;
 
@@ -13,10 +13,10 @@ use assay_statistics::estimator;
 use assay_trace::Writer;
 use assay_trace_probe::{Held, Options, Recorded, Recorder, Streams, opening};
 
-/// Pairs of runs; the ratio is taken pair by pair, so that a drift of the machine cancels.
+/// Pairs of runs. The ratio is computed per pair, so that a drift of the machine cancels out.
 const PAIRS: usize = 10;
 
-/// Blocks that `dd` copies: a second or so.
+/// Blocks that `dd` copies: about a second.
 const BLOCKS: u32 = 1_000_000;
 
 fn main() {
@@ -59,7 +59,7 @@ fn main() {
     }
 }
 
-/// Seconds from the release of a held program to its end.
+/// Returns the seconds from the release of a held program to its end.
 #[expect(clippy::cast_precision_loss, reason = "seconds in nanoseconds")]
 fn run(held: Held) -> f64 {
     let ended = held.release().unwrap().wait().unwrap();

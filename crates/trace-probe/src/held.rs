@@ -1,7 +1,7 @@
-//! A program that is started but waits until a recorder is attached to it.
+//! A started program that waits until a recorder is attached to it.
 //!
-//! The child blocks on a pipe before it runs the program, so that not one call of the program is missed.
-//! `std::process::Command` cannot do this: its `spawn` returns only when the program runs.
+//! The child blocks on a pipe before it executes the program, so that the recorder misses no call of the
+//! program. `std::process::Command` cannot do this: its `spawn` returns only after the program runs.
 
 use std::{
     env,
@@ -22,61 +22,63 @@ use rustix::process::Pid;
 
 use crate::running::{Running, number};
 
-/// A command that could not be started.
+/// A command could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
-    /// There is no command, or no program of that name.
-    #[error("'{program}': no such program; give a path, or a name that is in PATH or /usr/sbin")]
+    /// The command is empty, or there is no program with this name.
+    #[error("'{program}': program not found; specify a path, or a program in PATH or /usr/sbin")]
     NotFound {
-        /// What was asked for.
+        /// The requested program.
         program: String,
     },
-    /// An argument holds a zero byte.
-    #[error("argument '{argument}' holds a zero byte, which no program can be given; remove it")]
+    /// An argument contains a zero byte.
+    #[error("argument '{argument}' contains a zero byte, which cannot be passed to a program; remove it")]
     Zero {
         /// The argument.
         argument: String,
     },
-    /// No pipe or no process.
-    #[error("no process for '{program}': {source}; raise the limit on processes or open files")]
+    /// A pipe or a process could not be created.
+    #[error("cannot create a process for '{program}': {source}; raise the limit on processes or open files")]
     Process {
         /// The program.
         program: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The kernel does not run it.
-    #[error("'{program}' cannot be run: {source}; check that it is an executable of this machine")]
+    /// The kernel cannot execute the program.
+    #[error("'{program}' cannot be executed: {source}; check that it is an executable for this machine")]
     Run {
         /// The program.
         program: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
 }
 
-/// What the standard streams of a command are, and with them its process group.
+/// Standard streams and process group of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Streams {
-    /// The caller's. It stays in the caller's process group, so that it may read the terminal and Ctrl-C reaches it.
+    /// Inherits the caller's streams. The command stays in the caller's process group, so that it can read
+    /// the terminal and Ctrl-C reaches it.
     Inherit,
-    /// `/dev/null`, all three, as a command has them that is measured. It gets a process group of its own.
+    /// Redirects all three streams to `/dev/null`, like those of a measured command. The command gets its own
+    /// process group.
     Null,
 }
 
-/// A child that waits to be released. Dropped, it ends without having run anything.
+/// A child that waits for its release. If dropped, it ends without executing the program.
 #[derive(Debug)]
 pub struct Held {
     program: String,
     child: Child,
     hold: File,
-    /// Yields the errno of a failed `execve`, or nothing when it worked: it closes on exec.
+    /// Yields the errno of a failed `execve`, or nothing on success: it closes on exec.
     failure: File,
 }
 
 impl Held {
-    /// Makes the child for `command`: program and arguments. It inherits the environment, and it is killed when the
-    /// thread that calls this ends: there is no recorder any more.
+    /// Forks the child for `command`, the program and its arguments. The child inherits the environment, and
+    /// the kernel kills it when the calling thread ends, because the recorder ends with that thread.
     pub fn fork(command: &[OsString], streams: Streams) -> Result<Self, SpawnError> {
         let (arguments, environment) = (strings(command)?, environment()?);
         let name = command.first().ok_or(SpawnError::NotFound { program: String::new() })?;
@@ -98,17 +100,18 @@ impl Held {
             argv: argv.as_ptr(),
             envp: envp.as_ptr(),
         };
-        // SAFETY: until it runs the program or exits, the child makes system calls only, on memory prepared
-        // above, so that locks held by other threads of this process do not matter.
+        // SAFETY: until it executes the program or exits, the child only makes system calls on memory
+        // prepared above, so locks held by other threads of this process have no effect.
         match unsafe { libc::fork() } {
             -1 => Err(failed(io::Error::last_os_error())),
             0 => {
                 drop(hold);
-                // SAFETY: this is the child; what `start` points at lives until it runs its program.
+                // SAFETY: this is the child; the memory that `start` points to lives until the program is
+                // executed.
                 unsafe { start.run_when_released() }
             }
             process => {
-                let pid = Pid::from_raw(process).expect("fork returns -1, 0 or an id");
+                let pid = Pid::from_raw(process).expect("fork returns -1, 0 or a process id");
                 let child = match streams {
                     Streams::Inherit => Child::forked(pid),
                     Streams::Null => Child::forked(pid).with_group(),
@@ -118,13 +121,13 @@ impl Held {
         }
     }
 
-    /// The child's process number, which stays the same when the program runs.
+    /// Returns the process id of the child, which stays the same when the program is executed.
     #[must_use]
     pub fn process(&self) -> u32 {
         number(&self.child)
     }
 
-    /// Lets the child run its program; returns when it does.
+    /// Lets the child execute the program; returns after the `execve`.
     pub fn release(mut self) -> Result<Running, SpawnError> {
         let failed = |program: String, source| SpawnError::Run { program, source };
         let released = now();
@@ -138,7 +141,7 @@ impl Held {
     }
 }
 
-/// What the child needs between `fork` and `execve`: numbers, and pointers to terminated arrays.
+/// Data of the child between `fork` and `execve`: numbers, and pointers to null-terminated arrays.
 struct Start {
     parent: libc::pid_t,
     null: Option<RawFd>,
@@ -150,38 +153,39 @@ struct Start {
 }
 
 impl Start {
-    /// The child's side. Never returns. Everything but `execve` comes before the release, when nothing is recorded yet.
+    /// Runs in the child and never returns. All steps except `execve` precede the release, before the
+    /// recording starts.
     ///
     /// # Safety
-    /// Only in a child made by `fork`, with pointers as `execve` wants them.
+    /// Must be called in a child created by `fork`, with pointers that are valid for `execve`.
     unsafe fn run_when_released(&self) -> ! {
         let prepared = self.prepare();
         let mut byte = 0_u8;
-        // SAFETY: one byte of our own; the descriptor is open.
+        // SAFETY: `byte` has room for one byte; the descriptor is open.
         let released = unsafe { libc::read(self.held, (&raw mut byte).cast(), 1) } == 1;
         if released {
             let error = prepared.err().unwrap_or_else(|| {
-                // SAFETY: as the caller promises.
+                // SAFETY: the caller guarantees valid pointers.
                 unsafe { libc::execve(self.path, self.argv, self.envp) };
                 io::Error::last_os_error()
             });
             let errno = error.raw_os_error().unwrap_or(libc::EIO).to_ne_bytes();
-            // SAFETY: four bytes of our own; the descriptor is open.
+            // SAFETY: `errno` is four bytes; the descriptor is open.
             unsafe { libc::write(self.report, errno.as_ptr().cast(), errno.len()) };
         }
         // SAFETY: ends the child without running the parent's exit handlers.
         unsafe { libc::_exit(127) }
     }
 
-    /// Gives the child what a program expects to find, and ties its life to the parent's.
+    /// Sets the process state that a program expects, and ties the child's lifetime to the parent.
     fn prepare(&self) -> io::Result<()> {
-        // SAFETY: a set of signals is a plain structure, for which all zeros are a value: the empty set.
+        // SAFETY: a signal set is a plain structure for which all zeros are valid: the empty set.
         let no_signals: libc::sigset_t = unsafe { mem::zeroed() };
-        // SAFETY: numbers, and a set of ours that is only read.
+        // SAFETY: the arguments are numbers, and a valid set that is only read.
         unsafe {
             done(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
             if libc::getppid() != self.parent {
-                // It ended before the line above; there is no parent to release this child.
+                // The parent ended before the line above, so it cannot release this child.
                 libc::_exit(127);
             }
             if let Some(null) = self.null {
@@ -190,7 +194,7 @@ impl Start {
                     done(libc::dup2(null, stream))?;
                 }
             }
-            // Rust's runtime ignores SIGPIPE, and what is ignored or blocked stays so over `execve`.
+            // Rust's runtime ignores SIGPIPE, and ignored or blocked signals stay so across `execve`.
             if libc::signal(libc::SIGPIPE, libc::SIG_DFL) == libc::SIG_ERR {
                 return Err(io::Error::last_os_error());
             }
@@ -199,14 +203,14 @@ impl Start {
     }
 }
 
-/// The error that a system call tells by -1.
+/// Converts the result -1 of a system call into an error.
 fn done(result: libc::c_int) -> io::Result<()> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends = [0; 2];
-    // SAFETY: the array has room for the two descriptors.
+    // SAFETY: the array has space for the two descriptors.
     if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } == -1 {
         return Err(io::Error::last_os_error());
     }
@@ -234,7 +238,7 @@ fn environment() -> Result<Vec<CString>, SpawnError> {
     strings(&pairs)
 }
 
-/// Finds the program. A path is left to the kernel, which says what is wrong with it.
+/// Finds the program. A path is returned as is, because the kernel reports what is wrong with it.
 fn find(name: &OsStr) -> Result<PathBuf, SpawnError> {
     if name.as_bytes().contains(&b'/') {
         return Ok(name.into());

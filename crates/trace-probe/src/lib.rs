@@ -1,9 +1,10 @@
-//! The recorder that makes records: the eBPF probe.
+//! The recorder: produces records with an eBPF probe.
 //!
-//! [`Recorder`] loads the probe (`src/bpf/`), follows a process and everything below it, and appends what the kernel
-//! writes to an [`assay_trace::Writer`]; [`Held`] starts a program that waits until a recorder is there. It is the
-//! successor of ktrace (Brown 1997, chapter 3) and needs root and a kernel with BTF; where it cannot run it says so
-//! in one line ([`Unavailable`]). It interprets nothing: what a record means is said in `assay-trace`.
+//! [`Recorder`] loads the probe (`src/bpf/`), traces a process and its descendants, and appends the records
+//! from the kernel to an [`assay_trace::Writer`]. [`Held`] starts a program that waits until a recorder is
+//! attached. This crate succeeds ktrace (Brown 1997, chapter 3) and requires root and a kernel with BTF; if
+//! it cannot run, it reports the reason in one line ([`Unavailable`]). It does not interpret records:
+//! `assay-trace` defines their meaning.
 
 mod held;
 mod opening;

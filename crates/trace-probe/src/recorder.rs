@@ -1,4 +1,4 @@
-//! Loads the probe, marks the tree, drains the rings into a container, and accounts for every record.
+//! Loads the probe, marks the process tree, drains the rings into a container, and accounts for every record.
 
 use std::{
     cell::RefCell,
@@ -34,51 +34,53 @@ use crate::{
     unavailable::{Unavailable, check, listen_to_libbpf, refused},
 };
 
-/// The rings are looked at this often; between looks nobody is woken unless a ring fills.
+/// Polling interval of the rings; between polls, the recorder is woken only if a ring fills.
 const POLL: Duration = Duration::from_millis(5);
-/// A recorder that is killed loses what it had not handed to the kernel: at most this much.
+/// Flush interval: the maximum age of the records that a killed recorder loses.
 const FLUSH_NS: u64 = 100_000_000;
-/// While records are lost, the counters are noted this often: the resolution of a long gap.
+/// Interval of counter marks while records are lost: the resolution of a long gap.
 const MARK_NS: u64 = 1_000_000_000;
-/// A ring that is fuller than one part in this many wakes the recorder.
+/// A ring that is more than 1/`WAKE_PART` full wakes the recorder.
 const WAKE_PART: u64 = 8;
-/// Programs that were running when the probe was detached have this many polls to end.
+/// Polls during which BPF programs that were running at the detachment of the probe may end.
 const SETTLE_POLLS: u32 = 20;
 
-/// How to record.
+/// Options of a recording.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Bytes of the ring of each CPU: a power of two. The kernel locks as much memory per online CPU.
+    /// Size of the ring of each CPU in bytes: a power of two. The kernel locks this amount of memory per
+    /// online CPU.
     pub ring_bytes: u32,
-    /// Time under interrupts and in network softirqs. Without it `irq_ns` and `softnet_ns` are 0 and stay inside the time on the CPU.
+    /// Time in interrupts and network softirqs. Without it, `irq_ns` and `softnet_ns` are 0, and that time is
+    /// part of the time on the CPU.
     pub interrupts: Collect,
-    /// Page faults: records, and their number in each call.
+    /// Page faults: one record each, and their number per call.
     pub page_faults: Collect,
-    /// How kernel objects are read.
+    /// How the probe reads kernel objects.
     pub descriptor_reads: DescriptorReads,
 }
 
-/// Whether an optional group of programs is loaded.
+/// Whether an optional group of BPF programs is loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Collect {
-    /// It is.
+    /// Loaded.
     Yes,
-    /// It is not, and costs nothing.
+    /// Not loaded; has no overhead.
     No,
 }
 
-/// How the kind of a descriptor is read.
+/// How the probe determines the kind of a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DescriptorReads {
-    /// Typed loads where the kernel has them (Linux 6.2 and later), probe reads otherwise.
+    /// Typed loads if the kernel supports them (Linux 6.2 and later), probe reads otherwise.
     Typed,
-    /// Probe reads even so: what an older kernel does.
+    /// Always probe reads, as on older kernels.
     Probe,
 }
 
 impl Default for Options {
-    /// 16 MiB are 110,000 records, 31 ms of the fastest producer measured (3.5 million records/s): six polls that
-    /// the recorder may miss.
+    /// The rings have 16 MiB each: 110,000 records, or 31 ms of the fastest measured producer (3.5 million
+    /// records/s). This covers six missed polls.
     fn default() -> Self {
         Self {
             ring_bytes: 16 << 20,
@@ -89,51 +91,51 @@ impl Default for Options {
     }
 }
 
-/// A recording that runs. Dropped, it stops, and the container is closed.
+/// A running recording. If dropped, it stops and closes the container.
 #[derive(Debug)]
 pub struct Recorder {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Option<Result<Recorded, RecordError>>>>,
 }
 
-/// How a recording went.
+/// The outcome of a recording.
 #[derive(Debug, Clone)]
 pub struct Recorded {
-    /// Records that are in the container.
+    /// Records in the container.
     pub records: u64,
-    /// Records that the kernel made, by its own count: `records + lost`, if everything was drained.
+    /// Records that the kernel produced, by its own count: `records + lost` if the rings were drained.
     pub made: u64,
-    /// Records that found a ring full.
+    /// Records lost because a ring was full.
     pub lost: u64,
-    /// Processor time of the recorder while it recorded, ns.
+    /// Processor time of the recorder during the recording, ns.
     pub recorder_ns: u64,
     /// Processor time to close the container, ns.
     pub closing_ns: u64,
-    /// What the container says of itself.
+    /// The manifest of the container.
     pub manifest: Manifest,
 }
 
-/// A recording that broke off. What is in the container still reads.
+/// A recording was aborted. The records in the container are still readable.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// The container could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),
     /// The rings or the counters could not be read.
-    #[error("the kernel's rings cannot be read: {0}; the trace ends early")]
+    #[error("cannot read the kernel's ring buffers: {0}; the trace ends early")]
     Ring(#[from] libbpf_rs::Error),
-    /// The last walk over the tasks failed.
-    #[error("calls in flight cannot be read: {0}; the trace lacks them")]
+    /// The final iteration over the tasks failed.
+    #[error("cannot read the calls in flight: {0}; they are missing in the trace")]
     Flush(io::Error),
     /// The recorder's thread panicked.
-    #[error("the recorder's thread ended by a mistake of ours; please report it")]
+    #[error("the recorder thread panicked; please report this bug")]
     Panicked,
 }
 
 impl Recorder {
-    /// Follows process `root` with all its threads, everything that descends from it, and everything that will, and
-    /// records into `writer`. This process itself is never followed. Returns when the probe is in place; when it
-    /// cannot be, the container is gone again.
+    /// Traces process `root` with all its threads and all its present and future descendants, and records
+    /// into `writer`. The calling process is never traced. Returns when the probe is attached; if this fails,
+    /// the container is removed.
     pub fn attach(root: u32, options: Options, writer: Writer) -> Result<Self, Unavailable> {
         check()?;
         let rings_fit =
@@ -158,19 +160,20 @@ impl Recorder {
             Ok(Ok(())) => Ok(Self { stop, thread: Some(thread) }),
             Ok(Err(unavailable)) => Err(unavailable),
             Err(mpsc::RecvError) => {
-                let reason = "the recorder's thread ended".to_owned();
+                let reason = "the recorder thread ended".to_owned();
                 Err(Unavailable::Refused { step: "start", reason })
             }
         }
     }
 
-    /// Whether it still records. If not, it broke off, and [`Recorder::stop`] says why.
+    /// Returns whether the recording still runs. If not, it was aborted, and [`Recorder::stop`] returns the
+    /// reason.
     #[must_use]
     pub fn is_recording(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Detaches the probe, fetches what is left, closes the container.
+    /// Detaches the probe, fetches the remaining records, and closes the container.
     pub fn stop(mut self) -> Result<Recorded, RecordError> {
         self.join().unwrap_or(Err(RecordError::Panicked))
     }
@@ -183,13 +186,13 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        // Who drops a recorder does not ask how it went; the manifest says it.
+        // The result is ignored; the manifest contains the outcome.
         let _ = self.join();
     }
 }
 
-/// The recorder's thread: everything that libbpf owns lives and dies on its stack. `None` if the probe is not available,
-/// whose reason goes to `ready`.
+/// The recorder thread: all objects of libbpf live on its stack. `None` if the probe is not available; the
+/// reason is sent to `ready`.
 fn record(
     root: u32,
     options: Options,
@@ -203,14 +206,14 @@ fn record(
         Probe::load(&options, &mut storage)
     });
     let attached = attached.and_then(|mut probe| probe.mark_tree(root).map(|()| probe));
-    // The receiver waits until it hears one of the two.
+    // The receiver waits for one of the two messages.
     match attached {
         Ok(probe) => {
             let _ = ready.send(Ok(()));
             Some(drain(probe, writer, stop))
         }
         Err(unavailable) => {
-            // Before anybody hears of it: the container goes with its writer.
+            // Drop the writer, which removes the container, before the error is reported.
             drop(writer);
             let _ = ready.send(Err(unavailable));
             None
@@ -218,10 +221,10 @@ fn record(
     }
 }
 
-/// The loaded and attached programs.
+/// The loaded and attached BPF programs.
 struct Probe<'obj> {
     skeleton: ProbeSkel<'obj>,
-    /// CPUs that have a ring.
+    /// Number of CPUs with a ring.
     cpus: u16,
     rings: Vec<MapHandle>,
     links: Vec<Link>,
@@ -258,8 +261,8 @@ impl<'obj> Probe<'obj> {
         Ok(probe)
     }
 
-    /// Forks before calls: whoever is marked later has all its children followed from then on. Ends of interrupts
-    /// before their beginnings: a beginning whose end was missed would last for ever.
+    /// Attaches the programs. Forks precede calls, so that all later children of a marked thread are traced.
+    /// Ends of interrupts precede their starts: a start whose end was missed would last forever.
     fn attach(&mut self) -> libbpf_rs::Result<()> {
         let programs = &mut self.skeleton.progs;
         let ordered = [
@@ -287,8 +290,8 @@ impl<'obj> Probe<'obj> {
         Ok(())
     }
 
-    /// Gives an entry to every thread of the tree below `root`. A walk may meet a child before its parent, so it
-    /// is repeated until it marks nothing.
+    /// Marks every thread of the tree below `root`. An iteration may visit a child before its parent, so it
+    /// is repeated until it marks no further thread.
     fn mark_tree(&mut self, root: u32) -> Result<(), Unavailable> {
         let walk = self.skeleton.progs.mark_tree.attach().map_err(refused("walk over the tasks"))?;
         if let Some(variables) = self.skeleton.maps.bss_data.as_deref_mut() {
@@ -309,8 +312,8 @@ impl<'obj> Probe<'obj> {
         }
     }
 
-    /// Ends the recording at one moment, detaches everything in the reverse order, then writes down the calls that
-    /// were in flight at that moment.
+    /// Ends the recording at one point in time, detaches all programs in reverse order, then records the
+    /// calls that were in flight at that time.
     fn detach(&mut self) -> Result<(), RecordError> {
         if let Some(variables) = self.skeleton.maps.bss_data.as_deref_mut() {
             variables.stopped_ns = clock_ns(libc::CLOCK_MONOTONIC);
@@ -328,7 +331,7 @@ impl<'obj> Probe<'obj> {
         let values = (0..).zip(values.unwrap_or_default());
         let counters =
             values.map(|(cpu, value)| CpuCounters { cpu, made: word(&value, 0), lost: word(&value, 8) });
-        // Of the possible CPUs without a ring only one that came online meanwhile has something to say.
+        // A possible CPU without a ring has counters only if it came online during the recording.
         Ok(counters.filter(|counters| counters.cpu < self.cpus || counters.made > 0).collect())
     }
 
@@ -337,7 +340,7 @@ impl<'obj> Probe<'obj> {
     }
 }
 
-/// Leaves out what was not asked for, and what this kernel has no tracepoint for.
+/// Disables the programs that are not selected and those for which this kernel has no tracepoint.
 fn choose_programs(open: &mut OpenProbeSkel<'_>, options: &Options) -> Result<(), Unavailable> {
     let types = Btf::from_vmlinux().map_err(refused("read its types"))?;
     let has = |name: &str| types.type_by_name::<Typedef<'_>>(&format!("btf_trace_{name}")).is_some();
@@ -347,7 +350,7 @@ fn choose_programs(open: &mut OpenProbeSkel<'_>, options: &Options) -> Result<()
     programs.irq_ends.set_autoload(irq);
     programs.softirq_begins.set_autoload(irq);
     programs.softirq_ends.set_autoload(irq);
-    // Names of x86; another architecture's timer interrupt is an ordinary one.
+    // These names are specific to x86; on other architectures, the timer interrupt is an ordinary interrupt.
     let timer = irq && has("local_timer_entry") && has("local_timer_exit");
     programs.timer_begins.set_autoload(timer);
     programs.timer_ends.set_autoload(timer);
@@ -365,13 +368,13 @@ fn create_ring(bytes: u32) -> libbpf_rs::Result<MapHandle> {
     MapHandle::create(MapType::RingBuf, Some("assay_ring"), 0, 0, bytes, &options)
 }
 
-/// Runs an iterator program over all tasks; its output is empty.
+/// Runs an iterator program over all tasks. Its output is empty.
 fn run(walk: &Link) -> io::Result<()> {
     let mut nothing = Vec::new();
     Iter::new(walk).map_err(io::Error::other)?.read_to_end(&mut nothing).map(drop)
 }
 
-/// Where records go; shared by the callbacks of all rings, which one thread runs.
+/// Destination of the records; shared by the callbacks of all rings, which run in one thread.
 struct Sink {
     writer: Writer,
     records: u64,
@@ -379,7 +382,7 @@ struct Sink {
 }
 
 impl Sink {
-    /// Negative to stop the consumption.
+    /// Appends a record; returns a negative value to stop the consumption.
     fn take(&mut self, cpu: u16, record: &[u8]) -> i32 {
         let Ok(record) = <&[u8; RECORD_BYTES]>::try_from(record) else { return 0 };
         match self.writer.append(cpu, record) {
@@ -397,7 +400,7 @@ impl Sink {
 
 fn drain(mut probe: Probe<'_>, writer: Writer, stop: &AtomicBool) -> Result<Recorded, RecordError> {
     let sink = Rc::new(RefCell::new(Sink { writer, records: 0, failure: None }));
-    // Their own handles: the rings stay in the kernel's table, and the probe is needed meanwhile.
+    // Take the handles out of `probe`, which is still used below; the rings stay in the kernel's table.
     let handles = std::mem::take(&mut probe.rings);
     let mut builder = RingBufferBuilder::new();
     for (cpu, ring) in (0..).zip(&handles) {
@@ -429,7 +432,7 @@ fn drain(mut probe: Probe<'_>, writer: Writer, stop: &AtomicBool) -> Result<Reco
 }
 
 fn consume(rings: &RingBuffer<'_>, sink: &RefCell<Sink>, wait: Duration) -> Result<(), RecordError> {
-    // Rings that woke nobody are not among those that a poll reports, hence the second call.
+    // `poll` processes only rings that woke the recorder, hence the call of `consume`.
     let result = rings.poll(wait).and_then(|()| rings.consume());
     if let Some(failure) = sink.borrow_mut().failure.take() {
         return Err(failure.into());
@@ -440,7 +443,7 @@ fn consume(rings: &RingBuffer<'_>, sink: &RefCell<Sink>, wait: Duration) -> Resu
     }
 }
 
-/// Fetches until every record that the kernel made is either here or counted as lost.
+/// Fetches records until every record that the kernel produced is either fetched or counted as lost.
 fn settle(
     probe: &Probe<'_>,
     rings: &RingBuffer<'_>,
@@ -458,7 +461,7 @@ fn settle(
     Ok((probe.counters()?, false))
 }
 
-/// What is due between two looks at the rings.
+/// Periodic work between two polls of the rings.
 #[derive(Default)]
 struct Schedule {
     flushed_ns: u64,
@@ -494,11 +497,11 @@ mod tests {
     use crate::opening;
 
     #[test]
-    fn a_refusal_reaches_the_caller_and_is_no_panic() {
+    fn an_error_of_the_kernel_reaches_the_caller_without_a_panic() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x.trace");
         let writer = Writer::create(&path, opening(Vec::new()).unwrap()).unwrap();
-        // No kernel has rings of one byte; `Recorder::attach` does not let them get here.
+        // No kernel supports rings of one byte; `Recorder::attach` rejects them earlier.
         let options = Options { ring_bytes: 1, ..Options::default() };
         let (ready, is_ready) = mpsc::channel();
         let ended = record(std::process::id(), options, writer, &AtomicBool::new(false), &ready);

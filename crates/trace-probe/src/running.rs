@@ -1,7 +1,7 @@
-//! A command that runs: how and when it ends, and that nothing of it is left when its handle goes.
+//! A running command: waits for its end, and leaves no processes behind when the handle is dropped.
 //!
-//! What ends it, in the order of what can go wrong: the handle is dropped, and the command goes with everything
-//! below it; this process is killed, and the kernel kills the command (not what is below it).
+//! If the handle is dropped, the command and its descendants are killed. If this process is killed, the
+//! kernel kills the command, but not its descendants.
 
 use std::{
     io,
@@ -13,8 +13,8 @@ use assay_process::{
     clock::{elapsed_ns, now},
 };
 
-/// A child that runs its program. Dropped, it is killed as a [`Child`] is: with all its descendants, and with the rest
-/// of its process group if it has one of its own ([`Streams::Null`](crate::Streams::Null)).
+/// A child that runs its program. If dropped, it is killed like a [`Child`]: with all its descendants, and
+/// with the rest of its process group if it has its own ([`Streams::Null`](crate::Streams::Null)).
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -22,12 +22,12 @@ pub struct Running {
     ended: Option<Ended>,
 }
 
-/// How a command ended.
+/// The end of a command.
 #[derive(Debug, Clone, Copy)]
 pub struct Ended {
-    /// With which status, or by which signal.
+    /// Exit status or signal.
     pub exit: Exit,
-    /// Wall time from its release to its end, ns.
+    /// Wall time from release to end, ns.
     pub elapsed_ns: u64,
 }
 
@@ -36,13 +36,13 @@ impl Running {
         Self { child, released, ended: None }
     }
 
-    /// Its process number.
+    /// Returns the process id.
     #[must_use]
     pub fn process(&self) -> u32 {
         number(&self.child)
     }
 
-    /// Waits until it ends.
+    /// Waits until the command ends.
     pub fn wait(mut self) -> io::Result<Ended> {
         loop {
             if let Some(ended) = self.wait_for(Duration::MAX)? {
@@ -51,8 +51,8 @@ impl Running {
         }
     }
 
-    /// Waits until it ends, for `timeout` at most, and less if a signal comes. It keeps its number until `self` is
-    /// dropped.
+    /// Waits until the command ends, for at most `timeout`; a signal may end the wait earlier. The process id
+    /// stays reserved until `self` is dropped.
     pub fn wait_for(&mut self, timeout: Duration) -> io::Result<Option<Ended>> {
         if self.ended.is_none() && self.child.ends_within(timeout)? {
             let elapsed_ns = elapsed_ns(self.released, now());
@@ -62,7 +62,7 @@ impl Running {
     }
 }
 
-/// A process's id as records hold it.
+/// Returns the process id in the type used by records.
 pub(crate) fn number(child: &Child) -> u32 {
     child.pid().as_raw_nonzero().get().cast_unsigned()
 }

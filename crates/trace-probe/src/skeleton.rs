@@ -1,4 +1,4 @@
-//! The generated skeleton of the BPF object, and the test that the two readings of the record agree.
+//! The generated skeleton of the BPF object, and tests that the C header and the Rust layout agree.
 
 mod generated {
     #![expect(

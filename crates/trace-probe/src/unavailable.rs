@@ -1,4 +1,4 @@
-//! Why the probe cannot run here, in one line each.
+//! Reasons why the probe cannot run on this machine, one line each.
 
 use std::{fs, path::Path, sync::Mutex};
 
@@ -6,66 +6,66 @@ use libbpf_rs::PrintLevel;
 
 use crate::opening::Unreadable;
 
-/// Oldest kernel whose `sched_switch` says in which state a task leaves the CPU.
+/// Oldest kernel whose `sched_switch` reports the state in which a task leaves the CPU.
 const OLDEST: (u32, u32) = (5, 18);
-/// What the link of the initial pid namespace says; the number is part of the kernel's interface (linux/proc_ns.h).
+/// Link text of the initial pid namespace; the number is part of the kernel's interface (linux/proc_ns.h).
 const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
 const KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
 
-/// What is missing.
+/// The recorder is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum Unavailable {
     /// The caller is not root.
     #[error("the eBPF recorder needs root (or CAP_BPF, CAP_PERFMON and CAP_SYS_RESOURCE); run it with sudo")]
     Root,
-    /// The kernel does not describe its types.
+    /// The kernel provides no type information.
     #[error("the eBPF recorder needs {KERNEL_TYPES}; boot a kernel with CONFIG_DEBUG_INFO_BTF=y")]
     KernelTypes,
     /// The kernel is too old.
-    #[error("the eBPF recorder needs Linux 5.18, this is {release}; boot a newer kernel")]
+    #[error("the eBPF recorder needs Linux 5.18 or later, but this is {release}; boot a newer kernel")]
     Kernel {
         /// Release of the running kernel.
         release: String,
     },
-    /// The caller counts processes otherwise than the probe.
+    /// The process ids of the caller differ from those of the probe.
     #[error(
-        "the eBPF recorder needs the host's process numbers, this is another pid namespace; run it on the host, or in a container with docker run --pid=host"
+        "the eBPF recorder needs the host's pid namespace; run it on the host, or in a container started with docker run --pid=host"
     )]
     PidNamespace,
-    /// The ring size is not one that the kernel takes.
-    #[error("a ring of {bytes} bytes is not possible: give a power of two from 4096 to 1 GiB")]
+    /// The ring size is not supported by the kernel.
+    #[error("invalid ring size of {bytes} bytes; specify a power of two from 4096 to 1 GiB")]
     Ring {
-        /// What was asked for.
+        /// The requested size.
         bytes: u32,
     },
-    /// The kernel said no.
+    /// The kernel returned an error.
     #[error(
-        "the kernel refused to {step}: {reason}; check that kernel lockdown or a container does not forbid BPF"
+        "the kernel refused to {step}: {reason}; check whether kernel lockdown or a container forbids BPF"
     )]
     Refused {
-        /// What was tried.
+        /// The step that failed.
         step: &'static str,
-        /// What it said.
+        /// The error.
         reason: String,
     },
-    /// There is nothing to trace.
-    #[error("process {process} does not exist; give the number of a running process")]
+    /// The process to trace does not exist.
+    #[error("process {process} does not exist; specify the pid of a running process")]
     Process {
-        /// The number that was given.
+        /// The requested process id.
         process: u32,
     },
-    /// The machine does not describe itself.
+    /// The description of the machine could not be read.
     #[error(transparent)]
     Machine(#[from] Unreadable),
-    /// The container could not take the roots.
+    /// The root processes could not be written to the container.
     #[error(transparent)]
     Container(#[from] assay_trace::container::WriteError),
-    /// No thread could be started.
-    #[error("no thread for the recorder: {0}; raise the limit on threads")]
+    /// The recorder thread could not be started.
+    #[error("cannot start the recorder thread: {0}; raise the limit on threads")]
     Thread(std::io::Error),
 }
 
-/// What can be known before the kernel is asked.
+/// Checks the requirements that can be checked without loading the probe.
 pub(crate) fn check() -> Result<(), Unavailable> {
     // SAFETY: no arguments, no memory, cannot fail.
     if unsafe { libc::geteuid() } != 0 {
@@ -78,7 +78,7 @@ pub(crate) fn check() -> Result<(), Unavailable> {
     if !Path::new(KERNEL_TYPES).exists() {
         return Err(Unavailable::KernelTypes);
     }
-    // A kernel without pid namespaces has no such link, and no other numbers.
+    // A kernel without pid namespaces has no such link, and its process ids are unique.
     if fs::read_link("/proc/self/ns/pid").is_ok_and(|link| !is_initial_pid_namespace(&link)) {
         return Err(Unavailable::PidNamespace);
     }
@@ -94,10 +94,11 @@ fn version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// The last complaint of libbpf: its error codes alone say little. One for the process, as libbpf's printer is.
+/// The last message of libbpf, because its error codes alone are not specific. One per process, like libbpf's
+/// printer.
 static COMPLAINT: Mutex<String> = Mutex::new(String::new());
 
-/// Keeps what libbpf would print: a library does not write to the terminal.
+/// Stores the messages of libbpf instead of printing them: a library does not write to the terminal.
 pub(crate) fn listen_to_libbpf() {
     fn keep(_: PrintLevel, text: String) {
         let line = text.trim();
@@ -110,7 +111,7 @@ pub(crate) fn listen_to_libbpf() {
     libbpf_rs::set_print(Some((PrintLevel::Warn, keep)));
 }
 
-/// Makes an [`Unavailable::Refused`] of an error of libbpf.
+/// Converts an error of libbpf into an [`Unavailable::Refused`].
 pub(crate) fn refused(step: &'static str) -> impl Fn(libbpf_rs::Error) -> Unavailable {
     move |error| {
         let complaint = COMPLAINT.lock().map(|text| text.clone()).unwrap_or_default();
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_initial_pid_namespace_counts_processes_as_the_probe_does() {
+    fn only_the_initial_pid_namespace_is_accepted() {
         assert!(is_initial_pid_namespace(Path::new("pid:[4026531836]")));
         assert!(!is_initial_pid_namespace(Path::new("pid:[4026532281]")));
         assert!(!is_initial_pid_namespace(Path::new("mnt:[4026531836]")));

@@ -1,4 +1,4 @@
-//! A program whose calls are known: what the tests of the recorder record.
+//! A program with known calls, which the tests of the recorder record.
 
 use std::{
     arch::asm,
@@ -18,12 +18,12 @@ fn main() -> io::Result<()> {
         Some("compat") => compat(),
         Some("sockets") => return sockets(),
         Some("send") => return send(),
-        other => return Err(io::Error::other(format!("{other:?} is no exercise"))),
+        other => return Err(io::Error::other(format!("{other:?} is not an exercise"))),
     }
     Ok(())
 }
 
-/// Three threads that call `getppid` 100 times each.
+/// Starts three threads that call `getppid` 100 times each.
 fn threads() {
     let calls = || {
         for _ in 0..100 {
@@ -31,14 +31,15 @@ fn threads() {
         }
     };
     let callers = [calls; 3].map(thread::spawn);
-    callers.into_iter().for_each(|caller| caller.join().expect("it cannot panic"));
+    callers.into_iter().for_each(|caller| caller.join().expect("a caller does not panic"));
 }
 
-/// Ten calls of number 64 of the 32-bit table, which is `getppid` there and `semget` in the 64-bit one.
+/// Makes ten calls with number 64 of the 32-bit table: `getppid` there, `semget` in the 64-bit table.
 fn compat() {
     for _ in 0..10 {
         let mut number = 64_u32;
-        // SAFETY: the 32-bit entry for a call that takes nothing and touches no memory; it may clobber r8 to r11.
+        // SAFETY: the 32-bit entry for a call without arguments that accesses no memory; it may clobber r8 to
+        // r11.
         unsafe {
             asm!("int 0x80", inout("eax") number, out("r8") _, out("r9") _, out("r10") _, out("r11") _);
         }
@@ -46,7 +47,8 @@ fn compat() {
     }
 }
 
-/// 100 bytes through TCP, 1 through UDP, 7 through a Unix socket, 8 out of an eventfd, one look at an epoll set.
+/// Sends 100 bytes through TCP, 1 through UDP and 7 through a Unix socket, reads 8 from an eventfd and polls
+/// an epoll set once.
 fn sockets() -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let mut near = TcpStream::connect(listener.local_addr()?)?;
@@ -61,7 +63,7 @@ fn sockets() -> io::Result<()> {
     events(&far)
 }
 
-/// 1000 sends of 1000 bytes to a connection that is read after each.
+/// Makes 1000 sends of 1000 bytes to a connection that is read after each send.
 fn send() -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let mut near = TcpStream::connect(listener.local_addr()?)?;
@@ -76,8 +78,8 @@ fn send() -> io::Result<()> {
 fn events(watched: &TcpStream) -> io::Result<()> {
     let mut event = libc::epoll_event { events: libc::EPOLLIN.cast_unsigned(), u64: 0 };
     let mut count = [0_u8; 8];
-    // SAFETY: every pointer is to a value of ours that outlives the call; descriptors are opened and left to the
-    // end of the process.
+    // SAFETY: every pointer is to a local value that outlives the call; the descriptors stay open until the
+    // process ends.
     unsafe {
         let set = libc::epoll_create1(0);
         libc::epoll_ctl(set, libc::EPOLL_CTL_ADD, watched.as_raw_fd(), &raw mut event);
@@ -94,5 +96,5 @@ fn events(watched: &TcpStream) -> io::Result<()> {
             0,
         );
     }
-    if count[0] == 1 { Ok(()) } else { Err(io::Error::other("the eventfd did not count to one")) }
+    if count[0] == 1 { Ok(()) } else { Err(io::Error::other("the eventfd did not contain 1")) }
 }

@@ -1,6 +1,7 @@
-//! What kind of object a file descriptor stands for, as the kernel saw it during the call.
+//! The kind of object that a file descriptor refers to, as determined by the kernel during the call.
 //!
-//! The numbers are those of `enum descriptor_kind` in the probe's `record.h`; a test of that crate compares them.
+//! The numbers are those of `enum descriptor_kind` in the probe's `record.h`; a test of the probe's crate
+//! compares them.
 
 use std::{fmt, str::FromStr};
 
@@ -8,9 +9,9 @@ use std::{fmt, str::FromStr};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Descriptor {
-    /// The call takes and returns none.
+    /// The call takes and returns no descriptor.
     None = 0,
-    /// A number that was not open.
+    /// A descriptor that was not open.
     Bad,
     /// A regular file, also a `memfd`.
     File,
@@ -56,7 +57,7 @@ pub enum Descriptor {
     Anonymous,
 }
 
-/// Every kind with the name that users see, in the order of the numbers.
+/// Every kind with its user-visible name, sorted by number.
 pub const DESCRIPTORS: [(Descriptor, &str); 23] = [
     (Descriptor::None, "none"),
     (Descriptor::Bad, "bad"),
@@ -84,25 +85,25 @@ pub const DESCRIPTORS: [(Descriptor, &str); 23] = [
 ];
 
 impl Descriptor {
-    /// The kind with this number, if there is one.
+    /// Returns the kind with this number; `None` if there is none.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Self> {
         DESCRIPTORS.get(usize::from(number)).map(|(kind, _)| *kind)
     }
 
-    /// Its number in `record.h`.
+    /// Returns the number in `record.h`.
     #[must_use]
     pub fn number(self) -> u8 {
         self as u8
     }
 
-    /// The name that users see.
+    /// Returns the user-visible name.
     #[must_use]
     pub fn name(self) -> &'static str {
         DESCRIPTORS[usize::from(self as u8)].1
     }
 
-    /// TCP of either version.
+    /// Returns true for TCP over IPv4 or IPv6.
     #[must_use]
     pub fn is_tcp(self) -> bool {
         matches!(self, Self::Tcp4 | Self::Tcp6)
@@ -115,9 +116,9 @@ impl fmt::Display for Descriptor {
     }
 }
 
-/// A word that names no kind of descriptor.
+/// An unknown kind of descriptor.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a kind of descriptor; write for example file, pipe, tcp4 or epoll")]
+#[error("'{0}' is not a kind of descriptor; use for example file, pipe, tcp4 or epoll")]
 pub struct NotADescriptor(String);
 
 impl FromStr for Descriptor {
@@ -137,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_stands_at_its_number_and_its_name_reads_back() {
+    fn every_kind_is_at_its_number_and_its_name_parses() {
         for (position, (kind, name)) in DESCRIPTORS.iter().enumerate() {
             assert_eq!(usize::from(kind.number()), position, "{name}");
             assert_eq!(Descriptor::from_number(kind.number()), Some(*kind));

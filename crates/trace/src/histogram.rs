@@ -1,11 +1,12 @@
-//! A log-linear histogram: eight buckets to every doubling, so that a quantile is within 6.25 % whatever its size.
+//! A log-linear histogram: eight buckets per doubling, so that the relative error of a quantile is at most
+//! 6.25 %.
 //!
-//! Histograms of two traces merge exactly, which quantiles do not. It keeps 496 counters and no samples.
+//! Histograms of two traces merge exactly; quantiles do not. A histogram stores 496 counters and no samples.
 
-/// Buckets of one doubling.
+/// Buckets per doubling.
 const PER_OCTAVE: u64 = 8;
 const OCTAVE_BITS: u32 = PER_OCTAVE.trailing_zeros();
-/// Buckets for all of `u64`.
+/// Buckets for the whole range of `u64`.
 const BUCKETS: usize = 496;
 
 /// Counts of values by size.
@@ -28,13 +29,14 @@ impl Histogram {
         self.total += 1;
     }
 
-    /// Values counted.
+    /// Returns the number of counted values.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// Middle of the bucket that holds the value of rank `numerator/denominator`; `None` when nothing was counted.
+    /// Returns the middle of the bucket that contains the value of rank `numerator/denominator`; `None` if
+    /// the histogram is empty.
     #[must_use]
     pub fn quantile(&self, numerator: u32, denominator: u32) -> Option<u64> {
         let rank = (u128::from(self.total) * u128::from(numerator)).div_ceil(u128::from(denominator.max(1)));
@@ -45,14 +47,14 @@ impl Histogram {
         })
     }
 
-    /// The buckets that hold something: smallest value, largest value, count.
+    /// Returns the non-empty buckets: smallest value, largest value, count.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> {
         let full = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
         full.map(|(index, count)| (lowest(index), highest(index), *count))
     }
 }
 
-/// Which bucket holds `value`.
+/// Returns the index of the bucket for `value`.
 #[must_use]
 pub fn bucket(value: u64) -> usize {
     if value < PER_OCTAVE {
@@ -83,14 +85,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_value_lies_in_its_bucket_which_is_an_eighth_of_it_wide(value: u64) {
+        fn a_bucket_contains_its_values_and_its_width_is_at_most_an_eighth_of_them(value: u64) {
             let index = bucket(value);
             prop_assert!(lowest(index) <= value && value <= highest(index));
             prop_assert!(highest(index) - lowest(index) <= value / 8);
         }
 
         #[test]
-        fn a_quantile_is_within_an_eighth_of_the_sorted_one(
+        fn a_quantile_is_within_an_eighth_of_the_exact_quantile(
             mut values in proptest::collection::vec(0_u64..1 << 40, 1..300), percent in 1_u32..100
         ) {
             let mut histogram = Histogram::default();
@@ -104,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_quantile_and_the_largest_value_has_a_bucket() {
+    fn an_empty_histogram_has_no_quantile_and_the_largest_value_has_a_bucket() {
         assert_eq!(Histogram::default().quantile(1, 2), None);
         assert_eq!(bucket(u64::MAX), BUCKETS - 1);
     }

@@ -1,9 +1,9 @@
 //! Records, the trace container and the views over it.
 //!
-//! A recorder (the crate `assay-trace-probe`) turns what a program asks of the kernel into records; this crate
-//! says what a record means, keeps records in a container on disk ([`Writer`], [`Reader`]) and looks at them in one
-//! pass ([`View`]). It is the successor of ktrace's file and of ktranal (Brown 1997, chapter 3). It touches the
-//! files that it is given and nothing else: no clock, no kernel, no environment.
+//! A recorder (the crate `assay-trace-probe`) records the system calls and events of a program. This crate
+//! defines the meaning of a record, stores records in a container on disk ([`Writer`], [`Reader`]) and
+//! evaluates them in one pass ([`View`]). It succeeds ktrace's file format and ktranal (Brown 1997, chapter
+//! 3). It accesses only the files passed to it: no clock, no kernel interface, no environment.
 #![forbid(unsafe_code)]
 
 pub mod container;

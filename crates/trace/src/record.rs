@@ -1,91 +1,91 @@
-//! What the kernel saw a program do, as the views compute with it.
+//! Records: the events of a program as seen by the kernel, in the form that the views process.
 //!
-//! Recorders make records in the layout of [`crate::container::layout`]; these types are what that layout means.
-//! All times are nanoseconds of `CLOCK_MONOTONIC` in 64 bits: a call may well last longer than the 4.29 s that 32
-//! bits hold.
+//! Recorders write records in the layout of [`crate::container::layout`]; these types are the decoded form.
+//! All times are nanoseconds of `CLOCK_MONOTONIC` in 64 bits, because a call may last longer than the 4.29 s
+//! that 32 bits can represent.
 
 use std::borrow::Cow;
 
 use crate::{descriptor::Descriptor, syscall};
 
-/// One item of a trace, in the order of time.
+/// One item of a trace, in time order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
-    /// Something happened.
+    /// An event.
     Record(Record),
-    /// Records of one CPU are missing from here on back to its previous entry.
+    /// Records of one CPU are missing between its previous entry and this one.
     Lost(Lost),
 }
 
 /// A gap in a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lost {
-    /// When the gap was known to have ended, or to be still growing.
+    /// Time at which the gap had ended or was still growing.
     pub time_ns: u64,
     /// CPU whose records are missing.
     pub cpu: u16,
-    /// How many.
+    /// Number of missing records.
     pub records: u64,
 }
 
 /// One event of one thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
-    /// When it began, ns of the monotonic clock.
+    /// Start, in ns of the monotonic clock.
     pub begin_ns: u64,
     /// Process (thread group).
     pub process: u32,
     /// Thread.
     pub thread: u32,
-    /// CPU on which it ended.
+    /// CPU on which the event ended.
     pub cpu: u16,
     /// Records lost on that CPU between the previous kept one and this one.
     pub lost_before: u32,
-    /// What it was.
+    /// The event.
     pub event: Event,
 }
 
-/// What happened.
+/// Kind of event, with its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// A system call that returned.
     Call(Call),
-    /// A system call that had not returned when its thread ended (`exit_group` never does), or when the recorder
-    /// stopped. Its `result` is 0 and means nothing.
+    /// A system call that had not returned when its thread ended (`exit_group` never returns) or when the
+    /// recorder stopped. Its `result` is 0 and has no meaning.
     Unfinished(Call),
-    /// A page fault. How long it took is not known: no tracepoint tells.
+    /// A page fault. Its duration is unknown: no tracepoint reports it.
     PageFault {
-        /// Address that was touched.
+        /// Faulting address.
         address: u64,
-        /// The processor's error code.
+        /// Error code of the processor.
         error: u64,
-        /// Taken in user mode, not inside the kernel.
+        /// True if the fault occurred in user mode, false if inside the kernel.
         user: bool,
     },
-    /// The thread was off the CPU outside any call: preempted, or stopped at a page fault.
+    /// The thread was off the CPU outside a call: preempted, or stopped by a page fault.
     OffCpu {
-        /// Not runnable, ns.
+        /// Time not runnable, ns.
         blocked_ns: u64,
-        /// Runnable but not running, ns.
+        /// Time runnable but not running, ns.
         waiting_ns: u64,
     },
-    /// The thread made another one.
+    /// The thread created another thread.
     Fork {
-        /// Process of the new thread: its own, unless it is a thread of the same process.
+        /// Process of the new thread: a new one, unless it is a thread of the same process.
         child_process: u32,
         /// The new thread.
         child_thread: u32,
     },
-    /// The process runs another program from here on.
+    /// The process executes another program from here on.
     Exec {
-        /// Its path, cut after 47 bytes.
+        /// Path of the program, truncated to 47 bytes.
         path: ExecPath,
     },
     /// The thread ended.
     Exit {
         /// Exit code as `wait` reports it.
         code: i64,
-        /// It was the last thread of its process.
+        /// True if it was the last thread of its process.
         whole_process: bool,
     },
 }
@@ -93,34 +93,34 @@ pub enum Event {
 /// A system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Call {
-    /// Number in the table of its binary interface.
+    /// Number in the call table of its binary interface.
     pub number: u16,
-    /// Which table that is.
+    /// The binary interface.
     pub abi: Abi,
     /// Arguments as passed.
     pub args: [u64; 6],
-    /// Result as the kernel returned it: a negative errno when it failed.
+    /// Result as returned by the kernel: a negative errno if the call failed.
     pub result: i64,
-    /// Kind of the descriptor that it worked on or returned; see [`syscall::Rule::descriptor`].
+    /// Kind of the descriptor that the call used or returned; see [`syscall::Rule::descriptor`].
     pub descriptor: Descriptor,
-    /// Inode behind the descriptor, 0 when there is none.
+    /// Inode of the descriptor, 0 if there is none.
     pub inode: u64,
-    /// From entry to return, ns.
+    /// Time from entry to return, ns.
     pub elapsed_ns: u64,
-    /// Of that: off the CPU and not runnable.
+    /// Part of `elapsed_ns`: off the CPU and not runnable.
     pub blocked_ns: u64,
-    /// Of that: runnable but not running.
+    /// Part of `elapsed_ns`: runnable but not running.
     pub waiting_ns: u64,
-    /// Of the time on the CPU: interrupts handled on top of it, network softirqs not among them.
+    /// Part of the time on the CPU: interrupts that the CPU handled during the call, except network softirqs.
     pub irq_ns: u64,
-    /// Of the time on the CPU: network softirqs on top of it. A send on loopback delivers its own packets there;
-    /// with a network card, packets of others arrive there too.
+    /// Part of the time on the CPU: network softirqs that ran on top of the call. A send on loopback delivers
+    /// its own packets there; with a network card, packets for other programs arrive there too.
     pub softnet_ns: u64,
-    /// Context switches because it blocked.
+    /// Context switches because the thread blocked.
     pub voluntary: u32,
-    /// Context switches because it was preempted.
+    /// Context switches because the thread was preempted.
     pub involuntary: u32,
-    /// Page faults taken inside the call.
+    /// Page faults during the call.
     pub faults: u32,
 }
 
@@ -129,37 +129,37 @@ pub struct Call {
 pub enum Abi {
     /// The 64-bit table.
     Native,
-    /// The 32-bit table: names and rules of the native one do not apply.
+    /// The 32-bit table: names and rules of the native table do not apply.
     Compat,
 }
 
 impl Call {
-    /// Time on the CPU, interrupts on top of it included, ns.
+    /// Returns the time on the CPU, including interrupts, ns.
     #[must_use]
     pub fn on_cpu_ns(&self) -> u64 {
         self.elapsed_ns.saturating_sub(self.blocked_ns).saturating_sub(self.waiting_ns)
     }
 
-    /// Time that the kernel worked for this call, ns: on the CPU and not in an interrupt. Network softirqs are in
-    /// it: a send causes them, and who measures a send measures them with it.
+    /// Returns the time that the kernel worked for this call, ns: on the CPU and not in an interrupt. Network
+    /// softirqs are included: a send causes them, and a measurement of a send includes them.
     #[must_use]
     pub fn kernel_ns(&self) -> u64 {
         self.on_cpu_ns().saturating_sub(self.irq_ns)
     }
 
-    /// The errno, when the call failed.
+    /// Returns the errno if the call failed.
     #[must_use]
     pub fn errno(&self) -> Option<u16> {
         (-4095..0).contains(&self.result).then(|| u16::try_from(-self.result).unwrap_or(u16::MAX))
     }
 
-    /// Its name; see [`call_name`].
+    /// Returns the name of the call; see [`call_name`].
     #[must_use]
     pub fn name(&self) -> Cow<'static, str> {
         call_name(self.abi, self.number)
     }
 
-    /// What the call's number says about its arguments.
+    /// Returns the rule for the call.
     #[must_use]
     pub fn rule(&self) -> syscall::Rule {
         match self.abi {
@@ -168,7 +168,7 @@ impl Call {
         }
     }
 
-    /// Bytes that it moved, when its result counts bytes and it succeeded.
+    /// Returns the number of bytes moved if the call succeeded and its result counts bytes.
     #[must_use]
     pub fn bytes(&self) -> Option<u64> {
         match self.rule().result {
@@ -178,7 +178,8 @@ impl Call {
     }
 }
 
-/// Name of a call, `read`; `call 600` or `compat call 3` where the native table has none.
+/// Returns the name of a call, `read`; `call 600` or `compat call 3` if the native table contains no name for
+/// it.
 #[must_use]
 pub fn call_name(abi: Abi, number: u16) -> Cow<'static, str> {
     match (abi, syscall::name(number)) {
@@ -189,7 +190,7 @@ pub fn call_name(abi: Abi, number: u16) -> Cow<'static, str> {
 }
 
 impl Record {
-    /// When it ended, ns: the order of a trace.
+    /// Returns the end time, ns. A trace is sorted by it.
     #[must_use]
     pub fn end_ns(&self) -> u64 {
         let elapsed_ns = match self.event {
@@ -201,12 +202,12 @@ impl Record {
     }
 }
 
-/// Path of a program as the kernel had it: up to 47 bytes.
+/// Path of a program as recorded by the kernel: up to 47 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExecPath(pub(crate) [u8; 48]);
 
 impl ExecPath {
-    /// The path, with what is not UTF-8 replaced.
+    /// Returns the path; replaces bytes that are not UTF-8.
     #[must_use]
     pub fn to_text(&self) -> String {
         let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len());

@@ -1,4 +1,4 @@
-//! The container, written and read back, killed half-way, truncated and mutated.
+//! The container: written and read back, killed during a recording, truncated and mutated.
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
 use std::{
@@ -31,7 +31,8 @@ fn closing(lost: &[u64]) -> Closing {
     Closing { monotonic_ns: 9_000, drained: true, untracked_threads: 0, counters }
 }
 
-/// A `read` of thread `thread` that ended at `end_ns` after 10 ns, `lost` records after the previous one.
+/// Returns a `read` of thread `thread` that ended at `end_ns` after 10 ns, with `lost` records lost before
+/// it.
 fn call(cpu: u16, end_ns: u64, thread: u32, lost: u32) -> [u8; RECORD_BYTES] {
     let mut bytes = [0; RECORD_BYTES];
     let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
@@ -46,7 +47,7 @@ fn call(cpu: u16, end_ns: u64, thread: u32, lost: u32) -> [u8; RECORD_BYTES] {
     bytes
 }
 
-/// End times of the records, and the losses in their places.
+/// Returns the end times of the records and the losses, in order.
 fn shown(path: &Path) -> Result<Vec<(u64, u64)>, ReadError> {
     let entries = Reader::open(path)?.map(|entry| {
         Ok(match entry? {
@@ -80,7 +81,7 @@ fn closed() -> Container {
 }
 
 #[test]
-fn records_of_all_cpus_come_back_in_the_order_of_time() {
+fn records_of_all_cpus_are_read_in_time_order() {
     let container = closed();
     let ends: Vec<_> = shown(&container.path).unwrap().into_iter().map(|(end_ns, _)| end_ns).collect();
     assert_eq!(ends, [100, 200, 300, 400, 500, 600]);
@@ -93,7 +94,7 @@ fn records_of_all_cpus_come_back_in_the_order_of_time() {
 }
 
 #[test]
-fn more_records_than_a_row_group_holds_come_back_as_they_went_in() {
+fn more_records_than_a_row_group_are_read_as_written() {
     let (container, mut writer) = container();
     for end_ns in 100..70_100 {
         writer.append(0, &call(0, end_ns, 7, 0)).unwrap();
@@ -107,7 +108,7 @@ fn more_records_than_a_row_group_holds_come_back_as_they_went_in() {
 }
 
 #[test]
-fn a_loss_is_told_once_whether_a_mark_a_field_or_the_last_counter_knew_it_first() {
+fn a_loss_is_reported_once_from_a_mark_a_field_or_the_final_counter() {
     let (container, mut writer) = container();
     writer.append(0, &call(0, 100, 7, 0)).unwrap();
     writer.mark(0, 150, 40).unwrap();
@@ -119,13 +120,13 @@ fn a_loss_is_told_once_whether_a_mark_a_field_or_the_last_counter_knew_it_first(
 }
 
 #[test]
-fn a_recorder_that_was_killed_leaves_what_it_had_flushed() {
+fn a_killed_recorder_leaves_its_flushed_records() {
     let (container, mut writer) = container();
     writer.append(0, &call(0, 100, 7, 0)).unwrap();
     writer.append(1, &call(1, 90, 8, 0)).unwrap();
     writer.flush().unwrap();
     writer.append(0, &call(0, 200, 7, 0)).unwrap();
-    // What a process killed by signal 9 does with its memory.
+    // Like the memory of a process killed by signal 9: no destructor runs.
     std::mem::forget(writer);
     assert_eq!(shown(&container.path).unwrap(), [(90, 0), (100, 0)]);
     let reader = Reader::open(&container.path).unwrap();
@@ -134,7 +135,7 @@ fn a_recorder_that_was_killed_leaves_what_it_had_flushed() {
 }
 
 #[test]
-fn a_torn_last_block_is_left_out_and_a_damaged_one_is_an_error() {
+fn an_incomplete_last_block_is_skipped_and_a_damaged_block_is_an_error() {
     let (container, mut writer) = container();
     for end_ns in [100, 200] {
         writer.append(0, &call(0, end_ns, 7, 0)).unwrap();
@@ -156,37 +157,37 @@ fn a_torn_last_block_is_left_out_and_a_damaged_one_is_an_error() {
 }
 
 #[test]
-fn what_is_in_the_way_of_a_container_is_not_overwritten() {
+fn an_existing_path_is_not_overwritten() {
     let (container, _writer) = container();
     assert!(matches!(Writer::create(&container.path, opening(1)), Err(WriteError::Exists(_))));
 }
 
 #[test]
-fn a_writer_that_was_given_nothing_takes_its_container_away_and_nothing_else() {
+fn a_writer_without_records_removes_its_container_and_nothing_else() {
     let (first, writer) = container();
     drop(writer);
     assert!(!first.path.exists());
     let (second, mut writer) = container();
     writer.mark(1, 100, 0).unwrap();
     drop(writer);
-    assert!(second.path.exists(), "it was given something");
+    assert!(second.path.exists(), "it contains a record");
     let (third, writer) = container();
-    fs::write(third.path.join("notes"), "of somebody else").unwrap();
+    fs::write(third.path.join("notes"), "of another program").unwrap();
     drop(writer);
     assert_eq!(fs::read_dir(&third.path).unwrap().count(), 1);
     let (fourth, writer) = container();
     writer.close(closing(&[0, 0])).unwrap();
-    assert!(Reader::open(&fourth.path).unwrap().is_complete(), "a recording may well be empty");
+    assert!(Reader::open(&fourth.path).unwrap().is_complete(), "a closed recording may be empty");
 }
 
 #[test]
-fn a_record_of_a_cpu_that_was_not_announced_is_refused() {
+fn a_record_of_an_unexpected_cpu_is_rejected() {
     let (_container, mut writer) = container();
     assert!(matches!(writer.append(2, &call(2, 100, 7, 0)), Err(WriteError::Cpu { cpu: 2, cpus: 2 })));
 }
 
 #[test]
-fn errors_name_the_file_and_what_to_do() {
+fn errors_contain_the_file_and_a_remedy() {
     let container = closed();
     let segment = container.path.join("cpu1-000000.parquet");
     let whole = fs::read(&segment).unwrap();
@@ -201,10 +202,10 @@ fn errors_name_the_file_and_what_to_do() {
     fs::write(&manifest, "{").unwrap();
     assert!(message().contains("the manifest is damaged"), "{}", message());
     fs::remove_file(&manifest).unwrap();
-    assert!(message().contains("a trace is a directory with a manifest.json in it"), "{}", message());
+    assert!(message().contains("a trace is a directory that contains manifest.json"), "{}", message());
 }
 
-/// Reads everything; only that it comes back matters.
+/// Reads the whole container without a panic; returns whether it succeeded.
 fn survives(path: &Path) -> bool {
     shown(path).is_ok()
 }
@@ -213,7 +214,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn a_mutated_segment_is_refused(at in any::<prop::sample::Index>(), change in 1_u8..) {
+    fn a_mutated_segment_is_rejected(at in any::<prop::sample::Index>(), change in 1_u8..) {
         let container = closed();
         let segment = container.path.join("cpu0-000000.parquet");
         let mut bytes = fs::read(&segment).unwrap();
@@ -224,7 +225,7 @@ proptest! {
     }
 
     #[test]
-    fn a_truncated_segment_is_refused(length in any::<prop::sample::Index>()) {
+    fn a_truncated_segment_is_rejected(length in any::<prop::sample::Index>()) {
         let container = closed();
         let segment = container.path.join("cpu0-000000.parquet");
         let bytes = fs::read(&segment).unwrap();

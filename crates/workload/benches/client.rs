@@ -1,10 +1,11 @@
-//! What our client costs beside wrk: the same nginx, the same page, 16 kept connections, in turn.
+//! Cost of the built-in client compared to wrk: the same nginx, the same page, 16 kept connections, run
+//! alternately.
 //!
-//! Our client compares every answer byte by byte, wrk looks at none; the limit is the three system calls
-//! of a request (send, wait, receive). Run by `make bench`.
+//! The built-in client compares every response byte by byte, wrk checks none; the limit is the three system
+//! calls of a request (send, wait, receive). Run by `make bench`.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
-#![expect(clippy::unwrap_used, reason = "a benchmark that cannot run ends")]
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot run aborts")]
 #![expect(clippy::cast_precision_loss, reason = "counts and nanoseconds of a round stay below 2^52")]
 
 use std::path::Path;
@@ -15,7 +16,7 @@ use assay_statistics::median;
 use assay_workload::client::Load;
 use assay_workload::{Operation, Server, Workload};
 
-/// Pairs of rounds; ratios are taken pair by pair, so that a drift of the machine cancels.
+/// Pairs of rounds. Ratios are computed per pair, so that a drift of the machine cancels out.
 const PAIRS: usize = 10;
 
 fn main() {

@@ -1,13 +1,13 @@
-//! Runs a program within a time limit, and leaves no process of it behind: `scripts/test` runs every test executable
-//! in it.
+//! Runs a program with a timeout and leaves none of its processes behind: `scripts/test` runs every test
+//! executable in it.
 //!
-//!     contained PROGRAM [ARGUMENT...]
+//! contained PROGRAM [ARGUMENT...]
 //!
-//! It is the subreaper of everything that the program starts (prctl(2), `PR_SET_CHILD_SUBREAPER`), so that a process
-//! that has lost its parents, whatever group or session it is in, becomes a child of this one and is found. SIGINT,
-//! SIGTERM and SIGHUP end the program and all that it started. Appends the program's name, its seconds and how many
-//! processes it left to the file that `TEST_TIMES` names. Its exit code is the program's, 128 and the signal's number if
-//! one ended it, and 124 if it ran out of time.
+//! It is the subreaper of all processes that the program starts (prctl(2), `PR_SET_CHILD_SUBREAPER`), so that
+//! an orphaned process becomes a child of this one and is found, in any process group or session. SIGINT,
+//! SIGTERM and SIGHUP end the program and all processes that it started. Appends the name of the program, its
+//! duration in seconds and the number of processes that it left behind to the file `$TEST_TIMES`. The exit
+//! code is that of the program, 128 plus the signal number if a signal ended it, or 124 after a timeout.
 
 use std::collections::HashSet;
 use std::fs::{self, OpenOptions};
@@ -27,7 +27,7 @@ use rustix::process::{
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// Time after which the program is taken to hang: the slowest test executable takes a tenth of it beside busy loops.
+/// Timeout: the slowest test executable takes a tenth of it while busy loops run.
 const LIMIT: Duration = Duration::from_secs(900);
 
 fn main() -> ExitCode {
@@ -51,24 +51,24 @@ fn main() -> ExitCode {
             ExitCode::from(if ended.is_late { 124 } else { ended.code })
         }
         Err(error) => {
-            complain(&format!("cannot run {} to its end: {error}", program.display()));
+            complain(&format!("cannot run {}: {error}", program.display()));
             ExitCode::from(125)
         }
     }
 }
 
 fn complain(what: &str) {
-    // Nothing is left to be done where stderr is closed.
+    // If stderr is closed, there is no way to report it.
     let _ = writeln!(io::stderr(), "contained: {what}");
 }
 
-/// How a program ended.
+/// The end of a program.
 struct Ended {
     code: u8,
     elapsed: Duration,
-    /// Whether its time was over.
+    /// Whether it exceeded its timeout.
     is_late: bool,
-    /// Processes that it left running.
+    /// Number of processes that it left running.
     left: usize,
 }
 
@@ -81,7 +81,7 @@ fn contain(command: &mut Command) -> io::Result<Ended> {
     let is_late = Arc::new(AtomicBool::new(false));
     let process = Arc::new(pidfd_open(main, PidfdFlags::empty())?);
     let kill = move || {
-        // It may have ended this very moment.
+        // It may have just ended.
         let _ = pidfd_send_signal(&*process, Signal::KILL);
     };
     let (late, kill_late) = (is_late.clone(), kill.clone());
@@ -103,7 +103,7 @@ fn contain(command: &mut Command) -> io::Result<Ended> {
     Ok(Ended { code, elapsed, is_late: is_late.load(Ordering::Relaxed), left: kill_descendants()? })
 }
 
-#[expect(clippy::disallowed_methods, reason = "how long a program takes is told to people")]
+#[expect(clippy::disallowed_methods, reason = "the duration of a program is only shown to people")]
 fn now() -> Instant {
     Instant::now()
 }
@@ -113,12 +113,13 @@ fn code(status: WaitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(125)
 }
 
-/// Kills every descendant, whose children become ours in turn, until none is left; returns how many there were.
+/// Kills all descendants, whose children become children of this process, until none is left; returns
+/// their number.
 fn kill_descendants() -> io::Result<usize> {
     let mut killed = HashSet::new();
     loop {
         for process in children()?.into_iter().filter(|process| !is_zombie(*process)) {
-            // Its number is its own until it has been waited for below.
+            // The process id is not reused until the process has been waited for below.
             kill_process(process, Signal::KILL)?;
             killed.insert(process);
         }
@@ -130,7 +131,7 @@ fn kill_descendants() -> io::Result<usize> {
     }
 }
 
-/// The children of this process, which are those of all its threads.
+/// Returns the children of this process, which are those of all its threads.
 fn children() -> io::Result<Vec<Pid>> {
     let mut children = Vec::new();
     for thread in fs::read_dir("/proc/self/task")? {
@@ -140,7 +141,7 @@ fn children() -> io::Result<Vec<Pid>> {
     Ok(children)
 }
 
-/// Whether a child has ended; its state follows its name, which stands in parentheses (proc(5)).
+/// Returns whether a child has ended; its state follows its name, which is in parentheses (proc(5)).
 fn is_zombie(process: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
     stat.is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('Z')))

@@ -1,6 +1,6 @@
-//! The clients that load a server, and what they report. Our own (`http`) is the one to trust: a fixed number of
-//! requests, every answer verified, so that a load is either complete and right or an error. `wrk` is there for
-//! comparison with other people's numbers.
+//! The clients that load a server, and their results. Prefer the built-in client (`http`): it sends a fixed
+//! number of requests and verifies every response, so that a load is either complete and correct or an error.
+//! `wrk` exists for comparison with published results.
 
 mod chunked;
 pub mod http;

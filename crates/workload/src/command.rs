@@ -1,5 +1,6 @@
-//! A command that runs to its end: one unit of work is one run. The command runs where the caller is, with the
-//! caller's environment, in a process group of its own, and whatever it leaves behind is killed.
+//! Commands: programs that run until they exit; one unit of work is one run. A command runs in the caller's
+//! directory with the caller's environment and in its own process group. Processes that it leaves behind are
+//! killed.
 
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,32 +14,33 @@ use thiserror::Error;
 use crate::cpu::{self, CpuError};
 use crate::workload::CommandProgram;
 
-/// How often the stop flag is looked at while a command runs; its end is noticed at once.
+/// Interval of the checks of the stop flag while a command runs; the end of the command is noticed
+/// immediately.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Where a command's output goes.
+/// Destination of a command's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandOutput {
-    /// Where the caller's goes.
+    /// The output of the caller.
     Inherit,
-    /// Nowhere.
+    /// `/dev/null`.
     Discard,
 }
 
 /// One run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommandRun {
-    /// From before the start to the end.
+    /// Time from before the start to the end.
     pub elapsed_ns: u64,
-    /// CPU time of the command and of the children that it has waited for.
+    /// CPU time of the command and of the children that it waited for.
     pub cpu: CpuTime,
-    /// Processes that the command had left running at its end and that were killed.
+    /// Number of processes still running at the end of the command, which were killed.
     pub left_behind: usize,
 }
 
 impl CommandRun {
-    /// The run as a round of its own, one unit of work. A command may use every processor, but one that runs by
-    /// itself on one of them is never idle: so one is what its idle share is a share of.
+    /// Returns the run as a round of one unit of work. The idle share of the round is relative to one CPU: a
+    /// command may use every CPU, but a command that runs alone on one CPU is never idle.
     pub fn round(&self, operation: &str) -> Round {
         Round {
             operation: operation.to_owned(),
@@ -51,23 +53,23 @@ impl CommandRun {
     }
 }
 
-/// A run that does not count.
+/// A run failed and does not count.
 #[derive(Debug, Error)]
 pub enum CommandError {
-    /// There is no such program.
+    /// The program was not found.
     #[error("program '{program}' is neither in PATH nor in /usr/sbin; check its name or install it")]
     Missing {
-        /// The program asked for.
+        /// The requested program.
         program: String,
     },
-    /// Something around the command failed.
+    /// A system call for the command failed.
     #[error("cannot run '{program}': {action}: {source}")]
     Io {
         /// The program.
         program: String,
-        /// What failed.
+        /// The step that failed.
         action: &'static str,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// The command failed.
@@ -75,7 +77,7 @@ pub enum CommandError {
     Failed {
         /// The program.
         program: String,
-        /// How it ended.
+        /// The exit status or signal.
         exit: Exit,
     },
     /// The caller's stop flag was set.
@@ -84,16 +86,16 @@ pub enum CommandError {
         /// The program.
         program: String,
     },
-    /// Its CPU time is not known.
+    /// Its CPU time could not be read.
     #[error(transparent)]
     Cpu(#[from] CpuError),
-    /// Something of it could not be killed.
+    /// A process of the command could not be killed.
     #[error(transparent)]
     Stop(#[from] StopError),
 }
 
 impl CommandProgram {
-    /// Runs the command once. `on_start` gets the id of its process, which already runs. Setting `stop` kills it.
+    /// Runs the command once. Calls `on_start` with its process id after its start. Setting `stop` kills it.
     pub fn run(
         &self,
         output: CommandOutput,
@@ -124,15 +126,15 @@ impl CommandProgram {
                 return Err(CommandError::Stopped { program: program.clone() });
             }
         };
-        let exit = group.exit().map_err(failed("asking how it ended"))?;
-        let main = group.main_process().map_err(failed("looking at it"))?;
+        let exit = group.exit().map_err(failed("reading its exit status"))?;
+        let main = group.main_process().map_err(failed("reading its process state"))?;
         let cpu = cpu::of(main.as_slice())?;
         let left_behind = group.members().map_err(failed("listing its processes"))?.len();
         group.kill()?;
         match exit {
             Some(Exit::Status(0)) => Ok(CommandRun { elapsed_ns: elapsed_ns(start, end), cpu, left_behind }),
             Some(exit) => Err(CommandError::Failed { program: program.clone(), exit }),
-            None => Err(failed("asking how it ended")(std::io::ErrorKind::NotFound.into())),
+            None => Err(failed("reading its exit status")(std::io::ErrorKind::NotFound.into())),
         }
     }
 }
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_fails_is_no_run() {
+    fn a_failed_command_is_an_error() {
         let error = run("exit 3").unwrap_err();
         expect_test::expect!["'sh' ended with status 3; a run counts only if it ends with status 0"]
             .assert_eq(&error.to_string());
@@ -168,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_leaves_running_is_counted_and_killed() {
+    fn processes_left_behind_are_counted_and_killed() {
         assert_eq!(run("sleep 1000 & sleep 1000 & true").unwrap().left_behind, 2);
     }
 

@@ -1,9 +1,9 @@
-//! How much CPU time a family of processes has used. The total is exact to the nanosecond wherever the kernel
-//! offers that: the scheduler's own count of every thread (`/proc/PID/task/*/schedstat`, first field). It lacks
-//! three things, which `docs/workload.md` names: a thread that is running at this moment was last counted at
-//! its latest timer tick; threads and waited-for children that have ended count in clock ticks (10 ms); and
-//! children whose parent has not waited for them are gone. How the total divides into user and system time is
-//! known in clock ticks only.
+//! The CPU time of a group of processes. The total has a resolution of one nanosecond where the kernel
+//! supports it: the scheduler's count of every thread (`/proc/PID/task/*/schedstat`, first field). It has
+//! three limitations, described in `docs/workload.md`: a currently running thread was last counted at its
+//! latest timer tick; threads and waited-for children that have ended are counted in clock ticks (10 ms); and
+//! children whose parent has not waited for them are missing. The division of the total into user and system
+//! time is available in clock ticks only.
 
 use std::io;
 
@@ -12,18 +12,18 @@ use assay_process::accounting::Schedstat;
 use assay_quantity::CpuTime;
 use thiserror::Error;
 
-/// CPU time that could not be read.
+/// The CPU time could not be read.
 #[derive(Debug, Error)]
 #[error("cannot read the CPU time of process {pid}: {source}")]
 pub struct CpuError {
     /// The process.
     pub pid: i32,
-    /// Why not.
+    /// The cause.
     pub source: io::Error,
 }
 
-/// CPU time of these processes and of the children that they have waited for. A process that ends meanwhile is
-/// left out, as if it had ended before.
+/// Returns the CPU time of these processes and of the children that they have waited for. A process that ends
+/// meanwhile is skipped, as if it had ended before.
 pub(crate) fn of(processes: &[Process]) -> Result<CpuTime, CpuError> {
     let mut sum = CpuTime::default();
     for process in processes {
@@ -42,7 +42,7 @@ fn one(pid: i32) -> io::Result<Option<CpuTime>> {
     let threads = Schedstat::of_threads(pid)?;
     let Some(process) = Process::read(pid)? else { return Ok(None) };
     let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second();
-    // The ticks include threads that have ended: if they say more, some have.
+    // The ticks include threads that have ended: if they are higher, some threads have ended.
     let own_ns = threads.ran_ns.max((process.user_ticks + process.system_ticks) * tick_ns);
     let children_ticks = process.children_user_ticks + process.children_system_ticks;
     Ok(Some(CpuTime {
@@ -61,7 +61,7 @@ mod tests {
     use super::of;
 
     #[test]
-    fn a_process_that_works_has_used_cpu_time() {
+    fn a_busy_process_has_used_cpu_time() {
         let own = Process::read(i32::try_from(std::process::id()).unwrap()).unwrap().unwrap();
         let before = of(&[own]).unwrap();
         let start_ns = thread_cpu_ns().unwrap();

@@ -1,6 +1,6 @@
-//! Reads a workload file (`docs/workload.md`) and refuses whatever it does not fully understand: an unknown key,
-//! a missing one, a value out of range, a name that nothing bears. Every refusal names file and line. It looks
-//! at no other file and starts nothing.
+//! Reads a workload file (`docs/workload.md`) and rejects every error: an unknown or missing key, a value out
+//! of range, a reference to an undefined name. Every error contains the file and the line. Accesses no other
+//! file and starts no program.
 
 mod format;
 
@@ -21,7 +21,7 @@ use crate::workload::{
     Reuse, ScratchFile, ServerProgram, Workload, WrkOperation,
 };
 
-/// A workload file that cannot be used.
+/// A workload file could not be read or is invalid.
 #[derive(Debug, Error)]
 pub enum WorkloadError {
     /// The file could not be read.
@@ -29,17 +29,17 @@ pub enum WorkloadError {
     Read {
         /// The file.
         path: String,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// Its text is wrong.
+    /// Its text is invalid.
     #[error("{origin}:{line}: {problem}; see docs/workload.md")]
     Invalid {
-        /// Name of the file, as given.
+        /// Name of the file, as specified.
         origin: String,
         /// Line of the problem, counted from 1.
         line: usize,
-        /// What is wrong.
+        /// Description of the problem.
         problem: String,
     },
 }
@@ -54,7 +54,7 @@ impl Workload {
         }
     }
 
-    /// Reads the text of a workload file; `origin` is what errors call it.
+    /// Parses the text of a workload file; errors refer to it as `origin`.
     pub fn parse(text: &str, origin: &str) -> Result<Workload, WorkloadError> {
         let read = toml::from_str::<format::Workload>(text)
             .map_err(|error| Problem {
@@ -69,7 +69,7 @@ impl Workload {
     }
 }
 
-/// What is wrong, and where in the text.
+/// A problem and its position in the text.
 #[derive(Debug)]
 struct Problem {
     span: Range<usize>,
@@ -104,14 +104,17 @@ fn workload(file: format::Workload) -> Result<Workload, Problem> {
             if let Some(operation) = operation.first() {
                 return Err(problem(
                     &operation.name,
-                    "a [command] has no [[operation]]: its unit is one run",
+                    "a [command] cannot have an [[operation]]: its unit is one run",
                 ));
             }
             if let Some(file) = file.first() {
-                return Err(problem(&file.path, "a [command] has no [[file]]: it runs where the caller is"));
+                return Err(problem(
+                    &file.path,
+                    "a [command] cannot have a [[file]]: it runs in the caller's directory",
+                ));
             }
             if server_cpus.is_some() || client_cpus.is_some() {
-                return Err(problem(&name, "a [command] has no server_cpus and no client_cpus"));
+                return Err(problem(&name, "a [command] cannot have server_cpus or client_cpus"));
             }
             Program::Command(CommandProgram { command: words(command.run)? })
         }
@@ -166,8 +169,9 @@ fn scratch_files(files: Vec<format::File>) -> Result<Vec<ScratchFile>, Problem> 
         let path = file.path.get_ref();
         let inside = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
         if path.is_empty() || path.ends_with('/') || !inside {
-            let text =
-                format!("file path '{path}' is not below the scratch directory: no leading / and no . or ..");
+            let text = format!(
+                "file path '{path}' is not below the scratch directory: use no leading / and no . or .."
+            );
             return Err(problem(&file.path, text));
         }
         if checked.iter().any(|other| other.path == *path) {
@@ -242,7 +246,10 @@ fn expectation(expect: Spanned<format::Expect>, files: &[ScratchFile]) -> Result
             ExpectedContent::File(path.clone())
         }
         (Some(path), None) => {
-            return Err(problem(&expect, format!("no [[file]] has the path '{path}' that expect names")));
+            return Err(problem(
+                &expect,
+                format!("expect refers to the file '{path}', but no [[file]] has this path"),
+            ));
         }
         (None, Some(bytes)) => ExpectedContent::Bytes(bytes),
         _ => return Err(problem(&expect, "expect needs either file or bytes")),
@@ -258,7 +265,7 @@ fn words(command: Spanned<format::Words>) -> Result<Vec<String>, Problem> {
     match words {
         None => Err(problem(&command, "the command ends inside a quotation or after a backslash")),
         Some(words) if words.first().is_none_or(String::is_empty) => {
-            Err(problem(&command, "the command names no program"))
+            Err(problem(&command, "the command contains no program"))
         }
         Some(words) => Ok(words),
     }
@@ -267,7 +274,7 @@ fn words(command: Spanned<format::Words>) -> Result<Vec<String>, Problem> {
 fn url_path(path: Spanned<String>) -> Result<String, Problem> {
     let text = path.get_ref();
     if !text.starts_with('/') || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-        let text = format!("path '{}' must begin with / and hold no blanks", text.escape_default());
+        let text = format!("path '{}' must start with / and contain no blanks", text.escape_default());
         return Err(problem(&path, text));
     }
     Ok(path.into_inner())
@@ -285,7 +292,7 @@ fn seconds(count: &Spanned<f64>, key: &str) -> Result<Duration, Problem> {
     Ok(Duration::from_secs_f64(value))
 }
 
-/// The signals that servers take as a request to stop.
+/// The signals that servers interpret as a request to stop.
 const STOP_SIGNALS: [(&str, Signal); 5] = [
     ("TERM", Signal::TERM),
     ("QUIT", Signal::QUIT),
@@ -298,7 +305,7 @@ fn signal(name: &Spanned<String>) -> Result<Signal, Problem> {
     STOP_SIGNALS.iter().find(|(known, _)| known == name.get_ref()).map(|&(_, signal)| signal).ok_or_else(
         || {
             let known: Vec<&str> = STOP_SIGNALS.iter().map(|(name, _)| *name).collect();
-            problem(name, format!("signal '{}' is none of {}", name.get_ref(), known.join(", ")))
+            problem(name, format!("signal '{}' is not one of {}", name.get_ref(), known.join(", ")))
         },
     )
 }

@@ -1,9 +1,9 @@
-//! How do I run this program, load it with a known amount of work, count the units of work, and stop it for certain?
+//! Runs a program, loads it with a known amount of work, counts the units of work, and stops it reliably.
 //!
-//! A workload file (`workloads/*.toml`, described in `docs/workload.md`) is read into a [`Workload`]; [`Server`]
-//! starts its program and stops it; [`client`] loads it; [`measure`] runs rounds of one operation and returns
-//! them raw. The subcommands of `assay` call this crate. It makes no statistics, prints nothing and decides
-//! nothing about what a number means.
+//! A workload file (`workloads/*.toml`, described in `docs/workload.md`) is read into a [`Workload`].
+//! [`Server`] starts and stops its program, [`client`] loads it, and [`measure`] runs rounds of one operation
+//! and returns them raw. The subcommands of `assay` call this crate. It computes no statistics, prints
+//! nothing and does not interpret results.
 #![forbid(unsafe_code)]
 
 pub mod client;

@@ -1,6 +1,6 @@
-//! What does one operation cost the server? Rounds of a fixed number of requests against a server that nobody
-//! traces: elapsed time from the client, CPU time from the kernel's accounting, both raw. No statistics here:
-//! what the rounds mean together is for `statistics` to say.
+//! Measures the cost of one operation for the server: rounds of a fixed number of requests against an
+//! untraced server. The elapsed time is from the client, the CPU time from the kernel's accounting, both raw.
+//! There are no statistics here; the crate `statistics` evaluates the rounds.
 
 use std::io;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -18,28 +18,30 @@ use crate::cpu::CpuError;
 use crate::server::Server;
 use crate::workload::Operation;
 
-/// After a round the server may still have something to do (to write its log, to close connections). It has
-/// settled when it uses no CPU time for this long.
+/// After a round, the server may still have work to do (write its log, close connections). It has settled
+/// when it uses no CPU time for this long.
 const QUIET: Duration = Duration::from_millis(3);
 
-/// A server that never settles works on its own account; after this long its time is taken as it is.
+/// A server that does not settle works independently of the requests; after this timeout, its CPU time is
+/// used as it is.
 const SETTLE_MAX: Duration = Duration::from_millis(200);
 
-/// A dying server's connections close before the process counts as ended; this much later it does.
+/// The connections of a dying server close before the process counts as ended; its end follows within this
+/// time.
 const DEATH: Duration = Duration::from_millis(200);
 
-/// How much to measure.
+/// The amount of work to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
-    /// Requests before the first round, not measured; `None` for as many as in a round.
+    /// Unmeasured requests before the first round; `None` for the number of requests of a round.
     pub warm_up_requests: Option<NonZeroU64>,
-    /// Requests in a round; `None` for as many as the operation says.
+    /// Requests per round; `None` for the number of the operation.
     pub requests: Option<NonZeroU64>,
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: NonZeroU32,
 }
 
-/// Rounds that could not be measured.
+/// The rounds could not be measured.
 #[derive(Debug, Error)]
 pub enum MeasureError {
     /// A load failed.
@@ -47,37 +49,37 @@ pub enum MeasureError {
     Load {
         /// The operation.
         operation: String,
-        /// Why.
+        /// The cause.
         source: LoadError,
     },
-    /// The server ended meanwhile.
-    #[error("operation '{operation}': the server {exit}; it said: {last_words}")]
+    /// The server ended during the load.
+    #[error("operation '{operation}': the server {exit}; its last output: {last_words}")]
     ServerEnded {
         /// The operation.
         operation: String,
-        /// How it ended.
+        /// The exit status or signal.
         exit: Exit,
         /// The last lines of its output.
         last_words: String,
     },
-    /// The server's CPU time is not known.
+    /// The server's CPU time could not be read.
     #[error(transparent)]
     Cpu(#[from] CpuError),
-    /// The server's CPU time went down.
+    /// The server's CPU time decreased.
     #[error(
-        "operation '{operation}': a process of the server vanished and took the count of its CPU time along"
+        "operation '{operation}': the server's CPU time decreased: a process of the server ended and its CPU time is lost"
     )]
     CpuLost {
         /// The operation.
         operation: String,
     },
-    /// The server's state is not known.
-    #[error("cannot see whether the server still runs: {0}")]
+    /// The server's state could not be determined.
+    #[error("cannot determine whether the server still runs: {0}")]
     Server(#[from] io::Error),
 }
 
-/// Warms the server up with `operation`, then measures the rounds. `on_progress` is told the number of the round
-/// (0 is the warm-up) and of the requests answered in it.
+/// Warms the server up with `operation`, then measures the rounds. Calls `on_progress` with the number of the
+/// round (0 is the warm-up) and the number of requests answered in it.
 pub fn measure(
     server: &Server,
     operation: &Operation,
@@ -99,7 +101,7 @@ pub fn measure(
     Ok(rounds)
 }
 
-/// What the client and the kernel saw of one round.
+/// Combines the measurements of the client and the kernel into a round.
 fn round(operation: &Operation, load: Load, cpu: CpuTime, usable_cpus: NonZeroU32) -> Round {
     Round {
         operation: operation.name.clone(),
@@ -116,7 +118,8 @@ fn round(operation: &Operation, load: Load, cpu: CpuTime, usable_cpus: NonZeroU3
     }
 }
 
-/// One load; if it fails because the server has ended, that is the error, not its consequences.
+/// Runs one load. If it fails because the server has ended, returns that as the error instead of its
+/// consequences.
 fn load(
     server: &Server,
     operation: &Operation,
@@ -136,7 +139,7 @@ fn load(
     }
 }
 
-/// The server's CPU time once it has come to rest.
+/// Returns the server's CPU time after it has settled.
 fn settled(server: &Server) -> Result<CpuTime, CpuError> {
     let deadline = now() + SETTLE_MAX;
     let mut before = server.cpu()?;

@@ -1,21 +1,21 @@
-//! Which CPUs the server and its client run on. Placement is by affinity of the calling thread, set around the
-//! start of a child (which inherits it before its first instruction) or around a load, and then restored.
+//! The CPUs of the server and its client. Placement sets the affinity of the calling thread during the start
+//! of a child (which inherits it before its first instruction) or during a load, and then restores it.
 
 use std::io;
 
 use assay_process::cpus::allowed;
 use thiserror::Error;
 
-/// Where a workload file puts one side.
+/// Placement of one side in a workload file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Placement {
-    /// Anywhere that the calling thread may run.
+    /// All CPUs on which the calling thread may run.
     #[default]
     Any,
-    /// The server on the first CPU that the calling thread may use, the client on the second; both on the same
-    /// one if there is only one.
+    /// The server on the first CPU that the calling thread may use, the client on the second; both on the
+    /// same CPU if there is only one.
     Split,
-    /// These CPUs, numbered as the kernel does.
+    /// These CPUs, numbered like in the kernel.
     Cpus(Vec<usize>),
 }
 
@@ -24,30 +24,30 @@ pub enum Placement {
 pub enum Role {
     /// The program under load.
     Server,
-    /// The one that loads it.
+    /// The program that generates the load.
     Client,
 }
 
-/// A placement that this machine cannot give.
+/// A placement is not possible on this machine.
 #[derive(Debug, Error)]
 pub enum PlacementError {
     /// The affinity could not be read or set.
     #[error("cannot place the server and its client: {0}")]
     Affinity(io::Error),
-    /// A CPU that is absent or that this process may not use.
+    /// A CPU is absent or this process may not use it.
     #[error(
-        "CPU {cpu} is not among the CPUs that this process may use ({allowed:?}); change the workload's cpus"
+        "CPU {cpu} is not one of the CPUs that this process may use ({allowed:?}); change the CPUs in the workload file"
     )]
     NotAllowed {
-        /// The CPU asked for.
+        /// The requested CPU.
         cpu: usize,
-        /// The CPUs that can be had.
+        /// The available CPUs.
         allowed: Vec<usize>,
     },
 }
 
 impl Placement {
-    /// The CPUs that this placement means for the calling thread, in ascending order.
+    /// Returns the CPUs of this placement for the calling thread, in ascending order.
     pub fn cpus(&self, role: Role) -> Result<Vec<usize>, PlacementError> {
         self.choose(role, &allowed().map_err(PlacementError::Affinity)?)
     }
@@ -85,10 +85,10 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_is_not_allowed_is_an_error_naming_it_and_the_allowed_ones() {
+    fn the_error_for_a_cpu_that_is_not_allowed_lists_the_allowed_ones() {
         let error = Placement::Cpus(vec![0, 9]).choose(Role::Server, &[0, 1]).unwrap_err();
         expect_test::expect![
-            "CPU 9 is not among the CPUs that this process may use ([0, 1]); change the workload's cpus"
+            "CPU 9 is not one of the CPUs that this process may use ([0, 1]); change the CPUs in the workload file"
         ]
         .assert_eq(&error.to_string());
     }

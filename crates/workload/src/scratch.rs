@@ -1,5 +1,6 @@
-//! The scratch directory of one run: created, filled with the workload's files, removed with everything in it
-//! when dropped. A killed `assay` leaves it behind: nothing but the directory's owner deletes files.
+//! The scratch directory of one run: created, filled with the workload's files, and removed with all its
+//! content when dropped. A killed `assay` leaves it behind, because only the owner of the directory deletes
+//! files.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -11,7 +12,7 @@ use tempfile::TempDir;
 use crate::template::{Placeholders, generated};
 use crate::workload::{Content, ScratchFile};
 
-/// A new scratch directory that any user may enter, because servers started by root give up root.
+/// Creates a scratch directory that any user may enter, because servers started by root drop root privileges.
 pub(crate) fn create() -> io::Result<TempDir> {
     tempfile::Builder::new().prefix("assay-").permissions(Permissions::from_mode(0o755)).tempdir()
 }
@@ -28,7 +29,7 @@ pub(crate) fn fill(dir: &Path, files: &[ScratchFile], placeholders: &Placeholder
     Ok(())
 }
 
-/// The bytes of one scratch file.
+/// Returns the content of one scratch file.
 pub(crate) fn content(file: &ScratchFile, placeholders: &Placeholders) -> Vec<u8> {
     match &file.content {
         Content::Text(text) => placeholders.fill(text).into_bytes(),

@@ -1,6 +1,6 @@
-//! One running server: started from its workload, ready when `start` returns, gone when `stop` returns or the
-//! value is dropped, and gone as well when this process is killed (see `assay_process::Group`). It measures nothing; it says
-//! which processes to look at and what CPU time they have used.
+//! A running server: ready when `start` returns, ended when `stop` returns, when the value is dropped, or
+//! when this process is killed (see `assay_process::Group`). This module measures nothing; it provides the
+//! processes of the server and their CPU time.
 
 use std::fs::File;
 use std::io;
@@ -33,13 +33,13 @@ use crate::workload::{
     Client, Expect, ExpectedContent, HttpOperation, Operation, Program, Reuse, ServerProgram, Workload,
 };
 
-/// How often a starting server is asked whether it is ready.
+/// Interval of the readiness checks of a starting server.
 const READY_PAUSE: Duration = Duration::from_millis(5);
 
-/// How much of what a failing server said is shown.
+/// Number of output lines of a failed server that are shown.
 const LAST_WORDS_LINES: usize = 5;
 
-/// A server that did not start.
+/// The server did not start.
 #[derive(Debug, Error)]
 pub enum StartError {
     /// The workload is a command.
@@ -48,7 +48,7 @@ pub enum StartError {
         /// The workload.
         name: String,
     },
-    /// There is no such program.
+    /// The program was not found.
     #[error("program '{program}' is neither in PATH nor in /usr/sbin; {}", advice(.packages))]
     ProgramMissing {
         /// The program.
@@ -56,63 +56,63 @@ pub enum StartError {
         /// The Debian packages that provide it.
         packages: Vec<String>,
     },
-    /// Somebody else listens on the port.
+    /// Another program listens on the port.
     #[error(
-        "port {port} of 127.0.0.1 is in use; change `port` in the workload file (0: any free one) or pass another"
+        "port {port} of 127.0.0.1 is in use; change `port` in the workload file (0: any free port) or pass another port"
     )]
     PortInUse {
         /// The port.
         port: u16,
     },
-    /// The port cannot be had for another reason.
+    /// The port cannot be used for another reason.
     #[error("cannot listen on port {port} of 127.0.0.1: {source}")]
     Port {
         /// The port.
         port: u16,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// Something around the server failed.
+    /// A system call for the server failed.
     #[error("cannot start '{program}': {action}: {source}")]
     Io {
         /// The program.
         program: String,
-        /// What failed.
+        /// The step that failed.
         action: &'static str,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// It ended before it was ready.
+    /// The server ended before it was ready.
     #[error(
-        "'{program}' {exit} before it was ready (a server must stay in the foreground); it said: {last_words}"
+        "'{program}' {exit} before it was ready (a server must stay in the foreground); its last output: {last_words}"
     )]
     Exited {
         /// The program.
         program: String,
-        /// How it ended.
+        /// The exit status or signal.
         exit: Exit,
         /// The last lines of its output.
         last_words: String,
     },
-    /// It runs and does not answer.
-    #[error("'{program}' was not ready within {timeout:?}: {problem}; it said: {last_words}")]
+    /// The server runs but does not respond.
+    #[error("'{program}' was not ready within {timeout:?}: {problem}; its last output: {last_words}")]
     NotReady {
         /// The program.
         program: String,
-        /// How long it was given.
+        /// The timeout.
         timeout: Duration,
-        /// What happened to the last attempt.
+        /// Error of the last attempt.
         problem: String,
         /// The last lines of its output.
         last_words: String,
     },
-    /// The caller's stop flag was set before it was ready.
+    /// The caller's stop flag was set before the server was ready.
     #[error("stopped while '{program}' was starting")]
     Stopped {
         /// The program.
         program: String,
     },
-    /// Its CPUs cannot be had.
+    /// Its CPUs are not available.
     #[error(transparent)]
     Placement(#[from] PlacementError),
 }
@@ -130,7 +130,7 @@ fn advice(packages: &[String]) -> String {
 pub struct Server {
     program: ServerProgram,
     placeholders: Placeholders,
-    // Before the scratch directory: fields are dropped in this order, and the server writes there.
+    // Must precede the scratch directory: fields are dropped in this order, and the server writes there.
     group: Group,
     scratch: TempDir,
     output: File,
@@ -139,7 +139,7 @@ pub struct Server {
 
 impl Server {
     /// Starts the server of `workload` on `port`, or on the workload's own port if that is `None`, and waits
-    /// until it is ready, or until `stop` is set: then nothing of it is left.
+    /// until it is ready. If `stop` is set before that, ends the server without leaving anything behind.
     pub fn start(workload: &Workload, port: Option<u16>, stop: &AtomicBool) -> Result<Server, StartError> {
         let Program::Server(program) = &workload.program else {
             return Err(StartError::NotAServer { name: workload.name.clone() });
@@ -148,7 +148,8 @@ impl Server {
         let failed = |action| move |source| StartError::Io { program: name.clone(), action, source };
         let asked = port.unwrap_or(program.port);
         let (reservation, port) = reserve(asked)?;
-        // A server that does not set SO_REUSEADDR can have a port of the user's choice, once it is let go.
+        // On a port selected by the user, a server that does not set SO_REUSEADDR works too, because the
+        // reservation is released before its start.
         let reservation = (asked == 0).then_some(reservation);
         let scratch = scratch::create().map_err(failed("creating its scratch directory"))?;
         let dir = scratch.path().to_str().ok_or_else(|| {
@@ -173,58 +174,59 @@ impl Server {
         Ok(server)
     }
 
-    /// Id of the main process.
+    /// Returns the id of the main process.
     pub fn pid(&self) -> i32 {
         self.group.main().map_or(0, |pid| pid.as_raw_nonzero().get())
     }
 
-    /// Ids of all processes of the server: the main one, its descendants and what else is in its process group.
+    /// Returns the ids of all processes of the server: the main process, its descendants and the other
+    /// members of its process group.
     pub fn processes(&self) -> io::Result<Vec<i32>> {
         Ok(self.group.members()?.iter().map(|process| process.pid).collect())
     }
 
-    /// CPU time of all processes of the server since its start.
+    /// Returns the CPU time of all processes of the server since its start.
     pub fn cpu(&self) -> Result<CpuTime, CpuError> {
         let members = self.group.members().map_err(|source| CpuError { pid: self.pid(), source })?;
         cpu::of(&members)
     }
 
-    /// Where it listens.
+    /// Returns the address on which the server listens.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.placeholders.port))
     }
 
-    /// Its scratch directory, `{dir}` of the workload file.
+    /// Returns its scratch directory, `{dir}` of the workload file.
     pub fn dir(&self) -> &Path {
         self.scratch.path()
     }
 
-    /// How the main process has ended, if it has.
+    /// Returns how the main process ended; `None` if it still runs.
     pub fn exit(&self) -> io::Result<Option<Exit>> {
         self.group.exit()
     }
 
-    /// The same, after waiting for it at most `patience`.
+    /// Like [`Server::exit`], but waits for the end for at most `patience`.
     pub fn exit_within(&self, patience: Duration) -> io::Result<Option<Exit>> {
         self.group.wait(patience)?;
         self.exit()
     }
 
-    /// The last lines that the server wrote to its standard output and error.
+    /// Returns the last lines that the server wrote to its standard output and error.
     pub fn last_words(&self) -> String {
         last_words(&self.output).unwrap_or_else(|error| format!("(its output cannot be read: {error})"))
     }
 
-    /// How many CPUs the server can keep busy at once: those it is placed on, or fewer if its configuration lets
-    /// fewer of its threads run.
+    /// Returns the number of CPUs that the server can keep busy at the same time: the CPUs of its placement,
+    /// or fewer if its configuration limits its running threads.
     pub fn usable_cpus(&self) -> NonZeroU32 {
         let placed = u32::try_from(self.cpus.len()).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);
         self.program.concurrency.map_or(placed, |concurrency| concurrency.min(placed))
     }
 
-    /// Loads the server with one round of `operation`: with `requests` requests, or with as many as the operation
-    /// says if that is `None`. Wrk knows no number of requests and ignores it. The client runs in the calling
-    /// thread, on the CPUs that the workload gives it.
+    /// Loads the server with one round of `operation`: with `requests` requests, or with the number of the
+    /// operation if that is `None`. Wrk does not support a number of requests and ignores it. The client runs
+    /// in the calling thread, on the CPUs that the workload assigns to it.
     pub fn load(
         &self,
         operation: &Operation,
@@ -250,7 +252,8 @@ impl Server {
         }
     }
 
-    /// Asks the server to stop, waits for its time of grace, kills what is left, and removes the scratch directory.
+    /// Requests the server to stop, waits for its grace period, kills the remaining processes, and removes
+    /// the scratch directory.
     pub fn stop(mut self) -> Result<Stopped, StopError> {
         self.group.stop(self.program.stop)
     }
@@ -272,7 +275,7 @@ impl Server {
             ExpectedContent::Bytes(bytes) => ExpectedBody::Length(*bytes),
             ExpectedContent::File(path) => {
                 let file = self.program.files.iter().find(|file| file.path == *path);
-                let file = file.expect("the workload's reader has checked that this file is there");
+                let file = file.expect("the file was checked when the workload was read");
                 ExpectedBody::Exactly(scratch::content(file, &self.placeholders))
             }
         };
@@ -287,7 +290,7 @@ impl Server {
             let attempt = self.attempt();
             let exit = self.exit().map_err(|source| StartError::Io {
                 program: program(),
-                action: "asking whether it still runs",
+                action: "checking whether it still runs",
                 source,
             })?;
             match (exit, attempt) {
@@ -311,7 +314,7 @@ impl Server {
         }
     }
 
-    /// One attempt to be served.
+    /// Makes one readiness check.
     fn attempt(&self) -> Result<(), String> {
         let timeout = Duration::from_secs(1).min(self.program.ready.timeout);
         let Some(path) = &self.program.ready.path else {
@@ -337,7 +340,8 @@ impl Server {
     }
 }
 
-/// The server's command, found and filled in, in the environment that the workload gives it.
+/// Returns the server's command, with its path resolved, its placeholders replaced and the environment of the
+/// workload.
 fn command(
     workload: &Workload,
     program: &ServerProgram,
@@ -356,10 +360,12 @@ fn command(
     Ok(command)
 }
 
-/// Reserves `port` of 127.0.0.1, or any free one if it is 0; returns the socket that holds it, and its number.
+/// Reserves `port` of 127.0.0.1, or any free port if it is 0; returns the socket that holds it, and its
+/// number.
 ///
-/// The socket is bound with SO_REUSEADDR and does not listen (socket(7)): no program that asks for any free port is
-/// given this one, and a server that sets the same option, as servers do, can listen on it.
+/// The socket is bound with SO_REUSEADDR and does not listen (socket(7)): the kernel does not assign this
+/// port to programs that request any free port, but a server that sets the same option, as servers do, can
+/// listen on it.
 fn reserve(port: u16) -> Result<(OwnedFd, u16), StartError> {
     let reserved = || {
         let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
@@ -374,7 +380,7 @@ fn reserve(port: u16) -> Result<(OwnedFd, u16), StartError> {
     })
 }
 
-/// The last lines of `output`, joined to one line.
+/// Returns the last lines of `output`, joined into one line.
 fn last_words(output: &File) -> io::Result<String> {
     const TAIL_BYTES: usize = 4096;
     let length = output.metadata()?.len();
@@ -393,7 +399,7 @@ mod tests {
     use rustix::net::listen;
 
     #[test]
-    fn a_reserved_port_is_had_by_a_server_that_reuses_addresses_and_by_no_other_program() {
+    fn only_a_server_that_reuses_addresses_can_bind_a_reserved_port() {
         let (_reservation, port) = reserve(0).unwrap();
         let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
         let socket =

@@ -1,8 +1,9 @@
-//! Puts a machine into one of two states by the user's commands, and back.
+//! Switches a machine between two states with the user's commands, and back.
 //!
-//! A shell of our own runs the commands, one after the other. It holds the reading end of a pipe from us: when we end,
-//! however we end (SIGKILL included), the kernel closes the pipe, and the shell restores state A after whatever it was
-//! just running. If the shell is killed instead, [`Switch`] restores state A itself.
+//! A separate shell runs the commands one after the other. It holds the read end of a pipe from this process.
+//! When this process ends for any reason (SIGKILL included), the kernel closes the pipe, and the shell
+//! restores state A after its current command. If the shell is killed instead, [`Switch`] restores state A
+//! itself.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -15,8 +16,9 @@ use assay_process::clock::{elapsed_ns, now};
 use assay_quantity::{Pair, Which};
 use thiserror::Error;
 
-/// Runs the command of each state that it reads, answers with the exit status, and runs command A at the end of its input.
-/// It ignores SIGPIPE because its answers have no reader once we were killed; the commands get the default signals.
+/// Runs the command of each state that it reads, writes the exit status, and runs command A at the end of its
+/// input. It ignores SIGPIPE, because its output has no reader after this process was killed; the commands
+/// get the default signal handling.
 const SHELL: &str = r#"
 trap '' HUP INT QUIT TERM PIPE
 enter() {
@@ -32,21 +34,21 @@ done
 enter "$1" "$2"
 "#;
 
-/// Seconds that a command may take. Even one that restarts a service takes a tenth of this.
+/// Timeout of a command in seconds. A restart of a service takes a tenth of this.
 const LIMIT_S: u32 = 60;
 
-/// Exit statuses of a command that took longer and ended when it was asked to, or was killed.
+/// Exit statuses of a command that exceeded the timeout and was terminated or killed.
 const ENDED: [i32; 2] = [124, 137];
 
-/// A state that could not be entered.
+/// A state could not be entered.
 #[derive(Debug, Error)]
 pub enum SwitchError {
-    /// The shell could not be started or spoken to.
+    /// The shell could not be started or its pipes failed.
     #[error("cannot run '{command}': {source}")]
     Io {
         /// The command of the state.
         command: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The command failed.
@@ -56,19 +58,21 @@ pub enum SwitchError {
         command: String,
         /// Its exit status.
         status: i32,
-        /// What it said last.
+        /// Last line of its output.
         last_line: String,
     },
-    /// The command did not end.
-    #[error("'{command}' did not end within {limit_s} s; it must put the machine into its state and end")]
+    /// The command exceeded its timeout.
+    #[error(
+        "'{command}' did not end within {limit_s} s; the command must switch the machine into the state and exit"
+    )]
     TookLonger {
         /// The command of the state.
         command: String,
-        /// The time that it had, s.
+        /// The timeout, s.
         limit_s: u32,
     },
     /// State A could not be restored.
-    #[error("cannot restore state A, the machine may be in state B: {0}")]
+    #[error("cannot restore state A; the machine may be in state B: {0}")]
     NotRestored(Box<SwitchError>),
 }
 
@@ -76,7 +80,7 @@ fn said(last_line: &str) -> String {
     if last_line.is_empty() { String::new() } else { format!(": {last_line}") }
 }
 
-/// A machine with two states. Dropping it restores state A.
+/// A machine with two states. If dropped, it restores state A.
 #[derive(Debug)]
 pub struct Switch {
     commands: Pair<String>,
@@ -84,12 +88,13 @@ pub struct Switch {
     /// The output of the commands.
     said: File,
     shell: Child,
-    /// None once state A is restored for good.
+    /// `None` after state A was restored.
     pipes: Option<(ChildStdin, BufReader<ChildStdout>)>,
 }
 
 impl Switch {
-    /// Puts the machine into state A: whether that works must be known before it enters state B. The commands are run by `/bin/sh` where the caller is and with the caller's environment.
+    /// Switches the machine into state A, to verify that this works before state B is entered. `/bin/sh` runs
+    /// the commands in the caller's directory with the caller's environment.
     pub fn new(commands: Pair<String>) -> Result<Self, SwitchError> {
         Self::with_limit(commands, LIMIT_S)
     }
@@ -113,7 +118,7 @@ impl Switch {
         self.judge(which, status, begun)
     }
 
-    /// Puts the machine back into state A.
+    /// Switches the machine back into state A.
     pub fn restore(mut self) -> Result<(), SwitchError> {
         self.restore_now()
     }
@@ -138,7 +143,7 @@ impl Switch {
         self.judge(Which::A, status, begun)
     }
 
-    /// Restores state A by another shell; for when the first was killed.
+    /// Restores state A with a new shell, after the first one was killed.
     fn by_another_shell(&self) -> io::Result<i32> {
         let output = shell(&self.commands, self.limit_s, &self.said)?.stdin(Stdio::null()).output()?;
         answer(&mut &output.stdout[..])
@@ -173,7 +178,7 @@ impl Switch {
         Ok(Begun { at: now(), said })
     }
 
-    /// The last line of the output after `start` bytes.
+    /// Returns the last line of the output after `start` bytes.
     fn last_line(&self, start: u64) -> String {
         let end = self.said.metadata().map_or(start, |file| file.len());
         let from = start.max(end.saturating_sub(4096));
@@ -186,14 +191,14 @@ impl Switch {
     }
 }
 
-/// A command that was just begun.
+/// A command that has just started.
 struct Begun {
     at: Instant,
-    /// Bytes that the commands had said.
+    /// Length of the output of the commands so far, in bytes.
     said: u64,
 }
 
-/// The shell, not started yet; it reads the states to enter from its standard input.
+/// Returns the shell, not yet started; it reads the states to enter from its standard input.
 fn shell(commands: &Pair<String>, limit_s: u32, said: &File) -> io::Result<Command> {
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", SHELL, "assay", &limit_s.to_string(), &commands.a, &commands.b]);
@@ -201,7 +206,7 @@ fn shell(commands: &Pair<String>, limit_s: u32, said: &File) -> io::Result<Comma
     Ok(shell)
 }
 
-/// A status that the shell tells.
+/// Reads an exit status that the shell reports.
 fn answer(answers: &mut impl BufRead) -> io::Result<i32> {
     let mut line = String::new();
     answers.read_line(&mut line)?;
@@ -224,7 +229,7 @@ mod tests {
 
     use super::*;
 
-    /// States that write their names down.
+    /// Commands that log the entered states.
     struct Machine(TempDir);
 
     impl Machine {
@@ -240,7 +245,7 @@ mod tests {
             format!("echo {letter} >> {}", self.log().display())
         }
 
-        /// State B does this as well.
+        /// Creates a switch whose state B also runs the command `also`.
         fn switch(&self, also: &str) -> Switch {
             let b = format!("{}; {also}", self.command("b"));
             Switch::new(Pair { a: self.command("a"), b }).unwrap()
@@ -252,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn states_are_entered_in_the_order_asked_for_and_a_is_entered_at_both_ends() {
+    fn states_are_entered_in_the_requested_order_and_state_a_at_both_ends() {
         let machine = Machine::new();
         let mut switch = machine.switch("true");
         switch.enter(Which::B).unwrap();
@@ -262,23 +267,25 @@ mod tests {
         switch.restore().unwrap();
         assert_eq!(machine.states(), "ababa");
         machine.switch("true").enter(Which::B).unwrap();
-        assert_eq!(machine.states(), "ababaaba", "dropped, it restores as well");
+        assert_eq!(machine.states(), "ababaaba", "dropping it restores state A");
     }
 
     #[test]
-    fn a_command_that_fails_says_what_it_said_last_and_one_that_does_not_end_is_ended() {
+    fn an_error_contains_the_last_line_of_output_and_a_timeout_ends_the_command() {
         let machine = Machine::new();
         let mut switch = machine.switch("echo first; echo 'no such knob' >&2; exit 3");
         let failed = switch.enter(Which::B).unwrap_err().to_string();
         assert!(failed.ends_with("exit 3' ended with status 3: no such knob"), "{failed}");
         drop(switch);
-        // Both its first state and this one have two seconds.
+        // The timeout of two seconds applies to both states.
         let mut switch =
             Switch::with_limit(Pair { a: machine.command("a"), b: "trap '' TERM; sleep 1000".into() }, 2)
                 .unwrap();
         let failed = switch.enter(Which::B).unwrap_err().to_string();
         assert!(
-            failed.ends_with("did not end within 2 s; it must put the machine into its state and end"),
+            failed.ends_with(
+                "did not end within 2 s; the command must switch the machine into the state and exit"
+            ),
             "{failed}"
         );
         drop(switch);
@@ -286,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_a_that_cannot_be_entered_is_known_before_state_b_is() {
+    fn an_invalid_state_a_is_an_error_before_state_b_is_entered() {
         let machine = Machine::new();
         let states = Pair { a: "exit 1".to_owned(), b: machine.command("b") };
         let failed = Switch::new(states).unwrap_err().to_string();
@@ -295,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_state_leaves_running_is_not_waited_for() {
+    fn background_processes_of_a_state_are_not_waited_for() {
         let machine = Machine::new();
         let pid = machine.0.path().join("pid");
         let mut switch = machine.switch(&format!("sleep 1000 & echo $! > {}", pid.display()));
@@ -306,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn if_the_shell_is_killed_state_a_is_restored_all_the_same() {
+    fn state_a_is_restored_if_the_shell_is_killed() {
         let machine = Machine::new();
         let mut switch = machine.switch("true");
         switch.enter(Which::B).unwrap();
@@ -319,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_a_that_cannot_be_restored_is_told() {
+    fn a_failure_to_restore_state_a_is_an_error() {
         let machine = Machine::new();
         let blocked = machine.0.path().join("blocked");
         let a = format!("{}; test ! -e {}", machine.command("a"), blocked.display());
@@ -327,7 +334,7 @@ mod tests {
         switch.enter(Which::B).unwrap();
         fs::write(&blocked, "").unwrap();
         let failed = switch.restore().unwrap_err().to_string();
-        assert!(failed.starts_with("cannot restore state A, the machine may be in state B: '"), "{failed}");
+        assert!(failed.starts_with("cannot restore state A; the machine may be in state B: '"), "{failed}");
         assert!(failed.ends_with("ended with status 1"), "{failed}");
     }
 }

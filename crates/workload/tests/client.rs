@@ -1,5 +1,5 @@
-//! Our client against peers that misbehave, each a row: what the peer does with every connection, and what the
-//! client must make of it. The peer is a real socket on the loopback interface.
+//! The built-in client with faulty peers. Each row contains the behaviour of a peer and the expected result
+//! of the client. The peer is a real socket on the loopback interface.
 #![expect(clippy::unwrap_used, reason = "the functions that tests share are tests too")]
 
 use std::io::{Read, Write};
@@ -16,10 +16,10 @@ use assay_workload::client::{Failure, Load, LoadError};
 
 const ANSWER: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
-/// What a peer does with one connection.
+/// Behaviour of a peer for one connection.
 type Behaviour = fn(TcpStream);
 
-/// A peer that does `behaviour` with every connection, each in a thread of its own.
+/// Starts a peer that runs `behaviour` for every connection, each in its own thread.
 fn peer(behaviour: Behaviour) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -31,7 +31,7 @@ fn peer(behaviour: Behaviour) -> SocketAddr {
     address
 }
 
-/// Reads one request; says whether there was one.
+/// Reads one request; returns whether there was one.
 fn request(connection: &mut TcpStream) -> bool {
     let mut bytes = Vec::new();
     let mut byte = [0];
@@ -55,10 +55,10 @@ fn say_once(mut connection: TcpStream, answer: &str) {
     connection.write_all(answer.as_bytes()).unwrap();
 }
 
-/// Time that a peer is given which answers: only a failure takes so long.
+/// Timeout for a peer that answers: only a failure takes this long.
 const AMPLE: Duration = Duration::from_secs(60);
 
-/// Time that a peer is given which never answers.
+/// Timeout for a peer that never answers.
 const SHORT: Duration = Duration::from_secs(2);
 
 fn load(address: SocketAddr, reuse: Reuse, timeout: Duration) -> Result<Load, LoadError> {
@@ -74,7 +74,7 @@ fn load(address: SocketAddr, reuse: Reuse, timeout: Duration) -> Result<Load, Lo
     run(&plan, &AtomicBool::new(false), &mut |_| {})
 }
 
-/// What a peer does, and the failure and its words that must come of it.
+/// Behaviour of a peer, and the expected failure and its message.
 type Row = (Behaviour, Failure, &'static str);
 
 const KEPT_CONNECTIONS: [Row; 15] = [
@@ -96,30 +96,30 @@ const KEPT_CONNECTIONS: [Row; 15] = [
     (
         |c| say_once(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel"),
         Failure::EarlyClose,
-        "connection closed before the answer was complete",
+        "connection closed before the response was complete",
     ),
     (|c| say_once(c, "HTTP/1.0 200 OK\r\n\r\nhel"), Failure::WrongLength, "body of 3 bytes instead of 5"),
-    (|c| say_once(c, ""), Failure::EarlyClose, "connection closed before the answer was complete"),
+    (|c| say_once(c, ""), Failure::EarlyClose, "connection closed before the response was complete"),
     (|c| say_once(c, ANSWER), Failure::EarlyClose, ""),
-    (|c| say(c, "220 mail.example ESMTP\r\n"), Failure::Malformed, "malformed answer: not HTTP/1"),
-    (|c| say(c, "\0\r\n\u{7f}\r\n\r\n"), Failure::Malformed, "malformed answer: not HTTP/1"),
+    (|c| say(c, "220 mail.example ESMTP\r\n"), Failure::Malformed, "malformed response: not HTTP/1"),
+    (|c| say(c, "\0\r\n\u{7f}\r\n\r\n"), Failure::Malformed, "malformed response: not HTTP/1"),
     (
         |c| say(c, &format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(20_000))),
         Failure::Malformed,
-        "malformed answer: the head is larger than 16 KiB",
+        "malformed response: the head is larger than 16 KiB",
     ),
-    (|c| say(c, &format!("{ANSWER}!")), Failure::Surplus, "bytes after the end of the answer"),
-    (|c| say(c, ""), Failure::Timeout, "no complete answer within 2s"),
+    (|c| say(c, &format!("{ANSWER}!")), Failure::Surplus, "bytes after the end of the response"),
+    (|c| say(c, ""), Failure::Timeout, "no complete response within 2s"),
     (
         |c| say(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell"),
         Failure::Timeout,
-        "no complete answer within 2s",
+        "no complete response within 2s",
     ),
-    (|c| trickle(c, Duration::from_millis(70)), Failure::Timeout, "no complete answer within 2s"),
+    (|c| trickle(c, Duration::from_millis(70)), Failure::Timeout, "no complete response within 2s"),
     (
         |c| say(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"),
         Failure::Timeout,
-        "the server did not close the connection after its answer within 2s",
+        "the server did not close the connection after its response within 2s",
     ),
 ];
 
@@ -137,13 +137,13 @@ fn trickle(mut connection: TcpStream, pause: Duration) {
 }
 
 #[test]
-fn a_peer_that_misbehaves_is_an_error_of_the_right_kind() {
+fn a_faulty_peer_is_an_error_of_the_correct_kind() {
     for (row, (behaviour, kind, words)) in KEPT_CONNECTIONS.into_iter().enumerate() {
         let timeout = if kind == Failure::Timeout { SHORT } else { AMPLE };
         let error = load(peer(behaviour), Reuse::KeepAlive, timeout).unwrap_err();
         let LoadError::Failed { failures, first, .. } = &error else { panic!("row {row}: {error}") };
         assert_eq!(failures.count(kind), failures.total(), "row {row}: {error}");
-        // Two connections, one request in flight on each, and none begun after the first failure.
+        // Two connections with one request in flight each; none is started after the first failure.
         assert!((1..=2).contains(&failures.total()), "row {row}: {error}");
         assert!(words.is_empty() || first == words, "row {row}: {error}");
     }
@@ -161,7 +161,7 @@ fn a_peer_that_resets_is_an_early_close() {
 }
 
 #[test]
-fn nobody_listening_is_a_refused_connection() {
+fn a_closed_port_is_a_refused_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -178,7 +178,7 @@ fn a_new_connection_that_the_server_leaves_open_is_an_error() {
 }
 
 #[test]
-fn peers_that_are_slow_or_unusual_but_right_are_served_to_the_end() {
+fn slow_or_unusual_but_correct_peers_complete_the_load() {
     let rows: [(Behaviour, Reuse, u64); 7] = [
         (|c| say(c, ANSWER), Reuse::KeepAlive, 2),
         (|c| trickle(c, Duration::from_micros(10)), Reuse::KeepAlive, 2),

@@ -1,5 +1,5 @@
-//! `kill -9` of the process that holds a server ends the server. The test starts a second copy of itself, which
-//! starts the server, tells of it and waits to be killed.
+//! `kill -9` of the process that holds a server ends the server. The test starts a second copy of itself,
+//! which starts the server, reports it and waits to be killed.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
@@ -22,7 +22,7 @@ fn main() {
     }
 }
 
-/// The second copy.
+/// Runs in the second copy.
 fn hold(name: &str) {
     let server = Server::start(&workload(name), None, &AtomicBool::new(false)).expect("the server starts");
     let mut pids = server.processes().expect("/proc is readable");
@@ -43,14 +43,14 @@ fn a_server_does_not_outlive_the_kill_of_its_holder(name: &str) {
     let mut holder =
         Command::new(this).args(["--hold", name]).stdout(Stdio::piped()).spawn().expect("the copy starts");
     let mut told = BufReader::new(holder.stdout.take().expect("it is piped")).lines();
-    let mut line = || told.next().expect("the copy tells of its server").expect("in UTF-8");
+    let mut line = || told.next().expect("the copy reports its server").expect("in UTF-8");
     let pids: Vec<i32> = line().split(' ').map(|pid| pid.parse().expect("a number")).collect();
     let dir = line();
     assert!(pids.len() >= 2 && pids.iter().all(|pid| alive(*pid)), "{name}: {pids:?}");
 
     holder.kill().expect("SIGKILL can be sent");
     holder.wait().expect("the copy is a child");
-    // The watchdog is a shell: give it far more time than it needs, and fail if that is not enough.
+    // The watchdog is a shell: wait much longer than it requires, then fail.
     for _ in 0..6000 {
         if !pids.iter().any(|pid| alive(*pid)) {
             fs::remove_dir_all(&dir).expect("a killed holder leaves its scratch directory");
@@ -58,7 +58,7 @@ fn a_server_does_not_outlive_the_kill_of_its_holder(name: &str) {
         }
         thread::sleep(Duration::from_millis(10));
     }
-    panic!("{name}: of {pids:?} some are still there 60 s after their holder was killed");
+    panic!("{name}: some of {pids:?} still run 60 s after their holder was killed");
 }
 
 fn workload(name: &str) -> Workload {

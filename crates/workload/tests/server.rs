@@ -44,8 +44,8 @@ fn exists(pid: &i32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
 
-/// Every request that the client counts is one line of the server's access log, and no line is anybody else's
-/// but the one of the readiness check.
+/// Every request that the client counts is one line of the server's access log, and the log contains no other
+/// lines except that of the readiness check.
 fn counts_are_those_of_the_access_log(workload: &str) {
     let workload = shipped(workload);
     let server = Server::start(&workload, None, &AtomicBool::new(false)).unwrap();
@@ -55,7 +55,7 @@ fn counts_are_those_of_the_access_log(workload: &str) {
         let load = server.load(operation, requests(101), &GO_ON, &mut |_| {}).unwrap();
         assert_eq!(load.requests, 101, "{}", operation.name);
         expected += 101;
-        // The last line is written after the last answer has been sent.
+        // The server writes the last line after it has sent the last response.
         while lines(&server, "access.log") < expected {
             std::thread::yield_now();
         }
@@ -75,7 +75,7 @@ fn apache_logs_exactly_the_requests_that_the_client_counts() {
 }
 
 #[test]
-fn a_kept_connection_is_one_connection_and_a_new_one_is_one_per_request() {
+fn keep_alive_uses_one_connection_and_otherwise_each_request_has_its_own() {
     let workload = shipped("nginx");
     let server = Server::start(&workload, None, &AtomicBool::new(false)).unwrap();
     let connections = |name: &str| {
@@ -88,7 +88,7 @@ fn a_kept_connection_is_one_connection_and_a_new_one_is_one_per_request() {
 }
 
 #[test]
-fn every_operation_of_every_shipped_workload_is_answered_right() {
+fn every_operation_of_every_shipped_workload_succeeds() {
     for file in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads")).unwrap() {
         let workload = Workload::read(&file.unwrap().path()).unwrap();
         let server =
@@ -112,22 +112,22 @@ fn a_page_with_one_wrong_byte_is_an_error_not_a_rate() {
     bytes[5000] ^= 1;
     fs::write(page, bytes).unwrap();
     let error = server.load(&workload.operations()[0], requests(1000), &GO_ON, &mut |_| {}).unwrap_err();
-    expect!["1 request failed (1 with a wrong body) after 0 right answers, the first: body differs from the expected one at byte 5000"]
+    expect!["1 request failed (1 with a wrong body) after 0 correct responses; first failure: body differs from the expected one at byte 5000"]
         .assert_eq(&error.to_string());
 }
 
 #[test]
-fn a_page_that_is_gone_is_an_error_for_wrk_too() {
+fn a_missing_page_is_an_error_with_wrk_too() {
     let workload = shipped("nginx");
     let server = Server::start(&workload, None, &AtomicBool::new(false)).unwrap();
     fs::remove_file(server.dir().join("www/page.html")).unwrap();
     let operation = workload.operation("page by wrk").unwrap();
     let error = server.load(operation, None, &GO_ON, &mut |_| {}).unwrap_err().to_string();
-    assert!(error.starts_with("wrk: it saw failures: Non-2xx or 3xx responses: "), "{error}");
+    assert!(error.starts_with("wrk: it reported failures: Non-2xx or 3xx responses: "), "{error}");
 }
 
 #[test]
-fn rounds_carry_the_servers_cpu_time_and_the_requests_asked_for() {
+fn rounds_contain_the_cpu_time_of_the_server_and_the_requested_requests() {
     let workload = shipped("nginx");
     let server = Server::start(&workload, None, &AtomicBool::new(false)).unwrap();
     let plan = Plan {
@@ -152,7 +152,7 @@ fn rounds_carry_the_servers_cpu_time_and_the_requests_asked_for() {
 }
 
 #[test]
-fn a_server_that_dies_in_a_round_is_the_error_not_its_closed_connection() {
+fn the_death_of_the_server_is_the_error_and_not_its_closed_connection() {
     let workload = shipped("nginx");
     let server = Server::start(&workload, None, &AtomicBool::new(false)).unwrap();
     let processes = server.processes().unwrap();
@@ -171,7 +171,7 @@ fn a_server_that_dies_in_a_round_is_the_error_not_its_closed_connection() {
     })
     .unwrap_err();
     assert!(matches!(error, MeasureError::ServerEnded { .. }), "{error}");
-    expect!["operation 'page': the server was killed by signal 9; it said: (nothing)"]
+    expect!["operation 'page': the server was killed by signal 9; its last output: (nothing)"]
         .assert_eq(&error.to_string());
 }
 
@@ -188,17 +188,17 @@ fn a_load_can_be_stopped() {
 }
 
 #[test]
-fn a_port_in_use_is_named_with_what_to_do() {
+fn the_error_for_a_port_in_use_contains_a_remedy() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let error =
         Server::start(&shipped("nginx"), Some(port), &AtomicBool::new(false)).unwrap_err().to_string();
-    expect!["port PORT of 127.0.0.1 is in use; change `port` in the workload file (0: any free one) or pass another"]
+    expect!["port PORT of 127.0.0.1 is in use; change `port` in the workload file (0: any free port) or pass another port"]
         .assert_eq(&error.replace(&port.to_string(), "PORT"));
 }
 
 #[test]
-fn a_port_that_is_passed_is_the_port() {
+fn a_passed_port_is_used() {
     let free = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     set_socket_reuseaddr(&free, true).unwrap();
     bind(&free, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -209,7 +209,7 @@ fn a_port_that_is_passed_is_the_port() {
 }
 
 #[test]
-fn a_server_that_dies_at_the_start_is_quoted() {
+fn the_output_of_a_server_that_ends_at_the_start_is_in_the_error() {
     let mut workload = shipped("nginx");
     program(&mut workload).files[0].content = Content::Text("daemon off; wrong_word 1;".into());
     let error = Server::start(&workload, None, &AtomicBool::new(false)).unwrap_err();
@@ -231,14 +231,14 @@ fn a_start_that_is_stopped_does_not_wait_for_its_timeout() {
 }
 
 #[test]
-fn a_server_that_goes_into_the_background_is_refused_and_leaves_nothing() {
+fn a_server_that_becomes_a_daemon_is_an_error_and_leaves_nothing_behind() {
     let mut workload = shipped("nginx");
     let server = program(&mut workload);
     let name = format!("assay-background-test-{}", std::process::id());
     let script = format!("sleep 1000 & echo $! >{{dir}}/../{name}");
     server.command = vec!["sh".to_owned(), "-c".to_owned(), script];
     let error = Server::start(&workload, None, &AtomicBool::new(false)).unwrap_err().to_string();
-    expect!["'sh' ended with status 0 before it was ready (a server must stay in the foreground); it said: (nothing)"]
+    expect!["'sh' ended with status 0 before it was ready (a server must stay in the foreground); its last output: (nothing)"]
         .assert_eq(&error);
     let note = std::env::temp_dir().join(name);
     let pid = fs::read_to_string(&note).unwrap().trim().parse().unwrap();
@@ -247,17 +247,17 @@ fn a_server_that_goes_into_the_background_is_refused_and_leaves_nothing() {
 }
 
 #[test]
-fn a_server_that_never_answers_is_given_up_and_killed() {
+fn a_server_that_never_answers_is_killed_after_its_timeout() {
     let mut workload = shipped("nginx");
     let server = program(&mut workload);
     server.command = ["sh", "-c", "echo waiting for nothing; exec sleep 1000"].map(str::to_owned).to_vec();
     server.ready.timeout = std::time::Duration::from_secs(5);
-    expect!["'sh' was not ready within 5s: GET /page.html: connect: Connection refused (os error 111); it said: waiting for nothing"]
+    expect!["'sh' was not ready within 5s: GET /page.html: connect: Connection refused (os error 111); its last output: waiting for nothing"]
         .assert_eq(&Server::start(&workload, None, &AtomicBool::new(false)).unwrap_err().to_string());
 }
 
 #[test]
-fn a_missing_program_is_named_with_its_package() {
+fn the_error_for_a_missing_program_contains_its_package() {
     let mut workload = shipped("nginx");
     program(&mut workload).command[0] = "nginx-of-tomorrow".into();
     expect!["program 'nginx-of-tomorrow' is neither in PATH nor in /usr/sbin; install the Debian package nginx-light or run scripts/setup"]
@@ -265,7 +265,7 @@ fn a_missing_program_is_named_with_its_package() {
 }
 
 #[test]
-fn a_command_is_no_server() {
+fn a_command_is_not_a_server() {
     let workload = Workload::command(vec!["true".into()]).unwrap();
     expect!["workload 'true' is a command, not a server; it can only be run"]
         .assert_eq(&Server::start(&workload, None, &AtomicBool::new(false)).unwrap_err().to_string());
@@ -290,7 +290,7 @@ fn stopping_leaves_no_process_no_zombie_and_no_directory() {
 fn dropping_a_server_kills_it() {
     let server = Server::start(&shipped("apache"), None, &AtomicBool::new(false)).unwrap();
     let mut processes = server.processes().unwrap();
-    // The first child answers before the last one is there.
+    // The first child answers before the last one has started.
     while processes.len() < 17 {
         processes = server.processes().unwrap();
     }
@@ -298,7 +298,7 @@ fn dropping_a_server_kills_it() {
     assert!(!processes.iter().any(|pid| alive(*pid)), "{processes:?}");
 }
 
-/// Whether there is a process that is no zombie: orphans are waited for by the machine's process 1, in its time.
+/// Returns whether the process exists and is not a zombie: process 1 reaps orphans at a time of its choice.
 fn alive(pid: i32) -> bool {
     Process::read(pid).expect("/proc is readable").is_some_and(|process| process.is_alive())
 }

@@ -1,4 +1,4 @@
-//! Workload files: the shipped ones are read, and every kind of mistake is refused with its line.
+//! Workload files: all shipped ones are valid, and every kind of mistake is an error with its line.
 
 use std::fs;
 use std::path::Path;
@@ -35,7 +35,7 @@ expect = { status = 200, file = "www/a.html" }
 "#;
 
 #[test]
-fn every_shipped_workload_is_read_and_bears_the_name_of_its_file() {
+fn every_shipped_workload_is_valid_and_has_the_name_of_its_file() {
     let mut count = 0;
     for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads")).unwrap() {
         let path = entry.unwrap().path();
@@ -49,7 +49,7 @@ fn every_shipped_workload_is_read_and_bears_the_name_of_its_file() {
 }
 
 #[test]
-fn a_file_means_what_it_says() {
+fn a_file_is_read_completely() {
     let workload = Workload::parse(GOOD, "tiny.toml").unwrap();
     let Program::Server(server) = &workload.program else { panic!("{workload:?}") };
     assert_eq!(server.command, ["tiny", "--root", "{dir}/a b", "--port", "{port}"]);
@@ -74,7 +74,7 @@ fn a_command_is_a_line_or_a_list_of_words() {
     }
 }
 
-/// The message for `GOOD` with `from` replaced by `to`.
+/// Checks the error message for `GOOD` with `from` replaced by `to`.
 fn refused(from: &str, to: &str, message: Expect) {
     assert!(GOOD.contains(from), "{from}");
     let error = Workload::parse(&GOOD.replacen(from, to, 1), "tiny.toml").expect_err("a mistake");
@@ -82,7 +82,7 @@ fn refused(from: &str, to: &str, message: Expect) {
 }
 
 #[test]
-fn unknown_missing_and_mistyped_keys_are_refused() {
+fn unknown_missing_and_mistyped_keys_are_errors() {
     refused(
         "about =",
         "colour = 1\nabout =",
@@ -139,7 +139,7 @@ fn unknown_missing_and_mistyped_keys_are_refused() {
 }
 
 #[test]
-fn values_out_of_range_are_refused() {
+fn values_out_of_range_are_errors() {
     refused(
         "port = 8080",
         "port = 70000",
@@ -167,7 +167,9 @@ fn values_out_of_range_are_refused() {
     refused(
         "signal = \"QUIT\"",
         "signal = \"KILL\"",
-        expect!["tiny.toml:11: signal 'KILL' is none of TERM, QUIT, INT, USR1, WINCH; see docs/workload.md"],
+        expect![
+            "tiny.toml:11: signal 'KILL' is not one of TERM, QUIT, INT, USR1, WINCH; see docs/workload.md"
+        ],
     );
     refused(
         "connections = 4",
@@ -192,7 +194,7 @@ fn values_out_of_range_are_refused() {
 }
 
 #[test]
-fn words_and_paths_of_another_form_are_refused() {
+fn invalid_words_and_paths_are_errors() {
     refused(
         "server_cpus = \"split\"",
         "server_cpus = \"first\"",
@@ -203,24 +205,26 @@ fn words_and_paths_of_another_form_are_refused() {
     refused(
         "client_cpus = [1, 3]",
         "client_cpus = []",
-        expect!["tiny.toml:5: a list of CPUs names at least one, each below 1024; see docs/workload.md"],
+        expect![
+            "tiny.toml:5: a list of CPUs must contain at least one CPU, each below 1024; see docs/workload.md"
+        ],
     );
     refused(
         "path = \"/a.html\"",
         "path = \"a.html\"",
-        expect!["tiny.toml:22: path 'a.html' must begin with / and hold no blanks; see docs/workload.md"],
+        expect!["tiny.toml:22: path 'a.html' must start with / and contain no blanks; see docs/workload.md"],
     );
     refused(
         "path = \"/a.html\"",
         "path = \"/a.html HTTP/1.1\\r\\nX: y\"",
         expect![[
-            r#"tiny.toml:22: path '/a.html HTTP/1.1\r\nX: y' must begin with / and hold no blanks; see docs/workload.md"#
+            r#"tiny.toml:22: path '/a.html HTTP/1.1\r\nX: y' must start with / and contain no blanks; see docs/workload.md"#
         ]],
     );
 }
 
 #[test]
-fn paths_that_leave_the_scratch_directory_are_refused() {
+fn paths_outside_the_scratch_directory_are_errors() {
     for path in ["/etc/passwd", "../a", "a/../../b", "", "a/", "./a"] {
         let text = GOOD.replacen("\"www/a.html\"", &format!("\"{path}\""), 1);
         let error = Workload::parse(&text, "tiny.toml").unwrap_err().to_string();
@@ -229,12 +233,12 @@ fn paths_that_leave_the_scratch_directory_are_refused() {
 }
 
 #[test]
-fn parts_that_do_not_fit_together_are_refused() {
+fn inconsistent_parts_are_errors() {
     refused(
         "file = \"www/a.html\"",
         "file = \"www/b.html\"",
         expect![
-            "tiny.toml:26: no [[file]] has the path 'www/b.html' that expect names; see docs/workload.md"
+            "tiny.toml:26: expect refers to the file 'www/b.html', but no [[file]] has this path; see docs/workload.md"
         ],
     );
     refused(
@@ -255,7 +259,7 @@ fn parts_that_do_not_fit_together_are_refused() {
 }
 
 #[test]
-fn operations_and_programs_that_contradict_themselves_are_refused() {
+fn contradictory_operations_and_programs_are_errors() {
     refused(
         "requests = 100",
         "requests = 100\nduration_s = 1",
@@ -283,7 +287,7 @@ fn operations_and_programs_that_contradict_themselves_are_refused() {
     refused(
         "command = \"tiny --root '{dir}/a b' --port {port}\"",
         "command = []",
-        expect!["tiny.toml:8: the command names no program; see docs/workload.md"],
+        expect!["tiny.toml:8: the command contains no program; see docs/workload.md"],
     );
     refused(
         "[server]",
@@ -304,7 +308,7 @@ fn operations_and_programs_that_contradict_themselves_are_refused() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_named() {
+fn the_error_for_a_missing_file_contains_its_path() {
     expect!["cannot read workload file no/such.toml: No such file or directory (os error 2)"]
         .assert_eq(&Workload::read(Path::new("no/such.toml")).unwrap_err().to_string());
 }

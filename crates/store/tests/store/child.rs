@@ -1,5 +1,5 @@
-//! A second process: this test binary, executed again with only one test to run, which appends samples to
-//! a store and reports each on its standard output as soon as it is committed.
+//! A second process: this test binary, executed again with a single test, which appends samples to a store
+//! and reports each one on its standard output after its commit.
 
 use std::env;
 use std::io::{self, BufRead, BufReader, Write};
@@ -11,22 +11,22 @@ use assay_store::Outcome;
 
 use crate::{numbered, open, primitive, start};
 
-/// Names the store, and by being set makes the executed test the child.
+/// Path of the store; if set, the executed test is the child.
 const STORE: &str = "ASSAY_STORE_TEST_APPEND_TO";
 
-/// How many samples; without it, until the process is killed.
+/// Number of samples; if unset, the child runs until it is killed.
 const SAMPLES: &str = "ASSAY_STORE_TEST_SAMPLES";
 
-/// Begins the reports among the lines that the test harness prints.
+/// Prefixes of the reports, which distinguish them from the output of the test harness.
 const RUN: &str = "run ";
 const COMMITTED: &str = "committed ";
 
-/// What a child reported.
+/// A report of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Report {
-    /// It has begun this run.
+    /// The child has started this run.
     Run(i64),
-    /// The sample of this number is committed.
+    /// The sample with this number is committed.
     Committed(u32),
 }
 
@@ -40,7 +40,7 @@ pub fn spawn(test: &str, store: &Path, samples: Option<u32>) -> Child {
     command.spawn().unwrap()
 }
 
-/// The reports of a child, as they come; ends when the child does.
+/// Returns the reports of a child as they arrive; ends when the child ends.
 pub fn reports(child: &mut Child) -> impl Iterator<Item = Report> + use<> {
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     lines.filter_map(|line| {
@@ -66,7 +66,8 @@ pub fn was_child() -> bool {
     true
 }
 
-/// One write, so that a killed child leaves no half of a line. The harness may have left a line unended.
+/// Reports a line with one write, so that a killed child leaves no partial line. The harness may have left an
+/// unterminated line.
 fn report(line: &str) {
     let mut stdout = io::stdout().lock();
     stdout.write_all(format!("\n{line}\n").as_bytes()).unwrap();

@@ -1,5 +1,5 @@
-//! The format on disk, held by a golden file: a store as SQL text. What this program writes today must be
-//! that text, and that text must read back as what was written.
+//! The format on disk, checked with a golden file: a store as SQL text. The current program must write
+//! exactly that text, and must read it back as written.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -29,7 +29,7 @@ fn round() -> Round {
     }
 }
 
-/// A row in every table and every outcome.
+/// Writes a row in every table, and every outcome.
 fn fill(store: &mut Store) {
     let run = store.begin_run(&start()).unwrap();
     let id = primitive("tcp.send{size=4KiB,buffer=reused}");
@@ -46,7 +46,7 @@ fn fill(store: &mut Store) {
     store.begin_run(&start()).unwrap();
 }
 
-/// The marks, the schema and the rows as SQL that makes them again.
+/// Returns the markers, the schema and the rows as SQL that recreates them.
 fn dump(path: &Path) -> String {
     let connection = Connection::open(path).unwrap();
     let mut sql = String::new();
@@ -74,7 +74,7 @@ fn dump(path: &Path) -> String {
 }
 
 #[test]
-fn what_is_written_today_is_format_2() {
+fn the_written_format_is_format_2() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("assay.db");
     let mut store = open(&path);
@@ -82,7 +82,8 @@ fn what_is_written_today_is_format_2() {
     expect_file!["format-2.sql"].assert_eq(&dump(&path));
 }
 
-/// Makes a store of this SQL, opens it, and asserts that it holds what [`fill`] wrote, with these samples.
+/// Creates a store from this SQL, opens it, and asserts that it contains the data of [`fill`], with these
+/// samples.
 fn assert_reads(sql: &str, samples: &[Sample]) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("assay.db");
@@ -105,11 +106,11 @@ fn assert_reads(sql: &str, samples: &[Sample]) {
 }
 
 #[test]
-fn a_store_of_format_2_reads_as_what_was_written() {
+fn a_store_of_format_2_is_read_as_written() {
     assert_reads(include_str!("format-2.sql"), &[numbered(1), numbered(2)]);
 }
 
-/// A sample as format 1 kept it: what it lost is known of all batches together.
+/// Returns a sample as stored in format 1, which contains the losses only for all batches together.
 fn of_format_1(number: u32) -> Sample {
     let sample = numbered(number);
     let lost = (0.3 / (f64::from(number) * 1.1)).clamp(0.0, 1.0);
@@ -131,12 +132,12 @@ fn of_format_1(number: u32) -> Sample {
 }
 
 #[test]
-fn a_store_of_format_1_reads_as_what_was_written() {
+fn a_store_of_format_1_is_read_as_written() {
     assert_reads(include_str!("format-1.sql"), &[of_format_1(1), of_format_1(2)]);
 }
 
 #[test]
-fn evidence_that_versions_before_format_2_kept_with_a_sample_is_ignored() {
+fn obsolete_fields_of_format_1_are_ignored() {
     let earlier = include_str!("format-1.sql")
         .replace("\"cycle_ns\"", "\"repeated\":3,\"postponed\":7,\"pressure_ns\":0.2,\"cycle_ns\"");
     assert!(earlier.contains("postponed"));

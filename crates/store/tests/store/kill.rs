@@ -1,4 +1,4 @@
-//! kill -9 at any moment.
+//! kill -9 at random times.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;
@@ -11,14 +11,15 @@ use assay_store::RunId;
 use crate::child::{self, Report};
 use crate::{assert_intact, numbered, open};
 
-/// Kills. Each falls on another moment: before, in or after a transaction, a checkpoint, the opening.
+/// Number of kills. Each happens at a different point: before, in or after a transaction, a checkpoint, the
+/// opening.
 const KILLS: u32 = 200;
 
-/// Longest wait before a kill, after the report that it waits for: a few transactions.
+/// Longest wait between the awaited report and the kill: a few transactions.
 const WAIT_MAX_US: u64 = 3000;
 
 #[test]
-fn whatever_a_killed_process_had_committed_is_there_and_whole() {
+fn everything_that_a_killed_process_committed_is_complete() {
     if child::was_child() {
         return;
     }
@@ -31,7 +32,7 @@ fn whatever_a_killed_process_had_committed_is_there_and_whole() {
     for kill in 0..KILLS {
         let awaited = moments.below(30);
         let mut child =
-            child::spawn("kill::whatever_a_killed_process_had_committed_is_there_and_whole", &path, None);
+            child::spawn("kill::everything_that_a_killed_process_committed_is_complete", &path, None);
         let mut reports = child::reports(&mut child);
         let mut run = None;
         let mut committed = 0;
@@ -42,7 +43,7 @@ fn whatever_a_killed_process_had_committed_is_there_and_whole() {
         reports.by_ref().take(usize::try_from(awaited).unwrap()).for_each(&mut note);
         thread::sleep(Duration::from_micros(moments.below(WAIT_MAX_US)));
         child.kill().unwrap();
-        // What stands in the pipe had been reported before the kill.
+        // The reports in the pipe were written before the kill.
         reports.for_each(&mut note);
         assert_eq!(child.wait().unwrap().signal(), Some(9), "seed {seed:#x}, kill {kill}");
 
@@ -51,7 +52,7 @@ fn whatever_a_killed_process_had_committed_is_there_and_whole() {
         if let Some(run) = run {
             let series = store.samples(run).unwrap();
             let stored = series.first().map_or(&[][..], |series| &series.samples);
-            // The kill can fall between the commit of one more and its report.
+            // The kill can happen between the commit of another sample and its report.
             let possible = committed..=committed + 1;
             let stored_count = u32::try_from(stored.len()).unwrap();
             assert!(
@@ -65,7 +66,7 @@ fn whatever_a_killed_process_had_committed_is_there_and_whole() {
         }
         committed_at_all += committed;
     }
-    assert!(committed_at_all > KILLS, "the kills came before there was anything to lose");
+    assert!(committed_at_all > KILLS, "the kills happened before enough samples were committed");
 }
 
 /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).

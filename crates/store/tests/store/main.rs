@@ -1,4 +1,4 @@
-//! The store on real files: what goes in comes out, through kills, full disks and rivals.
+//! The store on real files: data is read as written, despite kills, full disks and concurrent processes.
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "all of this crate is tests")]
 
@@ -14,7 +14,7 @@ use std::path::Path;
 use assay_quantity::{Condition, Counted, Description, Fact, Observation, PrimitiveId, Sample};
 use assay_store::{RunStart, Store};
 
-/// A run as a caller would begin it.
+/// Returns the start of a run as a caller would create it.
 fn start() -> RunStart {
     RunStart {
         started_at: "2026-11-21T21:44:00Z".to_owned(),
@@ -33,7 +33,7 @@ fn primitive(name: &str) -> PrimitiveId {
     name.parse().unwrap()
 }
 
-/// A sample of which every part says that it is the `number`th.
+/// Returns a sample whose values depend on `number`.
 fn numbered(number: u32) -> Sample {
     let observation = |turn: u32| Observation {
         operations: u64::from(turn + 1),
@@ -64,13 +64,13 @@ fn numbered(number: u32) -> Sample {
     }
 }
 
-/// What SQLite itself says of the file.
+/// Runs SQLite's own checks on the file.
 fn assert_intact(path: &Path) {
     let connection = rusqlite::Connection::open(path).unwrap();
     let verdict: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(verdict, "ok");
     let dangling = connection.prepare("PRAGMA foreign_key_check").unwrap().exists([]).unwrap();
-    assert!(!dangling, "a row refers to nothing");
+    assert!(!dangling, "a row has a dangling reference");
 }
 
 fn open(path: &Path) -> Store {

@@ -1,4 +1,4 @@
-//! Files, disks and values that a store cannot work with: one line each, and nothing is harmed.
+//! Files, disks and values that a store cannot use: the error is one line, and no data is damaged.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use assay_store::{Failure, OpenError, ReadError, RunId, Store, WriteError};
 
 use crate::{assert_intact, numbered, open, primitive, start};
 
-/// The one line that opening this file ends in.
+/// Returns the error of opening this file, which must be one line.
 fn refused(path: &Path) -> String {
     let message = Store::open(path).unwrap_err().to_string();
     assert!(!message.contains('\n') && message.contains(path.to_str().unwrap()), "{message}");
@@ -17,17 +17,17 @@ fn refused(path: &Path) -> String {
 }
 
 #[test]
-fn a_file_that_is_no_database_is_refused_and_left_as_it_is() {
+fn a_file_that_is_not_a_database_is_rejected_and_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("notes.txt");
     let text = "these are my notes, and they are longer than the header of a database file. ".repeat(30);
     fs::write(&path, &text).unwrap();
-    assert!(refused(&path).contains("damaged or no store at all"));
+    assert!(refused(&path).contains("damaged or not a store"));
     assert_eq!(fs::read_to_string(&path).unwrap(), text);
 }
 
 #[test]
-fn a_database_of_another_program_is_refused_and_left_as_it_is() {
+fn a_database_of_another_program_is_rejected_and_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("photos.db");
     let other = rusqlite::Connection::open(&path).unwrap();
@@ -39,7 +39,7 @@ fn a_database_of_another_program_is_refused_and_left_as_it_is() {
 }
 
 #[test]
-fn a_store_of_a_newer_format_is_refused_with_both_numbers() {
+fn a_store_of_a_newer_format_is_rejected_with_both_numbers() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("assay.db");
     drop(open(&path));
@@ -70,7 +70,7 @@ fn a_damaged_store_is_an_error_and_not_a_shorter_history() {
 }
 
 #[test]
-fn a_row_that_this_program_never_writes_is_damage() {
+fn an_invalid_row_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("assay.db");
     let mut store = open(&path);
@@ -83,14 +83,14 @@ fn a_row_that_this_program_never_writes_is_damage() {
 }
 
 #[test]
-fn a_directory_or_device_in_place_of_the_file_is_refused() {
+fn a_directory_or_device_is_rejected() {
     let directory = tempfile::tempdir().unwrap();
     assert!(refused(directory.path()).contains("not a regular file"));
     assert!(refused(Path::new("/dev/null")).contains("not a regular file"));
 }
 
 #[test]
-fn a_place_where_no_directory_can_be_made_is_named() {
+fn the_error_for_a_directory_that_cannot_be_created_contains_its_path() {
     let message = Store::open(Path::new("/proc/assay/assay.db")).unwrap_err().to_string();
     assert!(message.starts_with("cannot create directory /proc/assay for the store"), "{message}");
 }
@@ -108,7 +108,7 @@ fn a_run_that_does_not_exist_is_an_error_and_not_an_empty_run() {
 }
 
 #[test]
-fn a_time_that_no_clock_reads_is_not_stored() {
+fn a_sample_with_an_infinite_or_invalid_time_is_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let mut store = open(&directory.path().join("assay.db"));
     let run = store.begin_run(&start()).unwrap();
@@ -132,12 +132,12 @@ fn one_primitive_has_one_unit_in_a_run() {
     let refused = store.add_sample(run, &id, Unit::NanosecondsPerByte, &numbered(1)).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "tcp.send{size=64B} is in ns in run 1, and a sample of it came in ns/B; begin another run"
+        "tcp.send{size=64B} has the unit ns in run 1, but a new sample has the unit ns/B; start a new run"
     );
     assert_eq!(store.samples(run).unwrap()[0].samples, [numbered(0)]);
 }
 
-/// A small file system in memory, for root; gone when dropped.
+/// A small file system in memory; requires root, unmounted when dropped.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
@@ -159,13 +159,13 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // A disk that is still mounted fails the removal of its directory, which says so.
+        // A disk that is still mounted causes the removal of its directory to fail with an error.
         let _ = Command::new("umount").arg(&self.0).status();
     }
 }
 
 #[test]
-fn a_full_disk_stops_the_run_and_loses_nothing_that_was_committed() {
+fn a_full_disk_stops_the_run_without_losing_committed_samples() {
     let directory = tempfile::tempdir().unwrap();
     let disk = SmallDisk::mount(directory.path(), "size=400k");
     let path = directory.path().join("assay.db");
@@ -200,14 +200,14 @@ fn a_disk_without_any_space_is_an_error_on_opening() {
 }
 
 #[test]
-fn a_store_that_cannot_be_written_says_so() {
+fn a_store_that_cannot_be_written_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
     let disk = SmallDisk::mount(directory.path(), "size=4m");
     let path = directory.path().join("assay.db");
     drop(open(&path));
     disk.remount("ro");
     let message = refused(&path);
-    assert!(message.contains("cannot be") && message.contains("name another file"), "{message}");
+    assert!(message.contains("cannot be") && message.contains("specify another file"), "{message}");
     let message = refused(&directory.path().join("other.db"));
     assert!(message.contains("cannot be opened or created"), "{message}");
 }

@@ -1,4 +1,4 @@
-//! Several processes at once.
+//! Several concurrent processes.
 
 use std::thread;
 use std::time::Duration;
@@ -44,11 +44,11 @@ fn processes_that_create_and_fill_one_store_at_once_all_succeed() {
 }
 
 #[test]
-fn a_store_that_is_opened_waits_for_another_that_is_changing_it() {
+fn opening_a_store_waits_for_another_connection_that_changes_it() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("assay.db");
     drop(open(&path));
-    // As a new store is between the creation of its tables and of its write-ahead log.
+    // The state of a new store between the creation of its tables and of its write-ahead log.
     let other = Connection::open(&path).unwrap();
     other.pragma_update_and_check(None, "journal_mode", "delete", |_| Ok(())).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -61,7 +61,7 @@ fn a_store_that_is_opened_waits_for_another_that_is_changing_it() {
 }
 
 #[test]
-fn a_reader_sees_what_is_committed_while_a_run_is_being_written() {
+fn a_reader_sees_committed_samples_while_a_run_is_written() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("assay.db");
     let (mut writer, reader) = (open(&path), open(&path));

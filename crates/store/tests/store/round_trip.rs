@@ -1,4 +1,4 @@
-//! What goes in comes out.
+//! Data is read as written.
 
 use std::cell::RefCell;
 
@@ -59,7 +59,7 @@ fn samples() -> impl Strategy<Value = Sample> {
         )
 }
 
-/// Every bit of a sample: `==` would take -0.0 for 0.0.
+/// Returns all bits of a sample: `==` would treat -0.0 and 0.0 as equal.
 fn bits(sample: &Sample) -> Vec<u64> {
     let observed = |list: &[Observation]| -> Vec<u64> {
         list.iter().flat_map(|o| [o.operations, o.elapsed_ns.to_bits(), o.lost_ns.to_bits()]).collect()
@@ -74,7 +74,7 @@ fn bits(sample: &Sample) -> Vec<u64> {
 }
 
 #[test]
-fn samples_come_out_bit_for_bit_and_in_order() {
+fn samples_are_read_bit_for_bit_and_in_order() {
     let directory = tempfile::tempdir().unwrap();
     let store = RefCell::new(open(&directory.path().join("assay.db")));
     proptest!(|(samples in prop::collection::vec(samples(), 1..5))| {
@@ -93,7 +93,7 @@ fn samples_come_out_bit_for_bit_and_in_order() {
 }
 
 #[test]
-fn any_text_about_a_run_comes_out_as_it_went_in() {
+fn any_text_of_a_run_is_read_as_written() {
     let directory = tempfile::tempdir().unwrap();
     let store = RefCell::new(open(&directory.path().join("assay.db")));
     proptest!(|(machine in ".*", argument in ".*", reason in ".*")| {
@@ -107,7 +107,7 @@ fn any_text_about_a_run_comes_out_as_it_went_in() {
 }
 
 #[test]
-fn series_keep_apart_the_primitives_and_the_runs_that_were_measured_in_turn() {
+fn series_separate_primitives_and_runs_that_were_measured_alternately() {
     let directory = tempfile::tempdir().unwrap();
     let mut store = open(&directory.path().join("assay.db"));
     let runs = [store.begin_run(&start()).unwrap(), store.begin_run(&start()).unwrap()];
@@ -129,14 +129,14 @@ fn series_keep_apart_the_primitives_and_the_runs_that_were_measured_in_turn() {
 }
 
 #[test]
-fn what_was_not_measured_is_kept_with_its_reason() {
+fn missing_measurements_are_stored_with_their_reason() {
     let directory = tempfile::tempdir().unwrap();
     let mut store = open(&directory.path().join("assay.db"));
     let run = store.begin_run(&start()).unwrap();
     let (id, reason) = (primitive("file.cold_read{size=1MiB}"), "needs root".to_owned());
     store.add_rejected(run, &id, "interrupted by a signal").unwrap();
     store.add_rejected(run, &id, "interrupted by a signal").unwrap();
-    store.add_unavailable(run, &id, "not looked at yet").unwrap();
+    store.add_unavailable(run, &id, "not measured yet").unwrap();
     store.add_unavailable(run, &id, &reason).unwrap();
     let rejected = Rejected { primitive: id.clone(), reason: "interrupted by a signal".to_owned() };
     assert_eq!(store.rejected(run).unwrap(), [rejected.clone(), rejected]);
@@ -145,7 +145,7 @@ fn what_was_not_measured_is_kept_with_its_reason() {
 }
 
 #[test]
-fn rounds_come_out_in_order_with_every_figure() {
+fn rounds_are_read_in_order_with_every_value() {
     let directory = tempfile::tempdir().unwrap();
     let mut store = open(&directory.path().join("assay.db"));
     let run = store.begin_run(&start()).unwrap();
@@ -171,7 +171,7 @@ fn rounds_come_out_in_order_with_every_figure() {
 }
 
 #[test]
-fn the_latest_run_is_the_one_that_began_last_however_it_ended() {
+fn the_latest_run_is_the_one_that_started_last_with_any_outcome() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("assay.db");
     let mut store = open(&path);
@@ -207,7 +207,7 @@ fn nothing_is_added_to_a_run_that_has_ended() {
 }
 
 #[test]
-fn a_run_that_was_not_completed_can_be_gone_on_with_and_one_that_was_cannot() {
+fn only_a_run_that_was_not_completed_can_be_resumed() {
     let directory = tempfile::tempdir().unwrap();
     let mut store = open(&directory.path().join("assay.db"));
     let id = primitive("process.getpid");
@@ -230,7 +230,7 @@ fn a_run_that_was_not_completed_can_be_gone_on_with_and_one_that_was_cannot() {
 }
 
 #[test]
-fn what_is_learnt_of_the_machine_on_the_way_replaces_what_was_known() {
+fn a_later_description_of_the_machine_replaces_the_first_one() {
     let directory = tempfile::tempdir().unwrap();
     let mut store = open(&directory.path().join("assay.db"));
     let run = store.begin_run(&start()).unwrap();

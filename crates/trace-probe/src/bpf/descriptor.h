@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only
  *
- * What kind of object a file descriptor of the current task stands for, and its inode. Facts are collected in one
- * of two ways (typed loads where the kernel has bpf_rdonly_cast, 6.2 and later; probe reads where it has not) and
- * judged by one rule.
+ * The kind of object that a file descriptor of the current task refers to, and its inode. Facts are collected in
+ * one of two ways (typed loads if the kernel has bpf_rdonly_cast, 6.2 and later; probe reads otherwise) and
+ * evaluated by one rule.
  */
 #ifndef ASSAY_DESCRIPTOR_H
 #define ASSAY_DESCRIPTOR_H
@@ -14,7 +14,7 @@
 
 extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __ksym __weak;
 
-/* Set before loading; the verifier then drops the way that is not taken. */
+/* Set before loading; the verifier then removes the unused branch. */
 const volatile bool probe_reads_only = false;
 
 struct facts {
@@ -25,7 +25,7 @@ struct facts {
 	u16 family, protocol, type;
 };
 
-/* Two openings of /dev/null are one device, whatever the file systems that its nodes are on. */
+/* All openings of /dev/null are one device, even if its nodes are on different file systems. */
 static __always_inline bool is_device(u32 mode)
 {
 	u32 format = mode & S_IFMT;
@@ -111,7 +111,7 @@ static __always_inline u8 socket_kind(const struct facts *facts)
 	((u64)(a) | (u64)(b) << 8 | (u64)(c) << 16 | (u64)(d) << 24 | (u64)(e) << 32 | (u64)(f) << 40 |       \
 	 (u64)(g) << 48 | (u64)(h) << 56)
 
-/* By name: the operation tables that would tell them apart are not in every kernel's symbol table. */
+/* By name: the operation tables that would distinguish them are not in every kernel's symbol table. */
 static __always_inline u8 anonymous_kind(u64 name)
 {
 	if (name == WORD('[', 'e', 'v', 'e', 'n', 't', 'f', 'd'))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only
  *
- * The few kernel types that the probe walks, each with the few fields that it reads. The loader relocates every
- * access against the running kernel's BTF, so that order, size and the fields left out do not matter. Constants
- * are kernel ABI and do not move. There is no generated vmlinux.h: this page is what the probe depends on.
+ * The few kernel types that the probe accesses, each with the few fields that it reads. The loader relocates
+ * every access with the running kernel's BTF, so that order, size and omitted fields do not matter. Constants
+ * are stable kernel ABI. There is no generated vmlinux.h: this header is the complete list of the dependencies.
  */
 #ifndef ASSAY_KERNEL_H
 #define ASSAY_KERNEL_H

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only
  *
- * The probe: one record per system call of a traced thread, made when the call ends, with the time that it spent
- * on the CPU, blocked, waiting for a CPU, under interrupts and in network softirqs; and records for page faults,
- * time off the CPU outside calls, forks, execs and exits. A thread is traced when it has an entry in the task storage `threads`:
- * children inherit one, and it dies with its task. Records go into one ring per CPU, since a shared one is a lock
- * that all CPUs would meet at. It follows Brown 1997, chapter 3 (ktrace), with the time split added.
+ * The probe: one record per system call of a traced thread, written when the call ends, with the time that it spent
+ * on the CPU, blocked, waiting for a CPU, in interrupts and in network softirqs; and records for page faults, time
+ * off the CPU outside calls, forks, execs and exits. A thread is traced if it has an entry in the task storage
+ * `threads`: children inherit an entry, and it is freed with its task. Each CPU has its own ring, since a shared
+ * ring is a lock on which all CPUs contend. The probe follows Brown 1997, chapter 3 (ktrace), and adds the split of
+ * the time.
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -16,24 +17,25 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-#define CALLS 512 /* numbers of the native table end below it; a test of crates/trace holds that */
+#define CALLS 512 /* upper bound for the numbers of the native table; checked by a test of crates/trace */
 
-/* One byte per call, made from the table of crates/trace: which argument is a descriptor (1 + index, 0: none),
- * whether the result is one, and whether a negative argument means "no descriptor" rather than a bad one. */
+/* One byte per call, generated from the table of crates/trace: which argument is a descriptor (1 + index, 0: none),
+ * whether the result is a descriptor, and whether a negative argument means "no descriptor" rather than an invalid
+ * one. */
 enum { RULE_ARGUMENT = 7, RULE_RESULT = 8, RULE_NEGATIVE_IS_NONE = 16 };
 
-/* Interrupts in a row within one look at the clock: two are hardly ever seen. */
+/* Attempts to read the clock without an interrupt in between: even two interrupts are hardly ever seen. */
 #define TAKE_ATTEMPTS 3
 
 const volatile u8 rules[CALLS] = {};
 const volatile u32 tracer = 0;    /* thread group that is never traced */
 
-/* Never read: it brings the layout into the object's type information, where the test of the layout finds it. */
+/* Never read: adds the layout to the object's type information, where the layout test finds it. */
 const volatile struct record record_layout = {};
 
-u32 root = 0;          /* thread group that the tree starts from */
-u64 marked = 0;        /* threads that the last walk over all tasks added */
-u64 untracked = 0;     /* threads that belonged to the tree but could not be given an entry */
+u32 root = 0;          /* root thread group of the tree */
+u64 marked = 0;        /* threads added by the iterations over all tasks */
+u64 untracked = 0;     /* threads of the tree for which no entry could be allocated */
 
 /* ------------------------------------------------------------------------------------------- system calls */
 
@@ -61,7 +63,7 @@ static __always_inline u8 rule_of(struct thread *thread)
 	u32 number = thread->number;
 
 	if (thread->flags & FLAG_COMPAT)
-		return 0; /* its numbers are of another table */
+		return 0; /* its numbers are from another table */
 	return number < CALLS ? rules[number] : 0;
 }
 
@@ -106,25 +108,25 @@ int BPF_PROG(enter_call, struct pt_regs *regs, long id)
 	thread->voluntary = 0;
 	thread->involuntary = 0;
 	thread->faults = 0;
-	thread->begin_ns = bpf_ktime_get_ns(); /* late: what stands above is not the call's time */
-	thread->in_call = 1; /* last: an interrupt before `begin_ns` is not charged to the call */
+	thread->begin_ns = bpf_ktime_get_ns(); /* late: the code above is not part of the call's time */
+	thread->in_call = 1; /* last: an interrupt before `begin_ns` must not be charged to the call */
 	return 0;
 }
 
-/* Ends the call, to which nothing is charged from here on, and returns when that was: an interrupt that came between
- * the caller's look at the clock and now was charged, and so it belongs to the elapsed time. */
+/* Ends the call, so that no more time is charged to it, and returns its end time. An interrupt between the caller's
+ * read of the clock and this point was charged to the call, so the elapsed time includes it. */
 static __always_inline u64 end_call(struct thread *thread, u64 now_ns)
 {
 	struct cpu *cpu = this_cpu();
 	u64 charged_ns;
 
 	thread->in_call = 0;
-	barrier(); /* the interrupts meant here are those of this CPU: the order of the program is what they see */
+	barrier(); /* for interrupts on this CPU, which observe the program order */
 	charged_ns = cpu ? cpu->layer_since_ns : 0;
 	return charged_ns > now_ns ? charged_ns : now_ns;
 }
 
-/* An exit without an enter is a child's first return, or the call in flight when the probe was attached. */
+/* An exit without an enter is a child's first return, or a call that was in flight when the probe was attached. */
 SEC("tp_btf/sys_exit")
 int BPF_PROG(leave_call, struct pt_regs *regs, long result)
 {
@@ -340,9 +342,9 @@ int BPF_PROG(fault_kernel, unsigned long address, struct pt_regs *regs, unsigned
 	return fault(address, error, 0);
 }
 
-/* Interrupts nest, and run on top of a network softirq as well; each moment belongs to the layer on top. So every
- * change of layers first takes the time since the change before it, and charges it to what was on top until now. A
- * softirq's change may itself be interrupted: then the time has been taken, and the rest is taken once more. */
+/* Interrupts nest and also run on top of a network softirq; time belongs to the topmost layer. So every change of
+ * layers first takes the time since the previous change and charges it to the layer that was topmost until now. The
+ * change of a softirq may itself be interrupted: then that time is already taken, and the rest is taken again. */
 static __always_inline u64 take_layer(struct cpu *cpu)
 {
 	int attempt;
@@ -369,7 +371,7 @@ static __always_inline void charge_layer(struct cpu *cpu)
 		return;
 	if (!thread->in_call)
 		return;
-	/* Atomic, since an interrupt may charge the same thread in between. */
+	/* Atomic, since an interrupt may charge the same thread concurrently. */
 	if (cpu->irq_depth)
 		__sync_fetch_and_add(&thread->irq_ns, layer_ns);
 	else
@@ -400,7 +402,7 @@ static __always_inline int interrupt_ends(void)
 	return 0;
 }
 
-/* Softirqs do not nest in each other. */
+/* Softirqs do not nest. */
 static __always_inline int softnet_changes(bool begins)
 {
 	struct cpu *cpu = this_cpu();
@@ -455,8 +457,8 @@ int BPF_PROG(timer_ends)
 
 /* ------------------------------------------------------------------------------------------ walks over tasks */
 
-/* Adds the tree below `root` that existed before the probe: run until it marks nothing. The fork program is
- * attached by then, so that a child born meanwhile of a marked parent is marked too. */
+/* Adds the part of the tree below `root` that existed before the probe; must be repeated until it marks no thread.
+ * The fork program is already attached, so that a new child of a marked parent is marked too. */
 SEC("iter/task")
 int mark_tree(struct bpf_iter__task *context)
 {
@@ -479,9 +481,9 @@ int mark_tree(struct bpf_iter__task *context)
 	return 0;
 }
 
-/* Writes down the calls that were in flight when the recorder stopped, as they stood then. All other programs are
- * detached by now, so that nothing else counts records on this CPU. One that ran at the very moment of the stop may
- * have noted a later time: then the call ends there, since no part of a call is longer than the whole. */
+/* Writes the calls that were in flight when the recorder stopped, in their state at that time. All other programs
+ * are detached by now, so that no other program counts records on this CPU. A program that ran at the time of the
+ * stop may have stored a later time: then the call ends there, since no part of a call is longer than the call. */
 SEC("iter/task")
 int flush_calls(struct bpf_iter__task *context)
 {

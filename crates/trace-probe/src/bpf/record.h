@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only
  *
- * The layout of one record: what the probe writes into the ring of its CPU and what the recorder appends to a
- * spool as it is. This header is the only place that says it; crates/trace reads the same bytes by offset, and a
- * test of crates/trace-probe compares the two. Little endian, no padding, 144 bytes: a
- * multiple of 8, which is what the ring rounds to and how its widest fields stay aligned in a spool.
+ * The layout of one record: the probe writes it into the ring of its CPU, and the recorder appends it unchanged to
+ * a spool. This header is the only definition; crates/trace reads the same bytes by offset, and a test of
+ * crates/trace-probe compares the two. Little endian, no padding, 144 bytes: a multiple of 8, to which the ring
+ * rounds, and which keeps the widest fields aligned in a spool.
  */
 #ifndef ASSAY_RECORD_H
 #define ASSAY_RECORD_H
@@ -47,26 +47,26 @@ enum descriptor_kind {
 };
 
 enum record_flag {
-	FLAG_COMPAT = 1,     /* a call of the 32-bit ABI: its number is of another table */
-	FLAG_USER_FAULT = 2, /* a page fault taken in user mode */
-	FLAG_THREAD = 4,     /* the fork made a thread, not a process */
+	FLAG_COMPAT = 1,     /* a call of the 32-bit ABI: its number is from another table */
+	FLAG_USER_FAULT = 2, /* a page fault in user mode */
+	FLAG_THREAD = 4,     /* the fork created a thread, not a process */
 	FLAG_WHOLE_PROCESS = 8, /* the exit ended the last thread of its process */
 	FLAG_STOPPED = 16,   /* unfinished because the recorder stopped, not because the thread ended */
 };
 
 struct record {
 	unsigned long long begin_ns;   /* CLOCK_MONOTONIC when the call was entered or the event happened */
-	unsigned long long elapsed_ns; /* until it returned, taken in the kernel */
+	unsigned long long elapsed_ns; /* until it returned, measured in the kernel */
 	unsigned long long blocked_ns; /* off the CPU and not runnable */
 	unsigned long long waiting_ns; /* off the CPU but runnable */
-	unsigned long long irq_ns;     /* on the CPU, but in interrupts on top of it; network softirqs are not among them */
+	unsigned long long irq_ns;     /* on the CPU, but in interrupts on top of it, except network softirqs */
 	unsigned long long softnet_ns; /* on the CPU, in network softirqs on top of it: on loopback, the work of a send */
 	unsigned long long args[6];    /* of a call; see record.rs for the other kinds */
 	long long result;
-	unsigned long long inode;      /* behind the descriptor; device number for a device, 0 for none */
+	unsigned long long inode;      /* of the descriptor; device number for a device, 0 for none */
 	unsigned int process;
 	unsigned int thread;
-	unsigned int lost;             /* records lost on this CPU since the last one that was kept */
+	unsigned int lost;             /* records lost on this CPU since the last kept record */
 	unsigned int voluntary;        /* context switches during the call */
 	unsigned int involuntary;
 	unsigned int faults;           /* page faults during the call */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only
  *
- * What the programs share: the threads that are followed, what each CPU counts, its ring, and how a record gets there.
+ * State shared by the programs: traced threads, counters and rings of the CPUs, and how a record is written.
  */
 #ifndef ASSAY_STATE_H
 #define ASSAY_STATE_H
@@ -9,9 +9,9 @@
 #include <bpf/bpf_helpers.h>
 #include "record.h"
 
-const volatile u64 wake_bytes = 0; /* fill of a ring above which its consumer is woken */
+const volatile u64 wake_bytes = 0; /* ring fill level above which the consumer is woken */
 
-u64 stopped_ns = 0; /* the end of the recording: once it is set, nothing that happens is looked at */
+u64 stopped_ns = 0; /* end of the recording: once set, later events are ignored */
 
 enum off_state { ON_CPU = 0, BLOCKED = 1, WAITING = 2 };
 
@@ -20,7 +20,7 @@ struct thread {
 	u64 args[6];
 	u64 blocked_ns, waiting_ns, irq_ns, softnet_ns;
 	u64 off_since_ns;
-	u64 off_begin_ns, off_blocked_ns; /* of the present spell off the CPU */
+	u64 off_begin_ns, off_blocked_ns; /* of the current period off the CPU */
 	u64 inode;
 	u32 voluntary, involuntary, faults;
 	u16 number;
@@ -37,11 +37,11 @@ struct {
 	__type(value, struct thread);
 } threads SEC(".maps");
 
-/* What one CPU counts. Programs here cannot be preempted, and no interrupt handler makes records. */
+/* State of one CPU. Programs here cannot be preempted, and no interrupt handler writes records. */
 struct cpu {
 	u64 made;
 	u64 lost;
-	u64 unreported; /* lost since the last record that was kept */
+	u64 unreported; /* lost since the last kept record */
 	u64 layer_since_ns; /* last change of the two below */
 	u32 irq_depth;
 	bool in_softnet;
@@ -56,7 +56,7 @@ struct {
 
 struct ring {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4096); /* a pattern only: the loader makes the real ones */
+	__uint(max_entries, 4096); /* a template: the loader creates the real rings */
 };
 
 struct {
@@ -78,7 +78,7 @@ static __always_inline struct thread *entry(struct task_struct *task)
 	return bpf_task_storage_get(&threads, task, NULL, 0);
 }
 
-/* The programs are detached one after the other, which takes a while: they all stop at one moment by looking here. */
+/* Detaching the programs one after the other takes a while; this check makes all of them stop at the same time. */
 static __always_inline struct thread *traced(struct task_struct *task)
 {
 	if (*(volatile u64 *)&stopped_ns)
@@ -86,7 +86,7 @@ static __always_inline struct thread *traced(struct task_struct *task)
 	return entry(task);
 }
 
-/* A record with its identity filled in and the rest zero, or NULL: then the loss has been counted. */
+/* Returns a zeroed record with its identity filled in, or NULL if it was lost; the loss is counted. */
 static __always_inline struct record *make(void **ring, struct task_struct *task, u8 kind)
 {
 	u32 index = bpf_get_smp_processor_id();

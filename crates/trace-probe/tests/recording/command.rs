@@ -1,4 +1,4 @@
-//! How a command is started, what it finds, and what is left of it.
+//! The start of a command, its environment, and its cleanup.
 
 use std::{ffi::OsString, fs, mem, path::Path, ptr, thread, time::Duration};
 
@@ -13,14 +13,14 @@ fn start(script: &str, streams: Streams) -> Running {
 }
 
 #[test]
-fn a_command_that_cannot_run_says_so_and_a_held_one_that_is_dropped_runs_nothing() {
+fn a_command_that_cannot_run_is_an_error_and_a_dropped_held_command_does_not_run() {
     assert!(matches!(
         Held::fork(&["no-such-program".into()], Streams::Null),
         Err(SpawnError::NotFound { .. })
     ));
     let directory = tempfile::tempdir().unwrap();
     let text = directory.path().join("text");
-    fs::write(&text, "no program").unwrap();
+    fs::write(&text, "not a program").unwrap();
     let error = Held::fork(&[text.clone().into()], Streams::Null).unwrap().release().unwrap_err();
     assert!(matches!(error, SpawnError::Run { .. }), "{error}");
     let mark = directory.path().join("mark");
@@ -28,9 +28,9 @@ fn a_command_that_cannot_run_says_so_and_a_held_one_that_is_dropped_runs_nothing
     assert!(!mark.exists());
 }
 
-/// Exits with status 1 and "Broken pipe" if it is started with SIGPIPE ignored, as this process has it.
+/// `yes` exits with status 1 and "Broken pipe" if it inherits the ignored SIGPIPE of this process.
 #[test]
-fn a_command_whose_reader_goes_dies_of_the_signal() {
+fn a_command_whose_reader_ends_is_killed_by_sigpipe() {
     let recording = record(&["sh", "-c", "yes | head -1 >/dev/null"]);
     assert!(recording.exit.is_success());
     let mut codes: Vec<_> = recording
@@ -48,7 +48,7 @@ fn a_command_whose_reader_goes_dies_of_the_signal() {
 #[test]
 fn a_signal_that_is_blocked_here_is_not_blocked_in_a_command() {
     let blocking = || {
-        // SAFETY: a set of ours, and the mask of a thread that ends with this test.
+        // SAFETY: a valid set, and the mask of a thread that ends with this test.
         unsafe {
             let mut signals: libc::sigset_t = mem::zeroed();
             libc::sigaddset(&raw mut signals, libc::SIGUSR1);
@@ -60,7 +60,7 @@ fn a_signal_that_is_blocked_here_is_not_blocked_in_a_command() {
 }
 
 #[test]
-fn a_command_with_null_streams_has_all_three_from_the_null_device_and_leads_a_group() {
+fn a_command_with_null_streams_uses_the_null_device_and_leads_a_process_group() {
     let null = "for stream in 0 1 2; do test $(readlink /proc/$$/fd/$stream) = /dev/null || exit 1; done; \
         read -r _ _ _ _ group _ </proc/$$/stat && test $group = $$";
     assert!(start(null, Streams::Null).wait().unwrap().exit.is_success());
@@ -68,7 +68,7 @@ fn a_command_with_null_streams_has_all_three_from_the_null_device_and_leads_a_gr
 }
 
 #[test]
-fn the_end_of_a_command_is_told_as_often_as_asked_and_with_its_status() {
+fn the_end_of_a_command_can_be_queried_repeatedly() {
     for (script, exit) in [("exit 3", Exit::Status(3)), ("kill -9 $$", Exit::Signal(libc::SIGKILL))] {
         let mut running = start(script, Streams::Null);
         wait_until("it has ended", || running.wait_for(Duration::from_millis(1)).unwrap().is_some());
@@ -78,7 +78,7 @@ fn the_end_of_a_command_is_told_as_often_as_asked_and_with_its_status() {
     }
 }
 
-/// The process whose number a script writes to `path`.
+/// Returns the process id that a script writes to `path`.
 fn written_to(path: &Path) -> u32 {
     let mut process = None;
     wait_until("the script has written a number", || {
@@ -88,13 +88,13 @@ fn written_to(path: &Path) -> u32 {
     process.unwrap()
 }
 
-/// Ended, though perhaps not yet reaped by whoever got it.
+/// Returns whether the process has ended, reaped or not.
 fn has_ended(process: u32) -> bool {
     !Process::read(process.cast_signed()).unwrap().is_some_and(|process| process.is_alive())
 }
 
 #[test]
-fn nothing_below_a_command_outlives_its_handle() {
+fn no_descendant_of_a_command_outlives_its_handle() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("sleep");
     for streams in [Streams::Inherit, Streams::Null] {
@@ -109,7 +109,7 @@ fn nothing_below_a_command_outlives_its_handle() {
 }
 
 #[test]
-fn what_a_command_with_a_group_of_its_own_left_behind_goes_with_its_handle() {
+fn the_rest_of_the_process_group_is_killed_when_the_handle_is_dropped() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("sleep");
     let script = format!("sleep 1000 & echo $! >{}", path.display());
@@ -118,7 +118,7 @@ fn what_a_command_with_a_group_of_its_own_left_behind_goes_with_its_handle() {
     let sleep = written_to(&path);
     assert!(!has_ended(sleep));
     drop(running);
-    wait_until("what it left has ended", || has_ended(sleep));
+    wait_until("the rest of the group has ended", || has_ended(sleep));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Counts, bytes, results and times against programs whose calls are known.
+//! Counts, bytes, results and times of programs with known calls.
 
 use std::{collections::BTreeMap, process::Command};
 
@@ -31,30 +31,32 @@ fn dd_is_counted_exactly(recording: &Recording) {
 }
 
 #[test]
-fn every_read_and_write_of_dd_is_there_with_its_bytes() {
+fn every_read_and_write_of_dd_is_recorded_with_its_bytes() {
     dd_is_counted_exactly(&record(&DD));
 }
 
 #[test]
-fn probe_reads_see_what_typed_loads_see() {
+fn probe_reads_return_the_same_as_typed_loads() {
     let options = Options { descriptor_reads: DescriptorReads::Probe, ..Options::default() };
     dd_is_counted_exactly(&record_with(&DD, options));
 }
 
 #[test]
-fn the_records_come_in_the_order_of_their_end() {
+fn records_are_sorted_by_their_end() {
     let recording = record(&["sh", "-c", "for i in 1 2 3 4 5 6; do ls / & done >/dev/null; wait"]);
     let ends: Vec<_> = recording.records.iter().map(assay_trace::Record::end_ns).collect();
     assert!(ends.len() > 100);
     assert!(ends.is_sorted());
 }
 
-/// Whether it makes a process. Such a call fails if a signal comes meanwhile, and is made again (`ERESTARTNOINTR`).
+/// Returns whether the call creates a process. Such a call fails if a signal arrives meanwhile, and is
+/// restarted (`ERESTARTNOINTR`).
 fn makes_a_process(name: &str) -> bool {
     name.starts_with("clone") || name.ends_with("fork")
 }
 
-/// Calls by name as `strace -f -c` counts them, from its table; of those that make a process, the ones that did.
+/// Returns the calls by name as counted by `strace -f -c`; of calls that create a process, only the
+/// successful ones.
 fn strace_counts(command: &[&str]) -> BTreeMap<String, u64> {
     let directory = tempfile::tempdir().unwrap();
     let table = directory.path().join("strace.txt");
@@ -75,8 +77,8 @@ fn strace_counts(command: &[&str]) -> BTreeMap<String, u64> {
 }
 
 #[test]
-fn every_call_is_counted_as_often_as_strace_counts_it() {
-    // A static set of files and no randomness: two runs make the same calls.
+fn the_counts_of_all_calls_are_those_of_strace() {
+    // The files are static and there is no randomness: two runs make the same calls.
     let command = [
         "sh",
         "-c",
@@ -85,7 +87,8 @@ fn every_call_is_counted_as_often_as_strace_counts_it() {
     let recording = record(&command);
     let mut ours: BTreeMap<String, u64> = BTreeMap::new();
     for record in &recording.records {
-        // strace's table has no exit_group, since it never returns, and counts the execve that starts the command.
+        // The table of strace omits exit_group, since it never returns, and includes the execve that starts
+        // the command.
         if let Event::Call(call) = record.event
             && !(makes_a_process(&call.name()) && call.result < 0)
         {
@@ -93,7 +96,7 @@ fn every_call_is_counted_as_often_as_strace_counts_it() {
         }
     }
     let mut theirs = strace_counts(&command);
-    // How often a shell is interrupted by its children's ends, and returns from the signal, is a race.
+    // It is a race how often a shell is interrupted by the end of its children and returns from the signal.
     for racing in ["rt_sigreturn", "wait4"] {
         assert_eq!(ours.remove(racing).is_some(), theirs.remove(racing).is_some(), "{racing}");
     }
@@ -101,28 +104,32 @@ fn every_call_is_counted_as_often_as_strace_counts_it() {
 }
 
 #[test]
-fn a_sleep_is_blocked_time_and_its_parts_make_up_the_whole() {
+fn a_sleep_is_blocked_time_and_its_parts_add_up() {
     let recording = record(&["sleep", "0.3"]);
     let calls = recording.calls("clock_nanosleep");
     assert_eq!(calls.len(), 1);
     let sleep = calls[0];
-    assert!(sleep.elapsed_ns >= 300_000_000, "no sleep is shorter than what was asked for");
+    assert!(sleep.elapsed_ns >= 300_000_000, "a sleep is at least as long as requested");
     assert!(sleep.blocked_ns > 0, "{sleep:?}");
     assert!(sleep.voluntary >= 1);
     assert_eq!(sleep.on_cpu_ns() + sleep.blocked_ns + sleep.waiting_ns, sleep.elapsed_ns);
 }
 
-/// On loopback the receiver's softirq runs on top of the send: in its time, and no interrupt.
+/// On loopback, the receiver's softirq runs on top of the send: it is part of the send's time and not an
+/// interrupt.
 #[test]
-fn a_send_on_loopback_holds_its_softirq_and_no_call_is_split_into_more_than_it_took() {
+fn a_send_on_loopback_contains_its_softirq_and_no_call_has_parts_longer_than_the_whole() {
     let recording = record(&[EXERCISE, "send"]);
     assert!(recording.exit.is_success());
     let sends: Vec<_> =
         recording.calls("sendto").into_iter().filter(|call| call.bytes() == Some(1000)).collect();
     assert_eq!(sends.len(), 1000);
     let delivering: Vec<_> = sends.iter().filter(|call| call.softnet_ns > 0).collect();
-    assert!(!delivering.is_empty(), "the kernel's own thread cannot have taken all 1000");
-    assert!(delivering.iter().all(|call| call.kernel_ns() >= call.softnet_ns), "it is work of the send");
+    assert!(!delivering.is_empty(), "the kernel thread for softirqs cannot have processed all 1000");
+    assert!(
+        delivering.iter().all(|call| call.kernel_ns() >= call.softnet_ns),
+        "the softirq is part of the work of the send"
+    );
     let calls: Vec<_> = recording
         .records
         .iter()
@@ -147,7 +154,7 @@ fn without_interrupts_there_is_neither_irq_nor_softnet_time() {
 }
 
 #[test]
-fn descriptors_are_named_by_what_they_are() {
+fn descriptors_have_the_correct_kind() {
     let recording =
         record(&["sh", "-c", "echo text | cat >/dev/null; cat </etc/passwd >/dev/null; ls / >/dev/null"]);
     let kinds = |name: &str| recording.calls(name).iter().map(|call| call.descriptor).collect::<Vec<_>>();
@@ -160,7 +167,7 @@ fn descriptors_are_named_by_what_they_are() {
 }
 
 #[test]
-fn sockets_and_event_descriptors_are_named_by_what_they_are() {
+fn sockets_and_event_descriptors_have_the_correct_kind() {
     let recording = record(&[EXERCISE, "sockets"]);
     assert!(recording.exit.is_success());
     let moved = |name: &str| -> Vec<_> {
@@ -178,7 +185,7 @@ fn sockets_and_event_descriptors_are_named_by_what_they_are() {
 }
 
 #[test]
-fn a_32_bit_call_is_marked_and_not_taken_for_a_native_one() {
+fn a_32_bit_call_is_marked_and_not_mistaken_for_a_native_one() {
     let recording = record(&[EXERCISE, "compat"]);
     assert!(recording.exit.is_success());
     let foreign: Vec<_> = recording

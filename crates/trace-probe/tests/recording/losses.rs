@@ -1,4 +1,4 @@
-//! Records are lost on purpose, and every one of them is accounted for.
+//! Deliberate losses of records, every one of them accounted for.
 
 use assay_trace::{Entry, Event, Reader, Record, Writer, syscall};
 use assay_trace_probe::{Held, Options, RecordError, Recorder, Streams, Unavailable, opening};
@@ -11,7 +11,7 @@ const CAP_PERFMON: usize = 38;
 const CAP_BPF: usize = 39;
 
 #[test]
-fn with_a_ring_that_is_too_small_kept_and_lost_make_up_what_was_made() {
+fn with_a_small_ring_kept_and_lost_records_add_up() {
     let options = Options { ring_bytes: 4096, ..Options::default() };
     let recording =
         record_with(&["dd", "if=/dev/zero", "of=/dev/null", "bs=1", "count=100000", "status=none"], options);
@@ -20,14 +20,14 @@ fn with_a_ring_that_is_too_small_kept_and_lost_make_up_what_was_made() {
     assert_eq!(recorded.records + recorded.lost, recorded.made);
     assert!(recorded.made >= 200_000);
     assert_eq!(recording.records.len() as u64, recorded.records);
-    assert_eq!(recording.gaps, recorded.lost, "the reader tells of every lost record once");
+    assert_eq!(recording.gaps, recorded.lost, "the reader reports every lost record once");
     assert!(recording.complete);
     let fields: u64 = recording.records.iter().map(|record| u64::from(record.lost_before)).sum();
     assert!(fields <= recorded.lost);
 }
 
 #[test]
-fn a_ring_that_the_kernel_would_not_take_is_refused() {
+fn an_unsupported_ring_size_is_rejected() {
     let directory = tempfile::tempdir().unwrap();
     for (name, bytes) in [("odd", 5000), ("small", 2048), ("none", 0)] {
         let path = directory.path().join(name);
@@ -39,13 +39,13 @@ fn a_ring_that_the_kernel_would_not_take_is_refused() {
     }
 }
 
-/// Takes from the calling thread, and from those that it starts, the right to load a BPF program.
+/// Removes the capability to load a BPF program from the calling thread and the threads that it starts.
 fn give_up_bpf() {
     const VERSION_3: u32 = 0x2008_0522;
     let header = [VERSION_3, 0];
     let mut sets = [[0_u32; 3]; 2];
-    // SAFETY: a header and two sets of ours in the layout of version 3, which the kernel fills and reads; only the
-    // calling thread's rights change.
+    // SAFETY: a valid header and two valid sets in the layout of version 3, which the kernel fills and reads;
+    // only the capabilities of the calling thread change.
     unsafe {
         assert_eq!(libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()), 0);
         for capability in [CAP_SYS_ADMIN, CAP_PERFMON, CAP_BPF] {
@@ -58,7 +58,7 @@ fn give_up_bpf() {
 }
 
 #[test]
-fn a_kernel_that_refuses_the_probe_leaves_no_container() {
+fn no_container_is_left_if_the_kernel_refuses_the_probe() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("refused.trace");
     let writer = Writer::create(&path, opening(Vec::new()).unwrap()).unwrap();
@@ -94,12 +94,12 @@ fn a_recorder_that_is_dropped_closes_its_container() {
         },
         Entry::Lost(_) => false,
     });
-    assert!(in_flight, "the sleep that the recorder left behind is an unfinished call");
+    assert!(in_flight, "the sleep in flight at the end of the recording is an unfinished call");
 }
 
-/// Nothing that happens while the recorder takes the probe away is in the trace: no call seems to last until then.
+/// Events during the detachment of the probe are not in the trace, so no call appears to last until then.
 #[test]
-fn calls_in_flight_all_end_at_the_moment_when_the_recorder_stopped() {
+fn all_calls_in_flight_end_at_the_time_when_the_recorder_stopped() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("stopped.trace");
     let writer = Writer::create(&path, opening(Vec::new()).unwrap()).unwrap();
@@ -117,11 +117,11 @@ fn calls_in_flight_all_end_at_the_moment_when_the_recorder_stopped() {
     let ends: Vec<_> = in_flight.map(Record::end_ns).collect();
     assert_eq!(ends, [ends[0]; 3]);
     let last = records.last().unwrap().end_ns();
-    assert_eq!(last, ends[0], "nothing comes after the end");
+    assert_eq!(last, ends[0], "there are no records after the end");
 }
 
 #[test]
-fn a_recorder_that_broke_off_says_so_before_it_is_stopped() {
+fn an_aborted_recorder_reports_it_before_it_is_stopped() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("broken.trace");
     let writer = Writer::create(&path, opening(Vec::new()).unwrap()).unwrap();
@@ -131,10 +131,10 @@ fn a_recorder_that_broke_off_says_so_before_it_is_stopped() {
     )
     .unwrap();
     let recorder = Recorder::attach(held.process(), Options::default(), writer).unwrap();
-    // Where the next spool is to be, there is no place any more.
+    // Remove the directory in which the next spool would be created.
     std::fs::remove_dir_all(&path).unwrap();
     let endless = held.release().unwrap();
-    wait_until("the recorder breaks off", || !recorder.is_recording());
+    wait_until("the recorder aborts", || !recorder.is_recording());
     drop(endless);
     assert!(matches!(recorder.stop(), Err(RecordError::Write(_))));
 }

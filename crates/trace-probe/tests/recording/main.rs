@@ -1,5 +1,5 @@
-//! The probe against known truths: programs whose calls are known, and what another tracer counts. Needs root and a
-//! kernel with BTF.
+//! Compares the probe with known results: programs with known calls, and the counts of another tracer.
+//! Requires root and a kernel with BTF.
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
 mod command;

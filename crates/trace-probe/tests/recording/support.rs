@@ -1,4 +1,4 @@
-//! Records a command and reads its trace back.
+//! Records a command and reads its trace.
 
 use std::{ffi::OsString, fs, path::Path, thread, time::Duration};
 
@@ -9,20 +9,20 @@ use assay_trace_probe::{Held, Options, Recorded, Recorder, Streams, opening};
 /// The program in `tests/exercise.rs`.
 pub const EXERCISE: &str = env!("CARGO_BIN_EXE_assay-trace-exercise");
 
-/// Everything about one recorded command.
+/// Results of one recorded command.
 pub struct Recording {
     pub exit: Exit,
     pub recorded: Recorded,
     pub process: u32,
     pub records: Vec<Record>,
-    /// Gaps that the reader told of, summed.
+    /// Sum of the gaps that the reader reported.
     pub gaps: u64,
     pub complete: bool,
     _directory: tempfile::TempDir,
 }
 
 impl Recording {
-    /// Finished calls of this name.
+    /// Returns the finished calls with this name.
     pub fn calls(&self, name: &str) -> Vec<Call> {
         let number = syscall::number(name).unwrap();
         let call = |record: &Record| match record.event {
@@ -41,7 +41,7 @@ pub fn record_with(command: &[&str], options: Options) -> Recording {
     record_while(command, options, |_| ())
 }
 
-/// Does something to the command, whose process number it is given, while it runs and is recorded.
+/// Calls `act` with the process id of the command while it runs and is recorded.
 pub fn record_while(command: &[&str], options: Options, act: impl FnOnce(u32)) -> Recording {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("test.trace");
@@ -59,7 +59,7 @@ pub fn record_while(command: &[&str], options: Options, act: impl FnOnce(u32)) -
     Recording { exit, recorded, process, records, gaps, complete, _directory: directory }
 }
 
-/// Polls, for what takes a moment and no more.
+/// Polls a condition that becomes true after a short time.
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     for _ in 0..60_000 {
         if condition() {
@@ -67,10 +67,10 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
         }
         thread::sleep(Duration::from_millis(1));
     }
-    panic!("waited in vain until {what}");
+    panic!("timeout while waiting until {what}");
 }
 
-/// Waits until the kernel says that the process is in this call.
+/// Waits until the kernel reports that the process is in this call.
 pub fn wait_until_in(call: &str, process: u32) {
     let number = format!("{} ", syscall::number(call).unwrap());
     wait_until(&format!("process {process} is in {call}"), || {
@@ -78,14 +78,14 @@ pub fn wait_until_in(call: &str, process: u32) {
     });
 }
 
-/// The processes that a single-threaded process forked.
+/// Returns the processes that a single-threaded process forked.
 pub fn children(process: u32) -> Vec<u32> {
     let text = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap();
     text.split_whitespace().map(|child| child.parse().unwrap()).collect()
 }
 
 pub fn kill(process: u32, signal: i32) {
-    // SAFETY: two numbers.
+    // SAFETY: the arguments are numbers.
     assert_eq!(unsafe { libc::kill(process.cast_signed(), signal) }, 0);
 }
 

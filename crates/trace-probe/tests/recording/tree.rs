@@ -1,4 +1,4 @@
-//! Who is followed: children, threads, what ran before the recorder, and nobody else.
+//! The traced processes: children, threads and processes that ran before the recorder, and no others.
 
 use std::{
     collections::BTreeSet,
@@ -13,7 +13,7 @@ use assay_trace_probe::{Options, Recorder, Unavailable, opening};
 use crate::support::{EXERCISE, children, kill, read, record, record_while, wait_until_in};
 
 #[test]
-fn children_and_grandchildren_are_followed_and_bystanders_are_not() {
+fn children_and_grandchildren_are_traced_and_unrelated_processes_are_not() {
     let mut bystander =
         Command::new("dd").args(["if=/dev/zero", "of=/dev/null", "bs=1", "status=none"]).spawn().unwrap();
     let recording = record(&["sh", "-c", "sh -c '/bin/true; /bin/true; :' & /bin/true; wait; :"]);
@@ -53,7 +53,7 @@ fn the_first_record_of_a_child_is_its_wait_for_a_cpu_and_its_calls_match() {
 }
 
 #[test]
-fn threads_are_followed() {
+fn threads_are_traced() {
     let recording = record(&[EXERCISE, "threads"]);
     assert_eq!(recording.calls("getppid").len(), 300);
     let number = syscall::number("getppid").unwrap();
@@ -67,7 +67,7 @@ fn threads_are_followed() {
     assert!(callers.iter().all(|(process, thread)| *process == recording.process && thread != process));
 }
 
-/// A signal ends a call before it ends the thread, so the kernel sees a killed sleep return.
+/// A signal ends a call before it ends the thread, so a killed sleep is recorded as a return.
 #[test]
 fn a_killed_sleep_is_cut_short() {
     let recording = record_while(&["sleep", "1000"], Options::default(), |sleep| {
@@ -93,9 +93,10 @@ fn an_exit_is_a_call_that_never_returns() {
     assert_eq!(unfinished, [exit; 2], "the shell and its child");
 }
 
-/// A shell with a child, both started before the recorder; the child starts a program for each line that it is given.
+/// A shell with a child, both started before the recorder; the child starts a program for each line of its
+/// input.
 #[test]
-fn what_ran_before_the_recorder_is_followed_and_still_runs_after_it() {
+fn processes_that_ran_before_the_recorder_are_traced_and_still_run_after_it() {
     let mut shell = Command::new("sh")
         .args(["-c", "exec 3<&0; (while read line; do /bin/true; echo done; done) <&3 & wait"])
         .stdin(Stdio::piped())
@@ -119,12 +120,12 @@ fn what_ran_before_the_recorder_is_followed_and_still_runs_after_it() {
         start_a_program();
     }
     let recorded = recorder.stop().unwrap();
-    assert!(shell.try_wait().unwrap().is_none(), "the recorder left and the program goes on");
+    assert!(shell.try_wait().unwrap().is_none(), "the program still runs after the recorder has stopped");
     end_group_of(&mut shell);
     let (records, gaps, complete) = read(&path);
     assert_eq!((gaps, complete, recorded.manifest.roots.as_slice()), (0, true, [shell.id()].as_slice()));
     let execs = records.iter().filter(|record| matches!(record.event, Event::Exec { .. })).count();
-    assert_eq!(execs, 4, "programs were started by the child of the process that was attached to");
+    assert_eq!(execs, 4, "the child of the attached process starts the programs");
 }
 
 fn end_group_of(shell: &mut std::process::Child) {
@@ -141,5 +142,5 @@ fn a_process_that_does_not_exist_cannot_be_attached_to() {
     let writer = Writer::create(&path, opening(Vec::new()).unwrap()).unwrap();
     let error = Recorder::attach(u32::MAX, Options::default(), writer).unwrap_err();
     assert!(matches!(error, Unavailable::Process { process: u32::MAX }));
-    assert!(!path.exists(), "an empty container would stand in the way of the next attempt");
+    assert!(!path.exists(), "an empty container would block the next attempt");
 }

@@ -1,16 +1,16 @@
-//! Tells a damaged block or segment from a whole one before anything decodes it. It guards against torn writes and
-//! rotten disks, not against an adversary.
+//! Checksums that detect a damaged block or segment before it is decoded. They protect against torn writes
+//! and disk errors, not against an adversary.
 
 use std::io::{self, Read};
 
-/// Bytes mixed at once.
+/// Bytes per mixing step.
 const LANE: usize = 8;
-// FNV's prime and offset for 64 bits, applied to words instead of bytes: eight times as fast, and a spool must
-// keep up with the kernel.
+// The prime and offset of 64-bit FNV, applied to words instead of bytes: eight times as fast, because a spool
+// must keep up with the kernel.
 const PRIME: u64 = 0x0000_0100_0000_01b3;
 const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// Checksum of a block.
+/// Returns the checksum of a block.
 pub(crate) fn of_bytes(bytes: &[u8]) -> u64 {
     let (lanes, rest) = bytes.as_chunks::<LANE>();
     let mut sum = lanes.iter().fold(OFFSET, |sum, lane| mix(sum, u64::from_le_bytes(*lane)));
@@ -20,9 +20,9 @@ pub(crate) fn of_bytes(bytes: &[u8]) -> u64 {
     mix(sum, bytes.len() as u64)
 }
 
-/// Checksum of everything that is left in `source`, equal to [`of_bytes`] of the same bytes.
+/// Returns the checksum of the rest of `source`, equal to [`of_bytes`] of the same bytes.
 pub(crate) fn of_reader(source: &mut impl Read) -> io::Result<u64> {
-    // A multiple of the lane, so that lanes never straddle two reads.
+    // A multiple of the lane size, so that no lane spans two reads.
     let mut buffer = vec![0; 1 << 18];
     let (mut sum, mut length) = (OFFSET, 0_u64);
     loop {
@@ -40,10 +40,10 @@ pub(crate) fn of_reader(source: &mut impl Read) -> io::Result<u64> {
 
 fn mix(sum: u64, word: u64) -> u64 {
     let product = (sum ^ word).wrapping_mul(PRIME);
-    product ^ (product >> 29) // a multiplication alone never lets high bits reach low ones
+    product ^ (product >> 29) // a multiplication does not propagate high bits to low ones
 }
 
-/// Reads until the buffer is full or the source ends.
+/// Reads until the buffer is full or the source ends; returns the number of bytes read.
 pub(crate) fn fill(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -64,7 +64,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn one_changed_byte_changes_the_sum_and_both_ways_agree(
+        fn one_changed_byte_changes_the_sum_and_both_functions_agree(
             mut bytes in proptest::collection::vec(any::<u8>(), 1..200), at in any::<prop::sample::Index>(),
             change in 1_u8..
         ) {

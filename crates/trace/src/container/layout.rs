@@ -1,7 +1,7 @@
-//! The 144 bytes of one record as the probe writes them and a spool keeps them.
+//! The 144 bytes of one record as written by the probe and stored in a spool.
 //!
-//! The probe's `record.h` is where the layout is said; this is the reading of it, by offset, little endian. A test
-//! of the probe's crate compares the two. Bytes that mean nothing (an unknown kind) are refused, never guessed at.
+//! The probe's `record.h` defines the layout; this module decodes it by offset, little endian. A test of the
+//! probe's crate compares the two. Invalid bytes (an unknown kind) are rejected, never interpreted.
 
 use crate::{
     descriptor::Descriptor,
@@ -11,7 +11,7 @@ use crate::{
 /// Bytes of one record.
 pub const RECORD_BYTES: usize = 144;
 
-/// Offset of a field, for the test that compares them with the header.
+/// Offsets of the fields, for the test that compares them with the header.
 pub const OFFSETS: [(&str, usize); 19] = [
     ("begin_ns", 0),
     ("elapsed_ns", 8),
@@ -51,7 +51,7 @@ const FLAG_COMPAT: u16 = 1;
 const FLAG_USER_FAULT: u16 = 2;
 const FLAG_WHOLE_PROCESS: u16 = 8;
 
-/// A record as it is stored: every field, no meaning.
+/// A record as stored: every field, without interpretation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Stored {
     pub begin_ns: u64,
@@ -76,14 +76,14 @@ pub(crate) struct Stored {
     pub flags: u16,
 }
 
-/// What a stored record says.
+/// The interpretation of a stored record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Meaning {
     Record(Record),
     Mark(Mark),
 }
 
-/// The loss counter of a CPU at a time.
+/// The loss counter of a CPU at a point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub time_ns: u64,
@@ -151,12 +151,12 @@ impl Stored {
         bytes
     }
 
-    /// End of the event: what a CPU's records are in order of.
+    /// Returns the end of the event. The records of a CPU are sorted by it.
     pub fn end_ns(&self) -> u64 {
         self.begin_ns.saturating_add(self.elapsed_ns)
     }
 
-    /// `None` when kind or descriptor are unknown.
+    /// Interprets the record; `None` if its kind or descriptor is unknown.
     pub fn meaning(&self) -> Option<Meaning> {
         let event = match self.kind {
             KIND_CALL => Event::Call(self.call()?),
@@ -232,7 +232,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_record_reads_back_and_any_bytes_have_a_meaning_or_none(
+        fn any_bytes_survive_a_round_trip_and_any_meaning_is_valid(
             low in any::<[u8; 32]>(), rest in proptest::collection::vec(any::<u8>(), RECORD_BYTES - 32)
         ) {
             let mut bytes = [0; RECORD_BYTES];
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_or_a_descriptor_that_does_not_exist_means_nothing() {
+    fn an_unknown_kind_or_descriptor_has_no_meaning() {
         assert_eq!(Stored { kind: 0, ..Stored::default() }.meaning(), None);
         assert_eq!(Stored { kind: 9, ..Stored::default() }.meaning(), None);
         assert_eq!(Stored { kind: KIND_CALL, descriptor: 23, ..Stored::default() }.meaning(), None);

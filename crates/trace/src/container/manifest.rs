@@ -1,4 +1,4 @@
-//! `manifest.json`: what a container holds and how its recording went.
+//! `manifest.json`: the content of a container and the outcome of its recording.
 
 use std::{
     fs,
@@ -8,28 +8,28 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// Version that this crate writes, and the only one that it reads.
+/// The version that this crate writes, and the only one that it reads.
 pub const VERSION: &str = "assay.trace/1";
 /// File name of the manifest.
 pub const MANIFEST: &str = "manifest.json";
 
-/// The manifest as it stands on disk.
+/// The manifest as stored on disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
     /// [`VERSION`].
     pub version: String,
-    /// Whether the recorder came to its end.
+    /// Whether the recording ended.
     pub state: State,
     /// Name of the machine.
     pub host: String,
     /// Kernel release and build.
     pub kernel: String,
-    /// Instruction set, whose call numbers the records carry.
+    /// Instruction set, which determines the call numbers of the records.
     pub architecture: String,
-    /// Command that was recorded, empty when the recorder attached to running processes.
+    /// Recorded command, empty if the recorder attached to running processes.
     pub command: Vec<String>,
-    /// Processes from which the recorded tree starts.
+    /// Root processes of the recorded tree.
     pub roots: Vec<u32>,
     /// Start on the monotonic clock, the clock of the records.
     pub start_monotonic_ns: u64,
@@ -37,37 +37,37 @@ pub struct Manifest {
     pub start_realtime_ns: u64,
     /// End on the monotonic clock; absent until the recorder stops.
     pub stop_monotonic_ns: Option<u64>,
-    /// Everything that the kernel had kept was fetched; false when the recorder gave up.
+    /// True if all records in the kernel's buffers were fetched, false if the recorder gave up.
     pub drained: bool,
-    /// Threads of the tree that the kernel had no memory to follow.
+    /// Number of threads of the tree that could not be traced because the kernel had no memory for them.
     pub untracked_threads: u64,
     /// Final counters of every CPU; empty until the recorder stops.
     pub counters: Vec<CpuCounters>,
-    /// Parquet segments: for each CPU in the order of its parts.
+    /// Parquet segments, in part order for each CPU.
     pub segments: Vec<Segment>,
-    /// CPUs that have a spool while the recorder runs.
+    /// Number of CPUs with a spool while the recorder runs.
     pub cpus: u16,
 }
 
-/// How far a recording came.
+/// State of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// The recorder runs, or was killed: spools are read up to their last whole block.
+    /// The recorder runs or was killed: spools are readable up to their last complete block.
     Recording,
-    /// Everything is in segments.
+    /// All records are in segments.
     Closed,
 }
 
-/// What one CPU counted.
+/// Counters of one CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CpuCounters {
     /// The CPU.
     pub cpu: u16,
-    /// Records that its programs made, kept or not.
+    /// Records that the probe produced on this CPU, kept or lost.
     pub made: u64,
-    /// Records that found its ring full.
+    /// Records lost because the ring was full.
     pub lost: u64,
 }
 
@@ -75,49 +75,49 @@ pub struct CpuCounters {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Segment {
-    /// CPU whose records it holds.
+    /// CPU of the records.
     pub cpu: u16,
-    /// Its place among the segments of that CPU, from 0.
+    /// Index among the segments of that CPU, from 0.
     pub part: u32,
-    /// Rows, counter marks included.
+    /// Number of rows, including counter marks.
     pub rows: u64,
     /// Checksum of the file.
     pub checksum: u64,
 }
 
 impl Segment {
-    /// Its file name.
+    /// Returns the file name.
     #[must_use]
     pub fn file(&self) -> String {
         format!("cpu{}-{:06}.parquet", self.cpu, self.part)
     }
 }
 
-/// A manifest that cannot be read or written.
+/// A manifest could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
-    /// The directory is not a container, or is out of reach.
-    #[error("{}: {source}; a trace is a directory with a manifest.json in it", path.display())]
+    /// The directory is not a container or not accessible.
+    #[error("{}: {source}; a trace is a directory that contains manifest.json", path.display())]
     Io {
         /// The manifest.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// Not JSON, or not ours.
+    /// The file is not valid JSON or not a manifest.
     #[error("{}: the manifest is damaged ({source}); record again, or restore it from a copy", path.display())]
     Damaged {
         /// The manifest.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: serde_json::Error,
     },
-    /// Another version.
-    #[error("{}: the format is '{version}', this program reads '{VERSION}'; use the version of assay that wrote it", path.display())]
+    /// The version is not supported.
+    #[error("{}: the format is '{version}', but this program reads '{VERSION}'; use the version of assay that wrote it", path.display())]
     Version {
         /// The manifest.
         path: PathBuf,
-        /// What it says.
+        /// Version of the file.
         version: String,
     },
 }
@@ -139,7 +139,7 @@ impl Manifest {
         serde_json::from_slice(&bytes).map_err(damaged)
     }
 
-    /// Writes it whole or not at all: a reader sees the former manifest or this one.
+    /// Writes the manifest atomically: a reader sees either the previous manifest or this one.
     pub fn write(&self, directory: &Path) -> Result<(), ManifestError> {
         let path = directory.join(MANIFEST);
         let failed = |source| ManifestError::Io { path: path.clone(), source };
@@ -151,13 +151,13 @@ impl Manifest {
         fs::rename(&draft, &path).map_err(failed)
     }
 
-    /// Records that the kernel made; `None` until the recorder stops.
+    /// Returns the number of records that the kernel produced; `None` until the recorder stops.
     #[must_use]
     pub fn made(&self) -> Option<u64> {
         self.sum(|counters| counters.made)
     }
 
-    /// Records that were lost; `None` until the recorder stops.
+    /// Returns the number of lost records; `None` until the recorder stops.
     #[must_use]
     pub fn lost(&self) -> Option<u64> {
         self.sum(|counters| counters.lost)

@@ -1,10 +1,10 @@
-//! The trace container: a directory `NAME.trace/` with a manifest, Parquet segments and, while a recorder runs, raw
-//! spools.
+//! The trace container: a directory `NAME.trace/` with a manifest, Parquet segments and, while a recorder
+//! runs, raw spools.
 //!
-//! A recorder appends records as the kernel wrote them, one spool per CPU, since no compressor follows three million
-//! records a second; closing the container turns every spool into a self-contained Parquet segment. A recorder that is
-//! killed leaves the spools, which read up to their last whole block. [`Reader`] merges all of it by time with
-//! bounded memory. The page `docs/trace.md` is the specification of the format.
+//! A recorder appends records in the format of the kernel, one spool per CPU, because no compressor keeps up
+//! with three million records per second. Closing the container converts every spool into a self-contained
+//! Parquet segment. A killed recorder leaves its spools, which are readable up to their last complete block.
+//! [`Reader`] merges all files by time with bounded memory. The page `docs/trace.md` specifies the format.
 
 mod checksum;
 pub mod layout;

@@ -1,4 +1,4 @@
-//! Reads a container back: all CPUs merged by the time at which their events ended, in bounded memory.
+//! Reads a container: merges the records of all CPUs by end time, in bounded memory.
 
 use std::{
     cmp::Reverse,
@@ -19,41 +19,41 @@ use super::{
 };
 use crate::record::{Entry, Lost};
 
-/// A container that cannot be read to its end.
+/// A container could not be read completely.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// No manifest, or not a good one.
+    /// The manifest is missing or invalid.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// A file is missing or out of reach.
+    /// A file is missing or not accessible.
     #[error("{}: {source}; the trace is incomplete: restore the file from a copy, or record again", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// A file is not what the recorder wrote.
+    /// A file does not have the content that the recorder wrote.
     #[error("{}: damaged: {reason}; restore the file from a copy, or record again", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// In which way.
+        /// Description of the damage.
         reason: String,
     },
 }
 
-/// A trace in the order of time: an iterator over [`Entry`].
+/// A trace in time order: an iterator over [`Entry`].
 ///
-/// A call stands where it *ended*: one that lasts an hour would otherwise keep an hour of records in memory. After
-/// an error it is over.
+/// Calls are sorted by their *end*: otherwise, a call that lasts an hour would keep an hour of records in
+/// memory. The iterator ends after an error.
 #[derive(Debug)]
 pub struct Reader {
     manifest: Manifest,
     streams: Vec<Stream>,
-    /// The next entry of each stream that has one, the earliest on top.
+    /// The next entry of each non-empty stream, earliest on top.
     heads: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Told after the entries that were read before it.
+    /// Returned after the entries that were read before it.
     failure: Option<ReadError>,
 }
 
@@ -62,7 +62,7 @@ impl Reader {
     pub fn open(path: &Path) -> Result<Self, ReadError> {
         let manifest = Manifest::read(path)?;
         let mut reader = Self { streams: Vec::new(), heads: BinaryHeap::new(), manifest, failure: None };
-        // A CPU that came online while recording had no spool; its counters tell what it lost.
+        // A CPU that came online during the recording has no spool; its counters contain its losses.
         let counted = reader.manifest.counters.iter().map(|counters| counters.cpu);
         let stored = reader.manifest.segments.iter().map(|segment| segment.cpu);
         let cpus: BTreeSet<u16> = (0..reader.manifest.cpus).chain(counted).chain(stored).collect();
@@ -76,14 +76,14 @@ impl Reader {
         Ok(reader)
     }
 
-    /// What the container says of itself.
+    /// Returns the manifest of the container.
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// The recorder came to its end. When it did not, records after the last whole block are missing, and nobody
-    /// knows how many.
+    /// Returns whether the recording ended normally. If not, an unknown number of records after the last
+    /// complete block is missing.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.manifest.state == State::Closed && self.manifest.drained
@@ -120,10 +120,10 @@ struct Stream {
     source: Option<(PathBuf, Source)>,
     batch: Vec<Stored>,
     position: usize,
-    /// Entries made but not handed out: at most a gap and a record.
+    /// Entries created but not yet returned: at most a gap and a record.
     entries: VecDeque<Entry>,
     track: LossTrack,
-    /// Losses that the manifest knows of; told at the end.
+    /// Total losses from the manifest; reported at the end.
     final_lost: Option<u64>,
     time_ns: u64,
 }
@@ -153,7 +153,7 @@ impl Stream {
         }
     }
 
-    /// Sees to it that an entry is ready, and says when it ended; `None` at the end of the CPU's records.
+    /// Prepares the next entry and returns its end time; `None` at the end of the CPU's records.
     fn advance(&mut self) -> Result<Option<u64>, ReadError> {
         while self.entries.is_empty() {
             if let Some(stored) = self.batch.get(self.position).copied() {
@@ -171,10 +171,10 @@ impl Stream {
     fn take(&mut self, stored: Stored) -> Result<(), ReadError> {
         let path = || self.source.as_ref().map(|(path, _)| path.clone()).unwrap_or_default();
         let Some(meaning) = stored.meaning() else {
-            let reason = format!("a record of the unknown kind {}.{}", stored.kind, stored.descriptor);
+            let reason = format!("a record has the unknown kind {}.{}", stored.kind, stored.descriptor);
             return Err(ReadError::Damaged { path: path(), reason });
         };
-        // A mark is stamped before the records that were fetched with it, so time never runs backwards here.
+        // A mark has an earlier timestamp than the records fetched with it; `max` keeps time monotonic.
         self.time_ns = self.time_ns.max(stored.end_ns());
         match meaning {
             Meaning::Mark(mark) => {
@@ -243,13 +243,14 @@ impl Stream {
     }
 }
 
-/// The checksum is compared before a decoder sees a byte: decoders of such formats are not hardened.
+/// Opens a segment. Verifies the checksum before any decoding, because decoders of such formats are not
+/// hardened.
 fn open_segment(path: &Path, sum: u64) -> Result<SegmentReader, ReadError> {
     let failed = |source| ReadError::Io { path: path.to_owned(), source };
     let damaged = |reason: String| ReadError::Damaged { path: path.to_owned(), reason };
     let mut file = File::open(path).map_err(failed)?;
     if checksum::of_reader(&mut file).map_err(failed)? != sum {
-        return Err(damaged("its checksum is not the manifest's".to_owned()));
+        return Err(damaged("its checksum differs from the one in the manifest".to_owned()));
     }
     file.rewind().map_err(failed)?;
     SegmentReader::open(file).map_err(|error: SegmentError| damaged(error.to_string()))

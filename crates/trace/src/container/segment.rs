@@ -1,8 +1,8 @@
-//! Parquet segments: one CPU's records in columns, readable by any Parquet tool.
+//! Parquet segments: the records of one CPU in columns, readable by any Parquet tool.
 //!
-//! Times, durations and results are delta-encoded, the rest by dictionary, all of it under zstd level 1: some
-//! 4 bytes a record on a web server's trace, against 144 raw. The columns are rows of two tables, which both
-//! directions walk.
+//! Times, durations and results are delta-encoded, all other columns are dictionary-encoded, and all are
+//! compressed with zstd level 1: some 4 bytes per record for the trace of a web server, compared to 144 raw
+//! bytes. The columns are rows of two tables that both the writer and the reader iterate over.
 
 use std::{fs::File, path::Path, sync::Arc};
 
@@ -21,11 +21,11 @@ use parquet::{
 
 use super::layout::Stored;
 
-/// Rows of a row group: the writer holds this many in memory, 9 MiB.
+/// Rows per row group: the writer holds this many in memory, 9 MiB.
 const GROUP_ROWS: usize = 1 << 16;
-/// Rows of a page: the reader holds one page of each column, 1 MiB in all.
+/// Rows per page: the reader holds one page of each column, 1 MiB in total.
 const PAGE_ROWS: usize = 1 << 13;
-/// Rows that a reader decodes at once.
+/// Rows that a reader decodes per batch.
 const BATCH_ROWS: usize = 1 << 12;
 
 struct LongColumn {
@@ -40,7 +40,7 @@ struct ShortColumn {
     name: &'static str,
     bits: i8,
     load: fn(&Stored) -> u32,
-    /// False when the value does not fit the field: a damaged file.
+    /// Returns false if the value does not fit the field: the file is damaged.
     store: fn(&mut Stored, u32) -> bool,
 }
 
@@ -117,9 +117,9 @@ pub(crate) enum SegmentError {
     Io(#[from] std::io::Error),
     #[error("{0}")]
     Parquet(#[from] ParquetError),
-    #[error("its columns are not those of a trace")]
+    #[error("its columns are not the columns of a trace segment")]
     Columns,
-    #[error("column '{0}' holds a value that its field cannot")]
+    #[error("column '{0}' contains a value that is out of range")]
     Value(&'static str),
     #[error("column '{0}' is shorter than the others")]
     Short(&'static str),
@@ -217,7 +217,7 @@ fn properties() -> WriterProperties {
         .build()
 }
 
-/// Reads one segment in the order of its rows, a batch at a time.
+/// Reads one segment in row order, in batches.
 pub(crate) struct SegmentReader {
     file: SerializedFileReader<File>,
     next_group: usize,
@@ -243,7 +243,7 @@ impl SegmentReader {
         Ok(Self { file, next_group: 0, group: None })
     }
 
-    /// Replaces `records` by the next batch; false at the end.
+    /// Replaces `records` with the next batch; returns false at the end.
     pub fn next_batch(&mut self, records: &mut Vec<Stored>) -> Result<bool, SegmentError> {
         records.clear();
         loop {

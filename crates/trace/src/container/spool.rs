@@ -1,8 +1,8 @@
-//! Raw blocks of one CPU on their way to a segment.
+//! Spools: raw blocks of the records of one CPU before their conversion to a segment.
 //!
-//! A file is a header and blocks; a block is a header with the number of records and a checksum, and the records as
-//! [`super::layout`] says. A block is appended by one write, and a recorder that dies leaves at most one torn block
-//! at the end.
+//! A file is a header followed by blocks. A block is a header with the number of records and a checksum,
+//! followed by records in the layout of [`super::layout`]. A block is appended by one write, so a recorder
+//! that dies leaves at most one incomplete block, at the end.
 
 use std::{
     fs::{File, OpenOptions},
@@ -17,8 +17,8 @@ use super::{
 
 const MAGIC: [u8; 8] = *b"ASSAYSP1";
 const BLOCK_HEADER_BYTES: usize = 16;
-/// A block is written when it has this many records: 2048 x 144 B = 288 KiB, enough that the system call vanishes
-/// beside the copy, little enough that every CPU may hold one.
+/// A block is written when it has this many records: 2048 x 144 B = 288 KiB, large enough that the cost of
+/// the system call is negligible compared to the copy, small enough that every CPU can hold one.
 pub(crate) const BLOCK_RECORDS: usize = 2048;
 
 pub(crate) fn file_name(cpu: u16, part: u32) -> String {
@@ -29,7 +29,7 @@ pub(crate) fn file_name(cpu: u16, part: u32) -> String {
 #[derive(Debug)]
 pub(crate) struct SpoolWriter {
     file: File,
-    /// Room for the block header, then records.
+    /// Space for the block header, then records.
     block: Vec<u8>,
     /// Records in blocks already written.
     pub written: u64,
@@ -72,13 +72,13 @@ impl SpoolWriter {
 pub(crate) enum SpoolError {
     #[error("{0}")]
     Io(#[from] io::Error),
-    #[error("it does not begin as a spool does")]
+    #[error("it does not start with the header of a spool")]
     Magic,
     #[error("block {0} is damaged")]
     Block(u64),
 }
 
-/// Reads one spool, a block at a time.
+/// Reads one spool, block by block.
 #[derive(Debug)]
 pub(crate) struct SpoolReader {
     source: BufReader<File>,
@@ -87,7 +87,7 @@ pub(crate) struct SpoolReader {
 }
 
 impl SpoolReader {
-    /// `None` for a spool whose recorder died before it wrote the header.
+    /// Opens a spool; `None` if its recorder died before it wrote the header.
     pub fn open(path: &Path) -> Result<Option<Self>, SpoolError> {
         let mut source = BufReader::with_capacity(1 << 18, File::open(path)?);
         let mut magic = [0; MAGIC.len()];
@@ -101,7 +101,7 @@ impl SpoolReader {
         Ok(Some(Self { source, block: Vec::new(), blocks: 0 }))
     }
 
-    /// Replaces `records` by the next block; false at the end, which is also a torn last block.
+    /// Replaces `records` with the next block; returns false at the end or at an incomplete last block.
     pub fn next_block(&mut self, records: &mut Vec<Stored>) -> Result<bool, SpoolError> {
         records.clear();
         let mut header = [0; BLOCK_HEADER_BYTES];

@@ -1,4 +1,4 @@
-//! Fills a container: raw blocks while recording, Parquet segments at the end.
+//! Writes a container: raw blocks during the recording, Parquet segments at the end.
 
 use std::{
     fs::{self, File},
@@ -14,83 +14,83 @@ use super::{
     spool::{self, SpoolError, SpoolReader, SpoolWriter},
 };
 
-/// Records after which a CPU starts another spool: 144 MiB, so that no segment is large.
+/// Records per spool: 144 MiB, which limits the size of a segment.
 const PART_RECORDS: u64 = 1 << 20;
 
-/// What is known when a recording begins. Times are given: this crate reads no clock.
+/// Properties of a recording at its start. The caller passes the times: this crate reads no clock.
 #[derive(Debug, Clone)]
 pub struct Opening {
     /// Name of the machine.
     pub host: String,
     /// Kernel release and build.
     pub kernel: String,
-    /// Instruction set, whose call numbers the records carry.
+    /// Instruction set, which determines the call numbers of the records.
     pub architecture: String,
-    /// Command to be recorded, empty when the recorder attaches to running processes.
+    /// Command to record, empty if the recorder attaches to running processes.
     pub command: Vec<String>,
-    /// Processes from which the tree starts; [`Writer::roots`] may set them later.
+    /// Root processes of the recorded tree; [`Writer::roots`] may set them later.
     pub roots: Vec<u32>,
-    /// CPUs that may make records: a spool each.
+    /// Number of CPUs that may produce records: each has a spool.
     pub cpus: u16,
-    /// Now, on the clock of the records.
+    /// Current time on the clock of the records.
     pub monotonic_ns: u64,
-    /// Now, in Unix time.
+    /// Current Unix time.
     pub realtime_ns: u64,
 }
 
-/// What is known when a recording ends.
+/// Properties of a recording at its end.
 #[derive(Debug, Clone)]
 pub struct Closing {
-    /// Now, on the clock of the records.
+    /// Current time on the clock of the records.
     pub monotonic_ns: u64,
-    /// Everything that the kernel had kept was appended.
+    /// True if all records in the kernel's buffers were appended.
     pub drained: bool,
-    /// Threads of the tree that could not be followed.
+    /// Number of threads of the tree that could not be traced.
     pub untracked_threads: u64,
     /// Final counters.
     pub counters: Vec<CpuCounters>,
 }
 
-/// A container that could not be written.
+/// A container could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// There is something in the way.
-    #[error("{}: exists already; give another name, or remove it", .0.display())]
+    /// The path exists already.
+    #[error("{}: already exists; choose another name or remove it", .0.display())]
     Exists(PathBuf),
-    /// The disk refused.
+    /// A file could not be written.
     #[error("{}: {source}; is the disk full?", path.display())]
     Io {
         /// File that was written.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// A spool could not be turned into a segment. It is still there.
-    #[error("{}: cannot be converted: {reason}; the records are kept in it", path.display())]
+    /// A spool could not be converted into a segment. The spool is kept.
+    #[error("{}: cannot be converted: {reason}; the file still contains its records", path.display())]
     Convert {
         /// The spool.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         reason: String,
     },
     /// The manifest could not be written.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// A CPU that the opening did not announce.
-    #[error("CPU {cpu} made a record, but the container was opened for {cpus} CPUs; record again")]
+    /// A record is from a CPU outside [`Opening::cpus`].
+    #[error("a record is from CPU {cpu}, but the container was created for {cpus} CPUs; record again")]
     Cpu {
         /// The CPU.
         cpu: u16,
-        /// How many there are.
+        /// Number of CPUs of the container.
         cpus: u16,
     },
 }
 
-/// A container being filled.
+/// A container that is being written.
 ///
 /// Invariant: the spools of each CPU are numbered without gaps from 0, and only the last one is open.
 ///
-/// Dropped before anything was appended to it, a writer takes its container away again.
+/// A writer that is dropped before anything was appended removes its container.
 #[derive(Debug)]
 pub struct Writer {
     directory: PathBuf,
@@ -99,12 +99,12 @@ pub struct Writer {
     spools: Vec<Spool>,
 }
 
-/// Whether a container is worth keeping.
+/// Whether a container has content to keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Holds {
-    /// Nothing was appended, and nobody closed it.
+    /// No record was appended, and the container was not closed.
     Nothing,
-    /// Records, or a recording that came to its end without any.
+    /// Records, or a closed recording without records.
     Recording,
 }
 
@@ -115,7 +115,7 @@ struct Spool {
 }
 
 impl Writer {
-    /// Makes the directory `path` with an empty spool for every CPU.
+    /// Creates the directory `path` with an empty spool for every CPU.
     pub fn create(path: &Path, opening: Opening) -> Result<Self, WriteError> {
         match fs::create_dir(path) {
             Ok(()) => {}
@@ -150,13 +150,14 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Says from which processes the tree starts, when that was not known at the opening.
+    /// Sets the root processes of the tree if they were unknown when the container was created.
     pub fn roots(&mut self, roots: Vec<u32>) -> Result<(), WriteError> {
         self.manifest.roots = roots;
         Ok(self.manifest.write(&self.directory)?)
     }
 
-    /// Appends one record of `cpu` as the kernel wrote it. Records of one CPU come in the order of their end.
+    /// Appends one record of `cpu` in the format of the kernel. The records of one CPU must be sorted by end
+    /// time.
     pub fn append(&mut self, cpu: u16, record: &[u8; RECORD_BYTES]) -> Result<(), WriteError> {
         let cpus = self.manifest.cpus;
         let spool = self.spools.get_mut(usize::from(cpu)).ok_or(WriteError::Cpu { cpu, cpus })?;
@@ -174,12 +175,13 @@ impl Writer {
         Ok(())
     }
 
-    /// Notes that `cpu` has lost `lost_so_far` records by `time_ns`: places a gap in time that still lasts.
+    /// Records that `cpu` has lost `lost_so_far` records up to `time_ns`: this limits the time of a gap that
+    /// is still growing.
     pub fn mark(&mut self, cpu: u16, time_ns: u64, lost_so_far: u64) -> Result<(), WriteError> {
         self.append(cpu, &Stored::mark(Mark { time_ns, cpu, lost_so_far }).to_bytes())
     }
 
-    /// Hands everything to the kernel: what was appended so far survives the death of this process.
+    /// Writes all buffered records to the kernel: records appended so far survive the death of this process.
     pub fn flush(&mut self) -> Result<(), WriteError> {
         for (cpu, spool) in (0..).zip(&mut self.spools) {
             spool.open.flush().map_err(|source| WriteError::Io {
@@ -190,7 +192,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Converts the spools and writes the final manifest. After an error the spools that are left still read.
+    /// Converts the spools and writes the final manifest. After an error, the remaining spools are still
+    /// readable.
     pub fn close(mut self, closing: Closing) -> Result<Manifest, WriteError> {
         self.holds = Holds::Recording;
         self.flush()?;
@@ -210,7 +213,7 @@ impl Writer {
         Ok(self.manifest.clone())
     }
 
-    /// The segment is whole and in the manifest before its spool goes.
+    /// Converts one spool. The segment is complete and in the manifest before its spool is removed.
     fn convert(&mut self, cpu: u16, part: u32) -> Result<(), WriteError> {
         let path = self.directory.join(spool::file_name(cpu, part));
         let failed = |reason: String| WriteError::Convert { path: path.clone(), reason };
@@ -226,8 +229,8 @@ impl Writer {
 }
 
 impl Drop for Writer {
-    /// A recorder that could not start leaves nothing behind. Only files that this writer made are removed, so a
-    /// directory that holds something else stays; whether it worked is nobody's concern.
+    /// Removes the container of a recorder that could not start. Removes only files that this writer created,
+    /// so a directory with other content stays. Errors are ignored.
     fn drop(&mut self) {
         if self.holds == Holds::Recording {
             return;

@@ -1,8 +1,8 @@
-//! What a system call's number says: its name, which argument is a descriptor, what its result counts.
+//! Properties of a system call by number: its name, its descriptor argument and the meaning of its result.
 //!
-//! Names and numbers come from the crate `syscalls`; the rules are ours, in [`table::TABLE`], and are what both the
-//! probe (through [`probe_rules`]) and the views go by. Bytes moved are a rule of the call: the result of an `mmap`
-//! or an `lseek` is positive and no byte count.
+//! Names and numbers come from the crate `syscalls`. The rules are in [`table::TABLE`]; the probe (through
+//! [`probe_rules`]) and the views use them. Whether a result counts bytes depends on the call: the result of
+//! an `mmap` or an `lseek` is positive and not a byte count.
 
 mod table;
 
@@ -12,25 +12,26 @@ use syscalls::Sysno;
 
 pub use table::{ARGUMENTS, TABLE};
 
-/// Room for the numbers of the native table, which ends below it.
+/// Upper bound for the numbers of the native table.
 pub const CALLS: usize = 512;
 
-/// What is known of a call.
+/// The rule for a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule {
-    /// Which argument is the descriptor that the record classifies. For the calls that move bytes between two it
-    /// is the destination. When the call succeeds and its result is a descriptor, the record classifies that.
+    /// The argument whose descriptor the record classifies. For calls that move bytes between two
+    /// descriptors, it is the destination. When the call succeeds and its result is a descriptor, the record
+    /// classifies the result instead.
     pub descriptor: Argument,
-    /// What the result is.
+    /// The meaning of the result.
     pub result: Outcome,
-    /// Which argument points to the bytes that are moved.
+    /// The argument that points to the moved bytes.
     pub buffer: Option<u8>,
 }
 
-/// Where a descriptor stands.
+/// The position of a descriptor argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Argument {
-    /// No argument is one.
+    /// No argument is a descriptor.
     None,
     /// This argument; a negative one is a bad descriptor.
     At(u8),
@@ -38,7 +39,7 @@ pub enum Argument {
     Maybe(u8),
 }
 
-/// What a result that is not negative means.
+/// The meaning of a non-negative result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// Bytes moved.
@@ -49,12 +50,12 @@ pub enum Outcome {
     Other,
 }
 
-/// Which way bytes went, seen from the program.
+/// Direction of a transfer, seen from the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Direction {
     /// Into the program.
     In,
-    /// Out of it.
+    /// Out of the program.
     Out,
 }
 
@@ -83,32 +84,34 @@ static ARITIES: LazyLock<Vec<u8>> = LazyLock::new(|| {
     arities
 });
 
-/// The name of a call of the native table.
+/// Returns the name of a call of the native table.
 #[must_use]
 pub fn name(number: u16) -> Option<&'static str> {
     Sysno::new(usize::from(number)).map(|call| call.name())
 }
 
-/// The number of a call of the native table.
+/// Returns the number of a call of the native table.
 #[must_use]
 pub fn number(name: &str) -> Option<u16> {
     name.parse::<Sysno>().ok().and_then(|call| u16::try_from(call.id()).ok())
 }
 
-/// What is known of a call of the native table.
+/// Returns the rule for a call of the native table.
 #[must_use]
 pub fn rule(number: u16) -> Rule {
     RULES.get(usize::from(number)).copied().unwrap_or(Rule::PLAIN)
 }
 
-/// How many arguments a call of the native table takes; six for one that [`ARGUMENTS`] does not list.
+/// Returns the number of arguments of a call of the native table: six for a call that [`ARGUMENTS`] does not
+/// list.
 #[must_use]
 pub fn arguments(number: u16) -> usize {
     ARITIES.get(usize::from(number)).copied().map_or(6, usize::from)
 }
 
-/// The rules as the probe wants them, one byte per call: bits 0 to 2 are one more than the argument that is a
-/// descriptor (0: none), bit 3 says that the result is one, bit 4 that a negative argument means none.
+/// Returns the rules in the format of the probe, one byte per call: bits 0 to 2 are the index of the
+/// descriptor argument plus one (0: none), bit 3 is set if the result is a descriptor, bit 4 if a negative
+/// argument means "no descriptor".
 #[must_use]
 pub fn probe_rules() -> [u8; CALLS] {
     let mut bytes = [0; CALLS];
@@ -130,31 +133,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_names_a_call_once_and_points_to_arguments_that_it_has() {
+    fn every_row_has_a_unique_call_and_valid_argument_indices() {
         for (position, (name, rule)) in TABLE.iter().enumerate() {
-            let number = number(name).unwrap_or_else(|| panic!("{name} is no call"));
+            let number = number(name).unwrap_or_else(|| panic!("{name} is not a call"));
             assert!(usize::from(number) < CALLS);
-            assert!(TABLE[..position].iter().all(|(other, _)| other != name), "{name} stands twice");
+            assert!(TABLE[..position].iter().all(|(other, _)| other != name), "{name} is listed twice");
             assert_eq!(rule, &super::rule(number));
             let count = arguments(number);
             match rule.descriptor {
                 Argument::At(index) | Argument::Maybe(index) => {
                     assert!(usize::from(index) < count, "{name}");
-                    assert!([0, 2, 4].contains(&index), "{name}: the probe looks at arguments 0, 2 and 4");
+                    assert!(
+                        [0, 2, 4].contains(&index),
+                        "{name}: the probe supports arguments 0, 2 and 4 only"
+                    );
                 }
                 Argument::None => {}
             }
             assert!(rule.buffer.is_none_or(|index| usize::from(index) < count), "{name}");
-            assert_ne!(*rule, Rule::PLAIN, "{name} says nothing");
+            assert_ne!(*rule, Rule::PLAIN, "{name} has the default rule");
         }
     }
 
     #[test]
-    fn every_listed_arity_is_of_a_call_and_listed_once() {
+    fn every_call_in_the_arity_list_exists_and_is_listed_once() {
         let names = ARGUMENTS.iter().flat_map(|names| names.iter()).collect::<Vec<_>>();
         for (position, name) in names.iter().enumerate() {
-            assert!(number(name).is_some(), "{name} is no call");
-            assert!(!names[..position].contains(name), "{name} stands twice");
+            assert!(number(name).is_some(), "{name} is not a call");
+            assert!(!names[..position].contains(name), "{name} is listed twice");
         }
         for (name, _) in TABLE {
             assert!(names.contains(&name), "{name} has no arity");
@@ -162,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_native_table_ends_below_the_probes_room() {
+    fn the_numbers_of_the_native_table_are_below_calls() {
         assert!(Sysno::iter().all(|call| usize::try_from(call.id()).unwrap() < CALLS));
         assert_eq!(name(257), Some("openat"));
         assert_eq!(number("openat"), Some(257));
@@ -171,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn results_that_are_positive_but_no_byte_count_are_not_bytes() {
+    fn positive_results_that_do_not_count_bytes_are_not_bytes() {
         for name in ["mmap", "brk", "lseek", "fork", "clone", "epoll_wait", "fcntl", "getpid", "recvmmsg"] {
             assert!(!matches!(rule(number(name).unwrap()).result, Outcome::Bytes(_)), "{name}");
         }
@@ -182,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_probes_bytes_say_what_the_rules_say() {
+    fn the_bytes_for_the_probe_encode_the_rules() {
         let bytes = probe_rules();
         let byte = |name: &str| bytes[usize::from(number(name).unwrap())];
         assert_eq!(byte("read"), 1);

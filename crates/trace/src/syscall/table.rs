@@ -23,7 +23,7 @@ const fn on(name: &'static str) -> Row {
     (name, Rule { descriptor: Argument::At(0), result: Outcome::Other, buffer: None })
 }
 
-/// Works on the descriptor in argument `index`, if that is one.
+/// Works on the descriptor in argument `index`, if it is a descriptor.
 const fn maybe_on(name: &'static str, index: u8) -> Row {
     (name, Rule { descriptor: Argument::Maybe(index), result: Outcome::Other, buffer: None })
 }
@@ -33,7 +33,7 @@ const fn opens(name: &'static str) -> Row {
     (name, Rule { descriptor: Argument::None, result: FD, buffer: None })
 }
 
-/// Makes a descriptor of the one in argument 0.
+/// Creates a descriptor from the one in argument 0.
 const fn derives(name: &'static str) -> Row {
     (name, Rule { descriptor: Argument::At(0), result: FD, buffer: None })
 }
@@ -61,12 +61,12 @@ pub const TABLE: &[Row] = &[
     scatters("pwritev2", OUT),
     scatters("sendmsg", OUT),
     scatters("vmsplice", OUT),
-    // Between two descriptors, argument 0 being the destination, or argument 2 where a source comes first.
+    // Between two descriptors: argument 0 is the destination, or argument 2 where the source comes first.
     scatters("sendfile", OUT),
     row("splice", Argument::At(2), OUT, None),
     row("copy_file_range", Argument::At(2), OUT, None),
-    scatters("tee", OUT), // its source: both are pipes
-    // Without a descriptor.
+    scatters("tee", OUT), // argument 0 is the source; both are pipes
+    // No descriptor.
     row("getrandom", Argument::None, IN, Some(0)),
     row("process_vm_readv", Argument::None, IN, None),
     row("process_vm_writev", Argument::None, OUT, None),
@@ -150,7 +150,7 @@ pub const TABLE: &[Row] = &[
     maybe_on("mmap", 4),
 ];
 
-/// Names of the calls that take 0, 1, 2, ... 6 arguments, so that a listing shows no stale registers.
+/// Names of the calls that take 0, 1, 2, ... 6 arguments, so that a listing omits unused registers.
 pub const ARGUMENTS: &[&[&str]] = &[
     &[
         "sched_yield",

@@ -1,10 +1,11 @@
-//! The mapping rule: which primitive of the operating system stands for which call (Brown 1997, section 4.1).
+//! The mapping rule: which primitive of the operating system represents which call (Brown 1997, section 4.1).
 //!
-//! [`RULES`] is the whole of it: rows of call, kind of descriptor, condition and primitive, the first that fits
-//! wins, and what fits none is bounded from below by the null call. What a condition must know of earlier calls is
-//! kept beside it (`cork`), as are the buffers of transfers (`buffer`). One pass makes the coefficients of an
-//! application vector ([`assay_quantity::OperationDemand`]), with a histogram over sizes and whether the buffer of
-//! a transfer had just been used. It says nothing about what a primitive costs.
+//! [`RULES`] contains the complete mapping: rows of call, kind of descriptor, condition and primitive. The
+//! first matching row applies; a call without a matching row has the null call as its lower bound. The state
+//! of earlier calls that a condition requires is in `cork`, the buffers of transfers are in `buffer`. One
+//! pass computes the coefficients of an application vector ([`assay_quantity::OperationDemand`]), with a
+//! histogram over sizes and whether the buffer of a transfer was used recently. The mapping contains no costs
+//! of primitives.
 
 mod buffer;
 mod cork;
@@ -31,14 +32,14 @@ use crate::{
 
 const CLONE_THREAD: u64 = 0x1_0000;
 
-/// The primitive that bounds every call from below.
+/// The primitive that is a lower bound of every call.
 pub const NULL_CALL: &str = "call.null";
-/// The primitive of a voluntary context switch, wherever it happens.
+/// The primitive of every voluntary context switch.
 pub const CONTEXT_SWITCH: &str = "process.context_switch{processes=2,cpus=same}";
 /// The primitive of a page fault in user mode.
 pub const PAGE_FAULT: &str = "page_fault.anonymous";
 
-/// Collects what a program asks for.
+/// Collects the demand of a program.
 #[derive(Debug, Default)]
 pub struct Demanding {
     terms: Terms,
@@ -51,7 +52,7 @@ pub struct Demanding {
 #[derive(Debug, Default)]
 struct Terms(BTreeMap<Term, Tally>);
 
-/// What becomes one coefficient.
+/// The key of one coefficient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Term {
     primitive: &'static str,
@@ -65,7 +66,7 @@ enum Bound {
     Lower,
 }
 
-/// What one call adds to its term.
+/// The contribution of one call to its term.
 #[derive(Debug, Clone, Copy)]
 struct Contribution {
     operation: Operation,
@@ -75,7 +76,7 @@ struct Contribution {
 
 #[derive(Debug, Clone, Copy)]
 enum Operation {
-    /// None: it is part of another call's.
+    /// No operation: it is part of the operation of another call.
     Within,
     Unsized,
     OfBytes(u64),
@@ -95,22 +96,23 @@ struct Bin {
     bytes: u64,
 }
 
-/// What must be remembered of a thread that lives.
+/// State of a live thread.
 #[derive(Debug, Default)]
 struct Thread {
     made: Option<Made>,
     pages: HashMap<&'static str, Pages>,
 }
 
-/// What a program asked of the operating system.
+/// The demand of a program on the operating system.
 #[derive(Debug)]
 pub struct Demanded {
     terms: Terms,
-    /// Calls that never returned, except those that ended their thread; they are in no coefficient.
+    /// Calls that never returned, except those that ended their thread; no coefficient contains them.
     pub unfinished: u64,
-    /// Corked connections that were too many to remember: what was sent on them may count as not corked.
+    /// Corked connections that were dropped from the bounded state: bytes sent on them may count as not
+    /// corked.
     pub forgotten_corks: u64,
-    /// Records that are missing: with losses a demand is a lower bound.
+    /// Missing records: with losses, the demand is a lower bound.
     pub lost: u64,
 }
 
@@ -182,8 +184,8 @@ impl Demanding {
         }
     }
 
-    /// What a fork made; the fork event comes before the call returns. A lost event is replaced by the flags,
-    /// which only `clone` carries in a register.
+    /// Returns whether the call created a process or a thread. The fork event precedes the return of the
+    /// call. If the event is lost, the flags replace it; only `clone` passes them in a register.
     fn made(&mut self, thread: u32, call: &Call) -> Option<Made> {
         let name = call.name();
         if !matches!(&*name, "fork" | "vfork" | "clone" | "clone3") {
@@ -198,7 +200,8 @@ impl Demanding {
         })
     }
 
-    /// Vectors and message headers hide their buffers; programs that use them keep them, so they count as reused.
+    /// Adds a transfer. The buffers of vectors and message headers are not in the trace; programs that use
+    /// them keep them, so they count as reused.
     fn transfer(&mut self, thread: u32, primitive: &'static str, call: &Call, transfer: Contribution) {
         let terms = &mut self.terms;
         let Some(argument) = syscall::rule(call.number).buffer else {
@@ -238,7 +241,7 @@ impl Terms {
         self.add(Term { primitive, bound: Bound::Own, buffer }, transfer);
     }
 
-    /// A primitive that is counted and has no kernel time of its own: that stays with the call around it.
+    /// Counts a primitive without kernel time of its own: the time belongs to the call around it.
     fn count(&mut self, primitive: &'static str, times: u64) {
         let term = Term { primitive, bound: Bound::Own, buffer: Buffer::NoKey };
         self.0.entry(term).or_default().bin(None, times, 0);
@@ -254,8 +257,8 @@ impl Tally {
 }
 
 impl Demanded {
-    /// The vector of the operation `name`, of which the trace saw `units` units of work. Processor times are not
-    /// in a trace; who measured them adds them.
+    /// Returns the vector of the operation `name` for a trace with `units` units of work. A trace contains no
+    /// processor times; the caller adds them.
     #[must_use]
     pub fn into_operation(self, name: Named, units: f64) -> OperationDemand {
         let coefficients =
@@ -272,7 +275,7 @@ impl Demanded {
     }
 }
 
-/// What an operation and one unit of its work are called.
+/// Names of an operation and of its unit of work.
 #[derive(Debug, Clone)]
 pub struct Named {
     /// Name of the operation, `page`.
@@ -302,7 +305,7 @@ fn coefficient(term: Term, tally: &Tally, units: f64) -> Coefficient {
         Buffer::Fresh => format!("{}{{buffer=fresh}}", term.primitive),
     };
     Coefficient {
-        primitive: id.parse().expect("a test walks the table: every name in it is a primitive's"),
+        primitive: id.parse().expect("a test checks that every name in the table is a valid primitive id"),
         mapping: match term.bound {
             Bound::Own => Mapping::Own,
             Bound::Lower => Mapping::LowerBound,

@@ -1,27 +1,27 @@
-//! Picks records out of a trace: the extraction of ktranal (Brown 1997, section 3.2).
+//! Selects records of a trace: the extraction of ktranal (Brown 1997, section 3.2).
 
 use crate::{
     descriptor::Descriptor,
     record::{Abi, Event, Record},
 };
 
-/// Conditions that a record must meet, all of them; an absent one is met by every record.
+/// Conditions that a record must meet, all of them. An absent condition accepts every record.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// A call of this number, finished or not.
+    /// A call with this number, finished or not.
     pub call: Option<u16>,
     /// A call on this kind of descriptor.
     pub descriptor: Option<Descriptor>,
-    /// Of this process.
+    /// A record of this process.
     pub process: Option<u32>,
-    /// Of this thread.
+    /// A record of this thread.
     pub thread: Option<u32>,
     /// A call that took at least this long, ns.
     pub elapsed_ns_min: Option<u64>,
 }
 
 impl Filter {
-    /// The record meets every condition.
+    /// Returns whether the record meets every condition.
     #[must_use]
     pub fn accepts(&self, record: &Record) -> bool {
         let call = match &record.event {

@@ -1,8 +1,8 @@
-//! Ways to look at a trace: each in one pass and bounded memory.
+//! Views: evaluations of a trace, each in one pass and bounded memory.
 //!
-//! A view is one file here and one row in the table of `assay view`. Views make plain rows; turning them into text is
-//! the work of that command and of the crate `report`. They follow ktranal's modes (Brown 1997, section 3.2): the time sequence, the summary, the
-//! extraction of a call ([`Filter`]), and the vector of chapter 4.
+//! A view is one file here and one row in the table of `assay view`. Views produce plain rows; that command
+//! and the crate `report` format them. They follow ktranal's modes (Brown 1997, section 3.2): the time
+//! sequence, the summary, the extraction of a call ([`Filter`]), and the vector of chapter 4.
 
 pub mod demand;
 mod filter;
@@ -18,22 +18,22 @@ use crate::{
     record::{Entry, Lost, Record},
 };
 
-/// A way to look at a trace.
+/// An evaluation of a trace.
 pub trait View {
-    /// What it shows in the end.
+    /// The result.
     type Shown;
 
-    /// Takes the next record.
+    /// Processes the next record.
     fn record(&mut self, record: &Record);
 
-    /// Takes note of a gap.
+    /// Processes a gap.
     fn lost(&mut self, lost: &Lost);
 
-    /// The end of the trace.
+    /// Ends the evaluation and returns the result.
     fn finish(self) -> Self::Shown;
 }
 
-/// Shows all of `entries` to `view`.
+/// Passes all `entries` to `view` and returns its result.
 pub fn look<V: View>(
     entries: impl IntoIterator<Item = Result<Entry, ReadError>>,
     mut view: V,

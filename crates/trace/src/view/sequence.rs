@@ -1,4 +1,4 @@
-//! The time sequence: one row per event, as ktranal's default mode and as strace shows it.
+//! The time sequence: one row per event, like ktranal's default mode and strace.
 
 use std::fmt::Write;
 
@@ -9,26 +9,26 @@ use crate::{
     syscall,
 };
 
-/// One line of the sequence.
+/// One row of the sequence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SequenceRow {
-    /// When it began, on the clock of the trace.
+    /// Start, on the clock of the trace.
     pub begin_ns: u64,
     /// Process; 0 for a gap.
     pub process: u32,
     /// Thread; 0 for a gap.
     pub thread: u32,
-    /// CPU on which it ended.
+    /// CPU on which the event ended.
     pub cpu: u16,
-    /// What happened, `read(3, 0x7ffe..., 512) = 512`.
+    /// The event, `read(3, 0x7ffe..., 512) = 512`.
     pub text: String,
-    /// How long it took; `None` where no duration belongs to it.
+    /// Duration; `None` for an event without one.
     pub elapsed_ns: Option<u64>,
     /// Kind of descriptor.
     pub descriptor: Descriptor,
 }
 
-/// Hands every row that the filter accepts to `sink`, in the order of the trace. A gap is always a row.
+/// Passes every row that the filter accepts to `sink`, in the order of the trace. A gap is always a row.
 #[derive(Debug)]
 pub struct Sequence<F> {
     filter: Filter,
@@ -36,7 +36,7 @@ pub struct Sequence<F> {
 }
 
 impl<F: FnMut(SequenceRow)> Sequence<F> {
-    /// Shows what `filter` accepts.
+    /// Creates a view of the records that `filter` accepts.
     pub fn new(filter: Filter, sink: F) -> Self {
         Self { filter, sink }
     }
@@ -113,7 +113,7 @@ fn invocation(call: &Call) -> String {
         // Writing to a string cannot fail.
         let _ = match argument.cast_signed() {
             small @ -4096..=0xf_ffff => write!(text, "{separator}{small}"),
-            // Many calls take a 32-bit int, whose upper half is whatever the register held.
+            // Many calls take a 32-bit int; the upper half of its register is undefined.
             -0x8000_0000..=-4097 => write!(text, "{separator}{}", argument.cast_signed()),
             large => match low_int(large) {
                 Some(int) => write!(text, "{separator}{int}"),
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_reads_as_strace_would_write_it() {
+    fn a_row_has_the_format_of_strace() {
         let read = Call { args: [3, 0x7ffe_1000, 512, 9, 9, 9], result: 512, ..call("read") };
         let missing =
             Call { args: [0xffff_ff9c, 0x7ffe_2000, 0x80000, 0, 9, 9], result: -2, ..call("openat") };
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_takes_out_calls_but_never_a_gap() {
+    fn a_filter_removes_calls_but_never_a_gap() {
         let filter = Filter { call: crate::syscall::number("read"), ..Filter::default() };
         let shown = rows(
             filter,

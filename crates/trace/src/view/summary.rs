@@ -1,4 +1,4 @@
-//! The summary: Figure 11 of Brown 1997, split by kind of descriptor, with what has been learned since.
+//! The summary: Figure 11 of Brown 1997, split by kind of descriptor and with additional columns.
 
 use std::{borrow::Cow, collections::HashMap};
 
@@ -16,10 +16,10 @@ pub struct Summarise {
     events: Events,
 }
 
-/// What a trace holds, by call.
+/// Totals of a trace, by call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
-    /// One row per call and kind of descriptor, the largest total first.
+    /// One row per call and kind of descriptor, largest total first.
     pub rows: Vec<SummaryRow>,
     /// Everything that is not a finished call.
     pub events: Events,
@@ -30,7 +30,7 @@ pub struct Summary {
 pub struct SummaryRow {
     /// Number of the call.
     pub number: u16,
-    /// Table that the number is of.
+    /// Binary interface of the number.
     pub abi: Abi,
     /// Name of the call.
     pub name: Cow<'static, str>,
@@ -38,19 +38,19 @@ pub struct SummaryRow {
     pub descriptor: Descriptor,
     /// Calls that returned.
     pub calls: u64,
-    /// Of those, calls that failed.
+    /// Calls that failed, part of `calls`.
     pub errors: u64,
-    /// Calls that never returned; they are in no other column.
+    /// Calls that never returned; no other column includes them.
     pub unfinished: u64,
     /// Sum of the elapsed times, ns.
     pub total_ns: u64,
-    /// Its share of the sum over all calls, 0 to 1.
+    /// Share of the sum over all calls, 0 to 1.
     pub share: f64,
-    /// Shortest.
+    /// Shortest elapsed time, ns.
     pub min_ns: u64,
-    /// Longest.
+    /// Longest elapsed time, ns.
     pub max_ns: u64,
-    /// Mean.
+    /// Mean elapsed time, ns.
     pub mean_ns: f64,
     /// Sample standard deviation, 0 for a single call.
     pub deviation_ns: f64,
@@ -58,13 +58,13 @@ pub struct SummaryRow {
     pub p50_ns: u64,
     /// 99th percentile, within 6.25 %.
     pub p99_ns: u64,
-    /// Of the total: not runnable.
+    /// Part of the total: not runnable.
     pub blocked_ns: u64,
-    /// Of the total: runnable but not running.
+    /// Part of the total: runnable but not running.
     pub waiting_ns: u64,
-    /// Of the total: interrupts on top of it, network softirqs not among them.
+    /// Part of the total: interrupts that the CPU handled during the calls, except network softirqs.
     pub irq_ns: u64,
-    /// Of the total: network softirqs on top of it.
+    /// Part of the total: network softirqs that ran on top of the call.
     pub softnet_ns: u64,
     /// Bytes moved; `None` for a call that moves none.
     pub bytes: Option<u64>,
@@ -81,21 +81,21 @@ pub struct Events {
     pub user_faults: u64,
     /// Page faults inside the kernel.
     pub kernel_faults: u64,
-    /// Spells off the CPU outside calls.
+    /// Periods off the CPU outside calls.
     pub off_cpu: u64,
-    /// Their time not runnable, ns.
+    /// Part of these periods not runnable, ns.
     pub off_cpu_blocked_ns: u64,
-    /// Their time runnable but not running, ns.
+    /// Part of these periods runnable but not running, ns.
     pub off_cpu_waiting_ns: u64,
-    /// Processes made.
+    /// Processes created.
     pub processes: u64,
-    /// Threads made inside a process.
+    /// Threads created inside a process.
     pub threads: u64,
     /// Programs started.
     pub execs: u64,
     /// Threads that ended.
     pub exits: u64,
-    /// Records that are missing.
+    /// Missing records.
     pub lost: u64,
 }
 
@@ -108,7 +108,8 @@ struct Tally {
     min_ns: u64,
     max_ns: u64,
     mean_ns: f64,
-    /// Sum of the squared distances from the mean (Welford): squares of nanoseconds fit no integer.
+    /// Sum of the squared distances from the mean (Welford), as a float: squares of nanoseconds overflow an
+    /// integer.
     squares: f64,
     blocked_ns: u64,
     waiting_ns: u64,
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn hours_of_blocked_time_overflow_nothing() {
+    fn hours_of_blocked_time_do_not_overflow() {
         let hour_ns = 3_600_000_000_000;
         let wait = Call { elapsed_ns: hour_ns, blocked_ns: hour_ns, ..call("epoll_wait") };
         let shown = summary(&[record(Event::Call(wait)); 100]);
@@ -262,11 +263,15 @@ mod tests {
     }
 
     #[test]
-    fn interrupts_and_network_softirqs_are_summed_apart() {
+    fn interrupts_and_network_softirqs_are_summed_separately() {
         let send = Call { elapsed_ns: 100, irq_ns: 7, softnet_ns: 60, ..call("sendto") };
         let shown = summary(&[record(Event::Call(send)); 2]);
         assert_eq!((shown.rows[0].irq_ns, shown.rows[0].softnet_ns), (14, 120));
-        assert_eq!((send.on_cpu_ns(), send.kernel_ns()), (100, 93), "a send's softirq is its work");
+        assert_eq!(
+            (send.on_cpu_ns(), send.kernel_ns()),
+            (100, 93),
+            "the softirq of a send is part of its work"
+        );
     }
 
     #[test]

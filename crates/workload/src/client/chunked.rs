@@ -1,13 +1,13 @@
-//! The chunked transfer coding (RFC 9112, section 7.1), decoded as it arrives: pure, no buffer, every limit a
-//! constant. Chunk extensions and trailers are read over.
+//! The chunked transfer coding (RFC 9112, section 7.1), decoded as it arrives: pure, without a buffer, all
+//! limits constant. Chunk extensions and trailers are skipped.
 
-/// Characters of a chunk's size line or of all trailers together.
+/// Maximum number of characters of a chunk's size line or of all trailers together.
 const LINE_BYTES_MAX: usize = 4096;
 
-/// A violation of the coding, in words.
+/// Description of a violation of the coding.
 pub(crate) type Violation = &'static str;
 
-/// Where in the coding the next byte stands.
+/// Position of the next byte in the coding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Size { digits: u8 },
@@ -27,28 +27,28 @@ enum Place {
 #[derive(Debug)]
 pub(crate) struct Chunked {
     place: Place,
-    /// Of the present chunk: its size while the size is read, then what is still to come of it.
+    /// For the current chunk: its size while the size is read, then the number of its remaining bytes.
     left: u64,
-    /// Bytes of the present line, or of the trailers so far.
+    /// Bytes of the current line, or of the trailers so far.
     line_bytes: usize,
 }
 
-/// What became of some bytes.
+/// The result of decoding a piece of input.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Decoded {
-    /// How many of them belong to the body.
+    /// Number of input bytes that belong to the body.
     pub(crate) used: usize,
-    /// Whether the body is over.
+    /// Whether the body has ended.
     pub(crate) end: bool,
 }
 
 impl Chunked {
-    /// A decoder at the beginning of a body.
+    /// Creates a decoder for a new body.
     pub(crate) fn new() -> Chunked {
         Chunked { place: Place::Size { digits: 0 }, left: 0, line_bytes: 0 }
     }
 
-    /// Decodes `bytes` and gives the pieces of the content to `content`, which may refuse them.
+    /// Decodes `bytes` and passes the pieces of the content to `content`, which may reject them.
     pub(crate) fn feed<E: From<Violation>>(
         &mut self,
         bytes: &[u8],
@@ -73,7 +73,7 @@ impl Chunked {
         Ok(Decoded { used, end: self.place == Place::End })
     }
 
-    /// The place after `byte`, which is not part of the content.
+    /// Returns the position after `byte`, which is not part of the content.
     fn after(&mut self, byte: u8) -> Result<Place, Violation> {
         self.line_bytes += 1;
         if self.line_bytes > LINE_BYTES_MAX {
@@ -109,7 +109,7 @@ impl Chunked {
             (Place::SizeLineFeed | Place::TrailerLineFeed | Place::LastLineFeed, _) => {
                 Err("a carriage return without a line feed")
             }
-            (Place::Body | Place::End, _) => Err("a byte of the content is read as a part of the coding"),
+            (Place::Body | Place::End, _) => Err("a byte of the content was parsed as part of the coding"),
         }
     }
 }

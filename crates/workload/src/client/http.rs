@@ -1,8 +1,9 @@
-//! Our own client: how long does a server need for exactly this many requests, every answer right? Closed loop:
-//! each connection has one request in flight and sends the next one when the answer is complete. It runs in the
-//! calling thread, needs one `send`, one `recv` and a share of an `epoll_wait` per request on a kept connection,
-//! and allocates nothing per request. At the first failure it begins no further request, and the load is an
-//! error. It never retries, never paces and never looks at the server's processes.
+//! The built-in client: measures the time that a server requires for exactly this number of requests, with
+//! every response correct. It is a closed loop: each connection has one request in flight and sends the next
+//! one when the response is complete. It runs in the calling thread, requires one `send`, one `recv` and a
+//! share of an `epoll_wait` per request on a kept connection, and allocates nothing per request. After the
+//! first failure it starts no further request, and the load is an error. It does not retry, pace requests or
+//! access the server's processes.
 
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -25,37 +26,37 @@ use super::load::{Failure, Failures, Load, LoadError, percentiles};
 use super::response::{Expected, Fault, ResponseReader, Step, Then};
 use crate::workload::Reuse;
 
-/// One `recv` takes at most this much: large enough that a large page needs few of them, small enough to stay in
-/// the second-level cache.
+/// Maximum size of one `recv`: large enough that a large page requires few calls, small enough for the
+/// second-level cache.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// How often time limits and the stop flag are looked at and progress is told.
+/// Interval of the checks of timeouts and the stop flag and of the progress reports.
 const SWEEP: Duration = Duration::from_millis(50);
 
-/// Longest latency that the histogram tells apart; the longest time limit of a workload file is an hour.
+/// Longest latency that the histogram distinguishes; the longest timeout of a workload file is an hour.
 const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 
-/// What to ask, how often, and what the right answer is.
+/// Parameters of a load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// The server.
     pub address: SocketAddr,
     /// Path of the request.
     pub path: String,
-    /// Requests in all.
+    /// Total number of requests.
     pub requests: NonZeroU64,
-    /// Connections kept busy.
+    /// Number of busy connections.
     pub connections: NonZeroU32,
     /// Whether a connection serves more than one request.
     pub reuse: Reuse,
-    /// The right answer.
+    /// The correct response.
     pub expected: Expected,
-    /// How long one request may take, from its connection or first byte to its end.
+    /// Timeout of one request, from its connection or first byte to its end.
     pub timeout: Duration,
 }
 
-/// Does what `plan` says. `on_progress` is told now and then how many requests have been answered; setting `stop`
-/// ends the load with [`LoadError::Stopped`].
+/// Runs the load `plan`. Calls `on_progress` at intervals with the number of answered requests. Setting
+/// `stop` ends the load with [`LoadError::Stopped`].
 pub fn run(plan: &Plan, stop: &AtomicBool, on_progress: &mut dyn FnMut(u64)) -> Result<Load, LoadError> {
     let mut run = Run::new(plan)?;
     let cpu_ns =
@@ -78,16 +79,16 @@ pub fn run(plan: &Plan, stop: &AtomicBool, on_progress: &mut dyn FnMut(u64)) -> 
     })
 }
 
-/// What a connection is waiting for.
+/// The event that a connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Nothing: it has no request.
+    /// None: it has no request.
     Idle,
-    /// To send the rest of its request, or to be connected at all.
+    /// Sending the rest of its request, or the connection itself.
     Sending,
-    /// The answer.
+    /// The response.
     Receiving,
-    /// The server's close after a complete answer.
+    /// The server's close after a complete response.
     Closing,
 }
 
@@ -98,11 +99,11 @@ struct Connection {
     /// Bytes of the request already sent.
     sent: usize,
     reader: ResponseReader,
-    /// When the request was begun.
+    /// Start of the request.
     begun: Instant,
 }
 
-/// A load under way.
+/// A running load.
 struct Run<'a> {
     plan: &'a Plan,
     request: Vec<u8>,
@@ -165,7 +166,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The event loop: until no connection has a request.
+    /// Runs the event loop until no connection has a request.
     fn drive(&mut self, stop: &AtomicBool, on_progress: &mut dyn FnMut(u64)) -> Result<(), LoadError> {
         let pause = Timespec::try_from(SWEEP).expect("a constant");
         let mut events: Vec<Event> = Vec::with_capacity(self.connections.len().min(256));
@@ -176,7 +177,7 @@ impl<'a> Run<'a> {
                 Err(errno) => return Err(io("waiting for events")(errno)),
             }
             for event in events.drain(..) {
-                let index = usize::try_from(event.data.u64()).expect("an index of ours");
+                let index = usize::try_from(event.data.u64()).expect("the data is an index of `connections`");
                 self.advance(index, event.flags);
             }
             if self.completed == completed && self.busy > 0 {
@@ -193,7 +194,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Fails the requests whose time is over.
+    /// Fails the requests that exceeded their timeout.
     fn sweep(&mut self) {
         self.swept = self.now;
         for index in 0..self.connections.len() {
@@ -201,15 +202,16 @@ impl<'a> Run<'a> {
             let taken = self.now.saturating_duration_since(connection.begun);
             if connection.phase != Phase::Idle && taken >= self.plan.timeout {
                 let phase = match connection.phase {
-                    Phase::Closing => "the server did not close the connection after its answer",
-                    _ => "no complete answer",
+                    Phase::Closing => "the server did not close the connection after its response",
+                    _ => "no complete response",
                 };
                 self.fail(index, Failure::Timeout, &format!("{phase} within {:?}", self.plan.timeout));
             }
         }
     }
 
-    /// Begins the next request on a connection that has none, or lets it rest if there is none left to begin.
+    /// Starts the next request on a connection without one, or leaves the connection idle if no requests are
+    /// left.
     fn next(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         if self.begun == self.plan.requests.get() || self.first_failure.is_some() {
@@ -233,18 +235,18 @@ impl<'a> Run<'a> {
         self.send(index, fresh);
     }
 
-    /// Sends what is left of the request. A fresh socket is also put under observation.
+    /// Sends the rest of the request. Adds a new socket to the epoll instance.
     fn send(&mut self, index: usize, fresh: bool) {
         let connection = &mut self.connections[index];
         let Some(socket) = &connection.socket else { return };
         match send(socket, &self.request[connection.sent..], SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
             Ok(bytes) => connection.sent += bytes,
-            // Not connected yet, or (unheard of with requests this small) no room in the socket's buffer.
+            // Not connected yet, or (not observed with requests this small) no space in the socket's buffer.
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(errno @ (Errno::PIPE | Errno::CONNRESET)) => {
                 return self.fail(index, Failure::EarlyClose, &in_words("send", errno));
             }
-            // The socket's pending error: why the connection did not come about.
+            // The socket's pending error: the reason why the connection failed.
             Err(errno) => return self.fail(index, Failure::Connect, &in_words("connect", errno)),
         }
         let mut interest = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
@@ -264,7 +266,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Does what the events on a connection allow.
+    /// Processes the events of a connection.
     fn advance(&mut self, index: usize, flags: EventFlags) {
         if self.connections[index].phase == Phase::Sending {
             self.send(index, false);
@@ -276,8 +278,8 @@ impl<'a> Run<'a> {
                 Ok((0, _)) => return self.closed(index),
                 Ok((bytes, _)) => {
                     self.received(index, bytes);
-                    // Less than asked for means that nothing is left, and an event will tell of more. But of an
-                    // end of the stream that this event has told of, no other will.
+                    // A short read means that no bytes are left, and an event will report further bytes. But
+                    // no further event reports an end of the stream that this event has already reported.
                     if bytes < BUFFER_BYTES && !hung_up {
                         return;
                     }
@@ -289,24 +291,24 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Reads the first `bytes` of the buffer as a part of the answer.
+    /// Processes the first `bytes` of the buffer as part of the response.
     fn received(&mut self, index: usize, bytes: usize) {
         self.received_bytes += bytes as u64;
         let connection = &mut self.connections[index];
         if connection.phase == Phase::Closing {
-            return self.fail(index, Failure::Surplus, "bytes after the end of the answer");
+            return self.fail(index, Failure::Surplus, "bytes after the end of the response");
         }
         match connection.reader.feed(&self.plan.expected, &self.buffer[..bytes]) {
             Ok(Step::Incomplete) => {}
             Ok(Step::Complete { used, .. }) if used < bytes => {
-                self.fail(index, Failure::Surplus, "bytes after the end of the answer");
+                self.fail(index, Failure::Surplus, "bytes after the end of the response");
             }
             Ok(Step::Complete { then, .. }) => self.answered(index, then),
             Err(fault) => self.fault(index, &fault),
         }
     }
 
-    /// The answer is complete and right.
+    /// Handles a complete and correct response.
     fn answered(&mut self, index: usize, then: Then) {
         self.now = now();
         let connection = &mut self.connections[index];
@@ -319,7 +321,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The server has closed the connection.
+    /// Handles a connection closed by the server.
     fn closed(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         if connection.phase != Phase::Closing {
@@ -329,8 +331,8 @@ impl<'a> Run<'a> {
                 Err(fault) => return self.fault(index, &fault),
             }
         }
-        // If the server is the first to close, the connection's TIME_WAIT is its own and uses up none of the
-        // client's ports.
+        // If the server closes first, the TIME_WAIT of the connection is on the server's side and occupies no
+        // port of the client.
         self.connections[index].socket = None;
         self.now = now();
         self.completed += 1;
@@ -361,7 +363,7 @@ fn request(plan: &Plan) -> Vec<u8> {
         .into_bytes()
 }
 
-/// A socket that is connected or about to be.
+/// Returns a socket that is connected or connecting.
 fn open(address: SocketAddr) -> rustix::io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;

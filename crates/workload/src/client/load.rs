@@ -1,4 +1,4 @@
-//! What a client reports: a complete, verified load, or why there is none.
+//! The result of a client: a complete, verified load, or an error.
 
 use std::fmt;
 use std::io;
@@ -10,24 +10,24 @@ use thiserror::Error;
 
 use crate::placement::PlacementError;
 
-/// A load that was done in full, every answer right.
+/// A complete load with correct responses only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Load {
     /// Requests answered.
     pub requests: u64,
-    /// From before the first request to after the last answer.
+    /// Time from before the first request to after the last response.
     pub elapsed_ns: u64,
-    /// How long single requests took.
+    /// Latency of the requests.
     pub latency: Latency,
-    /// Bytes received, heads included; wrk rounds them to three digits or so.
+    /// Bytes received, including heads; wrk rounds them to about three digits.
     pub received_bytes: u64,
-    /// Connections opened; `None` for wrk, which does not say.
+    /// Connections opened; `None` for wrk, which does not report it.
     pub connections: Option<u64>,
-    /// CPU time of the client, user and system; for wrk in steps of 10 ms.
+    /// CPU time of the client, user and system; for wrk with a resolution of 10 ms.
     pub client_cpu_ns: u64,
 }
 
-/// The percentiles of a histogram of nanoseconds.
+/// Returns the percentiles of a histogram of nanoseconds.
 pub(crate) fn percentiles(histogram: &Histogram<u64>) -> Latency {
     let at = |quantile| histogram.value_at_quantile(quantile);
     Latency {
@@ -39,70 +39,70 @@ pub(crate) fn percentiles(histogram: &Histogram<u64>) -> Latency {
     }
 }
 
-/// A load that did not come about. No variant carries a rate: what failed has none.
+/// A load failed. No variant contains a rate: a failed load has none.
 #[derive(Debug, Error)]
 pub enum LoadError {
-    /// Some requests failed, after which no more were begun.
-    #[error("{failures} after {completed} right answers, the first: {first}")]
+    /// Some requests failed; no further requests were started after the first failure.
+    #[error("{failures} after {completed} correct responses; first failure: {first}")]
     Failed {
-        /// Right answers.
+        /// Correct responses.
         completed: u64,
         /// Failed requests by kind.
         failures: Failures,
-        /// The first failure in words.
+        /// Description of the first failure.
         first: String,
     },
     /// The caller's stop flag was set.
     #[error("stopped after {completed} requests")]
     Stopped {
-        /// Right answers.
+        /// Correct responses.
         completed: u64,
     },
-    /// The client itself could not work.
+    /// The client itself failed.
     #[error("cannot load the server: {action}: {source}")]
     Io {
-        /// What failed.
+        /// The step that failed.
         action: &'static str,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The program wrk cannot be found.
+    /// The program wrk was not found.
     #[error(
         "program 'wrk' is neither in PATH nor in /usr/sbin; install the Debian package wrk or run scripts/setup"
     )]
     WrkMissing,
-    /// Wrk failed, or said something that we do not understand.
+    /// Wrk failed, or its output could not be parsed.
     #[error("wrk: {problem}")]
     Wrk {
-        /// What is wrong with it.
+        /// Description of the problem.
         problem: String,
     },
     /// Wrk could not be stopped.
     #[error(transparent)]
     Stop(#[from] StopError),
-    /// The client's CPUs cannot be had.
+    /// The client's CPUs are not available.
     #[error(transparent)]
     Placement(#[from] PlacementError),
 }
 
-/// The ways in which a request fails.
+/// Kinds of failed requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
-    /// No connection.
+    /// The connection could not be established.
     Connect,
-    /// No complete answer in time.
+    /// The response was not complete within the timeout.
     Timeout,
-    /// The connection was closed or reset before the answer was complete.
+    /// The connection was closed or reset before the response was complete.
     EarlyClose,
-    /// Not HTTP, or HTTP that we do not understand.
+    /// Not HTTP, or HTTP that the client does not support.
     Malformed,
-    /// A status other than the expected one.
+    /// The status differs from the expected one.
     WrongStatus,
-    /// A body of another length than the expected one.
+    /// The length of the body differs from the expected one.
     WrongLength,
-    /// A body of the right length and other bytes.
+    /// The body has the correct length but different bytes.
     WrongBody,
-    /// More bytes than the answer has.
+    /// There are bytes after the end of the response.
     Surplus,
 }
 
@@ -112,8 +112,8 @@ impl Failure {
         (Failure::Timeout, "timed out"),
         (Failure::EarlyClose, "closed early"),
         (Failure::Malformed, "malformed"),
-        (Failure::WrongStatus, "of wrong status"),
-        (Failure::WrongLength, "of wrong length"),
+        (Failure::WrongStatus, "with a wrong status"),
+        (Failure::WrongLength, "with a wrong length"),
         (Failure::WrongBody, "with a wrong body"),
         (Failure::Surplus, "with surplus bytes"),
     ];
@@ -126,12 +126,12 @@ pub struct Failures {
 }
 
 impl Failures {
-    /// How many failed in this way.
+    /// Returns the number of failures of this kind.
     pub fn count(&self, kind: Failure) -> u64 {
         self.counts[kind as usize]
     }
 
-    /// How many failed at all.
+    /// Returns the total number of failures.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
@@ -158,19 +158,19 @@ mod tests {
     use super::{Failure, Failures};
 
     #[test]
-    fn every_kind_of_failure_has_its_own_place_and_words() {
+    fn every_kind_of_failure_is_at_its_index() {
         for (place, (kind, words)) in Failure::ALL.iter().enumerate() {
             assert_eq!(*kind as usize, place, "{words}");
         }
     }
 
     #[test]
-    fn failures_are_told_by_kind_without_the_kinds_that_did_not_happen() {
+    fn only_kinds_with_failures_are_listed() {
         let mut failures = Failures::default();
         for kind in [Failure::Timeout, Failure::WrongStatus, Failure::Timeout] {
             failures.add(kind);
         }
-        expect_test::expect!["3 requests failed (2 timed out, 1 of wrong status)"]
+        expect_test::expect!["3 requests failed (2 timed out, 1 with a wrong status)"]
             .assert_eq(&failures.to_string());
     }
 }

@@ -1,6 +1,6 @@
-//! One HTTP/1 answer, read as it arrives and compared with the expected one (RFC 9112). Pure: bytes in, verdict
-//! out, the same verdict however the bytes are cut into pieces; no input panics; at most one head is buffered.
-//! The client feeds it what it receives; it never touches a socket.
+//! Parses one HTTP/1 response as it arrives and compares it with the expected one (RFC 9112). Pure: the input
+//! is bytes, the output is a verdict that does not depend on how the bytes are split. No input causes a
+//! panic; at most one head is buffered. The client passes the received bytes; this module accesses no socket.
 
 use std::mem::MaybeUninit;
 
@@ -10,13 +10,13 @@ use thiserror::Error;
 use super::chunked::{Chunked, Decoded, Violation};
 use super::load::Failure;
 
-/// Largest head accepted: what nginx and Apache accept of a request, twice.
+/// Maximum size of a head: twice the size that nginx and Apache accept for a request.
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// Most header fields accepted.
+/// Maximum number of header fields.
 const HEADERS_MAX: usize = 64;
 
-/// The right answer to a request.
+/// The correct response to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expected {
     /// Its status.
@@ -25,58 +25,58 @@ pub struct Expected {
     pub body: ExpectedBody,
 }
 
-/// The right body.
+/// The correct body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExpectedBody {
     /// These bytes.
     Exactly(Vec<u8>),
-    /// Any bytes, this many of them.
+    /// Any body of this many bytes.
     Length(u64),
-    /// Anything up to this many bytes.
+    /// Any body of at most this many bytes.
     Within(u64),
 }
 
-/// What is wrong with an answer.
+/// An error in a response.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Fault {
-    /// It is not HTTP, or HTTP that we do not understand.
-    #[error("malformed answer: {0}")]
+    /// Not HTTP, or HTTP that this parser does not support.
+    #[error("malformed response: {0}")]
     Malformed(&'static str),
-    /// Its status is not the expected one.
+    /// The status differs from the expected one.
     #[error("status {found} instead of {expected}")]
     Status {
-        /// The right one.
+        /// The expected status.
         expected: u16,
-        /// The answer's.
+        /// The received status.
         found: u16,
     },
-    /// Its body has another length.
+    /// The length of the body differs from the expected one.
     #[error("body of {found} bytes instead of {expected}")]
     Length {
-        /// The right one.
+        /// The expected length.
         expected: u64,
-        /// The answer's.
+        /// The received length.
         found: u64,
     },
-    /// Its body goes on where it should end.
+    /// The body is longer than expected.
     #[error("body of more than {expected} bytes")]
     Longer {
-        /// The right length.
+        /// The expected length.
         expected: u64,
     },
-    /// Its body has the wrong bytes.
+    /// The body has wrong bytes.
     #[error("body differs from the expected one at byte {at}")]
     Body {
         /// Offset of the first wrong byte.
         at: u64,
     },
-    /// The connection was closed inside it.
-    #[error("connection closed before the answer was complete")]
+    /// The connection was closed before the end of the response.
+    #[error("connection closed before the response was complete")]
     EarlyClose,
 }
 
 impl Fault {
-    /// The kind of failure that this counts as.
+    /// Returns the kind of failure that this counts as.
     pub fn failure(&self) -> Failure {
         match self {
             Fault::Malformed(_) => Failure::Malformed,
@@ -94,46 +94,46 @@ impl From<Violation> for Fault {
     }
 }
 
-/// How far an answer has come.
+/// Progress of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// More bytes are needed; all given ones are used.
+    /// More bytes are required; all passed bytes are used.
     Incomplete,
-    /// The answer is complete and right.
+    /// The response is complete and correct.
     Complete {
-        /// How many of the given bytes belong to it.
+        /// Number of passed bytes that belong to it.
         used: usize,
-        /// What the server does with the connection.
+        /// State of the connection after the response.
         then: Then,
     },
 }
 
-/// What the server does with the connection after its answer.
+/// State of the connection after a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Then {
-    /// It waits for the next request.
+    /// The server waits for the next request.
     KeepOpen,
-    /// It closes.
+    /// The server closes it.
     Close,
 }
 
-/// A reader of one answer after another. After a fault it must be `reset`.
+/// A parser of consecutive responses. After a fault, it must be `reset`.
 #[derive(Debug)]
 pub struct ResponseReader {
     /// The head so far, if it did not arrive in one piece.
     head: Vec<u8>,
     body: Body,
     then: Then,
-    /// Bytes of the content so far.
+    /// Number of content bytes so far.
     received: u64,
 }
 
-/// Which part of the answer comes next.
+/// The next part of the response.
 #[derive(Debug)]
 enum Body {
     /// The head is not complete.
     HeadFirst,
-    /// So many bytes of content.
+    /// This many bytes of content.
     Counted { left: u64 },
     /// Content in chunks.
     Chunked(Chunked),
@@ -148,7 +148,7 @@ impl Default for ResponseReader {
 }
 
 impl ResponseReader {
-    /// A reader that expects the beginning of an answer.
+    /// Creates a reader that expects the start of a response.
     pub fn new() -> ResponseReader {
         ResponseReader {
             head: Vec::with_capacity(HEAD_BYTES_MAX),
@@ -158,14 +158,14 @@ impl ResponseReader {
         }
     }
 
-    /// Forgets everything: the next byte is the first one of an answer.
+    /// Resets the state: the next byte is the first byte of a response.
     pub fn reset(&mut self) {
         self.head.clear();
         self.body = Body::HeadFirst;
         self.received = 0;
     }
 
-    /// Reads on with `bytes`. After `Complete` the reader expects the next answer.
+    /// Continues with `bytes`. After `Complete`, the reader expects the next response.
     pub fn feed(&mut self, expected: &Expected, bytes: &[u8]) -> Result<Step, Fault> {
         let mut used = 0;
         if let Body::HeadFirst = self.body {
@@ -196,7 +196,8 @@ impl ResponseReader {
         self.complete(expected, used + decoded.used)
     }
 
-    /// The connection was closed. That ends an answer whose length nothing else tells, and breaks any other.
+    /// Handles the close of the connection: it ends a response without any other indication of its length,
+    /// and is an error for other responses.
     pub fn end(&mut self, expected: &Expected) -> Result<Step, Fault> {
         match self.body {
             Body::UntilClose => self.complete(expected, 0),
@@ -210,9 +211,9 @@ impl ResponseReader {
         Ok(Step::Complete { used, then: self.then })
     }
 
-    /// Reads the head; when it is complete, says how many of `bytes` belong to it.
+    /// Parses the head; when it is complete, returns how many of `bytes` belong to it.
     ///
-    /// A head is only ever parsed up to a line feed: that makes the verdict independent of how it was cut.
+    /// A head is only parsed up to a line feed, which makes the verdict independent of how it was split.
     fn feed_head(&mut self, expected: &Expected, bytes: &[u8]) -> Result<Option<usize>, Fault> {
         let before = self.head.len();
         let window = &bytes[..bytes.len().min(HEAD_BYTES_MAX - before)];
@@ -259,7 +260,7 @@ impl Expected {
         if *received > limit { Err(Fault::Longer { expected: limit }) } else { Ok(()) }
     }
 
-    /// Refuses a body of the wrong length; called when its length is first known.
+    /// Rejects a body of the wrong length; called when its length is first known.
     fn check_length(&self, found: u64) -> Result<(), Fault> {
         let expected = match &self.body {
             ExpectedBody::Exactly(body) => body.len() as u64,
@@ -270,7 +271,7 @@ impl Expected {
     }
 }
 
-/// What we read of a head.
+/// The relevant fields of a head.
 #[derive(Debug)]
 struct Head {
     bytes: usize,
@@ -281,7 +282,7 @@ struct Head {
 }
 
 impl Head {
-    /// The head at the beginning of `bytes`; `None` if it is not complete.
+    /// Parses the head at the start of `bytes`; `None` if it is incomplete.
     fn parse(bytes: &[u8]) -> Result<Option<Head>, Fault> {
         let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
         let mut response = httparse::Response::new(&mut []);
@@ -306,7 +307,7 @@ impl Head {
         Ok(Some(head))
     }
 
-    /// Takes from one header field what it says about the body or the connection.
+    /// Evaluates a header field that concerns the body or the connection.
     fn note(&mut self, header: &httparse::Header) -> Result<(), Fault> {
         let value = header.value.trim_ascii();
         if header.name.eq_ignore_ascii_case("content-length") {
@@ -332,7 +333,7 @@ impl Head {
         Ok(())
     }
 
-    /// How the body comes, if status and length are the expected ones.
+    /// Returns the framing of the body if status and length are the expected ones.
     fn body(&self, expected: &Expected) -> Result<Body, Fault> {
         if self.status != expected.status {
             return Err(Fault::Status { expected: expected.status, found: self.status });
@@ -351,7 +352,7 @@ impl Head {
     }
 }
 
-/// A decimal number, and nothing else around it (unlike `str::parse`, which takes a sign).
+/// Parses a decimal number without other characters (unlike `str::parse`, which accepts a sign).
 fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;

@@ -1,6 +1,6 @@
-//! The program wrk as a client: for numbers that others can reproduce with the tool they know. It runs for a
-//! fixed time, not for a fixed number of requests, and looks at no body; what it prints is read strictly, and
-//! anything that it complains of makes the load an error.
+//! The program wrk as a client, for results that are reproducible with a known tool. It runs for a fixed
+//! time, not for a fixed number of requests, and checks no body. Its output is parsed strictly, and every
+//! failure that it reports makes the load an error.
 
 use std::fs::File;
 use std::io::Read;
@@ -18,42 +18,42 @@ use super::load::{Load, LoadError};
 use crate::cpu;
 use crate::workload::Reuse;
 
-/// How much longer than asked wrk may run before it is killed.
+/// Time after the end of its duration after which wrk is killed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often the stop flag is looked at.
+/// Interval of the checks of the stop flag.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Heads are smaller than this: a mean answer outside of body to body plus this is a wrong one.
+/// Maximum size of a head: a mean response size outside of body to body plus this value is wrong.
 const HEAD_BYTES_MAX: u64 = 4096;
 
-/// What to ask, and for how long.
+/// Parameters of a run of wrk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// The server.
     pub address: SocketAddr,
     /// Path of the request.
     pub path: String,
-    /// How long.
+    /// Duration.
     pub duration_s: NonZeroU32,
-    /// Connections kept busy, by one thread.
+    /// Number of busy connections, in one thread.
     pub connections: NonZeroU32,
     /// Whether a connection serves more than one request.
     pub reuse: Reuse,
-    /// Length of the body of a right answer.
+    /// Length of the body of a correct response.
     pub expect_bytes: u64,
 }
 
-/// What wrk printed.
+/// The parsed output of wrk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
     /// Requests answered.
     pub requests: u64,
-    /// How long it ran, to 10 ms.
+    /// Elapsed time, rounded to 10 ms.
     pub elapsed_ns: u64,
-    /// Bytes received, to three digits or so.
+    /// Bytes received, rounded to about three digits.
     pub received_bytes: u64,
-    /// Latencies, to three digits or so.
+    /// Latencies, rounded to about three digits.
     pub latency: Latency,
 }
 
@@ -75,16 +75,16 @@ pub fn run(plan: &Plan, stop: &AtomicBool) -> Result<Load, LoadError> {
         }
         if now() >= deadline {
             group.kill()?;
-            return Err(wrong("it is still running 10 s after the time it was given"));
+            return Err(wrong("still running 10 s after the end of its duration"));
         }
     }
-    let exit = group.exit().map_err(failed("asking how wrk ended"))?;
-    let used = group.main_process().map_err(failed("looking at wrk"))?;
+    let exit = group.exit().map_err(failed("reading the exit status of wrk"))?;
+    let used = group.main_process().map_err(failed("reading the process state of wrk"))?;
     let used = cpu::of(used.as_slice()).map_err(|error| wrong(&error.to_string()))?;
     group.kill()?;
     let text = read(output).map_err(failed("reading the output of wrk"))?;
     if exit != Some(Exit::Status(0)) {
-        return Err(wrong(&format!("it failed and says: {}", text.trim().replace('\n', " | "))));
+        return Err(wrong(&format!("exited with an error: {}", text.trim().replace('\n', " | "))));
     }
     let output = parse(&text).map_err(|problem| wrong(&problem))?;
     let load = Load {
@@ -125,7 +125,8 @@ fn wrong(problem: &str) -> LoadError {
     LoadError::Wrk { problem: problem.to_owned() }
 }
 
-/// Wrk looks at no body; at least the mean size of its answers must be a right one, as far as it rounds.
+/// Checks that the mean size of the responses matches the expected body within the rounding of wrk, which
+/// checks no body.
 fn check_size(load: &Load, expect_bytes: u64) -> Result<(), LoadError> {
     let mean = load.received_bytes / load.requests.max(1);
     let slack = expect_bytes / 50;
@@ -133,20 +134,20 @@ fn check_size(load: &Load, expect_bytes: u64) -> Result<(), LoadError> {
         return Ok(());
     }
     Err(wrong(&format!(
-        "its answers have {mean} bytes on average, which does not fit a body of {expect_bytes}"
+        "its responses have {mean} bytes on average, which does not match a body of {expect_bytes} bytes"
     )))
 }
 
-/// Reads what `wrk --latency` 4.x prints. Refuses output with complaints, with a missing line, or with a number
-/// of another form.
+/// Parses the output of `wrk --latency` 4.x. Rejects output with reported failures, with a missing line, or
+/// with an invalid number.
 pub fn parse(text: &str) -> Result<Output, String> {
-    // The heading of the percentiles begins like the line of the mean latency.
+    // The heading of the percentiles starts like the line of the mean latency.
     let lines: Vec<&str> =
         text.lines().map(str::trim).filter(|line| *line != "Latency Distribution").collect();
     if let Some(complaint) =
         lines.iter().find(|line| line.starts_with("Socket errors:") || line.starts_with("Non-2xx or 3xx"))
     {
-        return Err(format!("it saw failures: {complaint}"));
+        return Err(format!("it reported failures: {complaint}"));
     }
     let after = |name: &str| {
         let mut found = lines.iter().filter_map(|line| line.strip_prefix(name));
@@ -158,11 +159,11 @@ pub fn parse(text: &str) -> Result<Output, String> {
     };
     let percentile = |name: &str| match after(name)?.as_slice() {
         [value] => time_ns(value),
-        _ => Err(format!("the line '{name}' of its output has another form")),
+        _ => Err(format!("the line '{name}' of its output has an unexpected format")),
     };
     let max_ns = match after("Latency ")?.as_slice() {
         [_, _, max, _] => time_ns(max)?,
-        _ => return Err("the line 'Latency' of its output has another form".to_owned()),
+        _ => return Err("the line 'Latency' of its output has an unexpected format".to_owned()),
     };
     let latency = Latency {
         p50_ns: percentile("50% ")?,
@@ -172,14 +173,14 @@ pub fn parse(text: &str) -> Result<Output, String> {
         max_ns,
     };
     let (requests, elapsed, received) = summary(&lines)?;
-    let requests = requests.parse().map_err(|_| format!("'{requests}' is no number of requests"))?;
+    let requests = requests.parse().map_err(|_| format!("'{requests}' is not a number of requests"))?;
     if requests == 0 {
-        return Err("it made no request".to_owned());
+        return Err("it made no requests".to_owned());
     }
     Ok(Output { requests, elapsed_ns: time_ns(elapsed)?, received_bytes: size_bytes(received)?, latency })
 }
 
-/// The parts of `3325 requests in 2.10s, 1.65MB read`.
+/// Returns the parts of `3325 requests in 2.10s, 1.65MB read`.
 fn summary<'a>(lines: &[&'a str]) -> Result<(&'a str, &'a str, &'a str), String> {
     lines
         .iter()
@@ -192,9 +193,9 @@ fn summary<'a>(lines: &[&'a str]) -> Result<(&'a str, &'a str, &'a str), String>
 }
 
 fn time_ns(text: &str) -> Result<u64, String> {
-    // In this order: every longer unit before the one that it ends with.
+    // The order matters: a unit precedes the units that are a suffix of it.
     const UNITS: [(&str, f64); 5] = [("us", 1e3), ("ms", 1e6), ("s", 1e9), ("m", 60e9), ("h", 3600e9)];
-    scaled(text, &UNITS).ok_or_else(|| format!("'{text}' is no time"))
+    scaled(text, &UNITS).ok_or_else(|| format!("'{text}' is not a time"))
 }
 
 fn size_bytes(text: &str) -> Result<u64, String> {
@@ -205,17 +206,17 @@ fn size_bytes(text: &str) -> Result<u64, String> {
         ("KB", 1024.0),
         ("B", 1.0),
     ];
-    scaled(text, &UNITS).ok_or_else(|| format!("'{text}' is no size"))
+    scaled(text, &UNITS).ok_or_else(|| format!("'{text}' is not a size"))
 }
 
-/// The number before the first unit that fits, times the unit.
+/// Returns the number before the first matching unit, multiplied by the unit.
 fn scaled(text: &str, units: &[(&str, f64)]) -> Option<u64> {
     let (digits, unit) = units.iter().find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, scale)))?;
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
         return None;
     }
     let value = digits.parse::<f64>().ok()? * unit;
-    // Twenty digits and more would not be wrk's.
+    // Wrk does not print numbers of twenty or more digits.
     (value < 1e18)
         .then(|| Duration::from_secs_f64(value / 1e9))
         .and_then(|d| u64::try_from(d.as_nanos()).ok())

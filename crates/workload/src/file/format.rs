@@ -1,5 +1,5 @@
-//! The types that mirror the text of a workload file, key by key. They hold no rule beyond the type of a value;
-//! the rules are in the module above, which turns them into the types that the crate computes with.
+//! The types that mirror the text of a workload file, key by key. They check only the types of values; the
+//! module above checks all other rules and converts them into the types of this crate.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use toml::Spanned;
 
-/// How long a request may take if the file does not say: far above any page, far below anyone's patience.
+/// Default timeout of a request: far above the time for any page, but short enough to wait for.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Deserialize)]
@@ -99,7 +99,7 @@ pub(super) struct Expect {
     pub(super) bytes: Option<u64>,
 }
 
-/// A command: one line that is split as a shell would, or a list of words.
+/// A command: one line that is split like in a shell, or a list of words.
 #[derive(Debug)]
 pub(super) enum Words {
     Line(String),
@@ -153,7 +153,9 @@ impl<'de> Deserialize<'de> for Cpus {
                 let cpus: Vec<usize> = elements(list)?;
                 let known = |cpu: &usize| *cpu < rustix::thread::CpuSet::MAX_CPU;
                 if cpus.is_empty() || !cpus.iter().all(known) {
-                    return Err(A::Error::custom("a list of CPUs names at least one, each below 1024"));
+                    return Err(A::Error::custom(
+                        "a list of CPUs must contain at least one CPU, each below 1024",
+                    ));
                 }
                 Ok(Cpus::List(cpus))
             }

@@ -1,39 +1,40 @@
-//! Whether the buffer of a transfer had just been used.
+//! Determines whether the buffer of a transfer was used recently.
 //!
-//! One memory per thread and primitive of the last 64 distinct pages. The first use of a page tells nothing of
-//! itself: a program that keeps a buffer uses it for a first time too. Such a use is held until its page is used
-//! again (then it was the first use of a buffer that is kept) or falls out of the memory (then it was not).
+//! For each thread and primitive, the last 64 distinct pages are stored. The first use of a page is
+//! ambiguous: a kept buffer has a first use too. Such a use is pending until its page is used again (it was
+//! the first use of a kept buffer) or leaves the list (it was not).
 
 use super::Contribution;
 
-/// Pages that are remembered: 256 KiB, what a second-level cache holds.
+/// Maximum number of stored pages: 256 KiB, the size of a second-level cache.
 const REMEMBERED_PAGES: usize = 64;
 const PAGE_BITS: u32 = 12;
 
-/// What is known of a transfer's buffer.
+/// Reuse of the buffer of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Buffer {
-    /// The primitive does not ask.
+    /// The primitive has no `buffer` key.
     NoKey,
-    /// It is used again and again.
+    /// The buffer is used repeatedly.
     Reused,
-    /// It was not used lately.
+    /// The buffer was not used recently.
     Fresh,
 }
 
-/// The last pages that one thread used for one primitive, the latest last.
+/// The last pages that one thread used for one primitive, most recent last.
 #[derive(Debug, Default)]
 pub(super) struct Pages(Vec<Page>);
 
 #[derive(Debug)]
 struct Page {
     number: u64,
-    /// Its first use, while nobody knows what it was.
+    /// Its first use, while its kind is undetermined.
     first: Option<Contribution>,
 }
 
 impl Pages {
-    /// A transfer from or to `address`. `judge` hears of every transfer once, as soon as its buffer is known.
+    /// Processes a transfer from or to `address`. Calls `judge` once for every transfer, as soon as its kind
+    /// of buffer is determined.
     pub fn transfer(
         &mut self,
         address: u64,
@@ -49,7 +50,7 @@ impl Pages {
             }
             None if self.0.len() < REMEMBERED_PAGES => Some(transfer),
             None => {
-                // With a full memory the page is known not to have been used lately.
+                // With a full list, the page was not used recently.
                 let oldest = self.0.remove(0).first;
                 oldest.into_iter().chain([transfer]).for_each(|transfer| judge(Buffer::Fresh, transfer));
                 None
@@ -58,7 +59,7 @@ impl Pages {
         self.0.push(Page { number, first });
     }
 
-    /// The thread ended, or the trace: no page is used again.
+    /// Ends the list when the thread or the trace ends: no page is used again.
     pub fn end(self, mut judge: impl FnMut(Buffer, Contribution)) {
         self.0.into_iter().filter_map(|page| page.first).for_each(|first| judge(Buffer::Fresh, first));
     }

@@ -1,22 +1,24 @@
-//! Which connections are corked, and how many bytes each holds back.
+//! The corked connections and the number of bytes that each holds back.
 //!
-//! `TCP_CORK` set and cleared are the same call in a trace, so the state is a toggle. A toggle with nothing held
-//! back is a cork: a program that uncorks has written something. So a connection that was corked when the recorder
-//! attached is read wrongly once, and no longer. Copies of a descriptor (`dup`, `fork`) are other connections here.
+//! In a trace, setting and clearing `TCP_CORK` are the same call, so the state is a toggle. A toggle while no
+//! bytes are held back is a cork, since a program that uncorks has written something. A connection that was
+//! corked when the recorder attached is therefore misread once and correct afterwards. Copies of a descriptor
+//! (`dup`, `fork`) count as separate connections.
 
 use std::collections::HashMap;
 
 use super::rules::{Cork, Rule, When, int};
 use crate::record::{Abi, Call};
 
-/// Corked connections that are remembered, 2 MiB: more are descriptors whose `close` was not seen.
+/// Maximum number of stored corked connections, 2 MiB. More than this are descriptors whose `close` is not in
+/// the trace.
 const REMEMBERED_CORKS: usize = 1 << 16;
 
 /// Corked connections, by process and descriptor.
 #[derive(Debug, Default)]
 pub(super) struct Corks {
     held_back: HashMap<(u32, u32), u64>,
-    /// How many had to be forgotten.
+    /// Number of connections dropped at the limit.
     pub forgotten: u64,
 }
 
@@ -26,7 +28,7 @@ impl Corks {
         held_back.map_or(Cork::Out, |&held_back| Cork::In { held_back })
     }
 
-    /// Takes note of what a call of `process` did, of which `rule` is the row.
+    /// Updates the state after a call of `process` that matched `rule`.
     pub fn follow(&mut self, process: u32, call: &Call, rule: Option<&Rule>) {
         let connection = (process, int(call.args[0]));
         match rule.map(|rule| rule.when) {
@@ -44,7 +46,7 @@ impl Corks {
             Some(When::Uncorks) => {
                 self.held_back.remove(&connection);
             }
-            // Closed, whatever it was, and even when `close` reports an error.
+            // The descriptor is closed, even when `close` reports an error.
             _ if call.abi == Abi::Native && call.name() == "close" => {
                 self.held_back.remove(&connection);
             }
@@ -52,7 +54,7 @@ impl Corks {
         }
     }
 
-    /// The last thread of `process` ended.
+    /// Removes the connections of `process`, whose last thread ended.
     pub fn end(&mut self, process: u32) {
         self.held_back.retain(|(owner, _), _| *owner != process);
     }

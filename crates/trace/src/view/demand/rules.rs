@@ -1,14 +1,14 @@
-//! The table of the mapping: which call, on what, under which condition, is which primitive.
+//! The table of the mapping: the primitive for each combination of call, descriptor and condition.
 //!
-//! Rows that nobody but the table's walker reads; what a condition asks of earlier calls is handed to it
-//! ([`Circumstances`]), and the rows tell the keeper of that state what a call did to it.
+//! Only the lookup below reads the rows. State of earlier calls is passed to the conditions as
+//! [`Circumstances`]; the matched row determines how a call changes that state.
 
 use crate::{
     descriptor::Descriptor,
     record::{Abi, Call},
 };
 
-/// `/dev/null` as the kernel numbers devices: major 1, minor 3.
+/// Device number of `/dev/null` in the kernel: major 1, minor 3.
 pub(super) const NULL_DEVICE: u64 = 1 << 20 | 3;
 const AT_EMPTY_PATH: u64 = 0x1000;
 const ENOENT: u16 = 2;
@@ -20,20 +20,20 @@ const TCP_CORK: u32 = 3;
 pub struct Rule {
     /// Names of the calls.
     pub calls: &'static [&'static str],
-    /// Kind of descriptor that they must have worked on.
+    /// Kind of descriptor that the call used.
     pub on: On,
-    /// What else must hold.
+    /// Additional condition.
     pub when: When,
-    /// Primitive that stands for the call, without `size` and `buffer`.
+    /// Primitive that represents the call, without `size` and `buffer`.
     pub primitive: &'static str,
-    /// How it stands for it.
+    /// How the primitive represents the call.
     pub role: Role,
 }
 
-/// Kind of descriptor a rule asks for.
+/// Kind of descriptor that a rule requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum On {
-    /// Any, or none.
+    /// Any descriptor, or none.
     Any,
     /// A regular file.
     File,
@@ -52,30 +52,30 @@ pub enum When {
     Missing,
     /// It succeeded, and its fourth argument has `AT_EMPTY_PATH`.
     EmptyPath,
-    /// It made a process, not a thread.
+    /// It created a process, not a thread.
     MadeProcess,
     /// It ended its thread.
     Ended,
-    /// It succeeded in corking the connection: set `TCP_CORK`, and nothing is held back.
+    /// It corked the connection: it set `TCP_CORK` successfully, and no bytes are held back.
     Corks,
-    /// It succeeded in uncorking it: set `TCP_CORK`, and bytes are held back.
+    /// It uncorked the connection: it set `TCP_CORK` successfully, and bytes are held back.
     Uncorks,
     /// It succeeded on a corked connection.
     Corked,
 }
 
-/// How a primitive stands for a call.
+/// How a primitive represents a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// One operation each.
+    /// One operation per call.
     Operation,
-    /// One operation each, of the size of the result.
+    /// One operation per call; its size is the result.
     Sized,
-    /// One operation each, of the size of the result, from or to a buffer whose reuse is told apart.
+    /// One operation per call; its size is the result, and the reuse of its buffer is distinguished.
     Buffered,
-    /// One operation each, of the size of what the cork held back.
+    /// One operation per call; its size is the number of bytes that the cork held back.
     HeldBack,
-    /// Contained in an operation that another call stands for: no operation of its own.
+    /// Part of an operation that another call represents: no operation of its own.
     Within,
 }
 
@@ -87,7 +87,7 @@ macro_rules! rules {
     };
 }
 
-/// The mapping. A transfer that fails (`EAGAIN` above all) moves nothing and fits no row.
+/// The mapping. A failed transfer (mostly `EAGAIN`) moves no bytes and matches no row.
 pub const RULES: &[Rule] = rules! {
     ["write", "writev", "sendto", "sendmsg"] Tcp Corked => "tcp.writev_corked" Sized,
     ["sendfile"] Tcp Corked => "tcp.sendfile_corked" Sized,
@@ -117,12 +117,13 @@ pub const RULES: &[Rule] = rules! {
     ["getppid"] Any Succeeded => "call.null" Operation,
     ["fork", "vfork", "clone", "clone3"] Any MadeProcess => "process.fork_exit" Operation,
     ["exit_group"] Any Ended => "process.fork_exit" Within,
-    // How the program is linked is not in the trace; nearly all are dynamic.
+    // The trace does not contain how the program is linked; nearly all programs are dynamic.
     ["execve", "execveat"] Any Succeeded => "process.exec{link=dynamic}" Operation,
 };
 
 impl Rule {
-    /// The row for `call`; `None` for a call of a table that these names are not of.
+    /// Returns the first matching row for `call`; `None` if there is none, or for a call that is not of the
+    /// native table.
     pub(super) fn of(call: &Call, circumstances: Circumstances) -> Option<&'static Self> {
         let name = call.name();
         RULES
@@ -141,7 +142,7 @@ impl Rule {
         let Circumstances { made, end, cork } = circumstances;
         let ended = end == End::OfThread;
         let succeeded = !ended && call.errno().is_none();
-        // statx has its flags in another place than newfstatat.
+        // The flags of statx are in a different argument than those of newfstatat.
         let flags = if call.name() == "statx" { call.args[2] } else { call.args[3] };
         on && match self.when {
             When::Succeeded => succeeded,
@@ -158,7 +159,7 @@ impl Rule {
     }
 }
 
-/// What a condition may ask beyond the call itself.
+/// Inputs of a condition besides the call itself.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Circumstances {
     pub made: Option<Made>,
@@ -166,7 +167,7 @@ pub(super) struct Circumstances {
     pub cork: Cork,
 }
 
-/// What a fork made.
+/// What a fork created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Made {
     Process,
@@ -176,9 +177,9 @@ pub(super) enum Made {
 /// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// By returning.
+    /// It returned.
     Returned,
-    /// With its thread.
+    /// It ended with its thread.
     OfThread,
 }
 
@@ -187,16 +188,17 @@ pub(super) enum End {
 pub(super) enum Cork {
     /// It is not set.
     Out,
-    /// It is set, and so many bytes were written since.
+    /// It is set, and this many bytes were written since.
     In { held_back: u64 },
 }
 
-/// The value of the option is behind a pointer and not in the trace.
+/// Returns whether the call sets or clears `TCP_CORK`. The value of the option is behind a pointer and not in
+/// the trace.
 fn sets_cork(call: &Call) -> bool {
     (int(call.args[1]), int(call.args[2])) == (IPPROTO_TCP, TCP_CORK)
 }
 
-/// An argument of the C type `int`, whose register may hold anything above it.
+/// Returns an argument of the C type `int`; the upper half of its register is undefined.
 pub(super) fn int(argument: u64) -> u32 {
     let [a, b, c, d, ..] = argument.to_le_bytes();
     u32::from_le_bytes([a, b, c, d])

@@ -1,4 +1,4 @@
-//! Which primitive stands for which call: the table walked, and whole traces.
+//! Tests of the mapping: a check of the table, and whole traces.
 
 use assay_quantity::{OperationDemand, PrimitiveId};
 
@@ -50,8 +50,8 @@ fn every_row_names_calls_and_a_primitive_and_sizes_only_calls_that_move_bytes() 
     for rule in RULES {
         assert!(rule.primitive.parse::<PrimitiveId>().is_ok(), "{}", rule.primitive);
         for name in rule.calls {
-            let number = syscall::number(name).unwrap_or_else(|| panic!("{name} is no call"));
-            // A cork holds back what other calls have moved.
+            let number = syscall::number(name).unwrap_or_else(|| panic!("{name} is not a call"));
+            // A cork holds back the bytes of other calls.
             if matches!(rule.role, Role::Sized | Role::Buffered) {
                 assert!(matches!(syscall::rule(number).result, Outcome::Bytes(_)), "{name} moves no bytes");
             }
@@ -59,7 +59,7 @@ fn every_row_names_calls_and_a_primitive_and_sizes_only_calls_that_move_bytes() 
         if rule.role == Role::Within {
             let stands =
                 |other: &super::Rule| other.primitive == rule.primitive && other.role != Role::Within;
-            assert!(RULES.iter().any(stands), "{} is within nothing", rule.primitive);
+            assert!(RULES.iter().any(stands), "no row represents {}", rule.primitive);
         }
     }
     for primitive in [NULL_CALL, CONTEXT_SWITCH, PAGE_FAULT] {
@@ -68,7 +68,7 @@ fn every_row_names_calls_and_a_primitive_and_sizes_only_calls_that_move_bytes() 
 }
 
 #[test]
-fn no_row_is_hidden_behind_an_earlier_one() {
+fn no_row_is_shadowed_by_an_earlier_one() {
     for (position, rule) in RULES.iter().enumerate() {
         for earlier in &RULES[..position] {
             let same_call = rule.calls.iter().any(|name| earlier.calls.contains(name));
@@ -79,7 +79,7 @@ fn no_row_is_hidden_behind_an_earlier_one() {
 }
 
 #[test]
-fn the_same_call_is_another_primitive_on_another_descriptor() {
+fn the_same_call_is_a_different_primitive_on_a_different_descriptor() {
     let shown = terms(&[
         on("read", Descriptor::Tcp4, 100),
         on("read", Descriptor::Tcp6, 50),
@@ -127,7 +127,7 @@ fn closing_a_file_is_part_of_opening_it_and_closing_a_connection_is_not() {
 }
 
 #[test]
-fn a_status_by_descriptor_is_told_from_one_by_path() {
+fn a_status_by_descriptor_is_distinguished_from_one_by_path() {
     let by_path = Call { args: [0xffff_ff9c, 1, 2, 0x100, 0, 0], ..call("newfstatat") };
     let by_descriptor = Call { args: [3, 1, 2, 0x1000, 0, 0], ..call("newfstatat") };
     let shown = terms(&[Event::Call(by_path), Event::Call(by_descriptor)]);
@@ -146,7 +146,7 @@ fn writing_to_dev_null_is_not_writing_to_a_terminal() {
 }
 
 #[test]
-fn every_voluntary_switch_is_a_context_switch_beside_the_call() {
+fn every_voluntary_switch_is_a_context_switch_in_addition_to_the_call() {
     let wait = Call { voluntary: 2, descriptor: Descriptor::Epoll, result: 1, ..call("epoll_wait") };
     let shown = terms(&[Event::Call(wait)]);
     assert_eq!(shown[0], ("epoll.wait_ready Own".to_owned(), 1.0, None));
@@ -154,7 +154,7 @@ fn every_voluntary_switch_is_a_context_switch_beside_the_call() {
 }
 
 #[test]
-fn a_thread_is_no_process() {
+fn a_new_thread_is_not_a_new_process() {
     let fork = |child_process| Event::Fork { child_process, child_thread: 9 };
     let shown = terms(&[
         fork(9),
@@ -195,19 +195,23 @@ fn a_buffer_is_reused_while_it_is_among_the_last_64_pages() {
 }
 
 #[test]
-fn the_first_use_of_a_buffer_that_is_kept_is_no_fresh_one() {
+fn the_first_use_of_a_kept_buffer_is_not_fresh() {
     assert_eq!(reads([read(1, 7, 10), read(1, 7, 20), read(1, 7, 40)]), [(3.0, 70.0), (0.0, 0.0)]);
     assert_eq!(reads([read(1, 7, 10)]), [(0.0, 0.0), (1.0, 10.0)], "it was never used again");
-    assert_eq!(reads([read(1, 7, 10), read(2, 7, 20)]), [(0.0, 0.0), (2.0, 30.0)], "each to its thread");
+    assert_eq!(
+        reads([read(1, 7, 10), read(2, 7, 20)]),
+        [(0.0, 0.0), (2.0, 30.0)],
+        "each thread has its own pages"
+    );
 }
 
 #[test]
-fn a_page_is_fresh_again_for_the_thread_that_takes_over_an_ended_ones_number() {
+fn a_page_is_fresh_for_a_thread_that_reuses_the_number_of_an_ended_one() {
     let exit = Record { thread: 1, ..record(Event::Exit { code: 0, whole_process: false }) };
     assert_eq!(reads([read(1, 7, 10), exit, read(1, 7, 20)]), [(0.0, 0.0), (2.0, 30.0)]);
 }
 
-/// What the pages remembered are, of every page ever used.
+/// Reference implementation that stores every page ever used.
 fn lately_used(uses: &[u64]) -> [(f64, f64); 2] {
     let reused = |(position, page): (usize, &u64)| {
         let mut distinct = std::collections::BTreeSet::new();
@@ -231,7 +235,7 @@ fn lately_used(uses: &[u64]) -> [(f64, f64); 2] {
 
 proptest::proptest! {
     #[test]
-    fn any_order_of_pages_is_judged_as_by_one_that_remembers_everything(
+    fn any_order_of_pages_is_classified_like_in_the_reference_implementation(
         uses in proptest::collection::vec(0..90_u64, 0..400)
     ) {
         let shown = reads(uses.iter().map(|page| read(1, *page, 0)));
@@ -257,7 +261,7 @@ fn sizes_fall_into_bins_that_keep_their_bytes() {
 }
 
 #[test]
-fn a_compat_call_is_bounded_whatever_its_number() {
+fn a_compat_call_has_a_lower_bound_for_any_number() {
     let foreign = Call { abi: Abi::Compat, ..call("getppid") };
     let lost = crate::record::Lost { time_ns: 0, cpu: 0, records: 7 };
     let mut view = Demanding::default();
@@ -269,7 +273,7 @@ fn a_compat_call_is_bounded_whatever_its_number() {
 }
 
 #[test]
-fn a_close_whose_open_was_not_seen_is_a_coefficient_without_operations_that_keeps_its_call() {
+fn a_close_without_a_recorded_open_is_a_coefficient_without_operations() {
     let close = Call { elapsed_ns: 300, descriptor: Descriptor::File, ..call("close") };
     let operation = operation(demanded(&[Event::Call(close)]));
     let coefficient = &operation.coefficients[0];
@@ -284,7 +288,7 @@ fn on_connection(name: &str, connection: u64, result: i64) -> Event {
     Event::Call(Call { descriptor: Descriptor::Tcp4, result, args, ..call(name) })
 }
 
-/// `TCP_CORK` set to something: the trace does not tell to what.
+/// Sets `TCP_CORK`; the trace does not contain the value.
 fn toggle(connection: u64) -> Event {
     on_connection("setsockopt", connection, 0)
 }
@@ -294,7 +298,7 @@ fn own(primitive: &str, operations: f64, bytes: Option<f64>) -> (String, f64, Op
 }
 
 #[test]
-fn what_a_cork_holds_back_is_sent_by_the_call_that_takes_it_out() {
+fn the_bytes_that_a_cork_holds_back_belong_to_the_call_that_uncorks() {
     let page = [
         toggle(5),
         on_connection("writev", 5, 240),
@@ -315,7 +319,7 @@ fn what_a_cork_holds_back_is_sent_by_the_call_that_takes_it_out() {
 }
 
 #[test]
-fn another_option_another_connection_and_a_call_that_fails_cork_nothing() {
+fn other_options_other_connections_and_failed_calls_do_not_cork() {
     let Event::Call(cork) = toggle(5) else { unreachable!() };
     let no_delay = Call { args: [5, 6, 1, 0, 4, 0], ..cork };
     let keepalive = Call { args: [5, 1, 3, 0, 4, 0], ..cork };
@@ -330,7 +334,7 @@ fn another_option_another_connection_and_a_call_that_fails_cork_nothing() {
 }
 
 #[test]
-fn an_argument_is_an_int_whatever_stands_above_it_in_its_register() {
+fn the_upper_half_of_the_register_of_an_int_argument_is_ignored() {
     let Event::Call(cork) = toggle(5) else { unreachable!() };
     let above = 0xdead_beef_0000_0000;
     let cork = Call { args: cork.args.map(|argument| argument | above), ..cork };
@@ -339,7 +343,7 @@ fn an_argument_is_an_int_whatever_stands_above_it_in_its_register() {
 }
 
 #[test]
-fn a_connection_that_was_corked_before_the_trace_is_read_wrongly_once() {
+fn a_connection_that_was_corked_before_the_trace_is_misread_once() {
     let request = [toggle(5), on_connection("sendfile", 5, 10), toggle(5)];
     let events: Vec<_> = [toggle(5)].into_iter().chain(request).chain(request).collect();
     let shown = terms(&events);
@@ -354,7 +358,7 @@ fn a_connection_that_was_corked_before_the_trace_is_read_wrongly_once() {
 }
 
 #[test]
-fn a_connection_that_is_closed_or_whose_process_ends_is_forgotten() {
+fn a_connection_is_removed_when_it_is_closed_or_its_process_ends() {
     let ends = [on_connection("close", 5, 0), Event::Exit { code: 0, whole_process: true }];
     for end in ends {
         let shown = terms(&[toggle(5), end, on_connection("writev", 5, 240)]);
@@ -366,7 +370,7 @@ fn a_connection_that_is_closed_or_whose_process_ends_is_forgotten() {
 }
 
 #[test]
-fn the_same_descriptor_of_another_process_is_another_connection() {
+fn the_same_descriptor_in_another_process_is_a_different_connection() {
     let mut view = Demanding::default();
     view.record(&record(toggle(5)));
     view.record(&Record { process: 2, ..record(on_connection("writev", 5, 240)) });
@@ -374,7 +378,7 @@ fn the_same_descriptor_of_another_process_is_another_connection() {
 }
 
 #[test]
-fn corked_connections_beyond_what_is_remembered_are_forgotten_and_counted() {
+fn corked_connections_beyond_the_limit_are_dropped_and_counted() {
     let corks = |count: u64| demanded(&(0..count).map(toggle).collect::<Vec<_>>()).forgotten_corks;
     assert_eq!((corks(65_536), corks(65_537)), (0, 65_536));
 }

@@ -1,4 +1,4 @@
-//! Answers right and wrong, whole and in pieces.
+//! Correct and incorrect responses, in one piece and in several pieces.
 
 use proptest::prelude::{Just, Strategy, any, prop, prop_assert_eq, prop_oneof, proptest};
 
@@ -8,7 +8,7 @@ fn expecting(body: &[u8]) -> Expected {
     Expected { status: 200, body: ExpectedBody::Exactly(body.to_vec()) }
 }
 
-/// What became of a stream of bytes that ends with the connection: the verdict, and how many bytes the answer had.
+/// Returns the verdict on a stream of bytes that ends with the connection, and the length of the response.
 fn verdict(expected: &Expected, pieces: &[&[u8]]) -> Result<(usize, Then), Fault> {
     let mut reader = ResponseReader::new();
     let mut before = 0;
@@ -20,7 +20,7 @@ fn verdict(expected: &Expected, pieces: &[&[u8]]) -> Result<(usize, Then), Fault
     }
     match reader.end(expected)? {
         Step::Complete { then, .. } => Ok((before, then)),
-        Step::Incomplete => panic!("the end of the connection leaves nothing open"),
+        Step::Incomplete => panic!("the end of the connection ends every response"),
     }
 }
 
@@ -29,7 +29,7 @@ fn whole(expected: &Expected, answer: &str) -> Result<(usize, Then), Fault> {
 }
 
 #[test]
-fn an_answer_ends_where_its_framing_says() {
+fn the_framing_determines_the_end_of_a_response() {
     let page = expecting(b"hello");
     for (answer, then) in [
         ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", Then::KeepOpen),
@@ -51,7 +51,7 @@ fn an_answer_ends_where_its_framing_says() {
 }
 
 #[test]
-fn a_body_without_a_length_ends_with_the_connection_and_must_still_be_right() {
+fn a_body_without_a_length_ends_with_the_connection_and_is_compared() {
     let page = expecting(b"hello");
     let head = "HTTP/1.0 200 OK\r\n\r\n";
     assert_eq!(whole(&page, &format!("{head}hello")), Ok((head.len() + 5, Then::Close)));
@@ -60,7 +60,7 @@ fn a_body_without_a_length_ends_with_the_connection_and_must_still_be_right() {
 }
 
 #[test]
-fn wrong_answers_are_told_apart() {
+fn faults_are_distinguished() {
     let page = expecting(b"hello");
     for (answer, fault) in [
         (
@@ -114,7 +114,7 @@ fn wrong_answers_are_told_apart() {
 }
 
 #[test]
-fn a_head_without_an_end_is_given_up_at_its_limit() {
+fn a_head_that_exceeds_its_limit_is_an_error() {
     let endless = format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(HEAD_BYTES_MAX));
     let limit = Err(Fault::Malformed("the head is larger than 16 KiB"));
     assert_eq!(whole(&expecting(b""), &endless), limit);
@@ -123,7 +123,7 @@ fn a_head_without_an_end_is_given_up_at_its_limit() {
 }
 
 #[test]
-fn endless_chunk_lines_and_trailers_are_given_up_at_their_limit() {
+fn chunk_lines_and_trailers_that_exceed_their_limit_are_errors() {
     let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     for line in [format!("0;{}", "x".repeat(5000)), format!("0\r\n{}", "X: y\r\n".repeat(1000))] {
         let fault = Fault::Malformed("a chunk's size line or the trailers are too long");
@@ -132,7 +132,7 @@ fn endless_chunk_lines_and_trailers_are_given_up_at_their_limit() {
 }
 
 #[test]
-fn the_next_answer_is_read_after_the_last_one() {
+fn consecutive_responses_are_parsed() {
     let page = expecting(b"hello");
     let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
     let mut reader = ResponseReader::new();
@@ -143,7 +143,7 @@ fn the_next_answer_is_read_after_the_last_one() {
     }
 }
 
-/// Fragments that answers are made of, right and wrong ones.
+/// Fragments of correct and incorrect responses.
 fn fragment() -> impl Strategy<Value = Vec<u8>> {
     let words = [
         "HTTP/1.1 200 OK\r\n",
@@ -175,7 +175,7 @@ fn fragment() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Streams that are often an answer, sometimes nearly one, and sometimes noise.
+/// Streams that are often a response, sometimes nearly one, and sometimes noise.
 fn stream() -> impl Strategy<Value = Vec<u8>> {
     let starts = ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"];
     let rest = prop::collection::vec(fragment(), 0..10);
@@ -185,7 +185,7 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn the_verdict_does_not_depend_on_how_the_bytes_are_cut(
+    fn the_verdict_does_not_depend_on_how_the_bytes_are_split(
         stream in stream(),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
     ) {
@@ -198,14 +198,14 @@ proptest! {
     }
 
     #[test]
-    fn byte_by_byte_is_no_different(stream in stream()) {
+    fn the_verdict_is_the_same_byte_by_byte(stream in stream()) {
         let bytes: Vec<&[u8]> = stream.chunks(1).collect();
         let expected = expecting(b"hello");
         prop_assert_eq!(verdict(&expected, &bytes), verdict(&expected, &[&stream]));
     }
 
     #[test]
-    fn whatever_is_sent_in_chunks_is_the_body(
+    fn the_content_of_the_chunks_is_the_body(
         chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..50), 0..10),
     ) {
         let mut answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();

@@ -1,4 +1,4 @@
-//! What wrk prints, and what it must not print.
+//! Valid and invalid output of wrk.
 
 use super::{Output, parse};
 use assay_quantity::Latency;
@@ -19,7 +19,7 @@ Transfer/sec:    804.03KB
 ";
 
 #[test]
-fn good_output_is_read_with_its_units() {
+fn valid_output_is_parsed_with_its_units() {
     let latency = Latency {
         p50_ns: 112_000,
         p90_ns: 1_810_000,
@@ -33,20 +33,20 @@ fn good_output_is_read_with_its_units() {
 }
 
 #[test]
-fn complaints_of_wrk_are_errors_whatever_else_it_says() {
+fn reported_failures_of_wrk_are_errors() {
     for complaint in
         ["Socket errors: connect 0, read 1, write 0, timeout 0", "Non-2xx or 3xx responses: 3325"]
     {
         let text = format!("{GOOD}  {complaint}\n");
-        assert_eq!(parse(&text), Err(format!("it saw failures: {complaint}")));
+        assert_eq!(parse(&text), Err(format!("it reported failures: {complaint}")));
     }
 }
 
 #[test]
-fn output_without_one_of_its_lines_or_with_a_line_twice_is_an_error() {
+fn a_missing_or_duplicate_line_is_an_error() {
     for line in ["Latency ", "50%", "90%", "99%", "3325 requests"] {
         let without: Vec<&str> = GOOD.lines().filter(|text| !text.trim().starts_with(line)).collect();
-        // `Latency Distribution` starts like `Latency ` and is not missed.
+        // `Latency Distribution` starts like `Latency ` and is not required.
         assert!(parse(&without.join("\n")).is_err(), "{line}");
     }
     let twice = GOOD.replace("     90%    1.81ms", "     90%    1.81ms\n     90%    1.82ms");
@@ -54,7 +54,7 @@ fn output_without_one_of_its_lines_or_with_a_line_twice_is_an_error() {
 }
 
 #[test]
-fn numbers_of_another_form_are_errors() {
+fn invalid_numbers_are_errors() {
     for (right, wrong) in [
         ("1.81ms", "nan"),
         ("1.81ms", "-1.81ms"),
