@@ -1,4 +1,4 @@
-//! What a later run would give, from the earlier runs of this machine in the store.
+//! The expected costs in a later run, from the earlier runs of this machine in the store.
 
 use anyhow::Context;
 use assay_quantity::{Estimate, Key, Machine, PrimitiveId};
@@ -9,19 +9,21 @@ use jiff::{SignedDuration, Timestamp};
 use crate::journal::lasting;
 use crate::output;
 
-/// Least time from the beginning of one run to that of the next that counts: what other guests do to a machine lasts
-/// for minutes. In 46 runs of twelve primitives on such a machine, the costs of two runs a minute apart correlated by
-/// 0.68, two minutes apart by 0.62, five minutes apart by 0.18 and ten minutes apart not at all.
+/// Minimum time between the starts of two runs that count: disturbances by other guests of a machine last for
+/// minutes. In 46 runs of twelve primitives on such a machine, the costs of two runs a minute apart
+/// correlated by 0.68, two minutes apart by 0.62, five minutes apart by 0.18 and ten minutes apart not at
+/// all.
 pub const APART: SignedDuration = SignedDuration::from_mins(5);
 
-/// Most earlier runs that count: each takes time to read, and more of them hardly make Student's t smaller.
+/// Maximum number of earlier runs that count: each takes time to read, and more of them hardly reduce
+/// Student's t.
 const EARLIER_MAX: usize = 20;
 
-/// Adds to each cost of a run what a later one would give, as far as the latest earlier runs of the same machine in the
-/// same state tell. If they cannot be read, the user is told, and the run is whole without them.
+/// Adds the expected cost in a later run to each cost of a run, from the latest earlier runs of the same
+/// machine in the same state. If they cannot be read, this is reported, and the run is complete without them.
 pub fn add(store: &Store, run: RunId, machine: &mut Machine) {
     if let Err(error) = try_add(store, run, machine) {
-        output::say(&format!("what a later run would give is unknown: {}", output::line(&error)));
+        output::say(&format!("cannot estimate the costs in a later run: {}", output::line(&error)));
     }
 }
 
@@ -38,7 +40,7 @@ fn try_add(store: &Store, run: RunId, machine: &mut Machine) -> anyhow::Result<(
     for other in store.runs()?.into_iter().rev().filter(is_alike) {
         alike.push((other.id, begun(&other)?));
     }
-    // Whom a benchmark with a peer was measured with is not known of earlier runs.
+    // Earlier runs do not contain the address of the peer.
     let is_here = |primitive: &PrimitiveId| primitive.word(Key::Peer).is_empty();
     for (primitive, cost) in machine.costs.iter_mut().filter(|(primitive, _)| is_here(primitive)) {
         cost.again = again(&earlier(store, primitive, now, &alike)?, &cost.typical);
@@ -46,7 +48,8 @@ fn try_add(store: &Store, run: RunId, machine: &mut Machine) -> anyhow::Result<(
     Ok(())
 }
 
-/// The typical costs of a primitive in those of these runs, the latest first, that are [`APART`].
+/// Returns the typical costs of a primitive in these runs, latest first, skipping runs that are not
+/// [`APART`].
 fn earlier(
     store: &Store,
     primitive: &PrimitiveId,
@@ -68,10 +71,13 @@ fn earlier(
     Ok(costs)
 }
 
-/// When a run began.
+/// Returns the start time of a run.
 fn begun(run: &Run) -> anyhow::Result<Timestamp> {
     let Run { id, start, .. } = run;
-    start.started_at.parse().with_context(|| format!("run {id} of the store began at '{}'", start.started_at))
+    start
+        .started_at
+        .parse()
+        .with_context(|| format!("run {id} in the store has an invalid start time '{}'", start.started_at))
 }
 
 #[cfg(test)]
@@ -80,7 +86,7 @@ mod tests {
     use assay_quantity::{Description, Fact, Observation, Sample, Unit};
     use assay_store::RunStart;
 
-    /// A run that gave this cost of the null call.
+    /// A run with this cost of the null call.
     struct Past {
         started_at: String,
         cost_ns: f64,
@@ -88,13 +94,13 @@ mod tests {
         outcome: Outcome,
     }
 
-    /// One that began in this minute.
+    /// Returns a run that started in this minute.
     fn past(minute: i64, cost_ns: f64) -> Past {
         let started_at = Timestamp::new(1_800_000_000 + 60 * minute, 0).unwrap().to_string();
         Past { started_at, cost_ns, governor: "performance", outcome: Outcome::Completed }
     }
 
-    /// What the last of these runs says of the null call if it is measured again.
+    /// Returns the expected cost of the null call in a later run, as estimated by the last of these runs.
     fn of_the_last(runs: &[Past]) -> Option<Estimate> {
         let directory = tempfile::tempdir().unwrap();
         let mut store = Store::open(&directory.path().join("store.db")).unwrap();
@@ -134,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn five_earlier_runs_that_are_apart_tell_what_a_later_one_gives() {
+    fn five_earlier_runs_that_are_apart_suffice_for_an_estimate() {
         let runs = [100.0, 104.0, 98.0, 102.0, 96.0, 100.0];
         let runs: Vec<Past> = (0..).zip(runs).map(|(number, cost_ns)| past(5 * number, cost_ns)).collect();
         let estimate = of_the_last(&runs).unwrap();
@@ -144,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn of_runs_that_follow_at_once_the_latest_counts() {
+    fn of_runs_in_quick_succession_only_the_latest_counts() {
         let at = |minutes: &[i64]| minutes.iter().map(|minute| past(*minute, 100.0)).collect::<Vec<_>>();
         assert_eq!(of_the_last(&at(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 24])), None);
         let mut runs = at(&[0, 6, 7, 12, 13, 18, 24, 30]);

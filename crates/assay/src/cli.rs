@@ -1,4 +1,4 @@
-//! The command line: one definition gives parser, help and the table that tests walk.
+//! The command line: one definition of the parser, the help texts and the list of arguments that tests check.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -18,12 +18,13 @@ use crate::output::EXIT_CODES;
 use crate::past;
 use crate::phase::turns::States;
 
-/// Measures what a machine offers, traces what an application asks of it, and predicts one from the other.
+/// Measures the costs of a machine's primitives, traces an application's demand for them, and predicts the
+/// application's time from both.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100, arg_required_else_help = true, disable_help_subcommand = true)]
 #[command(after_help = EXIT_CODES)]
 pub struct Cli {
-    /// What to do.
+    /// Subcommand to run.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -31,26 +32,26 @@ pub struct Cli {
 /// The subcommands, one file each in `cmd`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Measure this machine, run and trace an application, predict and explain it.
+    /// Measure this machine and an application, trace the application, and predict and explain its time.
     Run(RunArgs),
-    /// Measure what the primitives of this machine cost.
+    /// Measure the costs of this machine's primitives.
     Bench(BenchArgs),
-    /// Record what a program asks of the operating system (root).
+    /// Record the system calls and other kernel events of a program (requires root).
     Trace(TraceArgs),
-    /// Look at a recorded trace.
+    /// Show a recorded trace.
     View(ViewArgs),
-    /// Multiply a demand with machines: how long it would take there.
+    /// Predict the time of an application on one or more machines, from its demand and their costs.
     Predict(PredictArgs),
-    /// Compare two machines, or one before and after a change, primitive by primitive.
+    /// Compare two machines, or one machine before and after a change, primitive by primitive.
     Compare(CompareArgs),
-    /// List the runs that were measured here, or show one.
+    /// List the runs in the store, or show one of them.
     History(HistoryArgs),
-    /// Measure one sample of one primitive in this process; what `bench` starts again and again.
+    /// Measure one sample of one primitive in this process; started by `bench` for each sample.
     #[command(hide = true)]
     Sample(SampleArgs),
 }
 
-/// Where measurements are kept.
+/// Location of the store.
 #[derive(Debug, Clone, Args)]
 pub struct StoreArgs {
     /// Database of runs and raw samples [default: assay/assay.db in the XDG data directory].
@@ -58,22 +59,22 @@ pub struct StoreArgs {
     pub store: Option<PathBuf>,
 }
 
-/// How a result is printed.
+/// Output format.
 #[derive(Debug, Clone, Args)]
 pub struct PrintArgs {
-    /// How the result is printed [default: text].
+    /// Output format [default: text].
     #[arg(long, value_parser = formats())]
     format: Option<&'static Format>,
-    /// The same as --format json.
+    /// Same as --format json.
     #[arg(long, conflicts_with_all = ["format", "csv"])]
     json: bool,
-    /// The same as --format csv.
+    /// Same as --format csv.
     #[arg(long, conflicts_with = "format")]
     csv: bool,
 }
 
 impl PrintArgs {
-    /// The format asked for.
+    /// Returns the selected format.
     pub fn format(&self) -> &'static Format {
         let name = match (self.json, self.csv) {
             (true, _) => "json",
@@ -84,16 +85,17 @@ impl PrintArgs {
     }
 }
 
-/// How well the machine is measured.
+/// Options for the measurement of the machine.
 #[derive(Debug, Clone, Default, Args)]
 pub struct EffortArgs {
-    /// Time to spend on measuring the machine, such as 60s or 10m [default: 54s; with --full 9m].
+    /// Time to spend measuring the machine, such as 60s or 10m [default: 54s, or 9m with --full].
     #[arg(long, value_name = "TIME", value_parser = budget)]
     pub budget: Option<Duration>,
-    /// Stop measuring a primitive when half of its interval is this share of its cost [default: 1%].
+    /// Stop measuring a primitive when the half-width of its interval is below this share of its cost
+    /// [default: 1%].
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub precision: Option<f64>,
-    /// Seed of layouts and of the order of measuring [default: drawn anew, and kept with the run].
+    /// Seed for the random layouts and measurement order [default: random, stored with the run].
     #[arg(long)]
     pub seed: Option<u64>,
 }
@@ -103,40 +105,41 @@ pub struct EffortArgs {
 #[command(group = ArgGroup::new("what").args(["workload", "command"]).required(true))]
 #[command(override_usage = "assay run [OPTIONS] <WORKLOAD.toml | -- COMMAND...>")]
 pub struct RunArgs {
-    /// A workload file, or after `--` a command; one unit of work is then one run of it.
+    /// Workload file; or give a command after `--`: one unit of work is then one run of the command.
     #[arg(value_name = "WORKLOAD.toml")]
     pub workload: Option<PathBuf>,
-    /// The command to run.
+    /// Command to run.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
-    /// Operation of the workload to run, any number of times [default: its first, the main one].
+    /// Operation of the workload to run; can be repeated [default: the first, which is the main one].
     #[arg(long, value_name = "NAME", conflicts_with = "command")]
     pub operation: Vec<String>,
-    /// How it is printed.
+    /// Output format.
     #[command(flatten)]
     pub print: PrintArgs,
-    /// Where the report is written.
+    /// HTML report to write.
     #[arg(long, value_name = "FILE", default_value = "assay-report.html")]
     pub report: PathBuf,
-    /// Use this machine instead of measuring one now: a file, or a run of the store (its number, `latest`, `latest~1`).
+    /// Use this machine instead of measuring one: a file, or a run in the store (its number, `latest`,
+    /// `latest~1`).
     #[arg(long, value_name = "NAME.machine.json")]
     pub machine: Option<PathBuf>,
-    /// Write the measured machine here as well.
+    /// Also write the machine to this file.
     #[arg(long, value_name = "FILE")]
     pub save_machine: Option<PathBuf>,
-    /// Write the demand here as well.
+    /// Also write the demand to this file.
     #[arg(long, value_name = "FILE")]
     pub save_demand: Option<PathBuf>,
     /// Keep the trace of each operation in this directory.
     #[arg(long, value_name = "DIRECTORY")]
     pub save_traces: Option<PathBuf>,
-    /// Port of the server, instead of the workload file's; 0 takes any that is free.
+    /// Port of the server, overriding the workload file; 0 selects a free port.
     #[arg(long)]
     pub port: Option<u16>,
-    /// How the machine is measured.
+    /// Options for the measurement of the machine.
     #[command(flatten)]
     pub effort: EffortArgs,
-    /// Where measurements are kept.
+    /// Location of the store.
     #[command(flatten)]
     pub store: StoreArgs,
 }
@@ -144,22 +147,23 @@ pub struct RunArgs {
 /// `assay bench`.
 #[derive(Debug, Clone, Args)]
 pub struct BenchArgs {
-    /// Primitives to measure: an id, or the beginning of one such as `tcp` or `file.read`; all by default.
+    /// Primitives to measure: ids, or prefixes of ids such as `tcp` or `file.read` [default: all in the
+    /// profile].
     #[arg(value_name = "PRIMITIVE")]
     pub primitives: Vec<String>,
-    /// Print every primitive with what it measures, its keys and its source, and measure nothing.
+    /// List the primitives with their descriptions, keys and sources, without measuring.
     #[arg(long)]
     pub list: bool,
-    /// Measure every family at the sizes that matter most; the default.
+    /// Measure every family at its most important sizes (the default).
     #[arg(long, conflicts_with = "full")]
     pub quick: bool,
-    /// Measure the sweeps as well.
+    /// Also measure the sweeps.
     #[arg(long)]
     pub full: bool,
-    /// Take what is not said here from this file.
+    /// Read options that are not given on the command line from this plan file.
     #[arg(long, value_name = "FILE.toml")]
     pub plan: Option<PathBuf>,
-    /// Run up to so many copies at the same time, for the curve over 1, 2, 4, ... copies.
+    /// Run each primitive with 1, 2, 4, ... concurrent copies, up to this number.
     #[arg(short = 'P', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub copies: Option<u64>,
     /// Let the scheduler place the copies instead of binding each to a processor.
@@ -168,49 +172,49 @@ pub struct BenchArgs {
     /// Empty every cache before each operation.
     #[arg(long)]
     pub cold: bool,
-    /// Read the processor's performance counters around every batch.
+    /// Read the performance counters of the processor and the kernel around every batch.
     #[arg(long)]
     pub counters: bool,
-    /// Count the instructions, loads and stores of user-mode operations as well, with valgrind.
+    /// Also count the instructions, loads and stores of user-mode operations, with valgrind.
     #[arg(long)]
     pub count: bool,
-    /// End with exit code 3 if a figure is disturbed, its interval is too wide, or a primitive has no figure.
+    /// Exit with code 3 if a figure is disturbed, its interval is too wide, or a primitive has no figure.
     #[arg(long)]
     pub strict: bool,
-    /// Widest interval that `--strict` accepts, half of it as a share of its figure [default: 10%].
+    /// Largest half-width of an interval that `--strict` accepts, as a share of the figure [default: 10%].
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub tolerance: Option<f64>,
-    /// Go on with a run that was cut off, with what it was asked for: its number [default: the latest].
+    /// Resume an incomplete run, given by its number, with its original options [default: the latest run].
     #[arg(long, value_name = "RUN", num_args = 0..=1, default_missing_value = "latest", conflicts_with_all = NOT_RESUMED)]
     pub resume: Option<String>,
-    /// Answer the benchmarks of another host at this address, and measure nothing.
+    /// Serve the benchmarks of other hosts at this address, without measuring.
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = SERVED, conflicts_with_all = ["primitives", "plan", "list", "resume"])]
     pub serve: Option<SocketAddr>,
-    /// Where another host runs `assay bench --serve`: measures what is between it and this one.
+    /// Address at which another host runs `assay bench --serve`, to measure the path between the two hosts.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub peer: Option<SocketAddr>,
-    /// Write the machine here, for `assay predict`.
+    /// Write the machine to this file, for `assay predict`.
     #[arg(short, long, value_name = "NAME.machine.json")]
     pub output: Option<PathBuf>,
-    /// Name of the machine in that file [default: the host's name].
+    /// Name of the machine [default: the host name].
     #[arg(long)]
     pub name: Option<String>,
-    /// How it is printed.
+    /// Output format.
     #[command(flatten)]
     pub print: PrintArgs,
-    /// How well the machine is measured.
+    /// Options for the measurement of the machine.
     #[command(flatten)]
     pub effort: EffortArgs,
-    /// Where measurements are kept.
+    /// Location of the store.
     #[command(flatten)]
     pub store: StoreArgs,
 }
 
-/// What says what is measured and how: a run that goes on keeps its own.
+/// Arguments that select what is measured and how; a resumed run keeps its own.
 const NOT_RESUMED: [&str; 10] =
     ["primitives", "plan", "list", "quick", "full", "copies", "free", "cold", "counters", "seed"];
 
-/// Where `--serve` listens unless told otherwise: every address of the host.
+/// Default address of `--serve`: every address of the host.
 const SERVED: &str = "0.0.0.0:7325";
 
 /// `assay trace`.
@@ -218,16 +222,16 @@ const SERVED: &str = "0.0.0.0:7325";
 #[command(group = ArgGroup::new("what").args(["pid", "command"]).required(true))]
 #[command(override_usage = "assay trace [OPTIONS] <--pid PID | -- COMMAND...>")]
 pub struct TraceArgs {
-    /// The trace to write, a directory that does not exist yet.
+    /// Trace to write, a directory that must not exist yet.
     #[arg(short, long, value_name = "NAME.trace", default_value = "assay.trace")]
     pub output: PathBuf,
-    /// Trace this running process with everything that it started and starts.
+    /// Trace this running process and all its descendants, existing and new.
     #[arg(short, long, value_name = "PID")]
     pub pid: Option<u32>,
-    /// Stop after so many seconds [default: at the end of the command, or at Ctrl-C].
+    /// Stop after this many seconds [default: at the end of the command or process, or at Ctrl-C].
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub duration: Option<u64>,
-    /// The command to run and trace.
+    /// Command to run and trace.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
@@ -235,49 +239,49 @@ pub struct TraceArgs {
 /// `assay view`.
 #[derive(Debug, Args)]
 pub struct ViewArgs {
-    /// The trace.
+    /// Trace to read.
     #[arg(value_name = "NAME.trace")]
     pub trace: PathBuf,
-    /// How to look at it.
+    /// View of the trace to print.
     #[arg(default_value = "summary", value_parser = views())]
     pub view: &'static View,
-    /// Units of work in the trace: the demand is divided by it.
+    /// Number of units of work in the trace; counts, total times and the demand are divided by it.
     #[arg(long, default_value_t = 1.0, value_parser = units)]
     pub units: f64,
-    /// How it is printed.
+    /// Output format.
     #[command(flatten)]
     pub print: PrintArgs,
-    /// Write the demand here, for `assay predict` (with the view demand).
+    /// Write the demand to this file, for `assay predict` (only with the view demand).
     #[arg(short, long, value_name = "NAME.demand.json")]
     pub output: Option<PathBuf>,
-    /// Which events are shown.
+    /// Filters for events.
     #[command(flatten)]
     pub filter: FilterArgs,
 }
 
-/// Which events of a trace are shown; with the view sequence. A gap is always shown.
+/// Filters for the events that the view sequence shows. Gaps are always shown.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Filters (with the view sequence; an event must pass all)")]
+#[command(next_help_heading = "Filters (only with the view sequence; an event must match all of them)")]
 pub struct FilterArgs {
-    /// Only calls of this name, such as read.
+    /// Show only calls with this name, such as read.
     #[arg(long, value_name = "NAME", value_parser = call)]
     call: Option<u16>,
-    /// Only calls on this kind of descriptor, such as file or tcp4.
+    /// Show only calls on this kind of descriptor, such as file or tcp4.
     #[arg(long, value_name = "KIND")]
     descriptor: Option<Descriptor>,
-    /// Only what this process did.
+    /// Show only events of this process.
     #[arg(long, value_name = "PID")]
     process: Option<u32>,
-    /// Only what this thread did.
+    /// Show only events of this thread.
     #[arg(long, value_name = "TID")]
     thread: Option<u32>,
-    /// Only calls that took at least this long, such as 20us or 1ms.
+    /// Show only calls that took at least this long, such as 20us or 1ms.
     #[arg(long, value_name = "TIME", value_parser = elapsed_ns)]
     slower: Option<u64>,
 }
 
 impl FilterArgs {
-    /// The filter asked for; the one that everything passes if none was.
+    /// Returns the filter; without options, one that every event passes.
     pub fn filter(&self) -> Filter {
         let Self { call, descriptor, process, thread, slower: elapsed_ns_min } = *self;
         Filter { call, descriptor, process, thread, elapsed_ns_min }
@@ -287,19 +291,19 @@ impl FilterArgs {
 /// `assay predict`.
 #[derive(Debug, Args)]
 pub struct PredictArgs {
-    /// The application's demand.
+    /// Demand of the application.
     #[arg(value_name = "NAME.demand.json")]
     pub demand: PathBuf,
-    /// The machines: files, or runs of the store (number, `latest`, `latest~1`).
+    /// Machines: files, or runs in the store (a number, `latest`, `latest~1`).
     #[arg(value_name = "NAME.machine.json", required = true)]
     pub machines: Vec<PathBuf>,
-    /// Throughput that was really measured: CSV with the columns machine, workload, per_second.
+    /// Measured throughput to compare with: a CSV file with the columns machine, workload and per_second.
     #[arg(long, value_name = "FILE.csv")]
     pub measured: Option<PathBuf>,
-    /// How it is printed.
+    /// Output format.
     #[command(flatten)]
     pub print: PrintArgs,
-    /// Where measurements are kept.
+    /// Location of the store.
     #[command(flatten)]
     pub store: StoreArgs,
 }
@@ -309,55 +313,59 @@ pub struct PredictArgs {
 #[command(override_usage = "assay compare [OPTIONS] <A> <B> [PRIMITIVE]...
        assay compare [OPTIONS] --between <COMMAND> <COMMAND> [--] [PRIMITIVE]...
        assay compare [OPTIONS] --between-wrapper <WRAPPER> <WRAPPER> [--] [PRIMITIVE]...")]
-#[command(after_help = format!("Machines of the past: {}.\n\n{EXIT_CODES}", past::names()))]
+#[command(after_help = format!("Historical machines: {}.\n\n{EXIT_CODES}", past::names()))]
 pub struct CompareArgs {
-    /// The machine that is the measure: a file, a run of the store (its number, `latest`, or `latest~1` for the one
-    /// before that), or a machine of the past.
+    /// Baseline machine: a file, a run in the store (its number, `latest`, or `latest~1` for the run before
+    /// the latest), or a historical machine.
     #[arg(value_name = "A", required_unless_present = "states")]
     before: Option<PathBuf>,
-    /// The machine that is compared with it.
+    /// Machine to compare with the baseline, given in the same way.
     #[arg(value_name = "B", required_unless_present = "states")]
     after: Option<PathBuf>,
-    /// Compare only these primitives: ids, or beginnings of them.
+    /// Compare only these primitives: ids, or prefixes of ids.
     #[arg(value_name = "PRIMITIVE")]
     primitives: Vec<String>,
-    /// Compare two states of this machine, measured in turns: the first command puts it into state A, in which it is
-    /// left at the end, the second into state B. This shows smaller changes than two runs do.
+    /// Compare two states of this machine, measured alternately: the first command enters state A, which is
+    /// restored at the end, and the second enters state B. Detects smaller changes than a comparison of two
+    /// runs.
     #[arg(long, num_args = 2, value_name = "COMMAND", group = "states")]
     between: Option<Vec<String>>,
-    /// The same, with each process that measures started through the first wrapper in state A and through the second in
-    /// state B, such as 'env LD_PRELOAD=FILE'; '' starts it as usual.
+    /// Compare two states of the measuring processes, measured alternately: each process is started through
+    /// the first wrapper in state A and through the second in state B, such as 'env LD_PRELOAD=FILE'; '' is
+    /// no wrapper.
     #[arg(long, num_args = 2, value_name = "WRAPPER", group = "states")]
     between_wrapper: Option<Vec<String>>,
-    /// Time to spend on measuring two states [default: 20s for each primitive, 9m at most].
+    /// Time to spend measuring two states [default: 20s for each primitive, at most 9m].
     #[arg(long, value_name = "TIME", value_parser = budget, requires = "states")]
     pub budget: Option<Duration>,
-    /// Seed of layouts and of the order of measuring two states [default: drawn anew, and kept with the runs].
+    /// Seed for the random layouts and measurement order of two states [default: random, stored with the
+    /// runs].
     #[arg(long, requires = "states")]
     pub seed: Option<u64>,
-    /// End with exit code 4 if the typical cost of a primitive is higher on B by more than this share, and not by
-    /// chance; with 3 if one that cannot be judged may be, has no cost on B, or if none can be judged.
+    /// Exit with code 4 if the typical cost of a primitive is higher on B by more than this share, and not by
+    /// chance; with code 3 if a primitive that cannot be judged may be slower by more than this share, if a
+    /// primitive has no cost on B, or if no primitive can be judged.
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub fail_over: Option<f64>,
-    /// How it is printed.
+    /// Output format.
     #[command(flatten)]
     pub print: PrintArgs,
-    /// Where measurements are kept.
+    /// Location of the store.
     #[command(flatten)]
     pub store: StoreArgs,
 }
 
-/// What `assay compare` is to compare.
+/// The two sides of a comparison.
 #[derive(Debug)]
 pub enum Compared<'a> {
-    /// Two machines that were measured before.
+    /// Two machines that are already measured.
     Machines(Pair<&'a Path>),
     /// Two states of this machine.
     States(States),
 }
 
 impl CompareArgs {
-    /// What is compared, and for which primitives: all for none.
+    /// Returns what is compared and the selected primitives; an empty list selects all.
     pub fn asked(&self) -> (Compared<'_>, Vec<String>) {
         let primitives = self.primitives.iter().cloned();
         let states = match (&self.between, &self.between_wrapper) {
@@ -365,7 +373,7 @@ impl CompareArgs {
             (_, Some(wrappers)) => Some(States::Wrappers(pair(wrappers))),
             _ => None,
         };
-        // Without machines to compare, every word is a primitive.
+        // When two states are compared, every positional argument is a primitive.
         let [before, after] = [&self.before, &self.after].map(|word| word.as_deref());
         let words = [before, after].into_iter().flatten().map(|word| word.to_string_lossy().into_owned());
         match states {
@@ -386,16 +394,17 @@ fn pair(words: &[String]) -> Pair<String> {
 /// `assay history`.
 #[derive(Debug, Args)]
 pub struct HistoryArgs {
-    /// The run to show: its number, `latest`, or `latest~1` for the one before that; all runs are listed without it.
+    /// Run to show: its number, `latest`, or `latest~1` for the run before the latest [default: list all
+    /// runs].
     #[arg(value_name = "RUN")]
     pub run: Option<String>,
-    /// Write the run's machine here, estimated anew from its raw samples.
+    /// Write the run's machine to this file, re-estimated from its raw samples.
     #[arg(short, long, value_name = "NAME.machine.json", requires = "run")]
     pub output: Option<PathBuf>,
-    /// How it is printed.
+    /// Output format.
     #[command(flatten)]
     pub print: PrintArgs,
-    /// Where measurements are kept.
+    /// Location of the store.
     #[command(flatten)]
     pub store: StoreArgs,
 }
@@ -403,25 +412,25 @@ pub struct HistoryArgs {
 /// `assay sample`.
 #[derive(Debug, Args)]
 pub struct SampleArgs {
-    /// Passed on to the harness as they are.
+    /// Arguments, passed unchanged to the harness.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub arguments: Vec<String>,
 }
 
-/// The formats of the report crate, by name.
+/// Returns a parser for the names of the report formats.
 fn formats() -> impl TypedValueParser<Value = &'static Format> {
     let names = FORMATS.iter().map(|format| PossibleValue::new(format.name).help(format.about));
     PossibleValuesParser::new(names).map(|name| Format::named(&name).unwrap_or(&FORMATS[0]))
 }
 
-/// The views, by name.
+/// Returns a parser for the names of the views.
 fn views() -> impl TypedValueParser<Value = &'static View> {
     let names = VIEWS.iter().map(|view| PossibleValue::new(view.name).help(view.about));
     PossibleValuesParser::new(names)
         .map(|name| VIEWS.iter().find(|view| view.name == name).unwrap_or(&VIEWS[0]))
 }
 
-/// A share: `1%` or `0.01`.
+/// Parses a share: `1%` or `0.01`.
 pub fn share(text: &str) -> Result<f64, String> {
     let number = match text.strip_suffix('%') {
         Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
@@ -433,7 +442,7 @@ pub fn share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A time: `60s`, `10m`, `1h`, or a number of seconds.
+/// Parses a time: `60s`, `10m`, `1h`, or a number of seconds.
 pub fn budget(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -445,13 +454,13 @@ pub fn budget(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// The number of a call of this machine's.
+/// Returns the number of a system call of this architecture.
 fn call(name: &str) -> Result<u16, String> {
     syscall::number(name)
-        .ok_or_else(|| "no call of this architecture has this name; give one such as read".to_owned())
+        .ok_or_else(|| "unknown system call on this architecture; give a name such as read".to_owned())
 }
 
-/// A short time, in ns.
+/// Parses a short time into ns.
 fn elapsed_ns(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -480,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_goes_on_is_not_told_anew_what_it_measures() {
+    fn a_resumed_run_rejects_arguments_that_select_what_is_measured() {
         let parsed = |words: &str| Cli::try_parse_from(format!("assay bench --resume 1 {words}").split(' '));
         for other in
             ["--quick", "--full", "-P 2", "--cold", "--counters", "--seed 1", "--plan p.toml", "call.null"]
@@ -494,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_given_in_two_ways_is_asked_for_as_such() {
+    fn a_missing_argument_is_reported_with_both_alternatives() {
         for (words, alternatives) in
             [("assay run", "<WORKLOAD.toml|COMMAND>"), ("assay trace", "<--pid <PID>|COMMAND>")]
         {
@@ -516,13 +525,13 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_address_to_serve_at_has_the_port_that_askers_expect() {
+    fn the_default_address_to_serve_has_the_port_that_clients_use() {
         let address: SocketAddr = SERVED.parse().unwrap();
         assert_eq!(address.port(), assay_bench::serve::PORT);
     }
 
     #[test]
-    fn every_subcommand_and_every_argument_says_what_it_does() {
+    fn every_subcommand_and_every_argument_has_a_help_text() {
         for subcommand in Cli::command().get_subcommands() {
             assert!(subcommand.get_about().is_some(), "{}", subcommand.get_name());
             for argument in subcommand.get_arguments() {

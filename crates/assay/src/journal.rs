@@ -1,4 +1,4 @@
-//! The run in the store: everything that is measured goes there before anything is computed of it.
+//! The run in the store: all raw measurements are stored before results are computed from them.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -15,7 +15,7 @@ use crate::cli::StoreArgs;
 use crate::interrupt::Interrupted;
 use crate::{again, output, past};
 
-/// One run being written. Nothing that was added is lost, however the process ends.
+/// A run that is being written. Added data is never lost, however the process ends.
 #[derive(Debug)]
 pub struct Journal {
     store: Store,
@@ -38,11 +38,11 @@ impl Journal {
         Ok(Self { store, run })
     }
 
-    /// Goes on with a run that was not completed, on the machine that it was begun on.
+    /// Resumes an incomplete run. Fails if the machine or its state has changed.
     pub fn resume(args: &StoreArgs, run: &Run, description: &Description) -> anyhow::Result<Self> {
         if let Some(fact) = changed(&run.start.description, description) {
             bail!(
-                "run {} was begun on another machine or another state of it ({}: now {}); begin a new run",
+                "run {} was started on another machine or in another state of this machine ({} is now {}); start a new run",
                 run.id,
                 fact.name,
                 fact.value
@@ -53,37 +53,37 @@ impl Journal {
         Ok(Self { store, run: run.id })
     }
 
-    /// Number of the run.
+    /// Returns the number of the run.
     pub fn run(&self) -> RunId {
         self.run
     }
 
-    /// Keeps what is known of the machine by now.
+    /// Stores the current description of the machine.
     pub fn describe(&mut self, description: &Description) -> anyhow::Result<()> {
         Ok(self.store.describe_run(self.run, description)?)
     }
 
-    /// Keeps one sample.
+    /// Stores one sample.
     pub fn sample(&mut self, primitive: &PrimitiveId, unit: Unit, sample: &Sample) -> anyhow::Result<()> {
         Ok(self.store.add_sample(self.run, primitive, unit, sample)?)
     }
 
-    /// Adds to each cost of this run what a later one would give.
+    /// Adds the expected cost in a later run to each cost of this run.
     pub fn add_again(&self, machine: &mut Machine) {
         again::add(&self.store, self.run, machine);
     }
 
-    /// Keeps the reason why a process gave no sample.
+    /// Stores the reason why a process gave no sample.
     pub fn rejected(&mut self, primitive: &PrimitiveId, reason: &str) -> anyhow::Result<()> {
         Ok(self.store.add_rejected(self.run, primitive, reason)?)
     }
 
-    /// Keeps the reason why a primitive cannot be measured here.
+    /// Stores the reason why a primitive cannot be measured on this machine.
     pub fn unavailable(&mut self, primitive: &PrimitiveId, reason: &str) -> anyhow::Result<()> {
         Ok(self.store.add_unavailable(self.run, primitive, reason)?)
     }
 
-    /// Keeps the rounds of an operation.
+    /// Stores the rounds of an operation.
     pub fn rounds(&mut self, rounds: &[Round]) -> anyhow::Result<()> {
         for round in rounds {
             self.store.add_round(self.run, round)?;
@@ -91,7 +91,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Notes how the run ended, and passes its result on.
+    /// Stores the outcome of the run and returns `result`.
     pub fn finish<T>(mut self, result: anyhow::Result<T>) -> anyhow::Result<T> {
         let outcome = match &result {
             Ok(_) => Outcome::Completed,
@@ -105,27 +105,27 @@ impl Journal {
     }
 }
 
-/// Name of the facts about the noise before a run, one for each processor that was watched.
+/// Name of the facts about the noise before a run, one for each sampled processor.
 pub const NOISE_BEFORE: &str = "noise before";
 
-/// The same after a run.
+/// Name of the facts about the noise after a run.
 pub const NOISE_AFTER: &str = "noise after";
 
-/// Facts that differ from one minute to the next on the same machine, besides the aspects of its condition.
+/// Facts that change from minute to minute on the same machine, in addition to the aspects of its condition.
 const PASSING: [&str; 5] = ["load", "batch clock", EFFECTIVE_CACHES, NOISE_BEFORE, NOISE_AFTER];
 
-/// The facts that tell machines and their states apart.
+/// Returns the facts that distinguish machines and their states.
 pub fn lasting(description: &Description) -> impl Iterator<Item = &Fact> {
     let passes = |name: &str| PASSING.contains(&name) || Aspect::named(name).is_some();
     description.facts.iter().filter(move |fact| !passes(&fact.name))
 }
 
-/// What is said of the machine now and was not when the run was begun.
+/// Returns a current fact of the machine that differs from those at the start of the run.
 fn changed<'a>(then: &Description, now: &'a Description) -> Option<&'a Fact> {
     lasting(now).find(|fact| !then.facts.contains(fact))
 }
 
-/// The raw samples of a run.
+/// Returns the raw samples of a run.
 pub fn measured(store: &Store, run: RunId) -> anyhow::Result<Vec<Measured>> {
     let rejected = store.rejected(run)?;
     let reasons = |primitive: &PrimitiveId| {
@@ -141,8 +141,8 @@ pub fn measured(store: &Store, run: RunId) -> anyhow::Result<Vec<Measured>> {
     Ok(series.collect())
 }
 
-/// The primitives of a run that every process failed to measure, with the last of the reasons: those that have
-/// neither a sample nor a reason why this machine has not got them.
+/// Returns the primitives that every process of a run failed to measure, with the last of the reasons.
+/// Primitives that have a sample or are unavailable on this machine are excluded.
 fn failed(store: &Store, run: RunId) -> anyhow::Result<Vec<Unmeasured>> {
     let mut told: Vec<PrimitiveId> = Vec::new();
     told.extend(store.samples(run)?.into_iter().map(|series| series.primitive));
@@ -157,29 +157,28 @@ fn failed(store: &Store, run: RunId) -> anyhow::Result<Vec<Unmeasured>> {
     Ok(failures.map(|(primitive, all)| Unmeasured { primitive, reason: reason(all) }).collect())
 }
 
-/// Opens the store that the user named, or the usual one.
+/// Opens the store given on the command line, or the default one.
 pub fn open(args: &StoreArgs) -> anyhow::Result<Store> {
     let usual =
         || Store::default_path(env::var_os("XDG_DATA_HOME").as_deref(), env::var_os("HOME").as_deref());
     let path = args.store.clone().or_else(usual);
-    let path =
-        path.context("there is no home directory to keep measurements in; name a file with --store")?;
+    let path = path.context("no home directory for the store; give a file with --store")?;
     Ok(Store::open(&path)?)
 }
 
-/// The run that the user names: its number, `latest`, or `latest~1` for the one before that.
+/// Finds a run by its name: its number, `latest`, or `latest~1` for the run before the latest.
 pub fn find(store: &Store, name: &str) -> anyhow::Result<Run> {
     match RunName::parse(name) {
         Some(RunName::Number(run)) => Ok(store.run(run)?),
         Some(RunName::Latest { back }) => store.latest(back)?.with_context(|| match back {
-            0 => "nothing was measured yet; run 'assay bench' first".to_owned(),
-            _ => format!("{} has no run '{name}'; 'assay history' lists all", store.path().display()),
+            0 => "the store contains no runs; run 'assay bench' first".to_owned(),
+            _ => format!("{} has no run '{name}'; 'assay history' lists all runs", store.path().display()),
         }),
-        None => bail!("'{name}' is no run; give a number that 'assay history' lists, latest or latest~1"),
+        None => bail!("'{name}' is not a run; give a number from 'assay history', latest or latest~1"),
     }
 }
 
-/// How users name a run.
+/// Name of a run on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RunName {
     Number(RunId),
@@ -199,11 +198,11 @@ impl RunName {
     }
 }
 
-/// The machine of a run, estimated anew from its raw samples.
+/// Returns the machine of a run, re-estimated from its raw samples.
 pub fn machine(store: &Store, run: &Run) -> anyhow::Result<Machine> {
     let measured = measured(store, run.id)?;
     let mut unmeasured = store.unavailable(run.id)?;
-    // What was there once is not missing: it was a process that failed.
+    // A primitive with samples is available; only a process failed.
     unmeasured.retain(|missing| measured.iter().all(|measured| measured.primitive != missing.primitive));
     unmeasured.extend(failed(store, run.id)?);
     let measured = measured.into_iter().map(Finding::Measured);
@@ -216,16 +215,16 @@ pub fn machine(store: &Store, run: &Run) -> anyhow::Result<Machine> {
     Ok(machine)
 }
 
-/// A machine with what its costs were made of.
+/// A machine with the samples of its costs.
 #[derive(Debug)]
 pub struct Known {
     /// The machine.
     pub machine: Machine,
-    /// The raw samples behind its costs; empty where only the costs are known.
+    /// The raw samples of its costs; empty if only the costs are known.
     pub samples: Vec<Measured>,
 }
 
-/// A machine as users name it: a file, a run of the store, or a machine of the past.
+/// Loads a machine by its name: a file, a run in the store, or a historical machine.
 pub fn known(name: &Path, args: &StoreArgs) -> anyhow::Result<Known> {
     let text = name.to_str().filter(|_| !name.exists());
     if let Some(machine) = text.and_then(past::machine) {
@@ -235,7 +234,11 @@ pub fn known(name: &Path, args: &StoreArgs) -> anyhow::Result<Known> {
         let store = open(args)?;
         let run = find(&store, run)?;
         let machine = machine(&store, &run)?;
-        ensure!(!machine.costs.is_empty(), "run {} measured no primitive; name one of 'assay bench'", run.id);
+        ensure!(
+            !machine.costs.is_empty(),
+            "run {} contains no measured primitive; give a run of 'assay bench'",
+            run.id
+        );
         return Ok(Known { machine, samples: measured(&store, run.id)? });
     }
     let machine = machine_from_json(&read(name)?)
@@ -245,8 +248,8 @@ pub fn known(name: &Path, args: &StoreArgs) -> anyhow::Result<Known> {
     Ok(Known { machine, samples: Vec::new() })
 }
 
-/// A machine whose costs are in the units in which they are measured: another would be taken for it, and be off by
-/// orders of magnitude. What the catalogue does not know is taken as it is.
+/// Returns the machine if its costs are in the units of the catalogue: a cost in another unit would be wrong
+/// by orders of magnitude. Primitives that are not in the catalogue are not checked.
 fn with_known_units(machine: Machine) -> anyhow::Result<Machine> {
     for (primitive, cost) in &machine.costs {
         if let Some(benchmark) = assay_bench::find(primitive) {
@@ -261,22 +264,22 @@ fn with_known_units(machine: Machine) -> anyhow::Result<Machine> {
     Ok(machine)
 }
 
-/// The machine alone.
+/// Loads a machine without its samples.
 pub fn named_machine(name: &Path, args: &StoreArgs) -> anyhow::Result<Machine> {
     Ok(known(name, args)?.machine)
 }
 
-/// Reads a file that the user named.
+/// Reads a file given on the command line.
 pub fn read(path: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// The words of this command line; what is not UTF-8 in them is shown as such.
+/// Returns the words of this command line; invalid UTF-8 is replaced.
 pub fn command_line() -> Vec<String> {
     env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// Name of this machine.
+/// Returns the name of this machine.
 pub fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
@@ -292,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_lasts_and_is_said_of_the_machine_now_tells_whether_it_has_changed() {
+    fn only_lasting_facts_that_are_known_now_show_whether_the_machine_has_changed() {
         let then =
             [("cpu", "X"), ("load", "0.1"), ("noise after", "none"), ("core clock", "3 GHz in the median")];
         let then = description(&[&then[..], &[("core sharing", "beside 0 of 7 samples")]].concat());
@@ -320,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_primitive_of_a_run_is_measured_or_says_why_not_and_never_both() {
+    fn a_primitive_of_a_run_is_either_measured_or_has_a_reason() {
         let directory = tempfile::tempdir().unwrap();
         let args = StoreArgs { store: Some(directory.path().join("store.db")) };
         let mut journal = Journal::begin(&args, &Description::default(), 1).unwrap();

@@ -1,4 +1,5 @@
-//! `assay`: measures what a machine offers, traces what an application asks, predicts one from the other.
+//! `assay`: measures the costs of a machine's primitives, traces an application's demand for them, and
+//! predicts the application's time from both.
 #![forbid(unsafe_code)]
 
 mod again;
@@ -9,7 +10,7 @@ mod journal;
 mod output;
 mod past;
 mod phase;
-mod plan;
+mod plan_file;
 mod progress;
 mod section;
 

@@ -1,4 +1,4 @@
-//! How a subcommand speaks: reports to stdout, complaints to stderr, files whole or not at all.
+//! Output of the subcommands: reports go to stdout, messages to stderr, and files are written atomically.
 
 use std::fs;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -11,15 +11,16 @@ use rustix::termios::tcgetwinsize;
 
 use crate::interrupt::Interrupted;
 
-/// Nobody reads stdout any more. A type of its own: a server's broken pipe is another matter.
+/// The reader of stdout has closed it. A separate type, because a broken pipe to a server is a different
+/// error.
 #[derive(Debug, thiserror::Error)]
-#[error("nobody reads stdout any more")]
+#[error("the reader of stdout has closed it")]
 struct Unread;
 
-/// What the user has asked to see in the exit code.
+/// A result that the user requested as an exit code.
 #[derive(Debug, thiserror::Error)]
 pub enum Alarm {
-    /// A figure cannot be relied on.
+    /// A figure is unreliable.
     #[error("{0}")]
     Doubtful(String),
     /// A primitive is slower.
@@ -27,23 +28,23 @@ pub enum Alarm {
     Slower(String),
 }
 
-/// What the exit codes mean, for `--help`. The command line's own errors end with 2.
+/// Meaning of the exit codes, for `--help`. clap exits with 2.
 pub const EXIT_CODES: &str = "\
 Exit codes:
   0    success
-  1    an error, which the last line on stderr tells
-  2    a command line that is wrong
-  3    figures that cannot be relied on (bench --strict, compare --fail-over)
-  4    a primitive that is slower (compare --fail-over)
-  130  an interrupt";
+  1    error, described by the last line on stderr
+  2    invalid command line
+  3    unreliable or missing figures (bench --strict, compare --fail-over)
+  4    slower primitives (compare --fail-over)
+  130  interrupted";
 
-/// Prints a report to stdout in the asked format.
+/// Prints a report to stdout in the given format.
 pub fn show(report: &Report, format: &Format) -> anyhow::Result<()> {
     print(&(format.render)(report, &style()))
 }
 
-/// How a subcommand ends that has printed its report and then has more to say: that goes before a report that could not
-/// be printed, or that a reader closed early.
+/// Combines the results of printing a report and of the rest of a subcommand. An error of the rest takes
+/// precedence over a failure to print; that failure is printed first unless the reader closed stdout early.
 pub fn end(printed: anyhow::Result<()>, end: anyhow::Result<()>) -> anyhow::Result<()> {
     match (printed, end) {
         (Err(unprinted), Err(end)) => {
@@ -56,32 +57,32 @@ pub fn end(printed: anyhow::Result<()>, end: anyhow::Result<()>) -> anyhow::Resu
     }
 }
 
-/// Prints text to stdout. A reader that has seen enough is no error; see [`complain`].
+/// Prints text to stdout. A reader that closes stdout early is not an error; see [`complain`].
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = stdout();
     printed(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
 }
 
-/// Where data goes, for what is printed piece by piece; [`printed`] says how that went.
+/// Returns a buffered stdout for output that is printed in pieces; pass the result to [`printed`].
 pub fn stdout() -> impl Write {
     BufWriter::new(io::stdout().lock())
 }
 
-/// How printing ended.
+/// Converts the result of writing to stdout.
 pub fn printed(written: io::Result<()>) -> anyhow::Result<()> {
     if written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
         return Err(Unread.into());
     }
-    written.context("cannot print to stdout; give it a place that has space")
+    written.context("cannot write to stdout; redirect it to a place with free space")
 }
 
-/// Says one thing to the user, on stderr.
+/// Prints a message on stderr.
 pub fn say(line: &str) {
-    // Nobody is left to tell when stderr is closed.
+    // A failure cannot be reported when stderr is closed.
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Ends the process with one line for an error; a closed pipe is success.
+/// Prints an error in one line and returns its exit code; a closed pipe is success.
 pub fn complain(error: &anyhow::Error) -> ExitCode {
     if error.is::<Unread>() {
         return ExitCode::SUCCESS;
@@ -95,7 +96,7 @@ pub fn complain(error: &anyhow::Error) -> ExitCode {
     }
 }
 
-/// An error with its causes, in one line. A cause that an error names itself is not told twice.
+/// Formats an error with its causes in one line. Omits a cause that the line already contains.
 pub fn line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -107,10 +108,10 @@ pub fn line(error: &anyhow::Error) -> String {
     line.replace('\n', " ")
 }
 
-/// Writes a file whole or not at all: beside its place first, then renamed. A link keeps pointing, and a
-/// device or a pipe is written into, for there is nothing to replace.
+/// Writes a file atomically: to a temporary file in the same directory, then renamed. A symbolic link is
+/// followed and kept. A device or a pipe is written directly, because it cannot be replaced.
 pub fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
-    let failed = || format!("cannot write {}; is there space, and may you write there?", path.display());
+    let failed = || format!("cannot write {}; check free space and permissions", path.display());
     let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if is_special(&place) {
         return fs::write(&place, text).with_context(failed);
@@ -125,19 +126,19 @@ pub fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Fails early when a file that is wanted at the end of a long run could not be written then.
+/// Fails if a file cannot be written, so that a long run does not fail at its end.
 pub fn check_writable(path: &Path) -> anyhow::Result<()> {
-    anyhow::ensure!(!path.is_dir(), "{} is a directory; give the name of a file", path.display());
+    anyhow::ensure!(!path.is_dir(), "{} is a directory; give a file name", path.display());
     let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if is_special(&place) {
         return Ok(());
     }
     tempfile::tempfile_in(folder(&place))
         .map(drop)
-        .with_context(|| format!("cannot write to {}; give another place", folder(&place).display()))
+        .with_context(|| format!("cannot write to {}; choose another directory", folder(&place).display()))
 }
 
-/// Whether something other than a file is there.
+/// Whether the path exists and is not a regular file.
 fn is_special(place: &Path) -> bool {
     fs::metadata(place).is_ok_and(|there| !there.is_file())
 }
@@ -146,8 +147,8 @@ fn folder(place: &Path) -> &Path {
     place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// How text looks where stdout goes. Lines are wrapped for a terminal only: a file or a pipe is read by programs that
-/// take a line for a row.
+/// Returns the text style for stdout. Lines are wrapped for a terminal only: programs that read a file or a
+/// pipe expect one row per line.
 pub fn style() -> Style {
     let stdout = io::stdout();
     let size = tcgetwinsize(&stdout).ok().filter(|size| size.ws_col > 0);
@@ -157,7 +158,7 @@ pub fn style() -> Style {
     Style { width, symbols: Symbols::Unicode, colour }
 }
 
-/// Whether a person is watching stderr: only then are progress bars drawn.
+/// Whether stderr is a terminal, on which progress bars are drawn.
 pub fn watched() -> bool {
     io::stderr().is_terminal()
 }
@@ -167,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_keeps_pointing_and_a_device_stays_a_device() {
+    fn a_symbolic_link_and_a_device_are_kept() {
         let directory = tempfile::tempdir().unwrap();
         let (file, link) = (directory.path().join("file"), directory.path().join("link"));
         fs::write(&file, "old").unwrap();

@@ -1,9 +1,9 @@
-//! Machines of the past, as their authors published them, so that a machine of today has something to stand beside.
+//! Historical machines with their published costs, for comparison with current machines.
 
 use assay_quantity::Machine;
 use assay_quantity::format::machine_from_json;
 
-/// Name and file of each. The directories under `examples` say where the figures come from.
+/// Name and file of each machine. The directories under `examples` contain the sources of the figures.
 const MACHINES: [(&str, &str); 20] = [
     ("1996/dec-alpha-150", include_str!("../../../examples/lmbench-1996/dec-alpha-150.machine.json")),
     ("1996/dec-alpha-300", include_str!("../../../examples/lmbench-1996/dec-alpha-300.machine.json")),
@@ -27,12 +27,12 @@ const MACHINES: [(&str, &str); 20] = [
     ("1997/ss20-75x2", include_str!("../../../examples/thesis-1997/ss20-75x2.machine.json")),
 ];
 
-/// Every name, for `--help`.
+/// Returns all names, for `--help`.
 pub fn names() -> String {
     MACHINES.map(|(name, _)| name).join(", ")
 }
 
-/// The machine of this name, if there is one.
+/// Loads the machine with this name; `None` if there is none.
 pub fn machine(name: &str) -> Option<anyhow::Result<Machine>> {
     let (_, json) = MACHINES.iter().find(|(known, _)| *known == name)?;
     Some(machine_from_json(json).map_err(Into::into))
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_machine_of_the_past_can_be_read_and_has_primitives_that_can_be_measured_today() {
+    fn every_historical_machine_can_be_read_and_has_primitives_of_the_catalogue() {
         for (name, _) in MACHINES {
             let machine = machine(name).unwrap().unwrap();
             let known = machine.costs.keys().filter(|id| assay_bench::find(id).is_some()).count();

@@ -1,4 +1,4 @@
-//! Progress bars on stderr, and only where somebody watches: elsewhere each phase is one line.
+//! Progress bars on stderr if it is a terminal; otherwise each phase prints one line.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -7,17 +7,17 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::output;
 
-/// A bar over one phase. It is drawn between measurements, never during one.
+/// Progress bar of one phase. It is drawn between measurements, never during one.
 #[derive(Debug)]
 pub struct Progress(ProgressBar);
 
 impl Progress {
-    /// The rounds of one operation, the warm-up counted as one.
+    /// Creates a bar over the rounds of one operation; the warm-up counts as one round.
     pub fn rounds(operation: &str, rounds: NonZeroU32) -> Self {
         Self::new(&format!("measuring '{operation}'"), u64::from(rounds.get()) + 1, "rounds")
     }
 
-    /// The seconds of a budget.
+    /// Creates a bar over the seconds of a budget.
     pub fn seconds(what: &str, budget: Duration) -> Self {
         Self::new(what, budget.as_secs(), "s")
     }
@@ -34,16 +34,16 @@ impl Progress {
         Self(bar)
     }
 
-    /// Round `round` has begun.
+    /// Reports that round `round` has begun.
     pub fn round(&self, round: u32) {
         let done = u64::from(round);
-        // Asked often, drawn once per round: drawing takes processor time from what is measured.
+        // Called often, drawn once per round: drawing takes processor time from the measured program.
         if self.0.position() != done {
             self.0.set_position(done);
         }
     }
 
-    /// Some more of the budget is spent.
+    /// Updates the part of the budget that is spent.
     pub fn spent(&self) {
         let spent = self.0.elapsed().as_secs();
         if self.0.position() != spent {
@@ -51,7 +51,7 @@ impl Progress {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn clear(&self) {
         self.0.finish_and_clear();
     }

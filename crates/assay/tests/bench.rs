@@ -1,4 +1,4 @@
-//! `assay bench` and `assay compare` as their user has them: the real binary on the real machine.
+//! `assay bench` and `assay compare` from outside: the real binary on the real machine.
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 use assay_quantity::PrimitiveId;
 use tempfile::TempDir;
 
-/// Between two looks at what another process does.
+/// Polling interval for the state of another process.
 const PAUSE: Duration = Duration::from_millis(1);
 
 struct Place(TempDir);
@@ -40,35 +40,35 @@ impl Place {
         command
     }
 
-    /// Exit code, stdout and stderr.
+    /// Returns the exit code, stdout and stderr of a command line.
     fn said(&self, arguments: &str) -> (i32, String, String) {
         self.ended(&mut self.assay(arguments))
     }
 
-    /// The same of a command line with more arguments.
+    /// Returns the same for a given command.
     fn ended(&self, command: &mut Command) -> (i32, String, String) {
         let Output { status, stdout, stderr } = command.output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         (status.code().unwrap(), text(stdout), text(stderr))
     }
 
-    /// What the commands of states have written to their log, a letter each.
+    /// Returns the log of the commands that enter states, one letter each.
     fn states(&self) -> String {
         fs::read_to_string(self.path().join("log")).unwrap_or_default().replace('\n', "")
     }
 }
 
-/// The first fields of those lines of a CSV that begin with an id.
+/// Returns the ids at the beginning of lines of a CSV.
 fn ids(csv: &str) -> Vec<&str> {
     let is_id = |field: &&str| field.parse::<PrimitiveId>().is_ok();
     csv.lines().filter_map(|line| line.split(',').next()).filter(is_id).collect()
 }
 
-/// Processes that run until this is dropped.
+/// Processes that are killed on drop.
 struct Running(Vec<Child>);
 
 impl Running {
-    /// Neighbours that keep every processor busy.
+    /// Starts neighbours that keep every processor busy.
     fn neighbours() -> Self {
         let busy = |_| Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
         Self((0..2 * available_parallelism().unwrap().get()).map(busy).collect())
@@ -85,7 +85,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn beside_busy_neighbours_there_is_a_figure_and_the_machine_is_described_with_them() {
+fn with_busy_neighbours_there_is_a_figure_and_the_description_contains_them() {
     let (place, _neighbours) = (Place::new(), Running::neighbours());
     let (code, shown, said) = place.said("bench call.null --precision 99% --csv");
     assert_eq!(code, 0, "{said}");
@@ -94,7 +94,7 @@ fn beside_busy_neighbours_there_is_a_figure_and_the_machine_is_described_with_th
 }
 
 #[test]
-fn a_plan_says_what_is_measured_and_the_command_line_has_the_last_word() {
+fn a_plan_selects_what_is_measured_and_the_command_line_takes_precedence() {
     let place = Place::with(&[
         ("plan.toml", "primitives = [\"null\", \"clock.gettime\"]\nprecision = \"99%\"\nseed = 7\n"),
         ("bad.toml", "primitives = [\"null\"]\nbudgets = \"1s\"\n"),
@@ -113,11 +113,14 @@ fn a_plan_says_what_is_measured_and_the_command_line_has_the_last_word() {
     assert!(ids(&shown).contains(&"call.null") && !shown.contains("null.read"), "{shown}");
     let (code, shown, said) = place.said("bench --plan bad.toml");
     assert_eq!((code, shown.as_str()), (1, ""));
-    assert!(said.starts_with("assay: bad.toml is no plan") && said.contains("budgets"), "{said}");
+    assert!(
+        said.starts_with("assay: bad.toml is not a valid plan file") && said.contains("budgets"),
+        "{said}"
+    );
 }
 
 #[test]
-fn valgrind_counts_what_an_operation_executes_and_the_same_the_next_time() {
+fn valgrind_counts_of_an_operation_are_reproducible() {
     let place = Place::new();
     let counted = |ids: &str| {
         let (code, shown, said) = place.said(&format!("bench {ids} --precision 99% --count --csv"));
@@ -131,7 +134,7 @@ fn valgrind_counts_what_an_operation_executes_and_the_same_the_next_time() {
     };
     let first = counted("memory.load{level=l1} call.null");
     let (counts, again) = (load(&first), load(&counted("memory.load{level=l1} call.null")));
-    // What a process does besides may differ by a few instructions, of a thousand operations.
+    // Other work of a process may differ by a few instructions per thousand operations.
     assert!(counts.iter().zip(again).all(|(a, b)| (a - b).abs() < 0.02), "{counts:?}, {again:?}");
     assert!(counts[1] >= 1.0 && counts[0] > counts[1], "{counts:?}");
     assert!(
@@ -140,7 +143,7 @@ fn valgrind_counts_what_an_operation_executes_and_the_same_the_next_time() {
 }
 
 #[test]
-fn another_host_is_measured_where_it_answers() {
+fn another_host_is_measured_if_it_serves() {
     let place = Place::new();
     let server = place.assay("bench --serve 127.0.0.1:0").stderr(Stdio::piped()).spawn().unwrap();
     let mut server = Running(vec![server]);
@@ -148,7 +151,7 @@ fn another_host_is_measured_where_it_answers() {
     BufReader::new(server.0[0].stderr.take().unwrap()).read_line(&mut line).unwrap();
     let address = line.split(' ').nth(2).unwrap().trim_end_matches(';');
     let bench = "bench tcp.round_trip{size=1B,peer=remote} --precision 99% --csv";
-    // What has a cost has a number behind its id; what has none, a reason.
+    // A primitive with a cost has a number after its id; one without a cost has a reason.
     let has_cost = |shown: &str| {
         let rows =
             shown.lines().filter_map(|line| line.strip_prefix("\"tcp.round_trip{size=1B,peer=remote}\","));
@@ -167,7 +170,7 @@ fn another_host_is_measured_where_it_answers() {
 }
 
 #[test]
-fn a_strict_run_ends_with_exit_code_3_where_an_interval_is_wider_than_the_tolerance() {
+fn a_strict_run_exits_with_code_3_if_an_interval_is_wider_than_the_tolerance() {
     let place =
         Place::with(&[("plan.toml", "primitives = ['call.null']\nstrict = true\ntolerance = '0.0001%'\n")]);
     let strict = "--precision 99% --csv";
@@ -182,12 +185,12 @@ fn a_strict_run_ends_with_exit_code_3_where_an_interval_is_wider_than_the_tolera
     assert!(said.contains("--strict"), "{said}");
 }
 
-/// A machine of which two costs are known, with intervals of 1 %.
+/// Returns a machine with two costs, with intervals of 1 %.
 fn machine(name: &str, null_ns: f64, read_ns: f64) -> String {
     judged(name, null_ns, read_ns, r#""steady""#)
 }
 
-/// The same with a verdict on both.
+/// Returns the same machine with a verdict on both costs.
 fn judged(name: &str, null_ns: f64, read_ns: f64, verdict: &str) -> String {
     let cost = |primitive: &str, ns: f64| {
         format!(
@@ -206,7 +209,7 @@ fn judged(name: &str, null_ns: f64, read_ns: f64, verdict: &str) -> String {
 }
 
 #[test]
-fn a_slowdown_beyond_the_limit_is_an_error_that_names_what_is_slower() {
+fn a_slowdown_beyond_the_limit_is_an_error_that_names_the_primitives() {
     let place = Place::with(&[
         ("old.machine.json", &machine("old", 100.0, 150.0)),
         ("new.machine.json", &machine("new", 110.0, 150.0)),
@@ -216,7 +219,7 @@ fn a_slowdown_beyond_the_limit_is_an_error_that_names_what_is_slower() {
     assert!(shown.lines().any(|line| line.starts_with("call.null,") && line.ends_with("slower")), "{shown}");
     let (code, shown, said) = place.said("compare old.machine.json new.machine.json --fail-over 5% --csv");
     assert_eq!(code, 4, "{said}");
-    assert!(shown.contains("call.null,"), "the comparison is shown all the same: {shown}");
+    assert!(shown.contains("call.null,"), "the comparison is not shown: {shown}");
     assert!(said.contains("1 of 2 primitives are slower by more than 5.000 %: call.null"), "{said}");
     for fine in [
         "compare old.machine.json new.machine.json --fail-over 15%",
@@ -229,7 +232,7 @@ fn a_slowdown_beyond_the_limit_is_an_error_that_names_what_is_slower() {
 }
 
 #[test]
-fn a_slowdown_of_less_than_one_per_cent_is_none_only_where_no_smaller_limit_is_asked_for() {
+fn a_slowdown_of_less_than_one_per_cent_fails_only_with_a_smaller_limit() {
     let narrow = |name, ns: f64| {
         let interval = |factor: f64| format!("{}", factor * ns);
         let wide = machine(name, ns, ns);
@@ -243,7 +246,7 @@ fn a_slowdown_of_less_than_one_per_cent_is_none_only_where_no_smaller_limit_is_a
 }
 
 #[test]
-fn what_cannot_be_judged_and_seems_too_slow_is_doubtful() {
+fn a_primitive_that_cannot_be_judged_and_seems_too_slow_is_doubtful() {
     // The first cost was disturbed, the second was not.
     let disturbed = |ns| machine("new", ns, 150.0).replacen(r#""steady""#, r#"{"disturbed": 0.5}"#, 1);
     let place = Place::with(&[
@@ -261,13 +264,13 @@ fn what_cannot_be_judged_and_seems_too_slow_is_doubtful() {
 }
 
 #[test]
-fn what_is_compared_with_nothing_that_can_be_judged_does_not_pass() {
+fn a_comparison_without_a_cost_that_can_be_judged_does_not_pass() {
     let old = machine("old", 100.0, 150.0);
     let place = Place::with(&[
         ("old.json", &old),
         ("disturbed.json", &judged("new", 100.0, 150.0, r#"{"disturbed": 0.5}"#)),
         ("without.json", &machine("new", 100.0, 150.0).replace("null.write{size=1B}", "null.read{size=1B}")),
-        // No catalogue knows it, so that its unit can be any.
+        // It is not in the catalogue, so it can have any unit.
         ("mine.json", &old.replace("null.write{size=1B}", "mine.own")),
         (
             "other-unit.json",
@@ -286,13 +289,13 @@ fn what_is_compared_with_nothing_that_can_be_judged_does_not_pass() {
         assert_eq!(code, 3, "{pair}: {said}");
         assert!(said.contains(reason), "{pair}: {said}");
     }
-    // What B has besides is no reason.
+    // Primitives of B alone are not a reason.
     let (code, _, said) = place.said("compare old.json without.json call.null --fail-over 5%");
     assert_eq!(code, 0, "{said}");
 }
 
 #[test]
-fn both_costs_are_compared_and_conditions_that_differ_are_warned_of() {
+fn both_costs_are_compared_and_different_conditions_cause_a_warning() {
     let estimate = |ns: f64| {
         format!(
             r#"{{"point": {ns}, "low": {}, "high": {}, "confidence": 0.97, "unit": "ns", "method": "median", "values": 6}}"#,
@@ -300,7 +303,7 @@ fn both_costs_are_compared_and_conditions_that_differ_are_warned_of() {
             1.001 * ns
         )
     };
-    // Beside a sibling an operation takes half as long again, and this share of the samples was beside one.
+    // With a busy sibling an operation takes half as long again; this share of the samples had one.
     let under = |name: &str, shared: f64| {
         let mode = |weight: f64, ns| format!(r#"{{"weight": {weight}, "estimate": {}}}"#, estimate(ns));
         let modes = format!("[{}, {}]", mode(1.0 - shared, 100.0), mode(shared, 150.0));
@@ -316,13 +319,13 @@ fn both_costs_are_compared_and_conditions_that_differ_are_warned_of() {
     ]);
     let (code, shown, said) = place.said("compare quiet.json busy.json --csv");
     assert_eq!(code, 0, "{said}");
-    assert!(said.contains("beside 25 % of the samples of A and 75 % of those of B"), "{said}");
+    assert!(said.contains("during 25 % of the samples of A and 75 % of those of B"), "{said}");
     let of_null: Vec<&str> = shown.lines().filter(|line| line.starts_with("call.null,")).collect();
     let [typical, calm, modes] = of_null[..] else { panic!("{shown}") };
     assert!(typical.ends_with("not comparable: several modes"), "{typical}");
     assert!(calm.ends_with("same within 1 %"), "{calm}");
     assert!(modes.contains("100 ns (75 %), 150 ns (25 %)") && modes.contains("150 ns (75 %)"), "{modes}");
-    assert!(shown.contains("another hardware thread was at work,0.25,ratio,0.75,ratio"), "{shown}");
+    assert!(shown.contains("another busy hardware thread on the core,0.25,ratio,0.75,ratio"), "{shown}");
     for (a, b) in [("quiet", "quiet"), ("quiet", "unknown")] {
         let (code, shown, said) = place.said(&format!("compare {a}.json {b}.json --csv"));
         assert_eq!((code, said.as_str()), (0, ""), "{a} {b}: {shown}");
@@ -330,7 +333,7 @@ fn both_costs_are_compared_and_conditions_that_differ_are_warned_of() {
 }
 
 #[test]
-fn a_gate_holds_although_its_output_is_not_read() {
+fn a_gate_works_although_its_output_is_not_read() {
     let place = Place::with(&[
         ("old.json", &machine("old", 100.0, 150.0)),
         ("new.json", &machine("new", 110.0, 150.0)),
@@ -350,7 +353,7 @@ fn a_gate_holds_although_its_output_is_not_read() {
 }
 
 #[test]
-fn a_primitive_that_is_asked_for_and_on_neither_side_is_an_error_with_the_reason() {
+fn a_selected_primitive_on_neither_side_is_an_error_with_the_reason() {
     let place = Place::with(&[("old.json", &machine("old", 100.0, 150.0))]);
     for (name, reason) in [
         ("call.nul", "'call.nul' was measured neither on old.json nor on old.json"),
@@ -363,7 +366,7 @@ fn a_primitive_that_is_asked_for_and_on_neither_side_is_an_error_with_the_reason
 }
 
 #[test]
-fn placement_is_free_only_where_there_are_copies_to_place() {
+fn free_placement_requires_copies() {
     let place = Place::with(&[("plan.toml", "copies = 2\nprecision = \"99%\"\n")]);
     for none in ["bench call.null --free", "bench call.null --free -P 1"] {
         let (code, shown, said) = place.said(none);
@@ -376,7 +379,7 @@ fn placement_is_free_only_where_there_are_copies_to_place() {
 }
 
 #[test]
-fn a_file_of_another_unit_than_the_catalogues_is_refused_with_both_units() {
+fn a_file_with_another_unit_than_the_catalogue_is_rejected_with_both_units() {
     let per_byte = machine("odd", 100.0, 150.0).replace("\"ns\"", "\"ns/B\"");
     let place = Place::with(&[("odd.json", &per_byte)]);
     let (code, shown, said) = place.said("compare odd.json odd.json");
@@ -397,15 +400,15 @@ fn the_run_before_the_latest_has_a_name() {
     let (code, compared, said) = place.said("compare latest latest --csv");
     assert_eq!((code, said.as_str()), (0, ""), "{compared}");
     let looked = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
-    assert_eq!(compared.contains("What the machines were like"), looked, "{compared}");
+    assert_eq!(compared.contains("Conditions during the measurement"), looked, "{compared}");
     let (code, _, said) = place.said("history latest~2");
     assert!(code == 1 && said.contains("has no run 'latest~2'"), "{said}");
     let (code, _, said) = place.said("compare latest~1 latest");
-    assert!(code == 1 && said.contains("no such primitive in common"), "{said}");
+    assert!(code == 1 && said.contains("no selected primitive in common"), "{said}");
 }
 
 #[test]
-fn two_states_are_entered_by_turns_and_their_runs_say_the_same_again() {
+fn two_states_are_entered_alternately_and_their_runs_give_the_same_comparison() {
     let place = Place::new();
     let (code, compared, said) = place.ended(
         place
@@ -413,20 +416,20 @@ fn two_states_are_entered_by_turns_and_their_runs_say_the_same_again() {
             .args(["echo a >> log", "echo b >> log"]),
     );
     assert_eq!(code, 0, "{said}");
-    let title = "B, entered by 'echo b >> log', beside A, entered by 'echo a >> log'\n";
+    let title = "B, entered by 'echo b >> log', compared with A, entered by 'echo a >> log'\n";
     assert!(compared.starts_with(title), "{compared}");
-    assert!(said.ends_with("the raw samples are runs 1 (A) and 2 (B) of the store\n"), "{said}");
+    assert!(said.ends_with("the raw samples are stored as runs 1 (A) and 2 (B)\n"), "{said}");
     let states = place.states();
     let turns = |state| states.matches(state).count();
     assert!(states.starts_with('a') && states.ends_with('a') && turns('b') > 1, "{states}");
-    // Each is looked at before the rounds as well, and A is restored.
+    // Each state is also described before the rounds, and A is restored.
     assert_eq!(turns('a'), turns('b') + 1, "{states}");
     let (code, again, said) = place.said("compare 1 2");
     assert_eq!((code, again.as_str(), said.as_str()), (0, compared.as_str(), ""));
     assert_eq!(ids(&place.said("compare 1 2 --csv").1), ["call.null", "code.fetch{level=l1}"]);
     let (_, run, _) = place.said("history 1 --csv");
     assert!(run.contains("state,entered by 'echo a >> log'"), "{run}");
-    // Each state has its own sweep for what is measured in a cache.
+    // Each state has its own sweep for primitives that run in a cache.
     assert!([run, place.said("history 2 --csv").1].iter().all(|run| run.contains("effective caches,")));
 }
 
@@ -473,10 +476,10 @@ fn state_a_is_restored_however_a_comparison_ends() {
         }
         let pid = child.id().to_string();
         assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
-        // State B is being entered until now.
+        // Until now, state B is being entered.
         fs::write(&held, "").unwrap();
         assert_eq!(child.wait().unwrap().code(), code, "{signal}");
-        // After SIGKILL the shell that restores it is still running.
+        // After SIGKILL, the shell that restores state A is still running.
         while code.is_none() && !place.states().ends_with('a') {
             sleep(PAUSE);
         }
@@ -503,7 +506,7 @@ fn a_list_that_is_piped_has_a_line_for_each_primitive() {
 }
 
 #[test]
-fn thirty_years_are_shown_at_their_word() {
+fn comparisons_with_historical_machines_are_marked_as_printed() {
     let place = Place::with(&[("new.machine.json", &machine("new", 100.0, 150.0))]);
     let (code, shown, said) = place.said("compare 1996/linux-i686 new.machine.json --csv");
     assert_eq!(code, 0, "{said}");

@@ -1,4 +1,4 @@
-//! Whether the documentation names primitives that exist.
+//! Checks that the primitives in the documentation exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use assay_bench::{catalogue, find};
 use assay_quantity::PrimitiveId;
 
-/// Endings of files, which look like operations.
+/// File extensions, which look like operations.
 const NO_OPERATIONS: [&str; 6] = ["rs", "c", "h", "toml", "json", "md"];
 
-/// Everything in a text that is written as `family.operation` or `family.operation{...}` with one of these families.
+/// Returns all `family.operation` and `family.operation{...}` in a text with one of these families.
 fn named<'a>(text: &'a str, families: &BTreeSet<String>) -> Vec<&'a str> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut names = Vec::new();
@@ -31,7 +31,7 @@ fn named<'a>(text: &'a str, families: &BTreeSet<String>) -> Vec<&'a str> {
 
 fn exists(name: &str, all: &[String]) -> bool {
     let id = name.parse::<PrimitiveId>();
-    // With keys it is measured as it stands; without, it may be the beginning of several.
+    // With keys it is a complete id; without keys it may be a prefix of several ids.
     id.is_ok_and(|id| find(&id).is_some())
         || all.iter().any(|known| known.strip_prefix(name).is_some_and(|rest| rest.starts_with('{')))
 }

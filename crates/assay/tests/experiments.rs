@@ -8,7 +8,8 @@ use std::process::Command;
 
 use tempfile::NamedTempFile;
 
-/// What awk prints of a text by a script of `bench`, with these variables, and whether it succeeds.
+/// Runs a script of `bench` with awk on a text, with these variables. Returns its output, and whether it
+/// succeeds.
 fn awk(script: &Path, variables: &[(&str, &str)], text: &str) -> (String, bool) {
     let file = NamedTempFile::new().unwrap();
     std::fs::write(file.path(), text).unwrap();
@@ -30,13 +31,14 @@ fn peers(figures: &str) -> (String, bool) {
     awk(Path::new("peers/summary.awk"), &[], figures)
 }
 
-/// The fields of the table's row for `name` behind the name.
+/// Returns the fields of the table's row for `name`, after the name.
 fn row(table: &str, name: &str) -> Vec<String> {
     let row = table.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{table}"));
     row.split_whitespace().filter(|word| *word != "%").map(str::to_owned).collect()
 }
 
-/// A run with the costs of two primitives, and the intervals of the second one if it is known what a later run gives.
+/// Returns a run with the costs of two primitives, and the interval of the second one if measured again, if
+/// known.
 fn run(null: f64, pipe: f64, again: Option<(f64, f64)>) -> String {
     let (header, of_null, of_pipe) = match again {
         None => ("if measured again_missing", String::from("too few"), String::from("too few")),
@@ -79,7 +81,8 @@ fn runs_without_any_interval_are_an_error() {
     assert!(!succeeds && said.contains("No run has an interval"), "{said}");
 }
 
-/// Rounds of one test: the figures of lmbench as it starts, bound to a processor, and of assay.
+/// Returns rounds of one test: the figures of lmbench by default, of lmbench bound to a processor, and of
+/// assay.
 fn rounds(test: &str, step: &str, rounds: &[[&str; 3]]) -> String {
     let mut text = String::new();
     for ([lmbench, bound, assay], round) in rounds.iter().zip(1..) {
@@ -99,7 +102,7 @@ fn programs_are_compared_over_the_same_whole_rounds() {
     assert_eq!(fields[..6], ["100", "11.0", "100", "2.2", "50", "1.1"], "{table}");
     assert_eq!([&fields[6], &fields[8]], ["0.10", "0.50"], "{table}");
 
-    // A round in which a program has no figure is left out, and so is one that was interrupted.
+    // A round in which a program has no figure is skipped, as is an interrupted round.
     let with_a_gap = [&whole[..], &[["900", "", "70"]]].concat();
     let interrupted = rounds("pipe", "0.1", &with_a_gap) + "8|lmbench|pipe|800|0.1\n";
     let (table, _) = peers(&interrupted);
@@ -111,7 +114,7 @@ fn programs_are_compared_over_the_same_whole_rounds() {
 }
 
 #[test]
-fn an_interval_holds_the_ratio_and_is_wider_the_more_it_varies_between_rounds() {
+fn an_interval_contains_the_ratio_and_is_wider_the_more_it_varies_between_rounds() {
     let alike = [["90", "90", "99"], ["110", "110", "101"], ["100", "100", "100"]].repeat(4);
     let mut odd = alike.clone();
     odd[7] = ["100", "100", "110"];
@@ -128,7 +131,7 @@ fn an_interval_holds_the_ratio_and_is_wider_the_more_it_varies_between_rounds() 
 }
 
 #[test]
-fn a_figure_that_rounding_makes_the_same_in_every_round_has_no_ratio() {
+fn a_figure_that_is_rounded_to_the_same_value_in_every_round_has_no_ratio() {
     let coarse = rounds("add", "0.01", &[["0.81", "0.83", "0.8118"], ["0.81", "0.81", "0.8122"]].repeat(3));
     let fine = rounds("stat", "0.1", &[["90", "90", "99"], ["110", "110", "101"]].repeat(3));
     let (table, _) = peers(&(coarse + &fine));
@@ -149,7 +152,7 @@ fn tests_in_which_assay_varies_more_are_counted() {
 }
 
 #[test]
-fn figures_of_lmbench_are_read_with_the_step_in_which_they_are_printed() {
+fn figures_of_lmbench_are_read_with_their_printed_resolution() {
     let figure = |field: &str, unit: &str, output: &str| {
         let (text, succeeds) =
             awk(Path::new("peers/figure.awk"), &[("field", field), ("unit", unit)], output);
@@ -169,7 +172,7 @@ fn figures_of_lmbench_are_read_with_the_step_in_which_they_are_printed() {
 }
 
 #[test]
-fn costs_of_assay_are_read_from_the_table_of_costs_alone() {
+fn costs_of_assay_are_read_only_from_the_table_of_costs() {
     let table = "What it is\r\nfact,value\r\nfile.stat,7\r\n\r\nWhat its primitives cost\r\n\
                  primitive,typical,typical_low\r\ncall.null,165.5,165\r\n\"pipe.round_trip{size=1B,cpus=same}\",4900.25,4\r\n\
                  \r\nWhat was not measured\r\nprimitives,reason\r\nfile.stat,it needs a file system\r\n";

@@ -1,11 +1,11 @@
-//! Every parser of the house against damaged input: one registry, one mutator, and a canary that must die.
+//! Fuzzes all parsers with damaged input: one list of targets, one mutator, and a canary.
 //!
-//! `make test` gives each target a second; `make fuzz SECONDS=3600` as long as you like. A failure prints
-//! the seed and the input. The canary has a planted bug: if the mutator no longer finds it, the fuzzer is
-//! worth nothing, and that is a failure too.
+//! `make test` runs each target for a second; `make fuzz SECONDS=3600` sets the total time. A failure prints
+//! the seed and the input. The canary has a planted bug: if the mutator does not find it, the fuzzer is
+//! useless, which is also a failure.
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
-#![expect(clippy::print_stdout, reason = "a test that passes shows how much it did with --nocapture")]
+#![expect(clippy::print_stdout, reason = "with --nocapture, a passing test shows its number of inputs")]
 #![expect(clippy::disallowed_methods, reason = "fuzzing is bounded by time, not by a number of inputs")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,11 +22,11 @@ use assay_workload::client::response::{Expected, ExpectedBody, ResponseReader};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// A parser and inputs that it accepts, from which the damaged ones are made.
+/// A parser and valid inputs, which are mutated.
 struct Target {
     name: &'static str,
     seeds: fn() -> Vec<Vec<u8>>,
-    /// Panics where the parser breaks a promise; a refusal is no failure.
+    /// Panics if the parser violates an invariant; rejected input is not a failure.
     parse: fn(&[u8]),
 }
 
@@ -42,7 +42,7 @@ const TARGETS: [Target; 8] = [
 ];
 
 #[test]
-fn no_parser_panics_or_changes_what_it_accepts_whatever_it_is_fed() {
+fn no_parser_panics_or_changes_what_it_accepts() {
     let seed = env::var("FUZZ_SEED").map_or_else(|_| rand::rng().random(), |seed| seed.parse().unwrap());
     let seconds = env::var("FUZZ_SECONDS").map_or(8, |seconds| seconds.parse().unwrap());
     let each = Duration::from_secs(seconds) / u32::try_from(TARGETS.len()).unwrap();
@@ -63,11 +63,11 @@ fn the_fuzzer_finds_a_planted_bug() {
         seeds: || vec![b"{\"count\": 12}".to_vec()],
         parse: |input| assert!(!input.windows(2).any(|pair| pair == b"::"), "the planted bug"),
     };
-    assert!(fuzz(&canary, 1, Duration::from_secs(60)).is_err(), "the canary lives");
+    assert!(fuzz(&canary, 1, Duration::from_secs(60)).is_err(), "the planted bug was not found");
 }
 
 #[test]
-fn every_parser_accepts_its_own_seeds_and_has_a_name_of_its_own() {
+fn every_parser_accepts_its_own_seeds_and_has_a_unique_name() {
     for target in &TARGETS {
         assert_eq!(TARGETS.iter().filter(|other| other.name == target.name).count(), 1);
         let seeds = (target.seeds)();
@@ -78,7 +78,8 @@ fn every_parser_accepts_its_own_seeds_and_has_a_name_of_its_own() {
     }
 }
 
-/// Feeds damaged seeds to a target until time is up: the number of inputs, or the one that broke it.
+/// Runs a target with damaged seeds until the time is up. Returns the number of inputs, or the input that
+/// failed.
 fn fuzz(target: &Target, seed: u64, time: Duration) -> Result<u64, Vec<u8>> {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     let seeds = (target.seeds)();
@@ -100,7 +101,7 @@ fn fuzz(target: &Target, seed: u64, time: Duration) -> Result<u64, Vec<u8>> {
     found
 }
 
-/// One to eight wounds to one of the seeds.
+/// Returns one of the seeds with one to eight mutations.
 fn damaged(seeds: &[Vec<u8>], rng: &mut Pcg64Mcg) -> Vec<u8> {
     let mut input = seeds[rng.random_range(0..seeds.len())].clone();
     for _ in 0..rng.random_range(1..=8) {
@@ -124,7 +125,7 @@ fn damaged(seeds: &[Vec<u8>], rng: &mut Pcg64Mcg) -> Vec<u8> {
     input
 }
 
-/// What breaks parsers: extremes of numbers, and the punctuation of every format here.
+/// Tokens that break parsers: extreme numbers, and the punctuation of the formats.
 const TOKENS: [&[u8]; 16] = [
     b"-1",
     b"0",
@@ -203,7 +204,7 @@ fn answers() -> Vec<Vec<u8>> {
     .to_vec()
 }
 
-/// The verdict must be the same in one piece and byte by byte.
+/// The result must be the same in one piece and byte by byte.
 fn parse_answer(input: &[u8]) {
     let expected = Expected { status: 200, body: ExpectedBody::Exactly(b"hello".to_vec()) };
     let whole = ResponseReader::new().feed(&expected, input).map(|step| format!("{step:?}"));
@@ -222,7 +223,7 @@ fn parse_answer(input: &[u8]) {
     assert_eq!(whole.is_err(), pieces.is_err(), "{whole:?} in one piece, {pieces:?} byte by byte");
 }
 
-/// A container as a recorder that was killed leaves it, and as one that ended leaves it.
+/// Writes the container of a killed recorder, and of one that ended normally.
 fn container() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     for name in ["killed", "closed"] {
@@ -250,7 +251,7 @@ fn container() -> tempfile::TempDir {
     directory
 }
 
-/// The files of a container whose name holds `part`.
+/// Returns the files of a container with `part` in their path.
 fn files_of(container: &Path, part: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(container).unwrap().map(|entry| entry.unwrap().path());
     let files: Vec<_> = entries.filter(|path| path.to_string_lossy().contains(part)).collect();
@@ -290,7 +291,7 @@ fn parse_segment(input: &[u8]) {
     read_with("closed", "parquet", input);
 }
 
-/// Reads a container of which one file was replaced, to its end or its first error.
+/// Reads a container with one replaced file, to its end or its first error.
 fn read_with(container_name: &str, part: &str, input: &[u8]) {
     let directory = container();
     let path = directory.path().join(container_name);

@@ -1,4 +1,4 @@
-//! The direction of the house: who may depend on whom, and which parts touch nothing at all.
+//! The layers of the workspace: the allowed dependencies between crates, and the crates without side effects.
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
 
@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Every part, and the parts of ours that it may depend on. A new crate is a new row.
+/// Each crate, and the crates of the workspace that it may depend on. A new crate needs a new row.
 const LAYERS: [(&str, &[&str]); 11] = [
     ("assay-quantity", &[]),
     ("assay-statistics", &["assay-quantity"]),
@@ -35,10 +35,10 @@ const LAYERS: [(&str, &[&str]); 11] = [
     ),
 ];
 
-/// Parts that compute and do nothing else.
+/// Crates that only compute.
 const PURE: [&str; 4] = ["quantity", "statistics", "model", "report"];
 
-/// What a pure part has no business with.
+/// Names that a pure crate must not contain.
 const IMPURE: [&str; 9] = [
     "std::fs",
     "std::net",
@@ -55,7 +55,8 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Each package of ours with those of ours that it depends on to run (not to be tested).
+/// Returns each package of the workspace with its dependencies in the workspace, without those for tests
+/// only.
 fn dependencies() -> BTreeMap<String, Vec<String>> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
@@ -79,7 +80,7 @@ fn every_part_depends_only_on_what_its_row_allows() {
     let dependencies = dependencies();
     let parts: Vec<&str> = LAYERS.iter().map(|(part, _)| *part).collect();
     for part in dependencies.keys() {
-        assert!(parts.contains(&part.as_str()), "{part} has no row in the table of layers");
+        assert!(parts.contains(&part.as_str()), "{part} has no row in LAYERS");
     }
     for (part, allowed) in LAYERS {
         let found = dependencies.get(part).unwrap_or_else(|| panic!("{part} does not exist"));
@@ -106,7 +107,7 @@ fn the_architecture_page_has_a_row_for_every_part() {
     let page = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     for (part, _) in LAYERS {
         let name = part.strip_prefix("assay-").unwrap_or(part);
-        assert!(page.contains(&format!("| `{name}` |")), "ARCHITECTURE.md does not say what {name} answers");
+        assert!(page.contains(&format!("| `{name}` |")), "ARCHITECTURE.md has no row for {name}");
     }
 }
 

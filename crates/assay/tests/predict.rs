@@ -1,4 +1,4 @@
-//! `assay predict` from outside: the thesis's prediction, and what is said to bad input.
+//! `assay predict` from outside: the prediction of the thesis, and the errors for invalid input.
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
 
@@ -16,7 +16,7 @@ fn assay(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_assay")).args(arguments).current_dir(root).output().unwrap()
 }
 
-/// What a refused command line says. It must say one line, and print nothing.
+/// Returns the error of a rejected command line, which must be one line on stderr, with nothing on stdout.
 fn refusal(arguments: &[&str]) -> String {
     let output = assay(arguments);
     assert!(!output.status.success(), "{arguments:?} succeeded");
@@ -34,7 +34,7 @@ fn damaged(name: &str, from: &str, to: &str) -> PathBuf {
     })
 }
 
-/// A file of this test, made from those of the example.
+/// Writes a file for this test, derived from those of the example.
 fn written(name: &str, text: impl Fn(&Path) -> String) -> PathBuf {
     let example = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(EXAMPLE);
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()));
@@ -60,7 +60,7 @@ fn the_thesis_is_predicted_as_printed_with_its_ranking_and_its_errors() {
 }
 
 #[test]
-fn bad_input_is_refused_in_one_line_that_says_what_to_do() {
+fn invalid_input_is_rejected_in_one_line_with_a_remedy() {
     let demand = format!("{EXAMPLE}/apache.demand.json");
     let machine = format!("{EXAMPLE}/pro-200.machine.json");
     let refused = |arguments: &[&str]| {
@@ -95,20 +95,20 @@ fn bad_input_is_refused_in_one_line_that_says_what_to_do() {
     ];
     expect![[r#"
         assay: cannot read missing.demand.json: No such file or directory (os error 2)
-        assay: examples/thesis-1997/pro-200.machine.json is not a demand: its format is 'assay.machine/1', but 'assay.demand/1' is needed; if the file is newer, update assay
-        assay: two of the machine files are both named 'Pro-200'; rename one
+        assay: examples/thesis-1997/pro-200.machine.json is not a demand: its format is 'assay.machine/1', but 'assay.demand/1' is required; if the file is newer, update assay
+        assay: two machines are named 'Pro-200'; rename one
         assay: machine 'Pro-200' cannot predict 'page': tcp.connect was not measured; measure it there with 'assay bench'
         assay: TMP/PID-prem-100.machine.json is not a machine: expected `,` or `]` at line 86 column 15
-        assay: workload 'netscape' of the measured file has fewer than two of these machines: Pro-200; its first column must hold their names
-        assay: examples/thesis-1997/apache.demand.json is no file of measurements: it has no column 'machine'
-        assay: TMP/PID-twice.csv is no file of measurements: line 8: 'Prem-100' with workload 'netscape' is in line 2 already; keep one
+        assay: workload 'netscape' of the measured file contains fewer than two of these machines: Pro-200; its column 'machine' must contain their names
+        assay: examples/thesis-1997/apache.demand.json is not a valid file of measurements: column 'machine' is missing
+        assay: TMP/PID-twice.csv is not a valid file of measurements: line 8: 'Prem-100' with workload 'netscape' is already in line 2; keep one
         assay: TMP/PID-endeav-120.machine.json is not a machine: the cost of 'file.read{size=32KiB,buffer=reused}' is in ns, but it is measured in ns/B; correct the file
-        assay: the demand of 'page' holds no call, so nothing can be predicted; trace it while it works
+        assay: the demand of 'page' contains no call, so nothing can be predicted; trace it while it works
     "#]].assert_eq(&said.concat());
 }
 
 #[test]
-fn doubtful_costs_are_seen_in_a_prediction_in_every_format() {
+fn doubtful_costs_are_shown_in_a_prediction_in_every_format() {
     let demand = format!("{EXAMPLE}/apache.demand.json");
     let machine = written("doubtful.machine.json", |path| {
         let text = fs::read_to_string(path.join("pro-200.machine.json")).unwrap();
@@ -125,7 +125,7 @@ fn doubtful_costs_are_seen_in_a_prediction_in_every_format() {
 }
 
 #[test]
-fn a_prediction_can_be_had_in_every_format() {
+fn a_prediction_can_be_printed_in_every_format() {
     let demand = format!("{EXAMPLE}/apache.demand.json");
     let machine = format!("{EXAMPLE}/pro-200.machine.json");
     for format in ["text", "html", "json", "csv"] {
@@ -137,13 +137,13 @@ fn a_prediction_can_be_had_in_every_format() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_error() {
+fn a_reader_that_closes_stdout_early_is_not_an_error() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let script = format!(
         "{{ {} predict {EXAMPLE}/apache.demand.json {EXAMPLE}/pro-200.machine.json; echo $? >&2; }} | true",
         env!("CARGO_BIN_EXE_assay")
     );
-    // `true` may end before or after the first write; the pipe must be closed for certain at least once.
+    // `true` may end before or after the first write; in 20 runs the pipe is closed early at least once.
     for _ in 0..20 {
         let output = Command::new("sh").args(["-c", &script]).current_dir(&root).output().unwrap();
         assert_eq!(String::from_utf8(output.stderr).unwrap(), "0\n");

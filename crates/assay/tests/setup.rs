@@ -1,5 +1,5 @@
-//! What `scripts/setup` makes of the Rust that it finds, and which Rust builds this. Nothing is installed: neither apt-get
-//! nor curl is in the script's PATH.
+//! How `scripts/setup` handles the installed Rust, and which Rust builds this. Nothing is installed: neither
+//! apt-get nor curl is in the script's PATH.
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
 
@@ -11,7 +11,7 @@ use std::process::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// What the script uses before it installs anything.
+/// Tools that the script uses before it installs anything.
 const TOOLS: [&str; 9] = ["sh", "dirname", "sed", "id", "dpkg-query", "grep", "cut", "sort", "head"];
 
 fn repository() -> PathBuf {
@@ -22,14 +22,15 @@ fn toml(file: &str) -> toml::Table {
     fs::read_to_string(repository().join(file)).unwrap().parse().unwrap()
 }
 
-/// The oldest Rust that builds this, and the one that rustup takes.
+/// Returns the oldest Rust that builds this, and the one that rustup installs.
 fn oldest_and_pinned() -> [String; 2] {
     let oldest = &toml("Cargo.toml")["workspace"]["package"]["rust-version"];
     let pinned = &toml("rust-toolchain.toml")["toolchain"]["channel"];
     [oldest, pinned].map(|version| version.as_str().unwrap().to_owned())
 }
 
-/// What the script says and its exit code, where there are only these programs, each a name and a shell script.
+/// Runs the script with only these programs, each a name and a shell script, and returns its stderr and exit
+/// code.
 fn setup(what: &str, programs: &[(&str, &str)]) -> (String, Option<i32>) {
     let directory = TempDir::new().unwrap();
     for tool in TOOLS {
@@ -51,7 +52,7 @@ fn setup(what: &str, programs: &[(&str, &str)]) -> (String, Option<i32>) {
     (String::from_utf8(output.stderr).unwrap(), output.status.code())
 }
 
-/// That the script gives up; what it says first, and what it says last.
+/// Asserts that the script fails with this first line, and that its last line ends like this.
 fn refuses(what: &str, programs: &[(&str, &str)], first: &str, last: &str) {
     let (said, code) = setup(what, programs);
     assert_eq!(code, Some(1), "{said}");
@@ -75,21 +76,21 @@ fn a_missing_or_old_cargo_is_named_before_anything_is_installed() {
 }
 
 #[test]
-fn a_toolchain_that_rustup_does_not_get_is_an_error() {
+fn a_toolchain_that_rustup_cannot_install_is_an_error() {
     let [oldest, pinned] = oldest_and_pinned();
     let then = format!("; installing Rust {pinned} with rustup");
     let cargo = ("cargo", "echo cargo 1.80.0");
     let empty = ("rustup", "[ $2 = list ] && echo stable-x86_64-unknown-linux-gnu");
     let last = format!("rustup cannot install Rust {pinned}; see its message above");
     refuses("run", &[cargo, empty], &format!("rustup has no Rust {pinned}{then}"), &last);
-    // Rustup has it, and another cargo is found first.
+    // rustup has it, but another cargo is found first.
     let full = format!("[ $2 = install ] || echo {pinned}-x86_64-unknown-linux-gnu");
     let first = format!("cargo is 1.80.0, older than {oldest}{then}");
     let last = "/cargo); remove that, or put rustup's cargo before it in PATH";
     refuses("run", &[cargo, ("rustup", &full)], &first, last);
 }
 
-/// Numbers of a version, as they are compared.
+/// Parses the numbers of a version, for comparison.
 fn version(text: &str) -> Vec<u32> {
     text.split('.').map(|number| number.parse().unwrap()).collect()
 }
@@ -104,7 +105,7 @@ fn the_oldest_rust_is_the_one_that_the_dependencies_need() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
     let packages = metadata["packages"].as_array().unwrap();
-    // What comes from elsewhere has a source.
+    // External packages have a source.
     let dependencies = packages.iter().filter(|package| package["source"].is_string());
     let needs = dependencies.filter_map(|package| package["rust_version"].as_str().map(version));
     let needed = needs.max().unwrap();

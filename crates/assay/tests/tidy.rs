@@ -1,4 +1,4 @@
-//! Tidiness as a test: what a reviewer should not have to say twice.
+//! Tests of house rules, to save comments in reviews.
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
 
@@ -6,15 +6,15 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Lines above which a file has grown two jobs.
+/// Maximum number of lines of a file.
 const LINES: usize = 600;
 
-/// Kinds of files that hold code, and the directory of those without an ending.
+/// Extensions of source files, and the directory of scripts without an extension.
 const SOURCES: [&str; 5] = ["rs", "c", "h", "awk", "css"];
 const SCRIPTS: &str = "scripts/";
 
-/// Text that no file of ours holds, in which files, and why not. Written in two halves, so that this
-/// file does not hold it either.
+/// Forbidden text in two halves, so that this file does not contain it; the ending of the files in which it
+/// is forbidden; and the reason.
 const FORBIDDEN: [(&str, &str, &str, &str); 10] = [
     ("TO", "DO", "", "finish it, or write an issue"),
     ("FIX", "ME", "", "mend it, or write an issue"),
@@ -28,14 +28,14 @@ const FORBIDDEN: [(&str, &str, &str, &str); 10] = [
     ("static.crates", ".io", "", "an address of a package server"),
 ];
 
-/// Crates that may hold `unsafe`; each block has its `SAFETY:` line by a lint.
+/// Crates that may contain `unsafe`; a lint requires a `SAFETY:` line for each block.
 const UNSAFE: [&str; 3] = ["bench", "process", "trace-probe"];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Every file that git tracks or would track, with its text; files that are not text are left out.
+/// Returns the files that git tracks or would track, with their text; files that are not text are skipped.
 fn files() -> Vec<(String, String)> {
     let output = Command::new("git")
         .args(["-c", "safe.directory=*", "ls-files", "--cached", "--others", "--exclude-standard"])
@@ -57,24 +57,24 @@ fn has_extension(name: &str, extension: &str) -> bool {
 }
 
 #[test]
-fn no_file_holds_text_that_belongs_elsewhere() {
+fn no_file_contains_forbidden_text() {
     for (name, text) in files().iter().filter(|(name, _)| name != "Cargo.lock") {
         for (front, back, ending, why) in FORBIDDEN {
             let forbidden = format!("{front}{back}");
             if name.ends_with(ending) {
-                assert!(!text.contains(&forbidden), "{name} holds '{forbidden}': {why}");
+                assert!(!text.contains(&forbidden), "{name} contains '{forbidden}': {why}");
             }
         }
     }
 }
 
 #[test]
-fn no_source_file_is_longer_than_a_sitting() {
+fn no_source_file_is_too_long() {
     for (name, text) in files() {
         let is_source = SOURCES.iter().any(|extension| has_extension(&name, extension));
         if is_source || name.starts_with(SCRIPTS) {
             let lines = text.lines().count();
-            assert!(lines <= LINES, "{name} has {lines} lines; split it by what it answers");
+            assert!(lines <= LINES, "{name} has {lines} lines; split it");
         }
     }
 }
@@ -95,34 +95,34 @@ fn lines_end_in_no_blanks_and_files_in_one_newline() {
 }
 
 #[test]
-fn unsafe_stands_only_where_the_architecture_allows_it() {
+fn unsafe_is_only_in_crates_that_the_architecture_allows() {
     for (name, text) in files() {
         let Some(part) = name.strip_prefix("crates/").and_then(|rest| rest.strip_suffix("/src/lib.rs"))
         else {
             continue;
         };
         let forbids = text.contains("#![forbid(unsafe_code)]");
-        assert_ne!(forbids, UNSAFE.contains(&part), "{part}: 'forbid(unsafe_code)' against the table");
+        assert_ne!(forbids, UNSAFE.contains(&part), "{part}: 'forbid(unsafe_code)' contradicts UNSAFE");
     }
 }
 
 #[test]
-fn every_module_says_what_it_answers() {
+fn every_module_begins_with_a_doc_comment() {
     for (name, text) in files() {
         if has_extension(&name, "rs") {
-            assert!(text.starts_with("//!"), "{name} does not begin with what it answers");
+            assert!(text.starts_with("//!"), "{name} does not begin with a doc comment");
         }
     }
 }
 
-/// Files of the program that write to stdout or stderr; ARCHITECTURE.md, invariant 8, says what.
+/// Files of the program that write to stdout or stderr; see invariant 8 in ARCHITECTURE.md.
 const PRINTING: [(&str, &str); 3] = [
     ("crates/assay/src/output.rs", "all that users read"),
     ("crates/assay/src/cmd/sample.rs", "a sample, for the process that started this one"),
     ("crates/assay/src/progress.rs", "bars, by a library"),
 ];
 
-/// Names of the streams and what writes to them.
+/// Names of the streams and of the macros and types that write to them.
 const STREAMS: [&str; 7] =
     ["println!(", "print!(", "eprintln!(", "eprint!(", "io::stdout()", "io::stderr()", "ProgressBar::"];
 
@@ -130,7 +130,7 @@ const STREAMS: [&str; 7] =
 fn the_program_prints_in_the_files_that_the_architecture_names() {
     let prints = |text: &str| {
         let mut code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
-        // A descriptor that is duplicated is not written to.
+        // Duplicating a descriptor does not write to it.
         code.any(|line| STREAMS.iter().any(|stream| line.contains(stream)) && !line.contains("dup("))
     };
     let is_program = |name: &str| {
@@ -155,7 +155,7 @@ fn the_program_prints_in_the_files_that_the_architecture_names() {
 }
 
 #[test]
-fn every_dependency_says_what_it_saves_us() {
+fn every_dependency_has_a_reason() {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
     let table = manifest.split("[workspace.dependencies]").nth(1).unwrap();
     let table = table.split("\n[").next().unwrap();
@@ -166,23 +166,23 @@ fn every_dependency_says_what_it_saves_us() {
         .collect();
     for line in table.lines().filter(|line| !line.is_empty() && !line.starts_with("assay-")) {
         let name = line.split(' ').next().unwrap();
-        assert!(line.contains(" # "), "{name} does not say what it saves us");
+        assert!(line.contains(" # "), "{name} has no comment with its reason");
         assert!(users.contains(&format!("\n{name}.workspace")), "{name} is used by no crate");
     }
 }
 
 #[test]
-fn every_page_of_the_documentation_is_reached_from_the_readme() {
+fn every_page_of_the_documentation_is_linked_from_the_readme() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
     for (name, _) in files() {
         if name.starts_with("docs/") && has_extension(&name, "md") {
-            assert!(readme.contains(&name), "README.md does not lead to {name}");
+            assert!(readme.contains(&name), "README.md does not link to {name}");
         }
     }
 }
 
 #[test]
-fn the_changelog_begins_with_the_version_being_built() {
+fn the_changelog_begins_with_the_current_version() {
     let changelog = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
     let version = env!("CARGO_PKG_VERSION");
     let first = changelog.lines().find(|line| line.starts_with("## ")).unwrap();

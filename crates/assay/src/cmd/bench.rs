@@ -1,4 +1,4 @@
-//! `assay bench`: what the primitives of this machine cost.
+//! `assay bench`: the costs of this machine's primitives.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use crate::journal::{self, Journal};
 use crate::output::{self, Alarm};
 use crate::phase::machine::{Effort, Subject, spawner};
 use crate::phase::selection::{Selection, here};
-use crate::plan::PlanFile;
+use crate::plan_file::PlanFile;
 use crate::section;
 
 /// Runs the subcommand.
@@ -39,7 +39,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     measure(&whole, begun)
 }
 
-/// Every benchmark, with what it measures.
+/// Lists the benchmarks with their descriptions.
 fn list(args: &BenchArgs) -> anyhow::Result<()> {
     let profile = Profile::Full;
     let benchmarks = if args.primitives.is_empty() {
@@ -59,26 +59,24 @@ fn list(args: &BenchArgs) -> anyhow::Result<()> {
     let columns = ["primitive", "unit", "profile", "one operation", "source"].map(Column::words);
     let blocks =
         vec![Block::Table(Table::of("Primitives", columns, rows)), Block::Table(section::machine::keys())];
-    let title = "What assay bench measures".to_owned();
+    let title = "Primitives of assay bench".to_owned();
     output::show(&Report { title, blocks }, args.print.format())
 }
 
-/// Answers the benchmarks of other hosts until the user has had enough of it.
+/// Serves the benchmarks of other hosts until it is interrupted.
 fn serve(address: SocketAddr) -> anyhow::Result<()> {
     let interrupt = Interrupt::listen()?;
     let server = Server::bind(address)?;
-    output::say(&format!("answering at {}; Ctrl-C ends it", server.address()));
+    output::say(&format!("serving at {}; press Ctrl-C to stop", server.address()));
     let Served { connections, granted, refused, broken } = server.serve(interrupt.flag())?;
-    output::say(&format!(
-        "{connections} connections: {granted} granted, {refused} refused, {broken} ended out of turn"
-    ));
+    output::say(&format!("{connections} connections: {granted} granted, {refused} refused, {broken} broken"));
     Ok(())
 }
 
 fn measure(args: &BenchArgs, begun: Option<Begun>) -> anyhow::Result<()> {
     let copies = args.copies.unwrap_or(1);
-    ensure!(args.strict || args.tolerance.is_none(), "a tolerance is what --strict accepts; give both");
-    ensure!(!args.free || copies > 1, "--free places several copies; say how many with -P");
+    ensure!(args.strict || args.tolerance.is_none(), "--tolerance requires --strict");
+    ensure!(!args.free || copies > 1, "--free requires at least two copies; give their number with -P");
     let profile = if args.full { Profile::Full } else { Profile::Quick };
     let selection = Selection {
         names: args.primitives.clone(),
@@ -104,7 +102,7 @@ fn measure(args: &BenchArgs, begun: Option<Begun>) -> anyhow::Result<()> {
     let stopped = interrupt.check();
     let machine = match (measured, stopped.clone()) {
         (Ok(machine), Err(interrupted)) => {
-            // The run is marked as interrupted, and what it has is shown all the same.
+            // The run is marked as interrupted; its results so far are still shown.
             let _ = journal.finish::<()>(Err(interrupted.into()));
             machine
         }
@@ -114,24 +112,24 @@ fn measure(args: &BenchArgs, begun: Option<Begun>) -> anyhow::Result<()> {
     let machine = Machine { name: args.name.clone().unwrap_or(machine.name), ..machine };
     let printed = show(args, (number, &machine), &counted, stopped.is_ok());
     if stopped.is_err() {
-        output::say(&format!("go on with 'assay bench --resume {number}'"));
+        output::say(&format!("resume with 'assay bench --resume {number}'"));
     } else {
-        output::say(&format!("the raw samples are run {number} of the store"));
+        output::say(&format!("the raw samples are stored as run {number}"));
     }
-    // The second look is for an interrupt while it counted.
+    // The second check is for an interrupt during the counting.
     let whole = stopped.and_then(|()| interrupt.check()).map_err(Into::into);
     let end = whole.and_then(|()| if args.strict { strict(args, number, &machine) } else { Ok(()) });
     output::end(printed, end)
 }
 
-/// Prints the machine, and keeps it where the user wants it if it is whole.
+/// Prints the machine, and writes it to `--output` if the run is complete.
 fn show(
     args: &BenchArgs,
     (run, machine): (RunId, &Machine),
     counted: &[Counted],
     whole: bool,
 ) -> anyhow::Result<()> {
-    let title = format!("The machine {}", machine.name);
+    let title = format!("Machine {}", machine.name);
     let mut blocks = section::profile::blocks(machine)?;
     let samples = journal::measured(&journal::open(&args.store)?, run)?;
     blocks.extend(section::counters::table(&samples).map(Block::Table));
@@ -141,19 +139,19 @@ fn show(
     let shown = output::show(&Report { title, blocks }, args.print.format());
     if let Some(path) = args.output.as_ref().filter(|_| whole) {
         output::write_file(path, &machine_to_json(machine))?;
-        output::say(&format!("the machine is in {}", path.display()));
+        output::say(&format!("the machine is written to {}", path.display()));
     }
     shown
 }
 
-/// What was counted of one primitive, or why nothing was.
+/// The counts of one primitive, or the reason why there are none.
 type Counted = (PrimitiveId, Result<Counts, NotCounted>);
 
-/// Counts what the operations execute, until the user stops it.
+/// Counts the instructions, loads and stores of the operations, until it is interrupted.
 fn count(benchmarks: &[Benchmark], interrupt: &Interrupt) -> anyhow::Result<Vec<Counted>> {
     let spawner = spawner()?;
-    let directory =
-        tempfile::tempdir().context("cannot make a directory for valgrind's counts; set TMPDIR")?;
+    let directory = tempfile::tempdir()
+        .context("cannot create a directory for valgrind's counts; set TMPDIR to a writable directory")?;
     output::say("counting with valgrind");
     let wanted = benchmarks.iter().take_while(|_| interrupt.check().is_ok());
     let counted = wanted.map(|benchmark| {
@@ -163,7 +161,7 @@ fn count(benchmarks: &[Benchmark], interrupt: &Interrupt) -> anyhow::Result<Vec<
     Ok(counted.collect())
 }
 
-/// An error if the figures cannot be relied on.
+/// Fails if the figures are unreliable.
 fn strict(args: &BenchArgs, run: RunId, machine: &Machine) -> anyhow::Result<()> {
     let unavailable = journal::open(&args.store)?.unavailable(run)?;
     let missing: Vec<&Unmeasured> =
@@ -171,15 +169,15 @@ fn strict(args: &BenchArgs, run: RunId, machine: &Machine) -> anyhow::Result<()>
     Ok(reliable(machine, &missing, args.tolerance.unwrap_or(verdict::NOISY))?)
 }
 
-/// An error if a figure is disturbed or wider than `tolerance`, or is not there although it should be: what a machine
-/// has not got is no doubt, but a machine without any figure is.
+/// Fails if a figure is disturbed, its interval is wider than `tolerance`, or it is missing. Primitives that
+/// are unavailable on the machine do not count as missing, but a machine without any figure fails.
 fn reliable(machine: &Machine, missing: &[&Unmeasured], tolerance: f64) -> Result<(), Alarm> {
     let mut doubts = Vec::new();
     if let Some(Unmeasured { primitive, reason }) = missing.first() {
         let (number, all) = (missing.len(), machine.costs.len() + machine.unmeasured.len());
         doubts.push(format!("{number} of {all} primitives have no figure, such as {primitive}: {reason}"));
     } else if machine.costs.is_empty() {
-        doubts.push("nothing was measured; the table says why".to_owned());
+        doubts.push("nothing was measured; see the table for the reasons".to_owned());
     }
     let figures = |is_doubtful: &dyn Fn(&Cost) -> bool, what: &str| {
         let doubtful: Vec<&PrimitiveId> = machine
@@ -197,7 +195,7 @@ fn reliable(machine: &Machine, missing: &[&Unmeasured], tolerance: f64) -> Resul
     if doubts.is_empty() { Ok(()) } else { Err(Alarm::Doubtful(doubts.join("; "))) }
 }
 
-/// A run that was not completed.
+/// An incomplete run.
 struct Begun {
     run: Run,
     samples: Vec<Measured>,
@@ -209,7 +207,7 @@ impl Begun {
         let run = journal::find(&store, name)?;
         ensure!(
             run.start.version == env!("CARGO_PKG_VERSION"),
-            "run {} was begun by assay {}; begin a new one",
+            "run {} was started by assay {} and cannot be resumed by this version; start a new run",
             run.id,
             run.start.version
         );
@@ -217,17 +215,19 @@ impl Begun {
         Ok(Self { run, samples })
     }
 
-    /// What that run was asked for, to be shown and kept as this command line says.
+    /// Returns the options of that run, with the output options of this command line.
     fn args(&self, now: &BenchArgs) -> anyhow::Result<BenchArgs> {
         let words = self.run.start.command.iter().map(OsString::from);
         let Ok(Cli { command: Command::Bench(then) }) = Cli::try_parse_from(words) else {
-            bail!("run {} was no 'assay bench', so there is nothing to go on with", self.run.id);
+            bail!("run {} is not a bench run and cannot be resumed", self.run.id);
         };
         let then = match &then.plan {
             Some(path) => {
                 let plan = PlanFile::read(path).with_context(|| {
                     let run = self.run.id;
-                    format!("run {run} was begun with a plan that cannot be read any more; begin a new one")
+                    format!(
+                        "run {run} was started with a plan file that can no longer be read; start a new run"
+                    )
                 })?;
                 plan.complete(&then)
             }
@@ -254,13 +254,13 @@ mod tests {
     use assay_store::RunStart;
 
     #[test]
-    fn figures_that_are_missing_disturbed_or_too_wide_cannot_be_relied_on_and_all_reasons_are_given() {
+    fn missing_disturbed_and_too_wide_figures_are_reported_with_all_reasons() {
         let doubt = |machine: &Machine, missing: &[&Unmeasured], tolerance| {
             reliable(machine, missing, tolerance).map_err(|alarm| alarm.to_string())
         };
         let stat = Unmeasured { primitive: "file.stat".parse().unwrap(), reason: "no file".to_owned() };
         let mut machine = Machine { unmeasured: vec![stat.clone()], ..Machine::default() };
-        let nothing = "nothing was measured; the table says why".to_owned();
+        let nothing = "nothing was measured; see the table for the reasons".to_owned();
         assert_eq!(doubt(&machine, &[], 0.1), Err(nothing));
         let failed = "1 of 1 primitives have no figure, such as file.stat: no file";
         assert_eq!(doubt(&machine, &[&stat], 0.1), Err(failed.to_owned()));
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_goes_on_measures_what_it_was_asked_for_and_counts_and_names_as_asked_now() {
+    fn a_resumed_run_keeps_its_primitives_and_takes_the_new_output_options() {
         let then = begun("assay bench call --cold --name old");
         let now = then.args(&bench("assay bench --resume --count --name new --peer 10.0.0.1:1")).unwrap();
         assert_eq!((now.primitives, now.cold), (vec!["call".to_owned()], true));
@@ -309,10 +309,13 @@ mod tests {
     }
 
     #[test]
-    fn a_run_whose_plan_is_gone_says_so() {
+    fn a_run_whose_plan_file_is_missing_cannot_be_resumed() {
         let then = begun("assay bench --plan /nowhere/plan.toml");
         let refused = output::line(&then.args(&bench("assay bench --resume")).unwrap_err());
-        assert!(refused.starts_with("run 1 was begun with a plan that cannot be read any more"), "{refused}");
+        assert!(
+            refused.starts_with("run 1 was started with a plan file that can no longer be read"),
+            "{refused}"
+        );
         assert!(refused.contains("/nowhere/plan.toml"), "{refused}");
     }
 }

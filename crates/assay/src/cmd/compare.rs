@@ -1,4 +1,5 @@
-//! `assay compare`: two machines, one before and after a change, or two states of this one, primitive by primitive.
+//! `assay compare`: compares two machines, one machine before and after a change, or two states of this
+//! machine, primitive by primitive.
 
 use std::path::Path;
 
@@ -26,7 +27,7 @@ pub fn run(args: &CompareArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Compares what was measured before.
+/// Compares two machines that are already measured.
 fn machines(args: &CompareArgs, names: Pair<&Path>, primitives: &[String]) -> anyhow::Result<()> {
     let known = Pair { a: journal::known(names.a, &args.store)?, b: journal::known(names.b, &args.store)? };
     let [a, b] = [names.a.display(), names.b.display()];
@@ -35,20 +36,20 @@ fn machines(args: &CompareArgs, names: Pair<&Path>, primitives: &[String]) -> an
         let mut ids = known.a.machine.costs.keys().chain(known.b.machine.costs.keys());
         ensure!(
             ids.any(|id| is_named(id, name)),
-            "'{name}' was measured neither on {a} nor on {b}; 'assay bench --list' prints what can be",
+            "'{name}' was measured neither on {a} nor on {b}; 'assay bench --list' prints all primitives",
         );
     }
     let wanted = |id: &PrimitiveId| primitives.is_empty() || primitives.iter().any(|name| is_named(id, name));
     let compared = compared(args, &known, &wanted);
     ensure!(
         !compared.typical.is_empty(),
-        "{a} and {b} have no such primitive in common; 'assay bench' measures more",
+        "{a} and {b} have no selected primitive in common; measure more with 'assay bench'",
     );
     let (printed, gate) = show(args, &known, &compared);
     output::end(printed, gate)
 }
 
-/// Measures two states of this machine in turns, and compares them.
+/// Measures two states of this machine alternately, and compares them.
 fn states(args: &CompareArgs, states: &States, primitives: &[String]) -> anyhow::Result<()> {
     let selection = Selection { names: primitives.to_vec(), ..Selection::default() };
     let benchmarks = selection.benchmarks()?;
@@ -68,23 +69,20 @@ fn states(args: &CompareArgs, states: &States, primitives: &[String]) -> anyhow:
             let Unmeasured { primitive, reason } = turns.known.get(which).machine.unmeasured.first()?;
             Some(format!("; {primitive} in state {which}: {reason}"))
         });
-        bail!("nothing was measured in both states{}", first.unwrap_or_default());
+        bail!("no primitive was measured in both states{}", first.unwrap_or_default());
     }
     let (printed, gate) = show(args, &turns.known, &compared);
-    output::say(&format!(
-        "the raw samples are runs {} (A) and {} (B) of the store",
-        turns.runs.a, turns.runs.b
-    ));
+    output::say(&format!("the raw samples are stored as runs {} (A) and {} (B)", turns.runs.a, turns.runs.b));
     output::end(printed, end.and(gate))
 }
 
 fn compared(args: &CompareArgs, known: &Pair<Known>, wanted: &dyn Fn(&PrimitiveId) -> bool) -> SideBySide {
-    // What is too slow must not be the same.
+    // A primitive that exceeds the limit must not be reported as the same.
     let margin = args.fail_over.map_or(SAME_WITHIN, |share| share.min(SAME_WITHIN));
     compare(&known.a, &known.b, wanted, margin)
 }
 
-/// Prints a comparison, and judges it by `--fail-over`.
+/// Prints a comparison, and checks it against `--fail-over`.
 fn show(
     args: &CompareArgs,
     known: &Pair<Known>,
@@ -99,8 +97,8 @@ fn show(
     (output::show(&report, args.print.format()), gate.map_err(Into::into))
 }
 
-/// Lets through what is not slower by more than this share. Whatever it cannot judge and may be slower, it stops as well:
-/// primitives that were disturbed, have several modes, no ratio or only printed figures, and those that B lacks.
+/// Fails if a primitive is slower by more than this share, or cannot be judged and may be slower: if it was
+/// disturbed, has several modes, no ratio or only printed figures, or has no cost on B.
 fn gate(compared: &SideBySide, share: f64) -> Result<(), Alarm> {
     let SideBySide { typical: shared, only, neither, .. } = compared;
     let limit = format!("{:.3} %", share * 100.0);
@@ -141,7 +139,10 @@ fn gate(compared: &SideBySide, share: f64) -> Result<(), Alarm> {
     if unjudged.len() == shared.len() {
         doubts.push(format!("none of {all} primitives can be judged"));
     } else if !unjudged.is_empty() {
-        output::say(&format!("{} of {all} primitives cannot be judged; the table says why", unjudged.len()));
+        output::say(&format!(
+            "{} of {all} primitives cannot be judged; see the table for the reasons",
+            unjudged.len()
+        ));
     }
     let doubts = doubts.join("; ");
     if !slower.is_empty() {
@@ -157,7 +158,7 @@ fn gate(compared: &SideBySide, share: f64) -> Result<(), Alarm> {
     if doubts.is_empty() { Ok(()) } else { Err(Alarm::Doubtful(format!("{doubts}; measure again"))) }
 }
 
-/// Whether chance was taken into account.
+/// Whether the relation takes chance into account.
 fn is_judged(one: &Compared) -> bool {
     !matches!(one.comparison.relation, Relation::NotComparable(_) | Relation::AsPrinted(_))
 }

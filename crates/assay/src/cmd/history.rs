@@ -1,4 +1,4 @@
-//! `assay history`: the runs that were measured here, and any of them estimated anew from its raw samples.
+//! `assay history`: lists the runs in the store, or shows one, re-estimated from its raw samples.
 
 use assay_quantity::format::machine_to_json;
 use assay_report::{Block, Cell, Column, Report, Table};
@@ -51,7 +51,7 @@ fn show(store: &Store, run: &Run, args: &HistoryArgs) -> anyhow::Result<()> {
 
 fn outcome(run: &Run) -> String {
     match &run.outcome {
-        None => "cut off, or still going".to_owned(),
+        None => "incomplete, or still running".to_owned(),
         Some(Outcome::Completed) => "completed".to_owned(),
         Some(Outcome::Interrupted) => "interrupted".to_owned(),
         Some(Outcome::Failed(reason)) => format!("failed: {reason}"),

@@ -1,4 +1,4 @@
-//! The subcommands, one file each: the place where parts meet.
+//! The subcommands, one file each; they combine the other crates.
 
 mod bench;
 mod compare;

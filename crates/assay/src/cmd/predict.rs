@@ -1,4 +1,4 @@
-//! `assay predict`: demand times machine, term by term, and against measurements where there are some.
+//! `assay predict`: demand times machine costs, term by term, compared with measurements if there are any.
 
 use anyhow::{Context, bail, ensure};
 use assay_model::{Prediction, Validation, predict, validate};
@@ -23,7 +23,7 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
         .collect::<anyhow::Result<Vec<_>>>()?;
     for (position, machine) in machines.iter().enumerate() {
         let twice = machines[..position].iter().any(|earlier| earlier.name == machine.name);
-        ensure!(!twice, "two of the machine files are both named '{}'; rename one", machine.name);
+        ensure!(!twice, "two machines are named '{}'; rename one", machine.name);
     }
     let measured = args.measured.as_deref().map(Measured::read).transpose()?.unwrap_or_default();
     let mut blocks = Vec::new();
@@ -54,8 +54,8 @@ fn blocks_of(
         let validation = validate(&workload, &times, &measured.rows);
         let Some(validation) = validation else {
             bail!(
-                "workload '{workload}' of the measured file has fewer than two of these machines: {}; \
-                 its first column must hold their names",
+                "workload '{workload}' of the measured file contains fewer than two of these machines: {}; \
+                 its column 'machine' must contain their names",
                 names(predictions)
             );
         };
@@ -67,10 +67,10 @@ fn blocks_of(
 
 fn judgement(validation: &Validation) -> String {
     let ranking = if validation.rank_correlation > 1.0 - 1e-9 {
-        "The predicted ranking is the measured one.".to_owned()
+        "The predicted and the measured ranking are the same.".to_owned()
     } else {
         format!(
-            "The predicted ranking is not the measured one (Spearman {:.2}).",
+            "The predicted and the measured ranking differ (Spearman {:.2}).",
             validation.rank_correlation
         )
     };

@@ -1,4 +1,4 @@
-//! `assay run`: the whole way, from a machine and an application to a prediction that is explained.
+//! `assay run`: measures a machine and an application, and predicts and explains the application's time.
 
 use std::collections::HashSet;
 use std::{env, io};
@@ -40,7 +40,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<()> {
     conclude(args, &workload, &found)
 }
 
-/// The operations asked for: by default the workload's first, its main one.
+/// Returns the selected operations: by default the first of the workload, which is its main one.
 fn operations(workload: &Workload, names: &[String]) -> anyhow::Result<Vec<Operation>> {
     if names.is_empty() {
         return Ok(workload.operations().iter().take(1).cloned().collect());
@@ -49,7 +49,11 @@ fn operations(workload: &Workload, names: &[String]) -> anyhow::Result<Vec<Opera
     let find = |name: &String| match workload.operation(name) {
         Some(operation) => Ok(operation.clone()),
         None => {
-            bail!("workload '{}' has no operation '{name}'; it has: {}", workload.name, known().join("; "))
+            bail!(
+                "workload '{}' has no operation '{name}'; its operations are: {}",
+                workload.name,
+                known().join("; ")
+            )
         }
     };
     names.iter().map(find).collect()
@@ -66,7 +70,7 @@ fn phases(
     let traces = Traces::new(args.save_traces.as_deref())?;
     let names: Vec<&str> = operations.iter().map(|operation| operation.name.as_str()).collect();
     traces.check(&names)?;
-    // The application first: if it cannot run, nobody should have waited for the machine.
+    // Start with the application: if it cannot run, fail before measuring the machine.
     let operations = match &workload.program {
         Program::Command(program) => {
             let measured = application::command(program, interrupt)?;
@@ -109,8 +113,8 @@ fn phases(
     Ok(Found { machine, operations })
 }
 
-/// What is worth measuring for these operations: what they ask for, at every size of it, and what people know a machine
-/// by.
+/// Returns the benchmarks for these operations: the primitives of their demands, at all sizes, and those of
+/// the summary.
 fn wanted(operations: &[FoundOperation]) -> Vec<Benchmark> {
     let traced = operations.iter().filter_map(|operation| operation.traced.as_ref().ok());
     let asked: HashSet<&PrimitiveId> = traced
@@ -124,7 +128,8 @@ fn wanted(operations: &[FoundOperation]) -> Vec<Benchmark> {
     here().into_iter().filter(is_wanted).collect()
 }
 
-/// A server whose files find no room is told apart: where they lie is not seen in the command line.
+/// Adds the directory to an error about a full disk: the command line does not contain the location of the
+/// server's files.
 fn without_room(error: StartError) -> anyhow::Error {
     let full = matches!(&error, StartError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull);
     let error = anyhow::Error::new(error);
@@ -138,7 +143,8 @@ fn without_room(error: StartError) -> anyhow::Error {
     ))
 }
 
-/// A trace that could not be made is left out and said to be; an interrupt ends everything.
+/// Joins the measurement and the trace of an operation. A failed trace is reported as missing; an interrupt
+/// is an error.
 fn joined(
     measured: application::MeasuredOperation,
     traced: anyhow::Result<Traced>,
@@ -169,12 +175,12 @@ fn conclude(args: &RunArgs, workload: &Workload, found: &Found) -> anyhow::Resul
         output::write_file(path, &demand_to_json(&demand))?;
     }
     let shown = output::show(&report, args.print.format());
-    output::say(&format!("the report is in {}", args.report.display()));
+    output::say(&format!("the report is written to {}", args.report.display()));
     let left_out = found.left_out();
     let whole = if left_out.is_empty() {
         Ok(())
     } else {
-        Err(anyhow!("the report is not whole: {}", left_out.join("; ")))
+        Err(anyhow!("the report is incomplete: {}", left_out.join("; ")))
     };
     output::end(shown, whole)
 }

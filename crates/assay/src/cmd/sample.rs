@@ -1,4 +1,4 @@
-//! `assay sample`: one sample in this process, for `assay bench`.
+//! `assay sample`: measures one sample in this process, for `assay bench`.
 
 use std::io;
 
@@ -8,6 +8,6 @@ use crate::cli::SampleArgs;
 
 /// Runs the subcommand.
 pub fn run(args: &SampleArgs) -> anyhow::Result<()> {
-    let request = args.arguments.first().context("'sample' is for assay's own use; run 'assay bench'")?;
+    let request = args.arguments.first().context("'sample' is for internal use; run 'assay bench'")?;
     Ok(assay_bench::sample_main(request, &mut io::stdout().lock())?)
 }

@@ -1,4 +1,4 @@
-//! `assay trace`: records what a program asks of the operating system.
+//! `assay trace`: records the system calls and other kernel events of a program.
 
 use std::thread;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::interrupt::{Interrupt, Interrupted};
 use crate::output;
 use crate::phase::tracing::{attach, gaps, run_recorded};
 
-/// How often an attached recorder looks whether it is to stop.
+/// Interval at which an attached recorder checks whether to stop.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Runs the subcommand.
@@ -30,7 +30,7 @@ pub fn run(args: &TraceArgs) -> anyhow::Result<()> {
         output::say(&gap);
     }
     output::say(&format!(
-        "{} records in {}, {} lost; look at them with 'assay view {}'",
+        "{} records in {}, {} lost; view them with 'assay view {}'",
         recorded.records,
         args.output.display(),
         recorded.lost,
@@ -39,8 +39,8 @@ pub fn run(args: &TraceArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Records a running process until it ends, the time is over or the user has seen enough: an interrupt is
-/// the usual end here.
+/// Records a running process until it ends, the duration has passed, or the user interrupts it, which is the
+/// usual end.
 fn attached(
     args: &TraceArgs,
     process: u32,
@@ -48,7 +48,7 @@ fn attached(
     interrupt: &Interrupt,
 ) -> anyhow::Result<Recorded> {
     let recorder = attach(process, &args.output, Vec::new())?;
-    output::say(&format!("tracing process {process}; Ctrl-C ends the trace, not the process"));
+    output::say(&format!("tracing process {process}; press Ctrl-C to stop tracing, the process continues"));
     let mut left = duration.unwrap_or(Duration::MAX);
     let alive = || std::path::Path::new("/proc").join(process.to_string()).exists();
     while !left.is_zero() && alive() && recorder.is_recording() && interrupt.check().is_ok() {

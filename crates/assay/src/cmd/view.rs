@@ -1,4 +1,4 @@
-//! `assay view`: a recorded trace as a summary, in the order of time, or as a demand.
+//! `assay view`: shows a recorded trace as a summary, as a sequence of events, or as a demand.
 
 use std::cell::Cell;
 use std::io::Write;
@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::cli::ViewArgs;
 use crate::{output, section};
 
-/// A way to look at a trace.
+/// A view of a trace.
 #[derive(Debug)]
 pub struct View {
     /// Its name on the command line.
@@ -31,36 +31,32 @@ pub struct View {
 pub const VIEWS: [View; 3] = [
     View {
         name: "summary",
-        about: "per call and kind of descriptor: count, times, percentiles, bytes, errors",
+        about: "count, times, percentiles, bytes and errors for each call and kind of descriptor",
         show: summary,
     },
     View {
         name: "sequence",
-        about: "every call in the order of time, with arguments, result and elapsed time",
+        about: "all calls in order of time, with arguments, result and elapsed time",
         show: sequence,
     },
-    View {
-        name: "demand",
-        about: "what the program asks of the operating system, as primitives",
-        show: demand,
-    },
+    View { name: "demand", about: "the demand of the program, as primitives", show: demand },
 ];
 
-/// One unit of work, when the user does not say what the trace is made of.
+/// Default name of a unit of work.
 const UNIT_OF_WORK: &str = "unit of work";
 
 /// Runs the subcommand.
 pub fn run(args: &ViewArgs) -> anyhow::Result<()> {
-    ensure!(args.output.is_none() || args.view.name == "demand", "--output goes with the view demand");
+    ensure!(args.output.is_none() || args.view.name == "demand", "--output requires the view demand");
     let filter = args.filter.filter();
-    ensure!(filter == Filter::default() || args.view.name == "sequence", "filters go with the view sequence");
+    ensure!(filter == Filter::default() || args.view.name == "sequence", "filters require the view sequence");
     let reader = Reader::open(&args.trace)?;
     if !reader.is_complete() {
-        output::say("the recording was cut off: what came after its last whole block is missing");
+        output::say("the recording is incomplete: everything after its last whole block is missing");
     }
     let untracked = reader.manifest().untracked_threads;
     if untracked > 0 {
-        output::say(&format!("{untracked} threads could not be followed: what they did is missing"));
+        output::say(&format!("{untracked} threads could not be traced: their events are missing"));
     }
     (args.view.show)(reader, args)
 }
@@ -89,13 +85,15 @@ fn report(args: &ViewArgs, blocks: Vec<Block>) -> anyhow::Result<()> {
     output::show(&Report { title, blocks }, args.print.format())
 }
 
-/// Rows are printed as they come, for a trace may be longer than memory; until someone stops reading them.
+/// Prints rows as they are read, because a trace may not fit in memory, until the reader of stdout closes it.
 fn sequence(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
     let (head, line): (String, fn(&Shown) -> String) = match args.print.format().name {
         "text" => (String::new(), text),
         "json" => (String::new(), json),
         "csv" => (record(FIELDS.iter().map(|(name, _)| (*name).to_owned())), csv),
-        other => bail!("the view sequence is a stream, which {other} cannot hold; choose text, json or csv"),
+        other => {
+            bail!("the view sequence is a stream and cannot be printed as {other}; choose text, json or csv")
+        }
     };
     let start_ns = reader.manifest().start_monotonic_ns;
     let mut stdout = output::stdout();
@@ -114,7 +112,7 @@ fn sequence(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
     Ok(read?)
 }
 
-/// A row of the sequence, and when it began after the beginning of the trace.
+/// A row of the sequence, and its time since the beginning of the trace.
 struct Shown {
     since_ns: u64,
     row: SequenceRow,
@@ -126,10 +124,10 @@ fn text(Shown { since_ns, row }: &Shown) -> String {
     format!("{seconds:>5}.{rest:09} {:>7} {}{elapsed}\n", row.thread, row.text)
 }
 
-/// A field's name, and its value in a row.
+/// A field: its name and its value in a row.
 type Field = (&'static str, fn(&Shown) -> Value);
 
-/// The fields of a row, for programs.
+/// The fields of a row in JSON and CSV.
 const FIELDS: [Field; 7] = [
     ("begin_ns", |shown| shown.since_ns.into()),
     ("elapsed_ns", |shown| shown.row.elapsed_ns.into()),
@@ -140,7 +138,7 @@ const FIELDS: [Field; 7] = [
     ("event", |shown| shown.row.text.as_str().into()),
 ];
 
-/// One JSON object on a line of its own.
+/// Formats a row as one JSON object on a line.
 fn json(shown: &Shown) -> String {
     let fields = FIELDS.iter().map(|(name, field)| ((*name).to_owned(), field(shown)));
     format!("{}\n", Value::Object(fields.collect()))
@@ -168,7 +166,7 @@ mod tests {
     use assay_trace::descriptor::Descriptor;
 
     #[test]
-    fn every_view_has_a_name_of_its_own_and_is_documented() {
+    fn every_view_has_a_unique_name_and_is_documented() {
         let page = include_str!("../../../../docs/trace.md");
         for (position, view) in VIEWS.iter().enumerate() {
             assert!(VIEWS[..position].iter().all(|other| other.name != view.name));
@@ -177,7 +175,10 @@ mod tests {
             assert!(page.contains(&section), "docs/trace.md has no section on {}", view.name);
         }
         for (field, _) in FIELDS {
-            assert!(page.contains(&format!("`{field}`")), "docs/trace.md does not tell the field {field}");
+            assert!(
+                page.contains(&format!("`{field}`")),
+                "docs/trace.md does not describe the field {field}"
+            );
         }
     }
 

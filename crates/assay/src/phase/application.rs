@@ -1,4 +1,4 @@
-//! The application phase: what one unit of work really costs when nobody traces it.
+//! The application phase: measures the costs of one unit of work, untraced.
 
 use std::num::NonZeroU32;
 
@@ -10,10 +10,10 @@ use assay_workload::{CommandOutput, CommandProgram, Operation, Plan, Server, mea
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 
-/// Rounds of an operation: enough that the trimmed mean loses one at either end and keeps six.
+/// Rounds of an operation: the trimmed mean removes one at either end and keeps six.
 const ROUNDS: NonZeroU32 = NonZeroU32::new(8).expect("eight is not zero");
 
-/// An operation as it was measured. All estimates are of independent rounds.
+/// A measured operation. All estimates are over independent rounds.
 #[derive(Debug, Clone)]
 pub struct MeasuredOperation {
     /// Its name.
@@ -24,17 +24,17 @@ pub struct MeasuredOperation {
     pub per_second: Estimate,
     /// Processor time of the application for one unit of work.
     pub cpu: Estimate,
-    /// The part of it in user mode; `None` where it could not be told.
+    /// The part of it in user mode; `None` if user and kernel time cannot be distinguished.
     pub user: Option<Estimate>,
     /// The part of it in the kernel.
     pub system: Option<Estimate>,
     /// Share of the time in which the processors that it may use did not run it.
     pub idle: Estimate,
-    /// Share of the time in which it could have run and something else had its processor.
+    /// Share of the time in which it was runnable and another task had its processor.
     pub displaced: Estimate,
-    /// Median and 99th percentile of the latency, where a client saw it.
+    /// Median and 99th percentile of the latency; `None` if no client measured it.
     pub latency: Option<[Estimate; 2]>,
-    /// The rounds themselves, for the store.
+    /// The rounds, for the store.
     pub rounds: Vec<Round>,
 }
 
@@ -62,7 +62,7 @@ pub fn command(program: &CommandProgram, interrupt: &Interrupt) -> anyhow::Resul
         let run = program.run(CommandOutput::Discard, interrupt.flag(), &mut |_| {});
         interrupt.check()?;
         let run = run?;
-        // The first run warms the caches, and is not counted.
+        // The first run warms the caches and is not counted.
         if round > 0 {
             rounds.push(run.round(&name));
         }
@@ -71,7 +71,7 @@ pub fn command(program: &CommandProgram, interrupt: &Interrupt) -> anyhow::Resul
     estimates(&name, "run", rounds)
 }
 
-/// What rounds of one operation, fresh or from the store, say together.
+/// Estimates an operation from its rounds, new or from the store.
 pub fn estimates(
     name: &str,
     unit_of_work: &'static str,
@@ -81,7 +81,7 @@ pub fn estimates(
         let values: Vec<f64> = rounds.iter().map(value).collect();
         trimmed_mean(&values, unit).with_context(|| format!("operation '{name}'"))
     };
-    // Known of every round, or not known.
+    // `None` unless the value is known for every round.
     let known = |value: &dyn Fn(&Round) -> Option<f64>| {
         let values: Option<Vec<f64>> = rounds.iter().map(value).collect();
         let estimate = values.map(|values| trimmed_mean(&values, Unit::Nanoseconds));

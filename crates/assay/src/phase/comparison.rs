@@ -1,4 +1,4 @@
-//! Two machines side by side: every primitive that both have, compared with all others in mind.
+//! Two machines side by side: compares all primitives that both have, corrected for their number.
 
 use assay_bench::{pairs_of, values_of};
 use assay_quantity::{Cost, Machine, Pair, PrimitiveId, Sample};
@@ -12,29 +12,31 @@ use crate::journal::Known;
 pub struct Compared {
     /// The primitive.
     pub primitive: PrimitiveId,
-    /// What it costs on each.
+    /// Its cost on each machine.
     pub costs: Pair<Cost>,
-    /// What the difference means.
+    /// The comparison of the costs.
     pub comparison: Comparison,
 }
 
-/// The wanted primitives of two machines.
+/// The selected primitives of two machines.
 #[derive(Debug)]
 pub struct SideBySide {
-    /// Those that both have, by their typical costs.
+    /// Primitives of both machines, compared by their typical costs.
     pub typical: Vec<Compared>,
-    /// Those of which both have a calm cost, by these: nothing else is known of such a cost. None in turns.
+    /// Primitives with a calm cost on both machines, compared by these estimates alone. Empty if measured
+    /// alternately.
     pub calm: Vec<Compared>,
-    /// If they were measured in turns, so that pairs of processes are compared: how many processes are in no pair.
+    /// If the machines were measured alternately, so that pairs of processes are compared: the number of
+    /// unpaired processes.
     pub in_turns: Option<usize>,
-    /// Those that only one of them has.
+    /// Primitives of only one machine.
     pub only: Pair<Vec<PrimitiveId>>,
-    /// Those that were asked for in turns and that neither has.
+    /// Primitives that were measured alternately and that neither machine has.
     pub neither: Vec<PrimitiveId>,
 }
 
-/// Compares the wanted primitives; costs that differ by less than `margin`, a share, are the same. What was measured in
-/// turns is compared pair by pair, also if that was long ago.
+/// Compares the selected primitives; costs that differ by less than `margin`, a share, are the same. Machines
+/// that were measured alternately are compared pair by pair, also if they come from the store.
 pub fn compare(
     before: &Known,
     after: &Known,
@@ -76,15 +78,15 @@ pub fn compare(
     }
 }
 
-/// The values of the processes that belong together.
+/// The values of paired processes.
 struct Pairs {
-    /// Primitive by primitive.
+    /// The pairs of each primitive.
     values: Vec<Vec<Pair<f64>>>,
-    /// How many processes are left out.
+    /// Number of unpaired processes.
     left_out: usize,
 }
 
-/// The pairs of two machines; `None` if they were not measured in turns with each other.
+/// Returns the pairs of two machines; `None` if they were not measured alternately with each other.
 fn pairs(shared: &[(&PrimitiveId, Pair<&Cost>)], before: &Known, after: &Known) -> Option<Pairs> {
     turns::states(Pair { a: &before.machine, b: &after.machine })?;
     let samples: Vec<Pair<&[Sample]>> =
@@ -96,7 +98,7 @@ fn pairs(shared: &[(&PrimitiveId, Pair<&Cost>)], before: &Known, after: &Known) 
     Some(Pairs { values, left_out: taken - paired })
 }
 
-/// The comparison of machines that were measured one after the other.
+/// Compares machines that were measured one after the other.
 fn apart(
     shared: &[(&PrimitiveId, Pair<&Cost>)],
     before: &Known,
@@ -114,7 +116,7 @@ fn apart(
     compare_costs(&sides, margin)
 }
 
-/// The primitives of which both machines have a calm cost, compared by these.
+/// Compares the primitives that have a calm cost on both machines, by these costs.
 fn calm(shared: &[(&PrimitiveId, Pair<&Cost>)], margin: f64) -> Vec<Compared> {
     let both = |(primitive, costs): &(&PrimitiveId, Pair<&Cost>)| {
         let (a, b) = (Cost::from(costs.a.calm?), Cost::from(costs.b.calm?));
@@ -128,7 +130,7 @@ fn calm(shared: &[(&PrimitiveId, Pair<&Cost>)], margin: f64) -> Vec<Compared> {
     costs.into_iter().zip(comparisons).map(compared).collect()
 }
 
-/// The samples behind a cost; none where they are not at hand.
+/// Returns the samples of a cost; empty if they are unknown.
 fn samples<'a>(known: &'a Known, id: &PrimitiveId) -> &'a [Sample] {
     let own = known.samples.iter().find(|measured| measured.primitive == *id);
     own.map_or(&[], |measured| &measured.samples)

@@ -1,4 +1,4 @@
-//! The machine phase: what this machine is, and what its primitives cost.
+//! The machine phase: describes this machine and measures the costs of its primitives.
 
 use std::env;
 use std::net::SocketAddr;
@@ -18,39 +18,39 @@ use crate::interrupt::Interrupt;
 use crate::journal::{Journal, NOISE_AFTER, NOISE_BEFORE, command_line, host};
 use crate::progress::Progress;
 
-/// Processes per primitive at the least: fewer leave nothing of an interval.
+/// Minimum processes per primitive: fewer are too few for an interval.
 const PROCESSES_MIN: usize = 5;
 
-/// Processes per primitive at the most; what is not known then is noisy, and said to be.
+/// Maximum processes per primitive; a cost that is still imprecise is reported as noisy.
 const PROCESSES_MAX: usize = 90;
 
-/// A process that takes longer hangs: the slowest benchmark takes a tenth of this.
+/// Timeout of a process: the slowest benchmark takes a tenth of this.
 const SAMPLE_LIMIT: Duration = Duration::from_secs(10);
 
-/// How much is spent on a machine, and with whom.
+/// Effort spent on measuring a machine.
 #[derive(Debug, Clone, Copy)]
 pub struct Effort {
-    /// Time for everything.
+    /// Total time.
     pub budget: Duration,
-    /// Half-width over point below which a primitive is known.
+    /// Half-width over point below which a primitive is precise enough.
     pub precision: f64,
-    /// Where another host answers.
+    /// Address of another host that serves benchmarks.
     pub peer: Option<SocketAddr>,
-    /// Whether the counters of processor and kernel are read as well.
+    /// Whether the performance counters of processor and kernel are also read.
     pub counters: bool,
 }
 
-/// Time for the quick profile: with start and report, under a minute.
+/// Time for the quick profile: under a minute, including start and report.
 const QUICK: Duration = Duration::from_secs(54);
 
-/// Time for the full profile: with start and report, under ten minutes.
+/// Time for the full profile: under ten minutes, including start and report.
 pub const FULL: Duration = Duration::from_secs(540);
 
-/// Half-width over point that is good enough by default.
+/// Default precision: half-width over point.
 const PRECISION: f64 = 0.01;
 
 impl Effort {
-    /// What the command line says, completed for this profile.
+    /// Returns the effort from the command line, with the defaults of this profile.
     pub fn of(args: &EffortArgs, profile: Profile) -> Self {
         let usual = if profile == Profile::Full { FULL } else { QUICK };
         let precision = args.precision.unwrap_or(PRECISION);
@@ -61,7 +61,7 @@ impl Effort {
 /// This machine, ready to be measured.
 #[derive(Debug, Clone)]
 pub struct Subject {
-    /// What it is.
+    /// Description of the machine.
     pub description: Description,
     /// Seed of everything random.
     pub seed: u64,
@@ -70,18 +70,18 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Looks at this machine. Without a seed, one is drawn.
+    /// Describes this machine. Without a seed, draws one.
     pub fn new(seed: Option<u64>) -> Self {
         let (clock, directory) = (calibrate(), env::temp_dir());
         let mut description = describe(&clock, &directory);
         description.facts.extend(noise(&clock, NOISE_BEFORE));
-        // Below 2^53, so that every reader of JSON keeps it exactly.
+        // Below 2^53, so that every JSON parser represents it exactly.
         let seed = seed.unwrap_or_else(|| rand::random_range(0..1 << 53));
         Self { description, seed, clock, directory }
     }
 
-    /// Measures the benchmarks, each sample kept as soon as it is taken, and makes the machine vector of what was
-    /// measured until the time was up or the user stopped it.
+    /// Measures the benchmarks until the time is up or the user interrupts it, and returns the machine
+    /// vector. Each sample is stored immediately.
     pub fn measure(
         &self,
         effort: Effort,
@@ -126,11 +126,12 @@ impl Subject {
         Ok(machine)
     }
 
-    /// The plan for measuring this machine; `taken` is the number of samples that the run has already.
+    /// Returns the plan for measuring this machine; `taken` is the number of samples that the run already
+    /// has.
     pub(super) fn plan(&self, effort: Effort, taken: u64) -> Plan {
         let Effort { budget, precision, peer, counters } = effort;
         Plan {
-            // A run that goes on shall not repeat the layouts that it has had.
+            // A resumed run must not repeat its earlier layouts.
             seed: self.seed.wrapping_add(taken),
             processes_min: PROCESSES_MIN,
             processes_max: PROCESSES_MAX,
@@ -145,8 +146,8 @@ impl Subject {
         }
     }
 
-    /// The machine vector of what was measured. What the machine was like meanwhile, with the facts that were found
-    /// since, is kept with the run.
+    /// Returns the machine vector of the findings. Stores the conditions during the measurement, and the
+    /// facts found since its start, with the run.
     pub(super) fn machine(
         &self,
         since: Vec<Fact>,
@@ -162,14 +163,14 @@ impl Subject {
     }
 }
 
-/// Time that the noise of one processor is watched: at the usual 250 to 1000 interrupts of its timer per second,
-/// enough to see some of them.
+/// Duration of the noise measurement on one processor: long enough for several of its timer interrupts, of
+/// which there are usually 250 to 1000 per second.
 const NOISE: Duration = Duration::from_millis(100);
 
-/// Processors whose noise is watched; more would take more time than they tell.
+/// Number of processors whose noise is measured; more are not worth the time.
 const NOISY_CPUS: usize = 4;
 
-/// The noise floor as facts, one for each processor.
+/// Returns the noise floor as facts, one for each processor.
 fn noise(clock: &Calibration, name: &str) -> Vec<Fact> {
     let cpus = usable_cpus().into_iter().take(NOISY_CPUS);
     let fact = |cpu| {
@@ -180,9 +181,10 @@ fn noise(clock: &Calibration, name: &str) -> Vec<Fact> {
     cpus.map(fact).collect()
 }
 
-/// Starts this very program for a sample.
+/// Returns the spawner that starts this program for a sample.
 pub fn spawner() -> anyhow::Result<Spawner> {
-    let program = env::current_exe().context("cannot find this program to start it again")?;
+    let program =
+        env::current_exe().context("cannot find the path of this program to start it for a sample")?;
     Ok(Spawner { program, arguments: vec!["sample".into()] })
 }
 
@@ -196,7 +198,7 @@ pub(super) fn keep(
     match outcome {
         Outcome::Sample(sample) => {
             let benchmark = benchmarks.iter().find(|benchmark| benchmark.primitive == *primitive);
-            let benchmark = benchmark.context("a sample of a primitive that nobody asked for")?;
+            let benchmark = benchmark.context("received a sample of a primitive that was not selected")?;
             journal.sample(primitive, benchmark.unit, sample)
         }
         Outcome::Rejected(reason) => journal.rejected(primitive, reason),

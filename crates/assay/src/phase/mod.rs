@@ -1,5 +1,5 @@
-//! The phases of `assay run`, each a function from what it needs to what it found. Subcommands of their own use
-//! them too; nothing here prints anything but progress.
+//! The phases of `assay run`, each a function from its inputs to its results. Other subcommands use them too.
+//! They print only progress.
 
 pub mod application;
 pub mod comparison;
@@ -14,7 +14,7 @@ use assay_quantity::Machine;
 use application::MeasuredOperation;
 use tracing::Traced;
 
-/// Everything that a run found.
+/// Results of a run.
 #[derive(Debug)]
 pub struct Found {
     /// The machine.
@@ -23,19 +23,19 @@ pub struct Found {
     pub operations: Vec<FoundOperation>,
 }
 
-/// What was found of one operation.
+/// Results of one operation.
 #[derive(Debug)]
 pub struct FoundOperation {
-    /// What it really costs.
+    /// Its measured costs.
     pub measured: MeasuredOperation,
-    /// What it asks for, or why that is not known.
+    /// Its trace and demand, or the reason why they are missing.
     pub traced: Result<Traced, String>,
-    /// What the product says; `None` without a trace.
+    /// The prediction; `None` without a trace.
     pub prediction: Option<Result<Prediction, Unpredictable>>,
 }
 
 impl Found {
-    /// Why parts of the report are missing, one reason each; empty if it is whole.
+    /// Returns a reason for each missing part of the report; empty if it is complete.
     pub fn left_out(&self) -> Vec<String> {
         let mut reasons = Vec::new();
         for operation in &self.operations {

@@ -1,22 +1,22 @@
-//! Which benchmarks are measured: names, a profile, and the changes that apply to all of them.
+//! Selection of benchmarks: names, a profile, and the keys that apply to all of them.
 
 use assay_bench::{Benchmark, Profile, catalogue, find, memory_nodes, usable_cpus};
 use assay_quantity::{Key, NotAPrimitive, PrimitiveId, Value};
 
-/// What is asked for.
+/// The selection on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selection {
-    /// Ids, or beginnings of ids; all for none.
+    /// Ids, or prefixes of ids; an empty list selects all.
     pub names: Vec<String>,
-    /// How much of what the names select.
+    /// Profile of the selected primitives.
     pub profile: Profile,
-    /// Each with 1, 2, 4, ... up to so many copies.
+    /// Runs each with 1, 2, 4, ... copies, up to this number.
     pub copies: u64,
     /// Whether the scheduler places the copies.
     pub free: bool,
     /// Whether caches are emptied before each operation.
     pub cold: bool,
-    /// Whether another host answers, so that what lies between the two is a part of every profile.
+    /// Whether another host serves benchmarks, which adds the primitives between both hosts to every profile.
     pub remote: bool,
 }
 
@@ -34,7 +34,7 @@ impl Default for Selection {
 }
 
 impl Selection {
-    /// The benchmarks that it means on this machine.
+    /// Returns the selected benchmarks on this machine.
     pub fn benchmarks(&self) -> anyhow::Result<Vec<Benchmark>> {
         let ids: Vec<PrimitiveId> = if self.names.is_empty() {
             self.of_profile(&here())
@@ -49,8 +49,9 @@ impl Selection {
         Ok(changed.filter_map(|id| find(&id)).collect())
     }
 
-    /// `tcp` names every `tcp.…`, `file.read` every `file.read{…}` of the profile, or all if the profile has none of
-    /// them; a whole id names itself, whatever its numbers are.
+    /// Returns the primitives with a name: `tcp` selects every `tcp.…`, `file.read` every `file.read{…}` of
+    /// the profile, or all of them if the profile contains none. A complete id selects itself, with any
+    /// numbers.
     fn named(&self, name: &str) -> anyhow::Result<Vec<PrimitiveId>> {
         if let Some(benchmark) = whole_id(name)?.or_else(|| name.parse().ok()).and_then(|id| find(&id)) {
             return Ok(vec![benchmark.primitive]);
@@ -59,7 +60,7 @@ impl Selection {
             here().into_iter().filter(|benchmark| is_named(&benchmark.primitive, name)).collect();
         anyhow::ensure!(
             !all.is_empty(),
-            "no primitive is called '{name}', nor begins so; 'assay bench --list' prints them all"
+            "no primitive has the name or prefix '{name}'; 'assay bench --list' prints all primitives"
         );
         let chosen = self.of_profile(&all);
         Ok(if chosen.is_empty() {
@@ -78,7 +79,7 @@ impl Selection {
         chosen.map(|benchmark| benchmark.primitive.clone()).collect()
     }
 
-    /// The id with what applies to all of them, once for every number of copies.
+    /// Returns the id with the keys that apply to all, once for each number of copies.
     fn changed(&self, id: &PrimitiveId) -> Vec<PrimitiveId> {
         let mut id = id.clone();
         if self.cold {
@@ -97,8 +98,8 @@ impl Selection {
     }
 }
 
-/// The catalogue of this machine: what takes place between two processors is there once for each pair,
-/// and what a processor does with a node of memory once for each of those.
+/// Returns the catalogue of this machine, with primitives between two processors once for each pair of them,
+/// and primitives between a processor and a memory node once for each of these pairs.
 pub fn here() -> Vec<Benchmark> {
     let (cpus, nodes) = (usable_cpus(), memory_nodes());
     let of_pairs = |benchmark: Benchmark| {
@@ -115,7 +116,7 @@ pub fn here() -> Vec<Benchmark> {
         let pairs = pairs.filter(|(from, to)| from < to);
         let of_pair = |(from, to)| {
             let found = find(&between(&benchmark.primitive, from, to))?;
-            // The pairs of a large machine are thousands.
+            // A large machine has thousands of pairs.
             let profile = if is_typical(&cpus, from, to) { found.profile } else { Profile::Full };
             Some(Benchmark { profile, ..found })
         };
@@ -130,7 +131,8 @@ pub fn here() -> Vec<Benchmark> {
     all
 }
 
-/// Partners of the first processor that show what distances there are: its neighbour, and some all over the machine.
+/// Number of partners of the first processor that show the distances: its neighbour, and others spread over
+/// the machine.
 const PARTNERS: usize = 8;
 
 fn is_typical(cpus: &[usize], from: usize, to: usize) -> bool {
@@ -143,12 +145,13 @@ fn between(id: &PrimitiveId, from: usize, to: usize) -> PrimitiveId {
     id.with(Key::From, Value::Count(from as u64)).with(Key::To, Value::Count(to as u64))
 }
 
-/// The id that a name with keys must be; `None` for a name without, which may be the beginning of ids.
+/// Parses a name with keys, which must be a complete id; `None` for a name without keys, which may be a
+/// prefix.
 pub fn whole_id(name: &str) -> Result<Option<PrimitiveId>, NotAPrimitive> {
     name.contains('{').then(|| name.parse()).transpose()
 }
 
-/// Whether a name is the beginning of an id, up to the end of a part of it.
+/// Whether a name is a prefix of an id that ends at the end of a part of the id.
 pub fn is_named(id: &PrimitiveId, name: &str) -> bool {
     let id = id.to_string();
     id.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '{']))
@@ -189,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_double_up_to_the_number_asked_for_and_caches_can_be_cold() {
+    fn copies_double_up_to_the_given_number_and_caches_can_be_cold() {
         let selection = Selection { copies: 6, free: true, cold: true, ..named(&["call.null"]) };
         assert_eq!(
             names(&selection),
@@ -203,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_between_two_hosts_is_measured_where_another_host_answers() {
+    fn primitives_between_two_hosts_are_selected_if_there_is_a_peer() {
         let remote = |remote| {
             let all = names(&Selection { remote, ..Selection::default() });
             all.iter().filter(|id| id.contains("peer=remote")).count()
@@ -221,18 +224,18 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_selects_nothing_is_refused() {
+    fn a_name_that_selects_nothing_is_rejected() {
         let refused = named(&["tc"]).benchmarks().unwrap_err().to_string();
         assert!(refused.contains("'tc'") && refused.contains("--list"), "{refused}");
     }
 
     #[test]
-    fn a_name_with_keys_that_is_no_id_is_refused_with_the_reason() {
+    fn a_name_with_keys_that_is_not_an_id_is_rejected_with_the_reason() {
         for (name, reason) in [
             ("memory.load{set=banana}", "which is not a value of set (bytes of the working set)"),
             ("memory.load{colour=red}", "unknown key 'colour'"),
             ("memory.load{", "is not family.operation"),
-            ("memory.banana{set=4KiB}", "no primitive is called"),
+            ("memory.banana{set=4KiB}", "no primitive has the name or prefix"),
         ] {
             let refused = named(&[name]).benchmarks().unwrap_err().to_string();
             assert!(refused.contains(reason) && refused.contains(name), "{refused}");

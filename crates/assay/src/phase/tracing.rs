@@ -1,4 +1,4 @@
-//! The tracing phase: the same work once more, recorded, as a summary and as a demand.
+//! The tracing phase: repeats the work with a recorder, and returns a summary and a demand.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use assay_workload::{CommandProgram, Operation, Server};
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::output;
 
-/// While a recorded command runs, the recorder and the user are asked this often whether they want to go on.
+/// Interval at which the recorder and the interrupt flag are checked while a recorded command runs.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What a trace of one operation showed.
+/// Results of the trace of one operation.
 #[derive(Debug)]
 pub struct Traced {
     /// The calls (thesis, Figure 11).
@@ -29,51 +29,51 @@ pub struct Traced {
     pub demand: OperationDemand,
     /// Units of work that were traced.
     pub units: u64,
-    /// Wall time of the traced part, ns, to be compared with the untraced one.
+    /// Wall time of the traced part in ns, for comparison with the untraced time.
     pub elapsed_ns: u64,
-    /// How the recording itself went.
+    /// The result of the recording.
     pub recorded: Recorded,
-    /// What is not in the demand, one sentence each; empty if nothing is missing.
+    /// A sentence for each part that is missing in the demand; empty if it is complete.
     pub missing: Vec<String>,
 }
 
-/// Where traces go: into a directory that the user named, or away when they have been read.
+/// Location of traces: a directory given by the user, or a temporary directory.
 #[derive(Debug)]
 pub enum Traces {
-    /// Kept there, one container for each operation.
+    /// Kept in this directory, one container for each operation.
     Kept(PathBuf),
-    /// Removed with this directory.
+    /// Removed with this temporary directory.
     Scratch(tempfile::TempDir),
 }
 
 impl Traces {
-    /// The place for the traces of a run.
+    /// Creates the directory for the traces of a run.
     pub fn new(kept: Option<&Path>) -> anyhow::Result<Self> {
         match kept {
             None => {
                 Ok(Self::Scratch(tempfile::Builder::new().prefix("assay-").tempdir().with_context(|| {
                     let directory = std::env::temp_dir();
                     format!(
-                        "cannot make a directory in {}; free some space, or set TMPDIR to another directory",
+                        "cannot create a directory in {}; free some space, or set TMPDIR to another directory",
                         directory.display()
                     )
                 })?))
             }
             Some(path) => {
-                std::fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
+                std::fs::create_dir_all(path).with_context(|| format!("cannot create {}", path.display()))?;
                 Ok(Self::Kept(path.to_owned()))
             }
         }
     }
 
-    /// Fails early when a trace of one of these operations could not be kept.
+    /// Fails if a trace of one of these operations could not be kept, before anything is measured.
     pub fn check(&self, operations: &[&str]) -> anyhow::Result<()> {
         let containers: Vec<PathBuf> = operations.iter().map(|name| self.container(name)).collect();
         for (position, container) in containers.iter().enumerate() {
             let shown = container.display();
-            ensure!(!container.exists(), "{shown}: exists already; name another directory, or remove it");
+            ensure!(!container.exists(), "{shown} already exists; give another directory, or remove it");
             let twice = containers[..position].contains(container);
-            ensure!(!twice, "two operations would both be kept as {shown}; rename one in the workload");
+            ensure!(!twice, "two operations would write the same trace {shown}; rename one in the workload");
         }
         Ok(())
     }
@@ -115,14 +115,14 @@ pub fn command(program: &CommandProgram, traces: &Traces, interrupt: &Interrupt)
     let arguments: Vec<OsString> = program.command.iter().map(OsString::from).collect();
     let (recorded, ended) = run_recorded(&arguments, Streams::Null, &container, None, interrupt)?;
     interrupt.check()?;
-    // Only an interrupt cuts a run short that has no duration.
+    // A run without a duration ends early only after an interrupt.
     let ended = ended.ok_or(Interrupted::Measuring)?;
     read(&container, recorded, &name, "run", 1, ended.elapsed_ns)
 }
 
-/// Runs a command with a recorder attached from its first instruction to its end, or to the end of
-/// `duration`, or to an interrupt; a command that still runs then is ended, and so is one whose recorder
-/// broke off.
+/// Runs a command with a recorder attached from its first instruction until the command ends, `duration` has
+/// passed, or an interrupt. A command that still runs then is terminated, as is one whose recorder has
+/// failed.
 pub fn run_recorded(
     arguments: &[OsString],
     streams: Streams,
@@ -150,23 +150,24 @@ pub fn run_recorded(
         end = running.wait_for(PAUSE.min(left))?;
         left = left.saturating_sub(PAUSE);
     }
-    // Cut short, it ends before the recording does, and the trace shows how. Otherwise what it left behind ends after
-    // the recording, as after a measured round: that end is none of its calls.
+    // A command that still runs is terminated before the recording ends, so that the trace contains its end.
+    // Otherwise the processes that it left behind end after the recording, as after a measured round: their
+    // end is not part of its calls.
     let left_behind = end.is_some().then_some(running);
     let recorded = recorder.stop()?;
     drop(left_behind);
-    // At a terminal Ctrl-C reaches the command too: that it dies of it is then no failure of its own.
+    // At a terminal Ctrl-C also reaches the command: its death is then not a failure.
     if let Some(Ended { exit, .. }) = end.filter(|_| interrupt.check().is_ok()) {
         ensure!(exit.is_success(), "'{}' {exit}; its trace is kept", arguments[0].display());
     }
     Ok((recorded, end))
 }
 
-/// Attaches a recorder to a process. If that fails, no empty container is left behind.
+/// Attaches a recorder to a process. Removes the empty container if that fails.
 pub fn attach(process: u32, container: &Path, command: Vec<String>) -> anyhow::Result<Recorder> {
     let writer = match Writer::create(container, opening(command)?) {
         Ok(writer) => writer,
-        // It is somebody else's.
+        // The existing container must not be removed.
         Err(error @ WriteError::Exists(_)) => return Err(error.into()),
         Err(error) => {
             remove(container);
@@ -176,9 +177,9 @@ pub fn attach(process: u32, container: &Path, command: Vec<String>) -> anyhow::R
     Ok(Recorder::attach(process, Options::default(), writer).inspect_err(|_| remove(container))?)
 }
 
-/// Removes a container in which nothing is.
+/// Removes an empty container.
 fn remove(container: &Path) {
-    // The user is told of the failure that made it useless; that it is still there is the lesser one.
+    // The failure that made it useless is reported; a failure to remove it is less important.
     let _ = std::fs::remove_dir_all(container);
 }
 
@@ -186,7 +187,7 @@ fn announce(operation: &str) {
     output::say(&format!("tracing '{operation}'"));
 }
 
-/// What a recording lacks, one sentence each.
+/// Returns a sentence for each gap in a recording.
 pub fn gaps(recorded: &Recorded) -> Vec<String> {
     let mut gaps = Vec::new();
     if recorded.lost > 0 {
@@ -194,10 +195,10 @@ pub fn gaps(recorded: &Recorded) -> Vec<String> {
     }
     let untracked = recorded.manifest.untracked_threads;
     if untracked > 0 {
-        gaps.push(format!("{untracked} threads could not be followed: what they did is missing."));
+        gaps.push(format!("{untracked} threads could not be traced: their events are missing."));
     }
     if !recorded.manifest.drained {
-        gaps.push("The recorder ended before it had everything.".to_owned());
+        gaps.push("The recorder ended before it had read all records.".to_owned());
     }
     gaps
 }
@@ -210,19 +211,24 @@ fn read(
     units: u64,
     elapsed_ns: u64,
 ) -> anyhow::Result<Traced> {
-    ensure!(recorded.manifest.drained, "the recorder ended before it had everything; trace it again");
+    ensure!(recorded.manifest.drained, "the recorder ended before it had read all records; trace again");
     let summary = look(Reader::open(container)?, Summarise::default())?;
     let demanded = look(Reader::open(container)?, Demanding::default())?;
     let mut missing = gaps(&recorded);
     if demanded.unfinished > 0 {
-        missing.push(format!("Calls that had not returned at its end: {}.", demanded.unfinished));
+        missing.push(format!(
+            "Calls that had not returned at the end of the recording: {}.",
+            demanded.unfinished
+        ));
     }
     if demanded.forgotten_corks > 0 {
         let forgotten = demanded.forgotten_corks;
-        missing.push(format!("{forgotten} corked connections were too many to be remembered as such."));
+        missing.push(format!(
+            "{forgotten} corked connections exceeded the limit: bytes sent on them may count as not corked."
+        ));
     }
     let named = Named { operation: operation.to_owned(), unit_of_work: unit_of_work.to_owned() };
-    #[expect(clippy::cast_precision_loss, reason = "nobody traces 2^52 requests")]
+    #[expect(clippy::cast_precision_loss, reason = "a trace contains fewer than 2^52 requests")]
     let demand = demanded.into_operation(named, units as f64);
     Ok(Traced { summary, demand, units, elapsed_ns, recorded, missing })
 }

@@ -1,5 +1,5 @@
-//! Two states of this machine, measured in turns: each is a run of its own, and the seeds of the samples say which
-//! belong together.
+//! Two states of this machine, measured alternately: each is a separate run, and the seeds of the samples
+//! identify the pairs.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -21,46 +21,47 @@ use crate::progress::Progress;
 /// The two states that are compared.
 #[derive(Debug)]
 pub enum States {
-    /// States of the machine, entered by these commands.
+    /// States of the machine, which these commands enter.
     Commands(Pair<String>),
-    /// States of a process, made by these wrappers.
+    /// States of a process, which these wrappers create.
     Wrappers(Pair<String>),
 }
 
-/// What was measured in two states.
+/// Results of measuring two states.
 #[derive(Debug)]
 pub struct Turns {
-    /// The machine in either.
+    /// The machine in each state.
     pub known: Pair<Known>,
     /// The runs in the store.
     pub runs: Pair<RunId>,
-    /// Whether the machine is in state A again.
+    /// Whether state A was restored.
     pub restored: Result<(), SwitchError>,
 }
 
-/// Time for each primitive by default: with it a change of 2 % is found on a machine with busy neighbours.
+/// Default time for each primitive: enough to detect a change of 2 % on a machine with busy neighbours.
 const EACH: Duration = Duration::from_secs(20);
 
-/// The default time for this number of primitives.
+/// Returns the default time for this number of primitives.
 pub fn usual_budget(primitives: usize) -> Duration {
     EACH.saturating_mul(u32::try_from(primitives).unwrap_or(u32::MAX)).min(FULL)
 }
 
-/// The fact that says how the machine was put into its state.
+/// Name of the fact about how the machine entered its state.
 const STATE: &str = "state";
 
-/// The fact that two runs share if they were measured in turns with each other.
+/// Name of the fact that two runs share if they were measured alternately with each other.
 const TURNS: &str = "measured in turns since";
 
-/// How the states of two machines were made; `None` if they were not measured in turns with each other.
+/// Returns how two machines entered their states; `None` if they were not measured alternately with each
+/// other.
 pub fn states(machines: Pair<&Machine>) -> Option<Pair<&str>> {
     let (a, b) = (&machines.a.description, &machines.b.description);
     let are_together = a.fact(TURNS)? == b.fact(TURNS)?;
     are_together.then_some(Pair { a: a.fact(STATE)?, b: b.fact(STATE)? })
 }
 
-/// Measures the benchmarks in two states until the time is up or the user stops it. However that ends, state A is
-/// restored.
+/// Measures the benchmarks in two states until the time is up or the user interrupts it. State A is restored
+/// in any case.
 pub fn measure(
     states: &States,
     effort: Effort,
@@ -78,7 +79,7 @@ pub fn measure(
     }
 }
 
-/// Looks at the machine in both states, and measures it.
+/// Describes the machine in both states, and measures it.
 fn in_both(
     states: &States,
     effort: Effort,
@@ -102,7 +103,12 @@ fn in_both(
     let runs = Pair { a: journals.a.run(), b: journals.b.run() };
     let measured =
         take(states, effort, benchmarks, &subjects, switch, &mut journals, interrupt).map_err(|error| {
-            anyhow!("{}; the samples so far are runs {} and {}", output::line(&error), runs.a, runs.b)
+            anyhow!(
+                "{}; the samples so far are stored as runs {} and {}",
+                output::line(&error),
+                runs.a,
+                runs.b
+            )
         });
     let end = || match &measured {
         Err(error) => Err(anyhow!(output::line(error))),
@@ -121,7 +127,7 @@ fn enter(switch: &mut Option<Switch>, which: Which) -> Result<(), SwitchError> {
     switch.as_mut().map_or(Ok(()), |switch| switch.enter(which))
 }
 
-/// Takes the turns.
+/// Measures the states alternately.
 fn take(
     states: &States,
     effort: Effort,
@@ -135,7 +141,7 @@ fn take(
     let mut plan = subjects.a.plan(effort, 0);
     let mut caches = Pair { a: Vec::new(), b: Vec::new() };
     if sweep::is_due(benchmarks) {
-        // The same working sets in both states, which the caches hold in either.
+        // The same working sets in both states: they fit in the caches of each.
         for which in [Which::B, Which::A] {
             enter(switch, which)?;
             let sweep = sweep(&plan, spawners.get(which), interrupt.flag())?;
@@ -194,7 +200,7 @@ impl States {
         }
     }
 
-    /// The machine with the facts that name its state and the comparison.
+    /// Adds the facts that identify the state and the comparison to the machine.
     fn subject(&self, which: Which, since: &str, mut subject: Subject) -> Subject {
         let state = match self {
             States::Commands(commands) => format!("entered by '{}'", commands.get(which)),
@@ -205,8 +211,8 @@ impl States {
         subject
     }
 
-    /// Tries each wrapper with `true` and returns what it writes to stderr: a preloaded library that is missing, for
-    /// example, is only a warning there, and the two states would not differ.
+    /// Runs `true` in each wrapper and returns its output on stderr: a missing preloaded library, for
+    /// example, is only reported as a warning there, and the two states would not differ.
     pub fn try_wrappers(&self) -> anyhow::Result<Vec<String>> {
         let States::Wrappers(wrappers) = self else { return Ok(Vec::new()) };
         let mut remarks = Vec::new();
@@ -214,7 +220,7 @@ impl States {
             let mut command = Command::new("/bin/sh");
             command.args(["-c", &wrapped(wrapper), "assay", "true"]);
             command.env_clear().env("PATH", "/usr/bin:/bin").stdin(Stdio::null());
-            let output = command.output().with_context(|| format!("cannot try the wrapper '{wrapper}'"))?;
+            let output = command.output().with_context(|| format!("cannot run the wrapper '{wrapper}'"))?;
             let said = String::from_utf8_lossy(&output.stderr);
             let last = said.lines().last().map_or_else(String::new, |line| format!(": {line}"));
             let exit = Exit::from(output.status);
@@ -226,7 +232,7 @@ impl States {
         Ok(remarks)
     }
 
-    /// What starts a sample's process in one of the states.
+    /// Returns the spawner of a sample's process in one of the states.
     fn spawner(&self, which: Which) -> anyhow::Result<Spawner> {
         let usual = spawner()?;
         let States::Wrappers(wrappers) = self else { return Ok(usual) };
@@ -237,7 +243,7 @@ impl States {
     }
 }
 
-/// The shell command that starts the program in its arguments through a wrapper.
+/// Returns the shell command that starts the program in its arguments through a wrapper.
 fn wrapped(wrapper: &str) -> String {
     format!("{wrapper} \"$@\"")
 }

@@ -1,5 +1,5 @@
-//! The answer that the report of `assay run` begins with: what limits the application, what one unit of its work costs,
-//! and how much of that the product of demand and costs predicts.
+//! The first part of the report of `assay run`: what limits the application, the costs of one unit of work,
+//! and the share of them that the product of demand and costs predicts.
 
 use assay_model::Prediction;
 use assay_quantity::Mapping;
@@ -9,10 +9,10 @@ use super::explained;
 use crate::phase::FoundOperation;
 use crate::phase::application::MeasuredOperation;
 
-/// Terms that are named; the table of terms has all of them.
+/// Number of terms that are named; the table of terms contains all of them.
 const NAMED: usize = 3;
 
-/// The answer for one operation.
+/// Returns the answer for one operation.
 pub fn blocks(operation: &FoundOperation) -> Vec<Block> {
     let measured = &operation.measured;
     let mut blocks = vec![Block::Text(limit(measured))];
@@ -24,15 +24,16 @@ pub fn blocks(operation: &FoundOperation) -> Vec<Block> {
         (Ok(_), Some(Err(reason))) => blocks.push(Block::Text(format!("No prediction: {reason}"))),
         (Ok(_), None) => {}
         (Err(reason), _) => {
-            let what = "Left out: what it asks for, and what that costs.";
-            blocks.push(Block::Text(format!("{what} The trace could not be made: {reason}")));
+            let what = "Missing: demand and prediction.";
+            blocks.push(Block::Text(format!("{what} The trace failed: {reason}")));
         }
     }
     blocks
 }
 
-/// What its time goes to, the most first: of the time of the processors that it may use or, if it keeps more of them
-/// busy than are counted (a command with several processes counts one), of those.
+/// Returns the shares of its time, largest first: of the time of the processors that it may use or, if it
+/// keeps more of them busy than are counted (a command with several processes counts one), of the busy
+/// processors.
 fn limit(measured: &MeasuredOperation) -> String {
     let idle = measured.idle.point.max(0.0);
     let mut shares = match (measured.user, measured.system) {
@@ -40,7 +41,7 @@ fn limit(measured: &MeasuredOperation) -> String {
             let part = |time: f64| (1.0 - idle) * time / (user.point + system.point);
             vec![("the kernel", part(system.point)), ("its own code", part(user.point))]
         }
-        // Rounds that are too short for the kernel's clock ticks are not split.
+        // User and kernel time are not split if the rounds are too short for the kernel's clock ticks.
         _ => vec![("its own code and the kernel", 1.0 - idle)],
     };
     shares.push(("waiting or without a processor", idle));
@@ -50,13 +51,13 @@ fn limit(measured: &MeasuredOperation) -> String {
     format!("What limits it, in shares of its time: {}.", listed.join(", "))
 }
 
-/// How much of the measured kernel time the product is, and its largest terms.
+/// Returns the share of the measured kernel time that the product predicts, and its largest terms.
 fn product(prediction: &Prediction, measured: &MeasuredOperation) -> String {
     let total = prediction.total.point;
     let own = prediction.terms.iter().filter(|term| term.mapping == Mapping::Own);
     let mut terms: Vec<(String, f64)> =
         own.map(|term| (term.primitive.to_string(), term.time.point)).collect();
-    terms.push(("calls that are not covered, at least".to_owned(), prediction.bounded().point));
+    terms.push(("calls that are not covered (lower bound)".to_owned(), prediction.bounded().point));
     terms.retain(|(_, time)| *time > 0.0);
     terms.sort_by(|a, b| b.1.total_cmp(&a.1));
     let largest: Vec<String> =
@@ -72,7 +73,7 @@ fn product(prediction: &Prediction, measured: &MeasuredOperation) -> String {
     sentences.join(" ")
 }
 
-/// In whole per cent: the tables have the intervals.
+/// Formats a share in whole per cent; the tables contain the intervals.
 fn percent(share: f64) -> String {
     format!("{:.0} %", 100.0 * share)
 }
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_most_of_the_time_comes_first() {
+    fn the_largest_share_of_the_time_comes_first() {
         let waits = limit(&measured(Some(5_000.0), Some(15_000.0), 0.6));
         let idle = "waiting or without a processor";
         assert!(waits.ends_with(&format!(": {idle} 60 %, the kernel 30 %, its own code 10 %.")), "{waits}");
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_that_could_not_be_traced_says_what_is_left_out_and_why() {
+    fn an_operation_that_could_not_be_traced_shows_what_is_missing_and_why() {
         let operation = FoundOperation {
             measured: measured(None, None, 0.1),
             traced: Err("tracing needs root".to_owned()),
@@ -128,7 +129,7 @@ mod tests {
         };
         let said = format!("{:?}", blocks(&operation));
         assert!(
-            said.contains("Left out") && said.contains("could not be made: tracing needs root"),
+            said.contains("Missing: demand") && said.contains("The trace failed: tracing needs root"),
             "{said}"
         );
     }

@@ -1,11 +1,12 @@
-//! The application as it was measured: is it bound to the operating system at all, and what does it reach?
+//! The measured application: its dependence on the operating system, its throughput and its latency.
 
 use assay_quantity::{Estimate, Unit};
 use assay_report::{Cell, Column, Table};
 
 use crate::phase::application::MeasuredOperation;
 
-/// User, kernel and idle share of each operation (thesis, Table 1): whether the operating system matters.
+/// Returns the user, kernel and idle share of each operation (thesis, Table 1), which show whether the
+/// operating system matters.
 pub fn dependence(operations: &[MeasuredOperation]) -> Table {
     let rows = operations.iter().map(|operation| {
         let of_time = |part: &Option<Estimate>| {
@@ -28,13 +29,13 @@ pub fn dependence(operations: &[MeasuredOperation]) -> Table {
         Column::numbers("user"),
         Column::numbers("kernel"),
         Column::numbers("idle"),
-        Column::numbers("of it displaced"),
-        Column::numbers("kernel, of busy time"),
+        Column::numbers("displaced (part of idle)"),
+        Column::numbers("kernel / busy time"),
     ];
     Table::of("Does it depend on the operating system?", columns, rows).with_note(
-        "Shares of the time of the processors that the application may use, untraced; displaced: it could have \
-         run, and something else had its processor. SPEC92 spends 0 to 9 % in \
-         the kernel, web servers over 80 % (Brown 1997, Table 1).",
+        "Shares of the time of the processors that the application may use, untraced. Displaced: the application was \
+         runnable and another task had its processor. SPEC92 spends 0 to 9 % in the kernel, web servers over 80 % \
+         (Brown 1997, Table 1).",
     )
 }
 
@@ -42,10 +43,10 @@ fn unsplit() -> Cell {
     Cell::Missing("the rounds were too short for the kernel's clock ticks".to_owned())
 }
 
-/// What each operation reaches, untraced.
+/// Returns the throughput, processor time and latency of each operation, untraced.
 pub fn load(operations: &[MeasuredOperation]) -> Table {
     let rows = operations.iter().map(|operation| {
-        let unclear = || Cell::Missing("no client saw single requests".to_owned());
+        let unclear = || Cell::Missing("no client measured the requests".to_owned());
         let latency = |position: usize| {
             operation.latency.as_ref().map_or_else(unclear, |latency| latency[position].into())
         };
@@ -64,11 +65,11 @@ pub fn load(operations: &[MeasuredOperation]) -> Table {
     let columns = [
         Column::words("operation"),
         Column::numbers("units of work"),
-        time("processor time of one"),
+        time("processor time per unit"),
         time("user"),
         time("kernel"),
         time("latency p50"),
         time("p99"),
     ];
-    Table::of("What it reaches, untraced", columns, rows)
+    Table::of("Throughput and latency, untraced", columns, rows)
 }

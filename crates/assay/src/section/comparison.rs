@@ -10,12 +10,12 @@ use super::{machine, summary};
 use crate::phase::comparison::{Compared, SideBySide};
 use crate::phase::turns;
 
-/// Everything that is known of two machines side by side.
+/// Returns the report on two machines.
 pub fn report(compared: &SideBySide, machines: Pair<&Machine>) -> Report {
     let Pair { a, b } = machines;
     let title = match turns::states(machines) {
-        Some(states) => format!("B, {}, beside A, {}", states.b, states.a),
-        None => format!("{} beside {}", b.name, a.name),
+        Some(states) => format!("B, {}, compared with A, {}", states.b, states.a),
+        None => format!("{} compared with {}", b.name, a.name),
     };
     let mut tables = Vec::new();
     if let Some(left_out) = compared.in_turns {
@@ -34,7 +34,7 @@ pub fn report(compared: &SideBySide, machines: Pair<&Machine>) -> Report {
     Report { title, blocks: tables.into_iter().map(Block::Table).collect() }
 }
 
-/// Every primitive that was measured in both states by turns.
+/// Returns the table of the primitives that were measured alternately in both states.
 fn in_turns(compared: &[Compared], left_out: usize) -> Table {
     let rows = compared.iter().map(|one| {
         let [primitive, a, b, ratio, relation] = row(one);
@@ -44,18 +44,19 @@ fn in_turns(compared: &[Compared], left_out: usize) -> Table {
     });
     let [primitive, a, b, ratio, relation] = columns();
     let columns = [primitive, a, b, ratio, Column::numbers("pairs"), relation];
-    let table = Table::of("Primitive by primitive, in turns", columns, rows)
+    let table = Table::of("Costs of primitives, measured alternately", columns, rows)
         .with_note("B/A is the trimmed mean over pairs of processes: one in each state, in the same round, with the same seed on the same processor.")
         .with_note(CORRECTED);
     if left_out == 0 {
         return table;
     }
     table.with_note(format!(
-        "{left_out} process(es) are left out: they or those that belong to them gave no cost, only disturbed batches, or were not started."
+        "{left_out} process(es) are excluded: they or their counterparts gave no cost, had only disturbed batches, or were not started."
     ))
 }
 
-/// What could not be measured in a state, with the reason; `None` if everything was.
+/// Returns the primitives that could not be measured in a state, with the reasons; `None` if all were
+/// measured.
 fn unmeasured(machines: Pair<&Machine>) -> Option<Table> {
     let rows = [(Which::A, machines.a), (Which::B, machines.b)].into_iter().flat_map(|(which, machine)| {
         let row = move |missing: &Unmeasured| {
@@ -68,35 +69,35 @@ fn unmeasured(machines: Pair<&Machine>) -> Option<Table> {
     (!rows.is_empty()).then(|| Table::of("What was not measured", columns, rows))
 }
 
-/// Every primitive that both have, with the ratio of its typical costs and what it means.
+/// Returns the table of the typical costs of all common primitives, with their ratio and its meaning.
 fn typical(compared: &[Compared]) -> Table {
     let rows = compared.iter().map(|one| {
         let [primitive, a, b, ratio, relation] = row(one);
         let effect = one.comparison.ratio.and_then(|ratio| ratio.effect).map_or_else(
-            || Cell::Missing("the processes behind it are not at hand".to_owned()),
+            || Cell::Missing("the samples of the processes are unknown".to_owned()),
             |value| Cell::Number { value, unit: Unit::Count },
         );
         [primitive, a, b, ratio, effect, relation]
     });
     let [primitive, a, b, ratio, relation] = columns();
     let columns = [primitive, a, b, ratio, Column::numbers("effect"), relation];
-    Table::of("Primitive by primitive: typical costs", columns, rows)
+    Table::of("Typical costs of primitives", columns, rows)
         .with_note(CORRECTED)
-        .with_note("The effect is Cliff's delta: 1 if every process of B took longer than every one of A, 0 if neither tends to.")
+        .with_note("The effect is Cliff's delta: 1 if every process of B took longer than every process of A, 0 if neither tends to take longer.")
 }
 
-/// The same of the calm costs; `None` if there are none.
+/// Returns the same table for the calm costs; `None` if there are none.
 fn calm(compared: &SideBySide) -> Option<Table> {
     let SideBySide { typical, calm, .. } = compared;
     let missing = typical.len() - calm.len();
-    let table = Table::of("Primitive by primitive: calm costs", columns(), calm.iter().map(row))
+    let table = Table::of("Calm costs of primitives", columns(), calm.iter().map(row))
         .with_note(machine::CALM)
         .with_note("Faster and slower are corrected as above.")
         .with_note(format!("{missing} of {} primitives have no calm cost on A or on B.", typical.len()));
     (!calm.is_empty()).then_some(table)
 }
 
-const CORRECTED: &str = "Faster and slower are corrected for the number of primitives (Holm): of two equal machines, no primitive at all is called different in 95 % of comparisons.";
+const CORRECTED: &str = "Faster and slower are corrected for the number of primitives (Holm): for two equal machines, no primitive is reported as different in 95 % of comparisons.";
 
 fn columns() -> [Column; 5] {
     [
@@ -109,7 +110,7 @@ fn columns() -> [Column; 5] {
 }
 
 fn row(one: &Compared) -> [Cell; 5] {
-    let no_ratio = || Cell::Missing("there is no ratio".to_owned());
+    let no_ratio = || Cell::Missing("no ratio".to_owned());
     [
         Cell::text(one.primitive.to_string()),
         one.costs.a.typical.into(),
@@ -119,7 +120,7 @@ fn row(one: &Compared) -> [Cell; 5] {
     ]
 }
 
-/// The modes of the primitives that have several on either machine; `None` if none has.
+/// Returns the modes of the primitives that have several modes on either machine; `None` if there are none.
 fn modes(compared: &[Compared]) -> Option<Table> {
     let has_several = |one: &&Compared| [&one.costs.a, &one.costs.b].iter().any(|cost| cost.modes.len() > 1);
     let rows = compared
@@ -128,7 +129,7 @@ fn modes(compared: &[Compared]) -> Option<Table> {
         .map(|one| [Cell::text(one.primitive.to_string()), modes_of(&one.costs.a), modes_of(&one.costs.b)]);
     let rows: Vec<[Cell; 3]> = rows.collect();
     let columns = ["primitive", "A", "B"].map(Column::words);
-    (!rows.is_empty()).then(|| Table::of("Modes, with their shares of the processes", columns, rows))
+    (!rows.is_empty()).then(|| Table::of("Modes and their shares of the processes", columns, rows))
 }
 
 fn modes_of(cost: &Cost) -> Cell {
@@ -138,26 +139,27 @@ fn modes_of(cost: &Cost) -> Cell {
     Cell::text(format!("{} (all)", scale::number(cost.typical.point, cost.typical.unit)))
 }
 
-/// What the two machines were like; `None` if that is known of neither.
+/// Returns the conditions of the two machines; `None` if they are unknown for both.
 fn conditions(machines: Pair<&Machine>) -> Option<Table> {
     let row = |name: &str, of: &dyn Fn(&Conditions) -> Option<Cell>| {
         let cell = |machine: &Machine| {
-            of(&machine.conditions).unwrap_or_else(|| Cell::Missing("nothing looked".to_owned()))
+            of(&machine.conditions).unwrap_or_else(|| Cell::Missing("not recorded".to_owned()))
         };
         [Cell::text(name), cell(machines.a), cell(machines.b)]
     };
     let cycle = |value| Cell::Number { value, unit: Unit::Nanoseconds };
     let rows = [
-        row("samples beside which another hardware thread was at work", &|seen| seen.shared.map(Cell::Share)),
+        row("samples with another busy hardware thread on the core", &|seen| seen.shared.map(Cell::Share)),
         row("cycle of the core's clock", &|seen| seen.cycle_ns.map(cycle)),
     ];
     let columns = [Column::words("condition"), Column::numbers("A"), Column::numbers("B")];
     let is_known = [machines.a, machines.b].iter().any(|machine| machine.conditions != Conditions::default());
-    is_known.then(|| Table::of("What the machines were like", columns, rows))
+    is_known.then(|| Table::of("Conditions during the measurement", columns, rows))
 }
 
-/// A sentence for each condition in which the machines differ so much that costs differ with it. In turns there is none:
-/// what the machine was like by chance drops out, and what the state does to it belongs to the comparison.
+/// Returns a sentence for each condition that differs so much between the machines that it affects costs.
+/// There are none if the states were measured alternately: random conditions cancel out, and the effects of
+/// the state are part of the comparison.
 pub fn warnings(compared: &SideBySide, machines: Pair<&Machine>) -> Vec<String> {
     if compared.in_turns.is_some() {
         return Vec::new();
@@ -166,18 +168,18 @@ pub fn warnings(compared: &SideBySide, machines: Pair<&Machine>) -> Vec<String> 
     let sharing = conditions::shared_apart(a, b).map(|shared| {
         let [a, b] = shared.map(|share| 100.0 * share);
         format!(
-            "another hardware thread was at work beside {a:.0} % of the samples of A and {b:.0} % of those of B: \
-             typical costs differ with it, calm ones do not"
+            "another hardware thread of the core was busy during {a:.0} % of the samples of A and {b:.0} % of those of B: \
+             this affects typical costs, but not calm costs"
         )
     });
     let clock = conditions::cycle_apart(a, b).map(|cycles| {
         let [a, b] = cycles.map(|cycle| scale::number(cycle, Unit::Nanoseconds));
-        format!("the cycle of the core's clock was {a} on A and {b} on B: costs differ with it")
+        format!("the cycle of the core's clock was {a} on A and {b} on B: this affects costs")
     });
     sharing.into_iter().chain(clock).collect()
 }
 
-/// How many primitives stand in which relation, and how many have no counterpart.
+/// Returns the number of primitives with each relation, and of those without a counterpart.
 fn verdicts(compared: &SideBySide, machines: Pair<&Machine>) -> Table {
     let mut counts: BTreeMap<String, [u64; 2]> = BTreeMap::new();
     for (number, all) in [&compared.typical, &compared.calm].into_iter().enumerate() {
@@ -194,7 +196,7 @@ fn verdicts(compared: &SideBySide, machines: Pair<&Machine>) -> Table {
         .map(|(relation, [typical, calm])| [Cell::text(relation), Cell::Count(typical), Cell::Count(calm)]);
     let only = [only("A", machines.a, &compared.only.a), only("B", machines.b, &compared.only.b)];
     let rows = rows.chain(only);
-    let title = "All together";
+    let title = "Number of primitives by relation";
     let [relation, typical, calm] =
         [Column::words("B is"), Column::numbers("typical"), Column::numbers("calm")];
     if compared.in_turns.is_some() {

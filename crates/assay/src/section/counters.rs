@@ -1,4 +1,4 @@
-//! What was counted around the batches, by the processor and by the kernel (thesis, section 2.3).
+//! Events that the processor and the kernel counted around the batches (thesis, section 2.3).
 
 use assay_bench::Measured;
 use assay_quantity::{Sample, Unit};
@@ -6,7 +6,7 @@ use assay_report::{Cell, Column, Table};
 use assay_statistics::slope::events_per_operation;
 use assay_statistics::trimmed_mean;
 
-/// Events of one operation of each primitive; `None` if nothing was counted.
+/// Returns the events per operation of each primitive; `None` if nothing was counted.
 pub fn table(measured: &[Measured]) -> Option<Table> {
     let events: Vec<&str> = first(measured)?.counted.iter().map(|counted| counted.event.as_str()).collect();
     let columns =
@@ -15,16 +15,16 @@ pub fn table(measured: &[Measured]) -> Option<Table> {
         let figures = (0..events.len()).map(|event| figure(&measured.samples, event));
         [Cell::text(measured.primitive.to_string())].into_iter().chain(figures).collect()
     };
-    // Each row is made from the columns, so it has as many cells.
-    Table::new("Counted in one operation", columns.collect(), measured.iter().map(row).collect()).ok()
+    // Each row is built from the columns, so it has the same number of cells.
+    Table::new("Events per operation", columns.collect(), measured.iter().map(row).collect()).ok()
 }
 
-/// A sample with counts.
+/// Returns a sample with counts.
 fn first(measured: &[Measured]) -> Option<&Sample> {
     measured.iter().flat_map(|measured| &measured.samples).find(|sample| !sample.counted.is_empty())
 }
 
-/// The event of this number, over the processes; or why it was not counted.
+/// Returns the event with this number over all processes, or the reason why it was not counted.
 fn figure(samples: &[Sample], event: usize) -> Cell {
     let counted = samples.iter().filter_map(|sample| sample.counted.get(event));
     let figures: Vec<Result<f64, String>> = counted.map(events_per_operation).collect();
@@ -42,7 +42,7 @@ mod tests {
     use assay_quantity::Counted;
 
     #[test]
-    fn events_are_told_per_operation_and_a_missing_counter_says_why() {
+    fn events_are_per_operation_and_a_missing_counter_has_a_reason() {
         let counted = |event: &str, batches| Counted { event: event.to_owned(), batches };
         let sample = Sample {
             counted: vec![

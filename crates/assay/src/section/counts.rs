@@ -1,10 +1,10 @@
-//! What user-mode operations execute, as valgrind counted it.
+//! Instructions, loads and stores of user-mode operations, counted by valgrind.
 
 use assay_bench::{Counts, NotCounted};
 use assay_quantity::{PrimitiveId, Unit};
 use assay_report::{Cell, Column, Table};
 
-/// Instructions, loads and stores of one operation of each primitive.
+/// Returns the instructions, loads and stores of one operation of each primitive.
 pub fn table(counted: &[(PrimitiveId, Result<Counts, NotCounted>)]) -> Table {
     let rows = counted.iter().map(|(id, counts)| {
         let figures = match counts {

@@ -1,12 +1,13 @@
-//! A demand as a table: what one unit of work asks of the operating system, and how much of it is covered.
+//! A demand as a table: the operations of one unit of work, and the share of them that is covered by
+//! primitives.
 
 use assay_quantity::{CallCount, Coefficient, Mapping, OperationDemand, Size, Unit, Use};
 use assay_report::{Block, Cell, Column, Table};
 
-/// Sizes and calls shown of one coefficient, the most frequent first; the rest are a number.
+/// Number of sizes and calls shown for one coefficient, the most frequent first; the rest are only counted.
 const SHOWN: usize = 3;
 
-/// The vector and its coverage.
+/// Returns the demand vector and its coverage.
 pub fn vector(operation: &OperationDemand) -> Vec<Block> {
     let mut coefficients: Vec<&Coefficient> = operation.coefficients.iter().collect();
     coefficients.sort_by(|a, b| b.kernel_ns.total_cmp(&a.kernel_ns));
@@ -16,7 +17,7 @@ pub fn vector(operation: &OperationDemand) -> Vec<Block> {
         Column::numbers("bytes"),
         Column::words("sizes"),
         Column::numbers_in("traced kernel time", Unit::Nanoseconds),
-        Column::words("calls behind it"),
+        Column::words("system calls"),
     ];
     let title = format!("Demand of one {}", operation.unit_of_work);
     let table = Table::of(&title, columns, coefficients.into_iter().map(row));
@@ -29,9 +30,9 @@ fn coverage(operation: &OperationDemand) -> String {
         lost => format!(" The trace lost {lost} records: the demand is a lower bound."),
     };
     match operation.coverage() {
-        None => format!("No kernel time was traced, so nothing can be covered.{losses}"),
+        None => format!("No kernel time was traced, so there is no coverage.{losses}"),
         Some(share) => format!(
-            "Coverage: {:.1} % of the traced kernel time is in calls that have a primitive of their own; calls \
+            "Coverage: {:.1} % of the traced kernel time is in calls that have their own primitive; calls \
              bounded by the null call count as not covered.{losses}",
             share * 100.0
         ),
@@ -73,7 +74,7 @@ fn sizes(uses: &[Use]) -> String {
     listed(shown.collect(), sized.len())
 }
 
-/// The calls behind a coefficient, the most frequent first.
+/// Returns the system calls of a coefficient, the most frequent first.
 fn calls(coefficient: &Coefficient) -> String {
     let mut counts: Vec<&CallCount> = coefficient.calls.iter().collect();
     counts.sort_by(|a, b| b.calls.total_cmp(&a.calls));
@@ -84,7 +85,7 @@ fn calls(coefficient: &Coefficient) -> String {
     listed(shown.collect(), counts.len())
 }
 
-/// What is shown of a list, and how many more there are.
+/// Joins the shown elements of a list and appends the number of the others.
 fn listed(shown: Vec<String>, all: usize) -> String {
     let rest = all - shown.len();
     let text = shown.join(", ");

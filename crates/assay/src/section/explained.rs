@@ -1,4 +1,5 @@
-//! A prediction beside what was really measured: the terms, what is not covered, what is not explained.
+//! A prediction compared with the measurement: the terms, the part that is not covered, and the part that is
+//! not explained.
 
 use assay_model::{Prediction, Term};
 use assay_quantity::{Estimate, Mapping, OperationDemand, Unit};
@@ -8,7 +9,7 @@ use assay_report::{Bar, Bars, Block, Cell, Column, Figure, Length, Part, Table};
 use super::prediction;
 use crate::phase::application::MeasuredOperation;
 
-/// The terms, and a picture of them beside what was measured.
+/// Returns the terms, and a figure that compares them with the measurement.
 pub fn terms(
     demand: &OperationDemand,
     prediction: &Prediction,
@@ -18,10 +19,10 @@ pub fn terms(
     Ok(vec![Block::Table(prediction::terms(demand, prediction)), Block::Figure(picture)])
 }
 
-/// Predicted, measured, and the difference.
+/// Returns the table of predicted and measured times and their difference.
 pub fn comparison(prediction: &Prediction, measured: &MeasuredOperation) -> Table {
     let unit = measured.unit_of_work;
-    let untold = || Cell::Missing("user and kernel time could not be told apart".to_owned());
+    let untold = || Cell::Missing("user and kernel time could not be distinguished".to_owned());
     let kernel = measured.system.map_or_else(untold, Cell::from);
     let unexplained = measured.system.map_or_else(untold, |kernel| prediction.unexplained(&kernel).into());
     let user = measured.user.map_or_else(untold, Cell::from);
@@ -47,7 +48,7 @@ pub fn comparison(prediction: &Prediction, measured: &MeasuredOperation) -> Tabl
             unexplained,
         ]);
         rows.push([
-            Cell::text(format!("{unit}s per second: predicted is the most that one processor could serve")),
+            Cell::text(format!("{unit}s per second; the prediction is the maximum for one processor")),
             most_per_second(&cpu).into(),
             measured.per_second.into(),
             Cell::text(""),
@@ -67,7 +68,7 @@ fn predicted_cpu(prediction: &Prediction, measured: &MeasuredOperation) -> Optio
     Some(Estimate::sum(&[prediction.total, measured.user?]))
 }
 
-/// The reciprocal: if the processor did nothing else.
+/// Returns the reciprocal of the time: the rate if the processor does nothing else.
 fn most_per_second(cpu: &Estimate) -> Estimate {
     let rate = |time_ns: f64| 1e9 / time_ns.max(f64::MIN_POSITIVE);
     let mut rates = cpu.scaled(1.0, Unit::PerSecond);
@@ -76,7 +77,7 @@ fn most_per_second(cpu: &Estimate) -> Estimate {
     rates
 }
 
-/// Terms below this share of the total are one part of the picture together: they would be hairlines.
+/// Terms below this share of the total are combined into one part of the figure: each would be a hairline.
 const HAIRLINE: f64 = 0.01;
 
 fn picture(prediction: &Prediction, measured: &MeasuredOperation) -> Result<Bars, NoFigure> {

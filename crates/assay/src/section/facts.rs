@@ -1,5 +1,5 @@
-//! What a machine is: the facts that tell it from others and the unusual ones, the rest folded; and what could not be
-//! controlled.
+//! Description of a machine: its distinguishing and unusual facts, the other facts folded, and the
+//! uncontrolled sources of error.
 
 use assay_quantity::{Description, Fact};
 use assay_report::{Block, Cell, Column, Table};
@@ -7,28 +7,28 @@ use assay_statistics::disturbance::LOST_MAX;
 
 use crate::journal::{NOISE_AFTER, NOISE_BEFORE};
 
-/// The facts and the sources of error.
+/// Returns the facts and the sources of error.
 pub fn blocks(description: &Description) -> Vec<Block> {
     let (usual, shown): (Vec<&Fact>, Vec<&Fact>) = description.facts.iter().partition(|fact| is_usual(fact));
     let rows = shown.iter().chain(&usual).map(|fact| [Cell::text(&fact.name), Cell::text(&fact.value)]);
-    let facts = Table::of("What it is", ["fact", "value"].map(Column::words), rows)
+    let facts = Table::of("Description of the machine", ["fact", "value"].map(Column::words), rows)
         .with_last_folded(usual.len(), "Other facts");
     let mut blocks = vec![Block::Table(facts)];
     if !description.uncontrolled.is_empty() {
         let sentences = description.uncontrolled.iter().map(|sentence| [Cell::text(sentence)]);
         let columns = [Column::words("source of error")];
-        blocks.push(Block::Table(Table::of("What could not be controlled", columns, sentences)));
+        blocks.push(Block::Table(Table::of("Uncontrolled sources of error", columns, sentences)));
     }
     blocks
 }
 
-/// Which values of a fact are usual.
+/// The usual values of a fact.
 enum Usual {
-    /// All.
+    /// All values.
     Any,
-    /// Any of these.
+    /// Any of these values.
     AnyOf(&'static [&'static str]),
-    /// Shares below the one that a batch may lose without being left out.
+    /// Shares below the share of its time that a batch may lose without being excluded.
     Small,
 }
 
@@ -57,9 +57,9 @@ const USUAL: [(&str, Usual); 23] = [
     ("tasks elsewhere", Small),
     ("memory pressure", Small),
     ("stolen time", Small),
-    // Most of them are the operations' own.
+    // Most of them belong to the operations.
     ("interrupts", Any),
-    // Batches that lost time to other tasks are counted beside the costs.
+    // Batches that lost time to other tasks are counted with the costs.
     ("preemption", Any),
 ];
 
@@ -74,7 +74,7 @@ fn is_usual(fact: &Fact) -> bool {
     })
 }
 
-/// The first share in a sentence, in per cent.
+/// Returns the first share in a sentence, in per cent.
 fn share(sentence: &str) -> Option<f64> {
     sentence.split_once(" %")?.0.rsplit(' ').next()?.parse().ok()
 }
@@ -90,7 +90,7 @@ mod tests {
         Fact { name: name.to_owned(), value: value.to_owned() }
     }
 
-    /// What a run says of the machine where every share of its time was this.
+    /// Returns the facts about the conditions of a run in which each of them had this share.
     fn facts_of_shares(share: f64) -> Vec<Fact> {
         let condition = Condition {
             runnable_elsewhere: Some(share),

@@ -1,4 +1,5 @@
-//! What the curves say of the machine: its caches, lines, translation and store buffer, beside what it claims.
+//! The memory hierarchy that follows from the sweeps: caches, lines and translation, compared with the
+//! reported caches.
 
 use assay_bench::sweep::EFFECTIVE_CACHES;
 use assay_quantity::{Estimate, Key, Machine, PrimitiveId, Size, Unit};
@@ -6,11 +7,11 @@ use assay_report::figure::{Axis, CurvePoint, Line, NoFigure};
 use assay_report::{Block, Cell, Column, Curve, Figure, Table};
 use assay_statistics::knee::{Level, levels, line_size, translation_levels};
 
-/// Everything that follows from the sweeps that were measured; nothing if none was.
+/// Returns the hierarchy that follows from the measured sweeps; empty if there are none.
 pub fn blocks(machine: &Machine) -> Result<Vec<Block>, NoFigure> {
     let loads = sweep(machine, "memory.load", Key::Set);
     let found = levels(&loads);
-    // A curve over a part of the sizes has steps, but they are not the machine's.
+    // The steps of a curve over only a part of the sizes are not levels of the machine.
     if found.len() < 2 {
         return Ok(Vec::new());
     }
@@ -27,38 +28,39 @@ pub fn blocks(machine: &Machine) -> Result<Vec<Block>, NoFigure> {
     }
     let columns = [
         Column::words("level"),
-        Column::numbers("holds up to"),
+        Column::numbers("capacity"),
         Column::numbers("one access"),
-        Column::words("found as"),
+        Column::words("evidence"),
     ];
-    let mut table = Table::of("What the curves say", columns, rows);
+    let mut table = Table::of("Memory hierarchy found by the sweeps", columns, rows);
     if let Some(line) = line_size(&sweep(machine, "memory.load_near", Key::Stride)) {
-        table =
-            table.with_note(format!("A cache line has {line}: a load so far from another one is a miss."));
+        table = table.with_note(format!(
+            "A cache line has {line}: a load at this distance from another load is a miss."
+        ));
     }
     if let Some(caches) = machine.description.fact("caches") {
-        table = table.with_note(format!("The machine itself claims: {caches}."));
+        table = table.with_note(format!("Caches reported by the machine: {caches}."));
     }
     if let Some(effective) = machine.description.fact(EFFECTIVE_CACHES) {
-        table = table.with_note(format!("Effective at the beginning of the run: {effective}."));
+        table = table.with_note(format!("Effective caches at the beginning of the run: {effective}."));
     }
     Ok(vec![Block::Table(table), Block::Figure(Figure::Curve(picture(machine, &loads)?))])
 }
 
 fn row(name: &str, level: &Level) -> [Cell; 4] {
     let capacity = level.capacity.map_or_else(
-        || Cell::Missing("its end was not seen".to_owned()),
+        || Cell::Missing("the end of the level was not found".to_owned()),
         |size| Cell::text(size.to_string()),
     );
     let how = if name.starts_with("translation") {
-        "a plateau of what one load per page costs beyond as many in one place"
+        "a plateau of the extra cost of one load per page, compared with as many loads in one place"
     } else {
         "a plateau of loads in random order"
     };
     [Cell::text(name), capacity, level.latency.into(), Cell::text(how)]
 }
 
-/// The costs of a primitive over one key, where it has no other.
+/// Returns the costs of a primitive over one key, of the ids that have no other key.
 fn sweep(machine: &Machine, name: &str, over: Key) -> Vec<(Size, Estimate)> {
     let is_swept = |id: &PrimitiveId| {
         let beside = if over == Key::Set { 1 } else { 2 };
@@ -70,7 +72,7 @@ fn sweep(machine: &Machine, name: &str, over: Key) -> Vec<(Size, Estimate)> {
     swept.filter_map(|(id, cost)| Some((Size(id.number(over)?), cost.typical))).collect()
 }
 
-/// Latency over the working set, translation apart.
+/// Returns the curve of the latency over the working set, without translation.
 fn picture(machine: &Machine, loads: &[(Size, Estimate)]) -> Result<Curve, NoFigure> {
     let line = |name: &str, curve: &[(Size, Estimate)]| Line {
         name: name.to_owned(),
@@ -117,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn caches_are_read_from_the_sweep_alone_and_only_from_a_whole_one() {
+    fn caches_are_derived_only_from_a_complete_sweep() {
         let sizes = ["8KiB", "16KiB", "32KiB", "64KiB", "128KiB", "256KiB", "512KiB", "1MiB"];
         let costs = [1.7, 1.7, 1.71, 6.1, 6.2, 6.2, 40.0, 41.0];
         let ids: Vec<String> = sizes.iter().map(|size| format!("memory.load{{set={size}}}")).collect();

@@ -1,4 +1,4 @@
-//! What the primitives of a machine cost, as tables.
+//! The costs of a machine's primitives, as tables.
 
 use assay_quantity::primitive::KEYS;
 use assay_quantity::{Cost, Kind, Machine, Mode, PrimitiveId, Verdict};
@@ -10,7 +10,7 @@ use assay_statistics::slope::depends_on_batch;
 
 use crate::again::APART;
 
-/// The cost of every primitive, with what speaks for and against it.
+/// Returns the costs of all primitives with their verdicts.
 pub fn costs(machine: &Machine) -> Table {
     let measured = machine.costs.iter().map(row);
     let columns = [
@@ -27,23 +27,26 @@ pub fn costs(machine: &Machine) -> Table {
     let total = |of: fn(&Cost) -> usize| machine.costs.values().map(of).sum::<usize>();
     let disturbed = format!(
         "of {} batches lost more than {:.0} % of their time to other tasks, or could not be completed because of them, \
-         and are left out.",
+         and are excluded.",
         total(|cost| cost.batches),
         100.0 * LOST_MAX
     );
     let notes = [
-        (total(|cost| cost.rejected), "process(es) gave no cost and are not counted in; the store says why."),
+        (
+            total(|cost| cost.rejected),
+            "process(es) gave no cost and are excluded; the store contains the reasons.",
+        ),
         (total(|cost| cost.disturbed), disturbed.as_str()),
         (
             total(|cost| cost.outliers),
-            "process(es) lie far from the others of their primitive (Tukey's fences) and are counted in.",
+            "process(es) are outliers of their primitive (Tukey's fences) and are included.",
         ),
     ];
     let notes = notes.into_iter().filter(|(number, _)| *number > 0);
     notes.fold(table, |table, (number, note)| table.with_note(format!("{number} {note}")))
 }
 
-/// What could not be measured, reason by reason; `None` if everything was.
+/// Returns the unmeasured primitives, grouped by reason; `None` if all were measured.
 pub fn unmeasured(machine: &Machine) -> Option<Table> {
     let mut by_reason: Vec<(&str, Vec<String>)> = Vec::new();
     for missing in &machine.unmeasured {
@@ -60,26 +63,26 @@ pub fn unmeasured(machine: &Machine) -> Option<Table> {
     Some(Table::of("What was not measured", ["primitives", "reason"].map(Column::words), rows))
 }
 
-const TYPICAL: &str = "The typical cost is the trimmed mean over fresh processes, on the machine as it is; its interval holds within this run.";
+const TYPICAL: &str = "The typical cost is the trimmed mean over fresh processes, under the machine's actual conditions; its interval is valid within this run.";
 
-/// What a cost that is measured again is.
-const AGAIN: &str = "If measured again: the geometric mean of this run and earlier ones of this machine; one more run lies in its interval with \
-                     95 % confidence, if the machine's conditions vary as they did in these.";
+/// Explanation of the cost if measured again.
+const AGAIN: &str = "If measured again: the geometric mean of this run and earlier runs of this machine; its interval contains one more run with \
+                     95 % confidence, if the machine's conditions vary as in these runs.";
 
-/// What a calm cost is.
-pub const CALM: &str = "The calm cost is the median of the processes beside which no other hardware thread was at work on the core.";
+/// Explanation of the calm cost.
+pub const CALM: &str = "The calm cost is the median of the processes during which no other hardware thread of the core was busy.";
 
 fn row((primitive, cost): (&PrimitiveId, &Cost)) -> [Cell; 6] {
     let processes = u64::try_from(cost.typical.values).unwrap_or(u64::MAX);
     let not_calm = || {
         Cell::Missing(format!(
-            "fewer than {PROCESSES_MIN} processes are known to have had a core to themselves"
+            "fewer than {PROCESSES_MIN} processes are known to have run alone on their core"
         ))
     };
     let not_again = || {
         Cell::Missing(format!(
             "needs {RUNS_MIN} completed earlier runs of this machine in the same state (kernel, settings, version of \
-             assay), {} minutes or more from one to the next, in which it certainly costs something",
+             assay), at least {} minutes apart, in which its cost is certainly above 0",
             APART.as_mins()
         ))
     };
@@ -93,7 +96,8 @@ fn row((primitive, cost): (&PrimitiveId, &Cost)) -> [Cell; 6] {
     ]
 }
 
-/// The verdict with what it is about: each mode with its share of the processes, and what the cost depends on.
+/// Formats the verdict with each mode, its share of the processes, and the condition on which the cost
+/// depends.
 fn verdict(cost: &Cost) -> String {
     let mut text = cost.verdict.map_or("unknown".to_owned(), |verdict| verdict.to_string());
     if matches!(cost.verdict, Some(Verdict::Modes(_))) && !cost.modes.is_empty() {
@@ -105,7 +109,8 @@ fn verdict(cost: &Cost) -> String {
     text
 }
 
-/// Each mode with its share of the processes, and what of the machine's condition tells them apart.
+/// Formats each mode with its share of the processes, and the condition of the machine that distinguishes
+/// them.
 pub fn modes(cost: &Cost) -> String {
     let mode = |mode: &Mode| {
         let figure = scale::number(mode.estimate.point, mode.estimate.unit);
@@ -116,7 +121,7 @@ pub fn modes(cost: &Cost) -> String {
     modes.join(", ") + &depends_on.unwrap_or_default()
 }
 
-/// The keys of ids, for whoever wants to write one.
+/// Returns the table of the keys of ids.
 pub fn keys() -> Table {
     let rows = KEYS.iter().map(|row| {
         let values = match row.kind {
@@ -127,7 +132,7 @@ pub fn keys() -> Table {
         [Cell::text(row.name), Cell::text(values), Cell::text(row.about)]
     });
     Table::of("Keys", ["key", "values", "meaning"].map(Column::words), rows)
-        .with_note("The numbers in an id are examples: any other can be asked for.".to_owned())
+        .with_note("The numbers in an id are examples; any other number can be given.".to_owned())
 }
 
 #[cfg(test)]
@@ -172,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_later_run_would_give_stands_beside_what_this_one_gave_or_a_note_says_what_that_needs() {
+    fn the_cost_if_measured_again_is_shown_or_a_reason_why_it_is_missing() {
         let known = Cost { again: Some(estimate(104.0)), ..Cost::from(estimate(100.0)) };
         let first = costs(&machine(&[("call.null", Cost::from(estimate(100.0)))]));
         let reasons = first.reasons();
@@ -190,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_speaks_against_a_cost_is_shown_with_it() {
+    fn doubts_about_a_cost_are_shown_with_it() {
         let ratio = Estimate {
             interval: Interval { low: 1.2, high: 1.4, confidence: 0.95 },
             unit: Unit::Ratio,
@@ -209,9 +214,9 @@ mod tests {
         let table = costs(&machine(&[("call.null", doubtful)]));
         let notes = table.notes().join(" ");
         let left_out = "2 of 56 batches lost more than 5 % of their time to other tasks, or could not be completed \
-                        because of them, and are left out.";
+                        because of them, and are excluded.";
         assert!(notes.contains(left_out), "{notes}");
-        assert!(notes.contains("3 process(es) lie far"), "{notes}");
+        assert!(notes.contains("3 process(es) are outliers"), "{notes}");
         let shown = csv(table);
         assert!(shown.contains("steady, depends on the batch"), "{shown}");
     }

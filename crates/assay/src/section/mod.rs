@@ -1,4 +1,4 @@
-//! Values of the parts as blocks of a report: one file for each kind of value.
+//! Conversion of values to blocks of a report: one file for each kind of value.
 
 pub mod answer;
 pub mod application;

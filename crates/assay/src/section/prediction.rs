@@ -9,8 +9,8 @@ use assay_report::{Cell, Column, Table};
 
 use super::measured::Measured;
 
-/// One row for each machine, in the order given, with the prediction that was published for it where the
-/// file of measurements has one.
+/// Returns one row for each machine, in the given order, with the published prediction if the file of
+/// measurements contains one.
 pub fn totals(operation: &OperationDemand, predictions: &[Prediction], measured: &Measured) -> Table {
     let title = format!("Predicted time of one {}", operation.unit_of_work);
     let rows = predictions.iter().map(|prediction| {
@@ -42,7 +42,8 @@ pub fn totals(operation: &OperationDemand, predictions: &[Prediction], measured:
     predictions.iter().filter_map(doubts).fold(table, Table::with_note)
 }
 
-/// How much of a prediction rests on doubtful costs, as a sentence; `None` if nothing does.
+/// Returns a sentence about the share of a prediction that depends on doubtful costs; `None` if there are
+/// none.
 pub fn doubts(prediction: &Prediction) -> Option<String> {
     let doubts: BTreeSet<Doubt> = prediction.terms.iter().filter_map(|term| term.doubt).collect();
     let reasons: Vec<String> = doubts.iter().map(Doubt::to_string).collect();
@@ -56,8 +57,7 @@ pub fn doubts(prediction: &Prediction) -> Option<String> {
     })
 }
 
-/// The terms of one prediction, most expensive first; what has no primitive of its own on a line of its
-/// own.
+/// Returns the terms of one prediction, most expensive first; calls without their own primitive are one row.
 pub fn terms(operation: &OperationDemand, prediction: &Prediction) -> Table {
     let share = |time: &Estimate| Cell::Share(time.point / prediction.total.point);
     let own = prediction.terms.iter().filter(|term| term.mapping == Mapping::Own);
@@ -105,12 +105,12 @@ fn row(term: &Term, share: Cell) -> [Cell; 6] {
     ]
 }
 
-/// What the cost of a term is.
+/// Formats the basis of the cost of a term, and the doubt about it.
 fn cost(basis: &str, doubt: Option<Doubt>) -> Cell {
     Cell::text(doubt.map_or_else(|| basis.to_owned(), |doubt| format!("{basis}, {doubt}")))
 }
 
-/// What each term takes of the whole, one column for each machine.
+/// Returns the share of each term in the total, with one column for each machine.
 pub fn shares_by_machine(predictions: &[Prediction]) -> Result<Table, RaggedTable> {
     let mut columns = vec![Column::words("primitive")];
     columns.extend(predictions.iter().map(|prediction| Column::numbers(&prediction.machine)));
@@ -133,7 +133,8 @@ fn name(term: &Term) -> String {
     }
 }
 
-/// The same term on another machine. Predictions of one demand have the same terms in another order.
+/// Returns the share of the same term on another machine. Predictions of one demand have the same terms, in a
+/// different order.
 fn share_of(prediction: &Prediction, term: &Term) -> Cell {
     prediction
         .terms

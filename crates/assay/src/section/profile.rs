@@ -1,4 +1,5 @@
-//! A machine's profile as `assay bench` shows it: what it is, what people know it by, and what its primitives cost.
+//! A machine's profile in `assay bench`: its description, the costs of its primitives, and the summary of
+//! lmbench.
 
 use assay_quantity::Machine;
 use assay_report::Block;
@@ -6,7 +7,7 @@ use assay_report::figure::NoFigure;
 
 use super::{facts, hierarchy, machine, scaling, summary};
 
-/// Everything that is known of a machine.
+/// Returns the profile of a machine.
 pub fn blocks(measured: &Machine) -> Result<Vec<Block>, NoFigure> {
     let mut blocks = facts::blocks(&measured.description);
     blocks.push(Block::Table(machine::costs(measured)));

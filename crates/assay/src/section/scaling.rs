@@ -1,9 +1,10 @@
-//! What becomes of a cost when copies of the same run beside it (thesis, section 4.3).
+//! Scaling of costs with concurrent copies (thesis, section 4.3).
 
 use assay_quantity::{Estimate, Interval, Key, Machine, Method, PrimitiveId, Unit};
 use assay_report::{Cell, Column, Table};
 
-/// The scaling of every primitive that was measured with several numbers of copies; `None` if none was.
+/// Returns the scaling of the primitives that were measured with several numbers of copies; `None` if there
+/// are none.
 pub fn table(machine: &Machine) -> Option<Table> {
     let rows: Vec<[Cell; 4]> = machine
         .costs
@@ -25,20 +26,20 @@ pub fn table(machine: &Machine) -> Option<Table> {
     let columns = [
         Column::words("primitive"),
         Column::numbers("copies"),
-        Column::numbers("cost to each"),
-        Column::numbers("speed-up of all"),
+        Column::numbers("cost per copy"),
+        Column::numbers("total speed-up"),
     ];
-    let note = "The speed-up is what all copies do in the time in which one alone does one operation.";
-    Some(Table::of("Copies at the same time", columns, rows).with_note(note))
+    let note = "The speed-up is the number of operations that all copies complete in the time of one operation of a single copy.";
+    Some(Table::of("Concurrent copies", columns, rows).with_note(note))
 }
 
-/// The id of one copy alone: its placement does not matter.
+/// Returns the id of a single copy, which has no placement.
 fn alone(id: &PrimitiveId) -> PrimitiveId {
     id.without(Key::Copies).without(Key::Placement)
 }
 
-/// Operations of all copies in the time of one operation alone. The relative half-widths of independent costs
-/// combine in quadrature.
+/// Returns the number of operations of all copies in the time of one operation of a single copy. The relative
+/// half-widths of independent costs combine in quadrature.
 fn speed_up(copies: u64, alone: &Estimate, beside: &Estimate) -> Estimate {
     #[expect(clippy::cast_precision_loss, reason = "copies are few")]
     let point = copies as f64 * alone.point / beside.point;

@@ -1,5 +1,4 @@
-//! The figures that people know from lmbench, in its groups: a row per machine, so that machines stand under each
-//! other.
+//! The figures of lmbench's summary, in its groups: one row per machine, for comparison.
 
 use assay_quantity::{Machine, PrimitiveId, Unit};
 use assay_report::{Cell, Column, Table};
@@ -11,7 +10,7 @@ struct Group {
     columns: &'static [(&'static str, &'static str)],
 }
 
-/// After lmbench's own summary; memory latencies and bandwidths by level instead of by size.
+/// The groups of lmbench's summary, with memory latencies and bandwidths by level instead of by size.
 const GROUPS: &[Group] = &[
     Group {
         title: "Calls and processes",
@@ -104,13 +103,13 @@ const GROUPS: &[Group] = &[
     },
 ];
 
-/// Every primitive of the summary.
+/// Returns the primitives of the summary.
 pub fn primitives() -> Vec<PrimitiveId> {
     let ids = GROUPS.iter().flat_map(|group| group.columns).map(|(_, id)| *id);
     ids.filter_map(|id| id.parse().ok()).collect()
 }
 
-/// The groups of which at least one figure is known of one of the machines.
+/// Returns the groups with at least one known figure of one of the machines.
 pub fn tables(machines: &[&Machine]) -> Vec<Table> {
     GROUPS.iter().filter_map(|group| table(group, machines)).collect()
 }
@@ -130,11 +129,11 @@ fn table(group: &Group, machines: &[&Machine]) -> Option<Table> {
         let figures = known.iter().map(|(_, id)| figure(machine, id));
         [Cell::text(&machine.name)].into_iter().chain(figures).collect()
     };
-    // Each row is made from the columns, so it has as many cells.
+    // Each row is built from the columns, so it has the same number of cells.
     Table::new(group.title, columns, machines.iter().map(row).collect()).ok()
 }
 
-/// A cost, or the bandwidth that it amounts to where it is per byte: that is what people know.
+/// Returns a cost, or the bandwidth if the cost is per byte, as is common.
 fn figure(machine: &Machine, id: &PrimitiveId) -> Cell {
     match machine.costs.get(id) {
         None => Cell::Missing("not measured".to_owned()),
@@ -151,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_figure_of_the_summary_can_be_measured_and_stands_once() {
+    fn every_figure_of_the_summary_can_be_measured_and_occurs_once() {
         let ids: Vec<&str> = GROUPS.iter().flat_map(|group| group.columns).map(|(_, id)| *id).collect();
         for id in &ids {
             assert!(assay_bench::find(&id.parse().unwrap()).is_some(), "{id}");

@@ -1,12 +1,12 @@
-//! A trace as tables: the summary of calls (thesis, Figure 11) and what happened beside them.
+//! A trace as tables: the summary of calls (thesis, Figure 11) and other events.
 
 use assay_quantity::Unit;
 use assay_report::{Block, Cell, Column, Table};
 use assay_trace::Descriptor;
 use assay_trace::view::summary::{Summary, SummaryRow};
 
-/// The summary, divided by `units` units of work: times and counts per request, or of the whole trace when
-/// there is one unit.
+/// Returns the summary, divided by `units` units of work: times and counts per request, or of the whole trace
+/// if there is one unit.
 pub fn summary(summary: &Summary, units: f64, unit_of_work: &str) -> Vec<Block> {
     let calls = summary.rows.iter().map(|row| self::row(row, units));
     let total = [
@@ -41,7 +41,7 @@ pub fn summary(summary: &Summary, units: f64, unit_of_work: &str) -> Vec<Block> 
     };
     vec![
         Block::Table(Table::of(&title, columns, calls.chain([total])).with_note(
-            "Elapsed times, waiting included. Calls and total are per unit of work, the other times per call.",
+            "Elapsed times include waiting. Calls and total are per unit of work, the other times per call.",
         )),
         Block::Table(split(summary, units, unit_of_work)),
         Block::Table(spread(summary, units, unit_of_work).with_note(lost)),
@@ -63,7 +63,7 @@ fn row(row: &SummaryRow, units: f64) -> [Cell; 10] {
     ]
 }
 
-/// Where the time of each call went.
+/// Returns the breakdown of the time of each call.
 fn split(summary: &Summary, units: f64, unit_of_work: &str) -> Table {
     let rows = summary.rows.iter().map(|row| {
         let working = row.total_ns.saturating_sub(row.blocked_ns).saturating_sub(row.waiting_ns);
@@ -80,19 +80,19 @@ fn split(summary: &Summary, units: f64, unit_of_work: &str) -> Table {
     let columns = [
         Column::words("call"),
         in_ns("working"),
-        in_ns("of it softnet"),
+        in_ns("softnet (part of working)"),
         in_ns("blocked"),
         in_ns("runnable"),
         in_ns("interrupts"),
     ];
-    let title = format!("Where the time of these calls went, per {unit_of_work}");
+    let title = format!("Breakdown of the time of these calls, per {unit_of_work}");
     Table::of(&title, columns, rows).with_note(
-        "Softnet: network softirqs that ran on top of the call, on loopback the delivery itself. Runnable: it \
-         could have run, and another task had the processor.",
+        "Softnet: network softirqs that ran during the call; on loopback, the delivery itself. Runnable: the \
+         thread was runnable and another task had the processor.",
     )
 }
 
-/// How long single calls took, what they moved, and how many failed.
+/// Returns the percentiles, bytes and errors of the calls.
 fn spread(summary: &Summary, units: f64, unit_of_work: &str) -> Table {
     let rows = summary.rows.iter().map(|row| {
         let bytes = |bytes: u64| Cell::Number { value: (real(bytes) / units).round(), unit: Unit::Bytes };
@@ -114,16 +114,16 @@ fn spread(summary: &Summary, units: f64, unit_of_work: &str) -> Table {
         Column::numbers("errors"),
         Column::numbers("never returned"),
     ];
-    let title = format!("How single calls fared, bytes and errors per {unit_of_work}");
+    let title = format!("Percentiles of calls; bytes and errors per {unit_of_work}");
     let events = &summary.events;
     Table::of(&title, columns, rows).with_note(format!(
-        "Beside calls, in the whole trace: {} page faults in user mode and {} in the kernel, {} processes and {} \
-         threads made, {} programs started. Calls that never returned are in no other column.",
+        "Other events in the whole trace: {} page faults in user mode and {} in the kernel, {} processes and {} \
+         threads created, {} programs executed. Calls that never returned are in no other column.",
         events.user_faults, events.kernel_faults, events.processes, events.threads, events.execs
     ))
 }
 
-/// A call with what it worked on.
+/// Formats a call with its descriptor.
 fn call(row: &SummaryRow) -> String {
     match row.descriptor {
         Descriptor::None => row.name.to_string(),

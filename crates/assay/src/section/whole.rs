@@ -1,4 +1,4 @@
-//! The report of `assay run`: first the answer, then the application, then the machine.
+//! The report of `assay run`: the answer, the application, and the machine.
 
 use assay_report::{Block, Report};
 use assay_workload::Workload;
@@ -8,13 +8,13 @@ use crate::phase::application::MeasuredOperation;
 use crate::phase::tracing::Traced;
 use crate::phase::{Found, FoundOperation};
 
-/// The whole report.
+/// Returns the report.
 pub fn report(workload: &Workload, found: &Found) -> anyhow::Result<Report> {
     let heading = |text: &str| Block::Heading(text.to_owned());
     let mut blocks = Vec::new();
     for operation in &found.operations {
         let measured = &operation.measured;
-        blocks.push(Block::Heading(format!("What one {} costs: '{}'", measured.unit_of_work, measured.name)));
+        blocks.push(Block::Heading(format!("Costs of one {}: '{}'", measured.unit_of_work, measured.name)));
         blocks.extend(answer::blocks(operation));
     }
     blocks.push(heading(&format!("The application: {}", workload.about)));
@@ -34,14 +34,14 @@ pub fn report(workload: &Workload, found: &Found) -> anyhow::Result<Report> {
     Ok(Report { title, blocks })
 }
 
-/// What an operation asks for, and what is predicted for that; nothing without a trace.
+/// Returns the demand of an operation and its prediction; empty without a trace.
 fn of_operation(operation: &FoundOperation) -> anyhow::Result<Vec<Block>> {
     let Ok(traced) = &operation.traced else { return Ok(Vec::new()) };
     let mut blocks = vec![
-        Block::Heading(format!("What it asks for: '{}'", operation.measured.name)),
+        Block::Heading(format!("Demand: '{}'", operation.measured.name)),
         Block::Text(recording(operation, traced)),
     ];
-    #[expect(clippy::cast_precision_loss, reason = "nobody traces 2^52 requests")]
+    #[expect(clippy::cast_precision_loss, reason = "a trace contains fewer than 2^52 requests")]
     let units = traced.units as f64;
     blocks.extend(trace::summary(&traced.summary, units, operation.measured.unit_of_work));
     blocks.extend(demand::vector(&traced.demand));
@@ -51,13 +51,13 @@ fn of_operation(operation: &FoundOperation) -> anyhow::Result<Vec<Block>> {
     Ok(blocks)
 }
 
-/// What the recording itself was like.
+/// Describes the recording.
 fn recording(operation: &FoundOperation, traced: &Traced) -> String {
     #[expect(clippy::cast_precision_loss, reason = "times and counts stay below 2^52")]
     let (elapsed_ns, units) = (traced.elapsed_ns as f64, traced.units as f64);
     let slower = elapsed_ns / units * operation.measured.per_second.point / 1e9;
     let mut text = format!(
-        "{} {}s were traced: {} records kept, {} lost; they took {:.2} of the untraced time.",
+        "{} {}s were traced: {} records kept, {} lost; they took {:.2} times the untraced time.",
         traced.units, operation.measured.unit_of_work, traced.recorded.records, traced.recorded.lost, slower
     );
     for gap in &traced.missing {

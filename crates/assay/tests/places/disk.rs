@@ -1,4 +1,4 @@
-//! Full disks: small file systems in a mount namespace, in each place that is written to.
+//! Full disks: small file systems in a mount namespace, at each location that is written to.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::place::{OLD, Place, Said, repository};
 const SMALL: &str = "mount -t tmpfs -o size=16k none full
     cp old full/report.html; cp old full/x.machine.json; cp old full/x.trace";
 
-/// A place with the text of the older files, and a machine, so that no time goes into measuring one.
+/// Returns a place with the contents of the older files, and a machine, to avoid measuring one.
 fn place() -> Place {
     let place = Place::new();
     fs::write(place.path("old"), OLD).unwrap();
@@ -17,12 +17,12 @@ fn place() -> Place {
     place
 }
 
-/// Arguments of a run whose report and store go there.
+/// Returns the arguments of a run with this report and store.
 fn run<'a>(report: &'a str, store: &'a str) -> [&'a str; 8] {
     ["run", "workload.toml", "--machine", "given.machine.json", "--report", report, "--store", store]
 }
 
-/// That the older files on the full disk are as they were, and nothing half-written beside them.
+/// Asserts that the older files on the full disk are unchanged, and that there are no half-written files.
 fn assert_old_files_are_whole(place: &Place) {
     for name in ["report.html", "x.machine.json", "x.trace"] {
         assert_eq!(place.read(&format!("kept/{name}")), OLD, "{name}");
@@ -33,28 +33,28 @@ fn assert_old_files_are_whole(place: &Place) {
 }
 
 #[test]
-fn a_full_disk_under_the_report_is_told_and_the_older_report_is_whole() {
+fn a_full_disk_for_the_report_is_reported_and_the_older_report_is_whole() {
     let place = place();
     let said = place.unshared(SMALL, &run("full/report.html", "store.db"));
-    said.complains_of(&["cannot write full/report.html", "is there space", "No space left"]);
+    said.complains_of(&["cannot write full/report.html", "check free space", "No space left"]);
     assert_old_files_are_whole(&place);
     place.assert_nothing_runs("a full disk under the report");
 }
 
 #[test]
-fn a_full_disk_under_the_machine_file_is_told_and_the_older_one_is_whole() {
+fn a_full_disk_for_the_machine_file_is_reported_and_the_older_one_is_whole() {
     let place = place();
     let fill = format!("{SMALL}\nhead -c 16k /dev/zero >full/filler 2>/dev/null || true");
     let bench = ["bench", "call", "--precision", "99%", "--store", "store.db", "-o", "full/x.machine.json"];
     let said = place.unshared(&fill, &bench);
-    // The table is on stdout all the same, and the samples are in the store.
+    // The table is still on stdout, and the samples are in the store.
     assert!(said.stdout.contains("call.null"), "{}", said.stdout);
-    said.complains_of(&["cannot write full/x.machine.json", "is there space", "No space left"]);
+    said.complains_of(&["cannot write full/x.machine.json", "check free space", "No space left"]);
     assert_old_files_are_whole(&place);
 }
 
 #[test]
-fn a_full_disk_under_a_new_store_is_told_before_anything_is_started() {
+fn a_full_disk_for_a_new_store_is_reported_before_anything_is_started() {
     let place = place();
     let said = place.unshared(SMALL, &run("report.html", "full/store.db"));
     said.complains_of(&["store full/store.db", "the disk is full; free some space"]);
@@ -63,13 +63,14 @@ fn a_full_disk_under_a_new_store_is_told_before_anything_is_started() {
 }
 
 #[test]
-fn a_disk_that_fills_while_samples_are_kept_is_told_and_the_store_keeps_its_older_runs() {
+fn a_disk_that_fills_during_a_run_is_reported_and_the_store_keeps_its_older_runs() {
     let place = place();
     let bench = ["bench", "call", "--precision", "99%", "--store", "store.db"];
     let earlier = Said::by(&mut place.assay(&bench));
     assert!(earlier.status.success(), "{earlier:?}");
     let before = place.history();
-    // Room for the log of some samples: each of the 90 that a primitive may have takes a page of 4 KiB at least.
+    // Room for the log of some samples: each of up to 90 samples of a primitive takes at least a page of 4
+    // KiB.
     let fill =
         "mount -t tmpfs -o size=$(($(stat -c %s store.db) / 1024 + 200))k none full; cp store.db full/";
     let precise = ["bench", "call", "--precision", "0.001%", "--budget", "600", "--store", "full/store.db"];
@@ -91,7 +92,7 @@ fn a_disk_that_fills_while_samples_are_kept_is_told_and_the_store_keeps_its_olde
 }
 
 #[test]
-fn a_full_disk_under_a_trace_is_told_and_what_was_recorded_reads() {
+fn a_full_disk_for_a_trace_is_reported_and_the_recorded_part_is_readable() {
     let place = place();
     let trace = ["trace", "-o", "full/new.trace", "--", "ls", "-R", "/usr/share/doc"];
     let small = SMALL.replace("16k", "48k");
@@ -99,11 +100,11 @@ fn a_full_disk_under_a_trace_is_told_and_what_was_recorded_reads() {
     said.complains_of(&["full/new.trace", "No space left", "is the disk full?"]);
     assert_old_files_are_whole(&place);
     let view = Said::by(&mut place.assay(&["view", "kept/new.trace"]));
-    assert!(view.status.success() && view.stderr.contains("cut off"), "{view:?}");
+    assert!(view.status.success() && view.stderr.contains("incomplete"), "{view:?}");
 }
 
 #[test]
-fn a_trace_for_which_there_is_no_room_at_all_leaves_no_container() {
+fn a_trace_without_any_room_leaves_no_container() {
     let place = place();
     let fill = format!("{SMALL}\nhead -c 16k /dev/zero >full/filler 2>/dev/null || true");
     let said = place.unshared(&fill, &["trace", "-o", "full/new.trace", "--", "touch", "ran"]);
@@ -116,13 +117,13 @@ fn a_trace_for_which_there_is_no_room_at_all_leaves_no_container() {
 fn a_trace_does_not_overwrite_an_older_file() {
     let place = place();
     let said = place.unshared(SMALL, &["trace", "-o", "full/x.trace", "--", "touch", "ran"]);
-    said.complains_of(&["full/x.trace: exists already; give another name"]);
+    said.complains_of(&["full/x.trace: already exists; choose another name"]);
     assert!(!place.path("ran").exists(), "the command ran untraced");
     assert_old_files_are_whole(&place);
 }
 
 #[test]
-fn a_full_directory_of_temporary_files_is_told_before_anything_is_measured() {
+fn a_full_temporary_directory_is_reported_before_anything_is_measured() {
     let place = place();
     fs::write(place.path("report.html"), OLD).unwrap();
     let mount = "mount -t tmpfs -o size=16k none tmp";
@@ -134,13 +135,13 @@ fn a_full_directory_of_temporary_files_is_told_before_anything_is_measured() {
 }
 
 #[test]
-fn a_directory_of_temporary_files_too_small_for_the_trace_costs_the_trace_only() {
+fn a_temporary_directory_too_small_for_the_trace_loses_only_the_trace() {
     let place = place();
     // Room for nginx's files, not for the records of its work.
     let mount = "mount -t tmpfs -o size=1500k none tmp";
     let said = place.unshared(mount, &run("report.html", "store.db"));
-    said.complains_of(&["the report is not whole", "No space left", "is the disk full?"]);
+    said.complains_of(&["the report is incomplete", "No space left", "is the disk full?"]);
     let report = place.read("report.html");
-    assert!(report.contains("Left out") && report.trim_end().ends_with("</html>"), "{report}");
+    assert!(report.contains("Missing: demand") && report.trim_end().ends_with("</html>"), "{report}");
     place.assert_nothing_runs("a TMPDIR too small for the trace");
 }

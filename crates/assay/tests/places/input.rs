@@ -1,4 +1,4 @@
-//! What the user gives: names that nothing has, files that are damaged, words that are not UTF-8.
+//! Invalid input: unknown names, damaged files, words that are not UTF-8.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use crate::place::{OLD, Place, RUN, Said, repository};
 
 #[test]
-fn an_unknown_primitive_is_refused_with_the_way_to_the_known_ones() {
+fn an_unknown_primitive_is_rejected_with_a_hint_at_the_list() {
     let place = Place::new();
     let said = Said::by(&mut place.assay(&["bench", "nonsense", "--store", "store.db"]));
     said.complains_of(&["'nonsense'", "assay bench --list"]);
@@ -15,7 +15,7 @@ fn an_unknown_primitive_is_refused_with_the_way_to_the_known_ones() {
 }
 
 #[test]
-fn an_unknown_operation_is_refused_with_the_known_ones() {
+fn an_unknown_operation_is_rejected_with_the_known_ones() {
     let place = Place::new();
     let said = Said::by(&mut place.assay(&[RUN.as_slice(), &["--operation", "x"]].concat()));
     said.complains_of(&["no operation 'x'", "page", "connect and page"]);
@@ -23,7 +23,7 @@ fn an_unknown_operation_is_refused_with_the_known_ones() {
 }
 
 #[test]
-fn a_damaged_machine_file_is_refused_before_anything_is_started() {
+fn a_damaged_machine_file_is_rejected_before_anything_is_started() {
     let place = Place::new();
     let thesis = repository().join("examples/thesis-1997");
     let whole = fs::read_to_string(thesis.join("pro-200.machine.json")).unwrap();
@@ -39,13 +39,13 @@ fn a_damaged_machine_file_is_refused_before_anything_is_started() {
 }
 
 #[test]
-fn a_store_that_is_none_is_refused_and_left_as_it_is() {
+fn a_file_that_is_not_a_store_is_rejected_and_unchanged() {
     for text in [OLD.to_owned(), OLD.repeat(1000)] {
         let place = Place::new();
         fs::write(place.path("store.db"), &text).unwrap();
         for arguments in [RUN.as_slice(), &["history", "--store", "store.db"]] {
             let said = Said::by(&mut place.assay(arguments));
-            said.complains_of(&["store store.db", "move it away, or name another file"]);
+            said.complains_of(&["store store.db", "move it away or specify another file"]);
             assert!(!said.stderr.contains("starting"), "{}", said.stderr);
             assert_eq!(place.read("store.db"), text);
         }
@@ -53,7 +53,7 @@ fn a_store_that_is_none_is_refused_and_left_as_it_is() {
 }
 
 #[test]
-fn a_damaged_workload_file_is_refused_with_its_line() {
+fn a_damaged_workload_file_is_rejected_with_its_line() {
     let place = Place::new();
     let workload = place.read("workload.toml").replace("requests = 400", "requests = many");
     fs::write(place.path("workload.toml"), workload).unwrap();
@@ -63,7 +63,7 @@ fn a_damaged_workload_file_is_refused_with_its_line() {
 }
 
 #[test]
-fn words_that_are_not_utf_8_are_taken_or_refused_but_never_a_panic() {
+fn words_that_are_not_utf_8_never_cause_a_panic() {
     let place = Place::new();
     let odd = |text: &'static [u8]| OsStr::from_bytes(text);
     let plain = OsStr::new;

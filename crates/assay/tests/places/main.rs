@@ -1,7 +1,7 @@
-//! Every place where `assay` can be stopped by the world: each must end with one line that says what to do, an
-//! exit code that is not 0, servers stopped and files whole. The real binary, the real kernel, the real nginx.
+//! External failures of `assay`: each must end with one line that contains the remedy, a nonzero exit code,
+//! servers stopped and files whole. The tests use the real binary, kernel and nginx.
 //!
-//! Tests here run as root with BTF, and take both away where that is the question.
+//! They run as root with BTF, and drop either where its absence is tested.
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
 

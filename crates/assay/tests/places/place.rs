@@ -1,5 +1,5 @@
-//! A place for one test: its own files, store, report and temporary directory, and the questions that all tests
-//! ask of them afterwards.
+//! A place for one test: its own files, store, report and temporary directory, and the checks that all
+//! tests make afterwards.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
@@ -17,10 +17,10 @@ use assay_store::{Series, Store};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tempfile::TempDir;
 
-/// What stands in a file before a test, and must stand there after a failure.
+/// Contents of a file before a test, which must be unchanged after a failure.
 pub const OLD: &str = "an older file, whole\n";
 
-/// Arguments of a run whose files all lie in the place, and which measures the machine for longer than any test needs.
+/// Arguments of a run with all files in the place, which measures the machine for longer than any test needs.
 pub const RUN: [&str; 10] = [
     "run",
     "workload.toml",
@@ -34,29 +34,29 @@ pub const RUN: [&str; 10] = [
     "0.001%",
 ];
 
-/// How long something may take that happens at once on an idle machine. Only a failure takes so long.
+/// Timeout for events that are immediate on an idle machine. Only a failure takes this long.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How long processes may live on when `assay` has ended.
+/// Timeout for the end of the remaining processes after `assay` has ended.
 const AFTERLIFE: Duration = Duration::from_secs(30);
 
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A directory with `workload.toml`, an empty `tmp`, and nothing else.
+/// A directory that contains only `workload.toml` and an empty `tmp`.
 pub struct Place {
     directory: TempDir,
 }
 
 impl Place {
-    /// A place whose nginx is asked for 400 pages in a round: some ten milliseconds.
+    /// Creates a place with 400 requests to nginx in a round, which take about ten milliseconds.
     pub fn new() -> Self {
         Self::with_requests(400)
     }
 
-    /// A place whose nginx is asked for so many pages in a round.
+    /// Creates a place with this number of requests to nginx in a round.
     pub fn with_requests(requests: u32) -> Self {
         let directory = tempfile::Builder::new().prefix("places-").tempdir().unwrap();
-        // Entered by nobody in tests of that.
+        // The user `nobody` enters it in some tests.
         fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
         let place = Self { directory };
         fs::create_dir(place.path("tmp")).unwrap();
@@ -75,12 +75,12 @@ impl Place {
         fs::read_to_string(self.path(name)).unwrap()
     }
 
-    /// `assay` with these arguments.
+    /// Returns `assay` with these arguments.
     pub fn assay<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Command {
         self.command(&[env!("CARGO_BIN_EXE_assay")], arguments)
     }
 
-    /// A wrapper and its arguments, in which the place's environment holds.
+    /// Returns a wrapper and its arguments, in the environment of the place.
     pub fn command<S: AsRef<OsStr>>(&self, wrapper: &[&str], arguments: &[S]) -> Command {
         let mut command = Command::new(wrapper[0]);
         command.args(&wrapper[1..]).args(arguments).current_dir(self.directory.path());
@@ -89,8 +89,9 @@ impl Place {
         command
     }
 
-    /// `assay` with these arguments, after a shell has run `prepare` in a mount namespace of its own. When it has
-    /// ended, which it must within [`PATIENCE`], `prepare`'s file systems are gone, but what is in `full` is in `kept`.
+    /// Runs `assay` with these arguments, after a shell has run `prepare` in its own mount namespace. It must
+    /// end within [`PATIENCE`]. Afterwards the file systems of `prepare` are gone, and the contents of `full`
+    /// are in `kept`.
     pub fn unshared(&self, prepare: &str, arguments: &[&str]) -> Said {
         fs::create_dir(self.path("full")).unwrap();
         fs::create_dir(self.path("kept")).unwrap();
@@ -102,7 +103,7 @@ impl Place {
         Said::by(&mut self.command(&wrapper, arguments))
     }
 
-    /// Starts `assay`, to be disturbed.
+    /// Starts `assay` in the background.
     pub fn start(&self, arguments: &[&str]) -> Going {
         let stdout = File::create(self.path("stdout")).unwrap();
         let mut command = self.assay(arguments);
@@ -113,14 +114,14 @@ impl Place {
         Going { child, lines, stdout: self.path("stdout"), stderr: String::new() }
     }
 
-    /// What `assay history` lists of the place's store.
+    /// Returns the list of `assay history` for the place's store.
     pub fn history(&self) -> String {
         let said = Said::by(&mut self.assay(&["history", "--store", "store.db", "--format", "csv"]));
         assert!(said.status.success(), "the store does not open: {}", said.stderr);
         said.stdout
     }
 
-    /// The samples of the only run in the place's store; none before it is there.
+    /// Returns the samples of the only run in the place's store; empty if there is no store yet.
     pub fn samples(&self) -> Vec<Series> {
         if !self.path("store.db").exists() {
             return Vec::new();
@@ -130,20 +131,21 @@ impl Place {
         run.map(|run| store.samples(run.id).unwrap()).unwrap_or_default()
     }
 
-    /// That every process which was started here ends, and soon: nginx, watchdogs, `assay sample` and its partners.
+    /// Asserts that all processes that were started here end soon: nginx, watchdogs, `assay sample` and its
+    /// partners.
     pub fn assert_nothing_runs(&self, story: &str) {
         if patiently(AFTERLIFE, || self.processes().is_empty().then_some(())).is_some() {
             return;
         }
         let left = self.processes();
         for (process, _) in &left {
-            // It may have ended by now.
+            // It may have ended in the meantime.
             let _ = kill_process(*process, Signal::KILL);
         }
         panic!("{story}: left running: {left:#?}");
     }
 
-    /// That nothing is in the directory of temporary files, and no half-written file beside the others.
+    /// Asserts that the directory of temporary files is empty, and that there are no half-written files.
     pub fn assert_no_litter(&self, story: &str) {
         for directory in ["tmp", ""] {
             let entries = fs::read_dir(self.path(directory)).unwrap();
@@ -154,8 +156,8 @@ impl Place {
         }
     }
 
-    /// Processes whose command line, environment or working directory names this place: servers and samples are
-    /// given a directory in it, their watchdogs its environment.
+    /// Returns the processes whose command line, environment or working directory contains this place:
+    /// servers and samples get a directory in it, and their watchdogs its environment.
     pub fn processes(&self) -> Vec<(Pid, String)> {
         let place = self.directory.path().to_str().unwrap();
         let names = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().file_name());
@@ -175,7 +177,7 @@ impl Place {
     }
 }
 
-/// What a process that has ended said.
+/// Exit status and output of a process.
 #[derive(Debug)]
 pub struct Said {
     pub status: ExitStatus,
@@ -193,24 +195,27 @@ impl Said {
         said
     }
 
-    /// The one line of a failure. Beside it, stderr may hold only names of phases.
+    /// Returns the one line of a failure. Otherwise stderr may contain only phases.
     pub fn complaint(&self) -> &str {
         assert!(!self.status.success(), "it succeeded: {self:?}");
         let (complaints, others): (Vec<&str>, Vec<&str>) =
             self.stderr.lines().partition(|line| line.starts_with("assay: "));
         assert_eq!(complaints.len(), 1, "not one complaint: {}", self.stderr);
-        let phases = ["starting ", "measuring ", "tracing ", "the report is in ", "the raw samples are run "];
+        let phases = [
+            "starting ",
+            "measuring ",
+            "tracing ",
+            "the report is written to ",
+            "the raw samples are stored as run ",
+        ];
         for other in others {
-            assert!(
-                phases.iter().any(|phase| other.starts_with(phase)),
-                "neither a phase nor told so: {other}"
-            );
+            assert!(phases.iter().any(|phase| other.starts_with(phase)), "not a phase: {other}");
         }
-        assert_eq!(self.stderr.lines().last(), complaints.first().copied(), "not the last word");
+        assert_eq!(self.stderr.lines().last(), complaints.first().copied(), "not the last line");
         complaints[0]
     }
 
-    /// The same; it must hold these words.
+    /// Asserts that the line of a failure contains these words.
     pub fn complains_of(&self, words: &[&str]) {
         let complaint = self.complaint();
         for word in words {
@@ -232,7 +237,7 @@ pub struct Going {
 }
 
 impl Going {
-    /// Waits until a line on stderr holds these words.
+    /// Waits until a line on stderr contains these words.
     pub fn await_line(&mut self, words: &str) {
         loop {
             let line = self.lines.recv_timeout(PATIENCE);
@@ -255,10 +260,10 @@ impl Going {
         kill_process_group(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Waits for its end, which must come by itself.
+    /// Waits until it ends by itself.
     pub fn end(mut self) -> Said {
         let status = patiently(PATIENCE, || self.child.try_wait().unwrap());
-        let status = status.unwrap_or_else(|| panic!("it does not end; it said: {}", self.stderr));
+        let status = status.unwrap_or_else(|| panic!("it does not end; stderr: {}", self.stderr));
         self.stderr.extend(self.lines.iter().map(|line| line + "\n"));
         let stdout = fs::read_to_string(&self.stdout).unwrap();
         let said = Said { status, stdout, stderr: mem::take(&mut self.stderr) };
@@ -268,7 +273,7 @@ impl Going {
 }
 
 impl Drop for Going {
-    /// A test that has failed leaves nothing running.
+    /// Ends the process of a failed test.
     fn drop(&mut self) {
         // After `end` there is nothing to kill.
         let _ = self.child.kill();
@@ -276,7 +281,7 @@ impl Drop for Going {
     }
 }
 
-/// Asks until there is an answer or the time is over.
+/// Polls until there is a result or the limit has passed.
 pub fn patiently<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     let mut left = limit;
     loop {
@@ -289,7 +294,7 @@ pub fn patiently<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Opti
     }
 }
 
-/// The repository's root.
+/// Returns the root of the repository.
 pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

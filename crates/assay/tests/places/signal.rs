@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM in every phase: at a random moment of it, which a failure prints.
+//! Ctrl-C and SIGTERM in every phase, after a random delay, which a failure prints.
 
 use std::env;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::place::{Going, OLD, PATIENCE, Place, RUN, Said, patiently};
 
 const SIGNALS: [(&str, Signal); 2] = [("SIGINT", Signal::INT), ("SIGTERM", Signal::TERM)];
 
-/// Sleeps a random part of `limit_ms`, or what `PLACES_DELAY_MS` says, and returns the story to be told by a failure.
+/// Sleeps for a random part of `limit_ms`, or for `PLACES_DELAY_MS`, and returns a description for a failure.
 fn random_delay(what: &str, limit_ms: u64) -> String {
     let delay_ms = match env::var("PLACES_DELAY_MS") {
         Ok(delay_ms) => delay_ms.parse().unwrap(),
@@ -23,7 +23,7 @@ fn random_delay(what: &str, limit_ms: u64) -> String {
     format!("{what} with PLACES_DELAY_MS={delay_ms}")
 }
 
-/// Each signal, a random part of `limit_ms` after a run has announced this phase.
+/// Sends each signal, a random part of `limit_ms` after a run has printed this phase.
 fn a_run_is_interrupted(requests: u32, phase: &str, limit_ms: u64) {
     for (name, signal) in SIGNALS {
         let place = Place::with_requests(requests);
@@ -68,7 +68,7 @@ fn a_run_interrupted_while_the_machine_is_measured_ends_its_sample() {
 }
 
 #[test]
-fn an_interrupted_bench_shows_what_it_has_writes_no_machine_and_can_be_gone_on_with() {
+fn an_interrupted_bench_shows_its_results_writes_no_machine_and_can_be_resumed() {
     for (name, signal) in SIGNALS {
         let place = Place::new();
         fs::write(place.path("old.machine.json"), OLD).unwrap();
@@ -89,7 +89,7 @@ fn an_interrupted_bench_shows_what_it_has_writes_no_machine_and_can_be_gone_on_w
 }
 
 #[test]
-fn a_run_that_was_interrupted_goes_on_with_its_own_primitives_and_keeps_its_samples() {
+fn a_resumed_run_measures_its_own_primitives_and_keeps_its_samples() {
     let place = Place::new();
     let going = place.start(&[
         "bench",
@@ -102,7 +102,7 @@ fn a_run_that_was_interrupted_goes_on_with_its_own_primitives_and_keeps_its_samp
         "--store",
         "store.db",
     ]);
-    // One of them at least, so that there is something to keep.
+    // Wait for at least one sample to keep.
     patiently(PATIENCE, || place.samples().first().map(drop)).unwrap();
     going.signal(Signal::INT);
     assert_eq!(going.end().status.code(), Some(130));
@@ -147,7 +147,7 @@ fn an_interrupt_ends_the_counting_too() {
     let counted = said.stdout.split("Executed by one operation").nth(1).unwrap_or_default();
     let rows = counted.lines().filter(|line| line.starts_with("cpu.")).count();
     assert_eq!(rows, 0, "{said:?}");
-    assert!(place.history().contains(",completed"), "what was measured is whole: {}", place.history());
+    assert!(place.history().contains(",completed"), "the measurement is not completed: {}", place.history());
     place.assert_nothing_runs("an interrupt while it counts");
     place.assert_no_litter("an interrupt while it counts");
 }
@@ -160,7 +160,7 @@ fn an_interrupted_trace_of_a_command_ends_the_command_and_is_whole() {
 }
 
 #[test]
-fn an_interrupt_from_a_terminal_which_ends_the_traced_command_too_is_an_interrupt_all_the_same() {
+fn an_interrupt_from_a_terminal_that_also_ends_the_traced_command_is_an_interrupt() {
     for _ in 0..2 {
         a_trace_of_a_command_is_interrupted("Ctrl-C", |going| going.signal_group(Signal::INT));
     }
@@ -168,7 +168,7 @@ fn an_interrupt_from_a_terminal_which_ends_the_traced_command_too_is_an_interrup
 
 fn a_trace_of_a_command_is_interrupted(name: &str, interrupt: impl Fn(&Going)) {
     let place = Place::new();
-    // From before the probe is in place until long after the command began.
+    // The delay begins before the probe is in place, and may end long after the command has started.
     let going = place.start(&["trace", "-o", "x.trace", "--", "sleep", "100"]);
     patiently(PATIENCE, || place.path("x.trace").exists().then_some(())).unwrap();
     let story = random_delay(&format!("{name} in trace"), 600);
@@ -181,7 +181,7 @@ fn a_trace_of_a_command_is_interrupted(name: &str, interrupt: impl Fn(&Going)) {
 }
 
 #[test]
-fn an_interrupt_is_the_usual_end_of_a_trace_of_a_process_which_lives_on() {
+fn an_interrupt_is_the_usual_end_of_a_trace_of_a_process_and_the_process_continues() {
     for (name, signal) in SIGNALS {
         let place = Place::new();
         let script = "while :; do sleep 0.01; done";
@@ -195,13 +195,13 @@ fn an_interrupt_is_the_usual_end_of_a_trace_of_a_process_which_lives_on() {
         target.kill().unwrap();
         target.wait().unwrap();
         assert!(said.status.success() && said.stderr.contains("records in x.trace"), "{story}: {said:?}");
-        assert!(lives, "{story}: the process that was only watched is dead");
+        assert!(lives, "{story}: the traced process has ended");
         assert_whole(&place, &story);
     }
 }
 
 #[test]
-fn an_impatient_second_interrupt_ends_a_run_at_once_with_its_server() {
+fn a_second_interrupt_ends_a_run_immediately_with_its_server() {
     let place = Place::with_requests(400_000);
     let mut going: Going = place.start(&RUN);
     going.await_line("measuring 'page'");
@@ -213,7 +213,7 @@ fn an_impatient_second_interrupt_ends_a_run_at_once_with_its_server() {
     assert_eq!(place.history().lines().count(), 2);
 }
 
-/// That a trace is closed and reads to its end.
+/// Asserts that a trace is closed and can be read to its end.
 fn assert_whole(place: &Place, story: &str) {
     let said = Said::by(&mut place.assay(&["view", "x.trace"]));
     assert!(said.status.success() && said.stderr.is_empty(), "{story}: {said:?}");

@@ -6,7 +6,7 @@ use std::io;
 use crate::place::{Place, Said};
 
 #[test]
-fn a_pipe_that_nobody_reads_is_success() {
+fn a_closed_pipe_is_success() {
     let place = Place::new();
     let (reader, writer) = io::pipe().unwrap();
     drop(reader);
@@ -31,15 +31,15 @@ fn a_closed_stderr_does_not_hide_a_failure() {
 }
 
 #[test]
-fn a_full_stdout_is_a_failure_that_says_so() {
+fn a_full_stdout_is_reported_as_a_failure() {
     let place = Place::new();
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
     let said = Said::by(place.assay(&["bench", "--list"]).stdout(full));
-    said.complains_of(&["cannot print to stdout", "No space left"]);
+    said.complains_of(&["cannot write to stdout", "No space left"]);
 }
 
 #[test]
-fn every_view_can_be_had_in_every_format_that_can_hold_it() {
+fn every_view_can_be_printed_in_every_supported_format() {
     let place = Place::new();
     let traced = Said::by(&mut place.assay(&["trace", "-o", "x.trace", "--", "true"]));
     assert!(traced.status.success(), "{traced:?}");
@@ -78,8 +78,10 @@ fn a_filter_picks_events_of_the_sequence_and_of_nothing_else() {
     let process = all[0].split(',').nth(2).unwrap();
     assert_eq!(events(&shown(&["--process", process])).len(), all.len());
     assert_eq!(events(&shown(&["--thread", "1"])).len(), 0);
-    view(&["summary", "--call", "read"]).complains_of(&["filters go with the view sequence"]);
-    for (wrong, said) in [("--call=raed", "no call"), ("--descriptor=tcp", "tcp4"), ("--slower=1", "20us")] {
+    view(&["summary", "--call", "read"]).complains_of(&["filters require the view sequence"]);
+    for (wrong, said) in
+        [("--call=raed", "unknown system call"), ("--descriptor=tcp", "tcp4"), ("--slower=1", "20us")]
+    {
         let refused = view(&["sequence", wrong]);
         assert!(refused.status.code() == Some(2) && refused.stderr.contains(said), "{refused:?}");
     }

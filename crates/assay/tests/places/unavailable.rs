@@ -1,4 +1,4 @@
-//! What the machine withholds: root, the kernel's types, the server's program, its port.
+//! Missing prerequisites: root, the kernel's types, the server's program, its port.
 
 use std::fs;
 use std::net::TcpListener;
@@ -13,11 +13,11 @@ const NOBODY: u32 = 65534;
 const AS_NOBODY: [&str; 5] =
     ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "./assay-of-nobody"];
 
-/// A place that belongs to nobody, with a program that nobody may read.
+/// Returns a place that belongs to the user `nobody`, with a program that this user may read.
 fn of_nobody() -> Place {
     let place = Place::new();
-    // Another process copies it: a child that another test forks meanwhile would hold this one's copy open for
-    // writing, and such a file cannot be executed.
+    // Another process copies it: a child that another test forks in the meantime would inherit the file open
+    // for writing, and such a file cannot be executed.
     let copy =
         Command::new("cp").arg(env!("CARGO_BIN_EXE_assay")).arg(place.path("assay-of-nobody")).status();
     assert!(copy.unwrap().success());
@@ -28,13 +28,13 @@ fn of_nobody() -> Place {
 }
 
 #[test]
-fn without_root_a_run_measures_machine_and_application_and_says_what_it_leaves_out() {
+fn without_root_a_run_measures_machine_and_application_and_reports_what_is_missing() {
     let place = of_nobody();
     let run = ["run", "workload.toml", "--report", "report.html", "--store", "store.db", "--budget", "3"];
     let arguments = [run.as_slice(), &["--save-demand", "nginx.demand.json"]].concat();
     let said = Said::by(&mut place.command(&AS_NOBODY, &arguments));
-    said.complains_of(&["the report is not whole", "needs root", "sudo"]);
-    assert!(said.stdout.contains("Left out") && said.stdout.contains("needs root"), "{}", said.stdout);
+    said.complains_of(&["the report is incomplete", "needs root", "sudo"]);
+    assert!(said.stdout.contains("Missing: demand") && said.stdout.contains("needs root"), "{}", said.stdout);
     let report = place.read("report.html");
     assert!(report.starts_with("<!DOCTYPE html>") && report.trim_end().ends_with("</html>"), "{report}");
     for shown in ["nginx", "What its primitives cost", "needs root"] {
@@ -43,7 +43,7 @@ fn without_root_a_run_measures_machine_and_application_and_says_what_it_leaves_o
     let predicted = [&said.stdout, &report].iter().any(|text| text.to_lowercase().contains("predict"));
     assert!(!predicted && !place.path("nginx.demand.json").exists(), "a prediction without a demand");
     let found = Said::by(&mut place.command(&AS_NOBODY, &["history", "1", "--store", "store.db", "--csv"]));
-    // The processes behind a cost, or a single one, which gives none: at least one measured something.
+    // The processes of a cost, or a single process, which gives none: at least one has measured something.
     let rows = found.stdout.split("What its primitives cost").nth(1).unwrap_or_default();
     let (costs, others) = rows.split_once("What was not measured").unwrap_or((rows, ""));
     let is_measured = costs.contains(",count,") || others.contains("1 of 1 samples gave a cost");
@@ -53,7 +53,7 @@ fn without_root_a_run_measures_machine_and_application_and_says_what_it_leaves_o
 }
 
 #[test]
-fn without_root_a_trace_is_refused_and_leaves_nothing_behind() {
+fn without_root_a_trace_is_rejected_and_leaves_nothing_behind() {
     let place = of_nobody();
     let said = Said::by(&mut place.command(&AS_NOBODY, &["trace", "-o", "x.trace", "--", "touch", "ran"]));
     said.complains_of(&["needs root", "sudo"]);
@@ -63,7 +63,7 @@ fn without_root_a_trace_is_refused_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn without_the_kernels_types_a_trace_is_refused_and_leaves_nothing_behind() {
+fn without_the_kernels_types_a_trace_is_rejected_and_leaves_nothing_behind() {
     let place = Place::new();
     let said = place
         .unshared("mount -t tmpfs none /sys/kernel/btf", &["trace", "-o", "x.trace", "--", "touch", "ran"]);

@@ -1,6 +1,6 @@
-//! A plan file: what to measure and how well, kept beside the project that is measured.
+//! Plan files: which primitives to measure and how precisely, stored with the measured project.
 //!
-//! The command line wins over the file, so that one plan serves many runs.
+//! The command line takes precedence over the file, so that one plan serves many runs.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::cli::{BenchArgs, budget, share};
 
-/// The file as it is written: TOML, every entry optional, named as on the command line.
+/// Contents of the file: TOML with optional entries, named as on the command line.
 #[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanFile {
@@ -44,7 +44,7 @@ impl PlanFile {
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let text =
             std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        Self::parse(&text).with_context(|| format!("{} is no plan", path.display()))
+        Self::parse(&text).with_context(|| format!("{} is not a valid plan file", path.display()))
     }
 
     /// Parses the file's text.
@@ -59,16 +59,16 @@ impl PlanFile {
         }
         ensure!(
             plan.copies.is_none_or(|copies| (1..=1024).contains(&copies)),
-            "copies is not between 1 and 1024"
+            "copies must be between 1 and 1024"
         );
         ensure!(
             !plan.free || plan.copies.is_some_and(|copies| copies > 1),
-            "free placement is for several copies; say how many"
+            "free placement requires at least two copies; give their number with 'copies'"
         );
         Ok(plan)
     }
 
-    /// The command line with what it leaves open taken from the plan.
+    /// Returns the command line, completed with the options of the plan.
     pub fn complete(self, args: &BenchArgs) -> BenchArgs {
         let mut whole = args.clone();
         if whole.primitives.is_empty() {
@@ -110,7 +110,7 @@ mod tests {
         "primitives = ['tcp', 'file.read']\nprofile = 'full'\nprecision = '2%'\nbudget = '3m'\ncopies = 4\n";
 
     #[test]
-    fn a_plan_says_what_the_command_line_leaves_open() {
+    fn a_plan_completes_the_command_line() {
         let whole = PlanFile::parse(TEXT).unwrap().complete(&args(&[]));
         assert_eq!(whole.primitives, ["tcp", "file.read"]);
         assert!(whole.full);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_wins() {
+    fn the_command_line_takes_precedence() {
         let whole =
             PlanFile::parse(TEXT).unwrap().complete(&args(&["udp", "--quick", "--budget", "9s", "-P", "2"]));
         assert_eq!(whole.primitives, ["udp"]);
@@ -129,7 +129,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_a_plan_or_is_refused_with_a_reason(
+        fn any_text_is_a_plan_or_is_rejected_with_a_reason(
             lines in prop::collection::vec("(primitives|budget|copies|free|profile|x) ?= ?[\\[\\]'a-z0-9%, ]{0,12}", 0..4)
         ) {
             if let Err(refusal) = PlanFile::parse(&lines.join("\n")) {
@@ -140,13 +140,13 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_plan_says_what_is_wrong() {
+    fn an_invalid_plan_is_rejected_with_the_reason() {
         let complaint = |text: &str| format!("{:#}", PlanFile::parse(text).unwrap_err());
         assert!(complaint("colour = 1").contains("colour"));
         assert!(complaint("budget = 'long'").contains("budget is 'long': give a time"));
         assert!(complaint("precision = '0'").contains("precision is '0': give a share"));
         assert!(complaint("tolerance = '2'").contains("tolerance is '2': give a share"));
         assert!(complaint("copies = 0").contains("between 1 and 1024"));
-        assert!(complaint("free = true").contains("say how many"));
+        assert!(complaint("free = true").contains("at least two copies"));
     }
 }
