@@ -40,7 +40,7 @@ fn without_root_a_run_measures_machine_and_application_and_reports_what_is_missi
     for shown in ["nginx", "What its primitives cost", "needs root"] {
         assert!(report.contains(shown), "no {shown} in the report: {said:?}");
     }
-    let predicted = [&said.stdout, &report].iter().any(|text| text.to_lowercase().contains("predict"));
+    let predicted = [&said.stdout, &report].iter().any(|text| text.to_lowercase().contains("predicted"));
     assert!(!predicted && !place.path("nginx.demand.json").exists(), "a prediction without a demand");
     let found = Said::by(&mut place.command(&AS_NOBODY, &["history", "1", "--store", "store.db", "--csv"]));
     // The processes of a cost, or a single process, which gives none: at least one has measured something.
