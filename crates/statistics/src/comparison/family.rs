@@ -202,7 +202,7 @@ mod tests {
     use assay_quantity::{Interval, Mode, Unit, Verdict};
     use proptest::prelude::*;
 
-    /// Twelve values around this one, up to so many per cent away.
+    /// Twelve values around this one, at most this many per cent away.
     fn around(point: f64, percent: f64) -> Vec<f64> {
         (0..12).map(|i| point * (1.0 + percent / 100.0 * (f64::from(i) - 5.5) / 5.5)).collect()
     }
