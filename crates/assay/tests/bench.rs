@@ -90,7 +90,7 @@ fn with_busy_neighbours_there_is_a_figure_and_the_description_contains_them() {
     let (code, shown, said) = place.said("bench call.null --precision 99% --csv");
     assert_eq!(code, 0, "{said}");
     assert!(ids(&shown).contains(&"call.null"), "{shown}");
-    assert!(shown.contains("other tasks were runnable beside 100 % of samples"), "{shown}");
+    assert!(shown.contains("other tasks were runnable during 100 % of samples"), "{shown}");
 }
 
 #[test]

@@ -115,6 +115,24 @@ fn every_module_begins_with_a_doc_comment() {
     }
 }
 
+/// Width of the code (`max_width` in rustfmt.toml).
+const WIDTH: usize = 110;
+
+#[test]
+fn comments_wrap_at_the_width_of_the_code() {
+    for (name, text) in files().iter().filter(|(name, _)| has_extension(name, "rs")) {
+        for (number, line) in text.lines().enumerate() {
+            // A row of a table cannot be wrapped.
+            let wraps = line.trim_start().starts_with("//") && !line.ends_with('|');
+            assert!(
+                !wraps || line.chars().count() <= WIDTH,
+                "{name}:{}: the comment is too wide",
+                number + 1
+            );
+        }
+    }
+}
+
 /// Files of the program that write to stdout or stderr; see invariant 8 in ARCHITECTURE.md.
 const PRINTING: [(&str, &str); 3] = [
     ("crates/assay/src/output.rs", "all that users read"),

@@ -1,13 +1,13 @@
-//! Whether the memory hierarchy is what an independent program sees, on the machine itself.
+//! Compares the measured memory hierarchy with an independent program on this machine.
 //!
 //!     cargo bench --package assay-bench --bench hierarchy -- chase [PASSES]
 //!     cargo bench --package assay-bench --bench hierarchy -- levels [SWEEPS]
 //!
-//! `chase` sets the cost of `memory.load` beside that of a chase of its own, which shares no code with it, in
-//! turns; `levels` repeats the sweep that finds how much of each cache is effective.
-//! Its own executable is the program that is started for every sample and every chase.
+//! `chase` compares the cost of `memory.load` with that of an independent pointer chase, which shares no code
+//! with it, alternately; `levels` repeats the sweep that finds the effective size of each cache. The
+//! executable of this experiment is also the program that is started for every sample and every chase.
 
-#![expect(clippy::unwrap_used, reason = "an experiment that cannot be carried out ends with what failed")]
+#![expect(clippy::unwrap_used, reason = "a failed experiment ends with the error")]
 #![expect(clippy::print_stdout, reason = "it prints tables")]
 
 mod support;
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Working sets from the first level into memory.
+/// Working sets from the first cache level to memory.
 const SETS: [Size; 17] = [
     Size::kib(16),
     Size::kib(24),
@@ -69,21 +69,22 @@ const SETS: [Size; 17] = [
     Size::mib(64),
 ];
 
-/// A line that holds the address of the next one.
+/// A line that contains the address of the next one.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Line(*const Line);
 
-/// Laps before a chase is timed, and of each of its timings at the least.
+/// Laps before a chase is timed, and minimum laps of each timing.
 const LAPS: usize = 10;
 
-/// Loads of a timing at the least.
+/// Minimum loads of a timing.
 const LOADS: usize = 1 << 20;
 
-/// Timings, the best of which counts.
+/// Number of timings, the best of which counts.
 const TIMINGS: usize = 3;
 
-/// Time of a load along a chain of pointers through every line of a working set in random order, ns.
+/// Returns the time of a load along a chain of pointers through every line of a working set in random order,
+/// ns.
 fn chase_ns(set: Size) -> f64 {
     let lines = usize::try_from(set.bytes()).unwrap() / size_of::<Line>();
     let mut order: Vec<usize> = (0..lines).collect();
@@ -98,7 +99,7 @@ fn chase_ns(set: Size) -> f64 {
     let mut go = |loads: usize| {
         let begun = now_ns();
         for _ in 0..loads {
-            // SAFETY: every line holds the address of a line of the same vector, which lives on.
+            // SAFETY: every line contains the address of a line of the same vector, which is still alive.
             at = unsafe { (*at).0 };
         }
         black_box(at);
@@ -108,7 +109,7 @@ fn chase_ns(set: Size) -> f64 {
     (0..TIMINGS).map(|_| go(LOADS.max(LAPS * lines))).fold(f64::INFINITY, f64::min)
 }
 
-/// One process of `memory.load`; `None` if it failed.
+/// Runs one process of `memory.load`; `None` if it failed.
 fn sample_ns(set: Size, seed: u64, clock: &Calibration) -> Option<f64> {
     let load = find(&format!("memory.load{{set={set}}}").parse().unwrap()).unwrap();
     let stop = AtomicBool::new(false);
@@ -120,7 +121,7 @@ fn sample_ns(set: Size, seed: u64, clock: &Calibration) -> Option<f64> {
     }
 }
 
-/// Both in turns, each time in a process of its own.
+/// Measures both alternately, each time in a separate process.
 fn beside_chase(passes: u64) {
     let clock = calibrate();
     let mut pairs = vec![Vec::new(); SETS.len()];
@@ -135,7 +136,7 @@ fn beside_chase(passes: u64) {
         }
     }
     println!(
-        "memory.load beside an independent chase, best of {TIMINGS}; {passes} processes each, in turns\n"
+        "memory.load and an independent chase, best of {TIMINGS}; {passes} processes each, alternately\n"
     );
     println!("{:>8}  {:>20}  {:>20}  {:>18}", "set", "chase, ns", "memory.load, ns", "load over chase");
     for (set, pairs) in SETS.iter().zip(&pairs) {
@@ -147,17 +148,17 @@ fn beside_chase(passes: u64) {
     }
 }
 
-/// A median and its interval.
+/// Formats a median and its interval.
 fn shown(Estimate { point, interval, .. }: Estimate) -> String {
     format!("{point:.2} ({:.2}-{:.2})", interval.low, interval.high)
 }
 
-/// The same sweep again and again: what each found, and how often it is within one step of the middle one.
+/// Repeats the same sweep: prints each result, and how often it is within one step of the median.
 fn repeated_sweep(sweeps: u64) {
     let clock = calibrate();
     let stop = AtomicBool::new(false);
     let mut found: Vec<CacheSizes> = Vec::new();
-    println!("\nHow much of each cache a sweep finds to be effective\n");
+    println!("\nEffective size of each cache according to a sweep\n");
     for seed in 0..sweeps {
         let begun = now_ns();
         let sweep = sweep(&plan(seed, 1, &clock), &spawner(&["sample"]), &stop).unwrap();
@@ -172,7 +173,7 @@ fn repeated_sweep(sweeps: u64) {
         let mut sizes: Vec<Size> = found.iter().filter_map(level).collect();
         sizes.sort();
         let Some(middle) = sizes.get(sizes.len() / 2) else {
-            println!("{name}: never seen");
+            println!("{name}: never detected");
             continue;
         };
         // Two steps are a doubling.

@@ -1,4 +1,4 @@
-//! Whether our figures deserve to be believed, and how long they take, seen on the machine itself.
+//! Tests on this machine whether the figures are trustworthy, and how long they take.
 //!
 //!     cargo bench --package assay-bench --bench trust -- truth
 //!     cargo bench --package assay-bench --bench trust -- coverage [REPEATS]
@@ -7,13 +7,14 @@
 //!     cargo bench --package assay-bench --bench trust -- durations
 //!     cargo bench --package assay-bench --bench trust -- drift
 //!
-//! `truth` measures bodies of known length; `coverage` repeats whole measurements and counts how often an interval
-//! holds what all of them say; `comparison` compares a machine with itself, and with itself slowed down by 2 %; `turns`
-//! does that with two states that are measured in turns; `durations` says how long the processes of the quick profile
-//! take; `drift`, of which the first batches differ in cost from the last ones.
-//! Its own executable is the program that the harness starts for every sample.
+//! `truth` measures bodies of known length; `coverage` repeats whole measurements and counts how often an
+//! interval contains the mean of all of them; `comparison` compares a machine with itself, and with itself
+//! slowed down by 2 %; `turns` does the same with two states that are measured alternately; `durations`
+//! prints how long the processes of the quick profile take; `drift` lists the primitives whose first batches
+//! differ in cost from the last ones. The executable of this experiment is also the program that the harness
+//! starts for every sample.
 
-#![expect(clippy::unwrap_used, reason = "an experiment that cannot be carried out ends with what failed")]
+#![expect(clippy::unwrap_used, reason = "a failed experiment ends with the error")]
 #![expect(clippy::print_stdout, reason = "it prints tables")]
 
 mod support;
@@ -69,7 +70,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Twelve primitives from the cheapest to the dearest, of every kind of sharing.
+/// Twelve primitives from the cheapest to the most expensive, of every kind of sharing.
 const CHOSEN: [&str; 12] = [
     "call.null",
     "null.write{size=1B}",
@@ -103,14 +104,15 @@ fn quick() -> Vec<Benchmark> {
     catalogue().into_iter().filter(|benchmark| benchmark.profile == Profile::Quick).collect()
 }
 
-/// Processes of each primitive whose median is its duration.
+/// Number of processes of each primitive; their median is its duration.
 const DURATIONS: usize = 5;
 
-/// What a process of the quick profile may take, ms. The profile has 54 s for at least five processes of each of some 230
-/// primitives: 47 ms for each on average, and twice that for a few.
+/// Maximum duration of a process of the quick profile, ms. The profile has 54 s for at least five processes
+/// of each of about 230 primitives: 47 ms for each on average, and twice that for a few.
 const LONGEST_MS: f64 = 100.0;
 
-/// How long the processes of the quick profile take: the longest ones, those that are too long, and a round of all.
+/// Prints the durations of processes of the quick profile: the longest ones, those that are too long, and the
+/// sum of all.
 fn durations() {
     let quick = quick();
     let plan = plan(1, DURATIONS, &calibrate());
@@ -137,21 +139,22 @@ fn durations() {
     println!("{round_s:>9.2} s   a process of each of the {} primitives", medians.len());
 }
 
-/// Processes of each primitive whose median is its drift.
+/// Number of processes of each primitive; their median is its drift.
 const DRIFT: usize = 11;
 
-/// What the first batches may cost more or less than the last ones.
+/// Maximum relative difference in cost between the first and the last batches.
 const DRIFT_MAX: f64 = 0.1;
 
-/// Which primitives are measured before they cost what they cost later on: the first quarter of a process's batches over
-/// its last quarter. Shorter batches, which hold more of what is no operation, are left out.
+/// Lists the primitives whose cost is not steady from the first batch: compares the first quarter of a
+/// process's batches with its last quarter. Shorter batches, in which the fixed cost is a larger part, are
+/// omitted.
 fn drift() {
     let quick = quick();
     let stop = AtomicBool::new(false);
     let findings =
         measure(&plan(1, DRIFT, &calibrate()), &quick, &[], &spawner(&["sample"]), &stop, &mut |_, _| {})
             .unwrap();
-    println!("cost in the first batches over that in the last ones, median of {DRIFT} processes");
+    println!("cost in the first batches divided by that in the last ones, median of {DRIFT} processes");
     let mut drifts: Vec<(f64, PrimitiveId)> = Vec::new();
     for finding in findings {
         match finding {
@@ -181,15 +184,15 @@ fn drift_of(sample: &Sample) -> f64 {
     median(costs[..quarter].iter().copied()) / median(costs[costs.len() - quarter..].iter().copied())
 }
 
-/// The (upper) median.
+/// Returns the (upper) median.
 fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
 
-/// A chain of so many additions, each of which waits for the one before: one takes one cycle on every processor.
-/// The loop around it runs beside the chain and adds nothing once the chain is longer.
+/// A chain of dependent additions: each takes one cycle on every processor. The loop around the chain
+/// executes in parallel with it and adds no time if the chain is longer.
 struct Chain<const ADDITIONS: usize>;
 
 impl<const ADDITIONS: usize> Operation for Chain<ADDITIONS> {
@@ -222,10 +225,10 @@ impl<const ADDITIONS: usize> Operation for Chain<ADDITIONS> {
     }
 }
 
-/// Makes an operation of known length.
+/// Creates an operation of known length.
 type Body = fn() -> Box<dyn Operation>;
 
-/// Bodies of known length, measured by the harness in this very process.
+/// Measures bodies of known length with the harness in this process.
 fn truth() {
     let clock = calibrate();
     let bodies: [(u32, Body); 9] = [
@@ -239,7 +242,7 @@ fn truth() {
         (256, || Box::new(Chain::<256>)),
         (512, || Box::new(Chain::<512>)),
     ];
-    println!("bodies of known length, each sample with a core of its own and in cycles of its own clock");
+    println!("bodies of known length; each sample in cycles of the core's clock during this sample");
     println!("{:>9} {:>12} {:>18} {:>10} {:>10}", "additions", "ns", "cycles recovered", "+-", "error");
     for (number, (length, body)) in bodies.iter().enumerate() {
         let samples: Vec<(f64, f64)> =
@@ -248,7 +251,7 @@ fn truth() {
             trimmed_mean(&samples.iter().map(value).collect::<Vec<f64>>(), Unit::Nanoseconds)
         };
         let (Ok(ns), Ok(cycles)) = (of(&|sample| sample.0), of(&|sample| sample.0 / sample.1)) else {
-            println!("{length:>9} has no cycle to be compared with on this architecture");
+            println!("{length:>9} cannot be compared: cycles are not measured on this architecture");
             continue;
         };
         let (half, length) = (cycles.interval.half_width(), f64::from(*length));
@@ -261,8 +264,8 @@ fn truth() {
     }
 }
 
-/// The cost that the harness finds for an operation and a cycle of the core's clock meanwhile, both in ns; `None` where
-/// no cycle is known.
+/// Returns the cost that the harness measures for an operation and the cycle time of the core at the same
+/// time, both in ns. `None` if the cycle time is unknown.
 fn cost_and_cycle(calibration: &Calibration, operation: Box<dyn Operation>) -> Option<(f64, f64)> {
     let clock: Source = calibration.source;
     let mut prepared = Prepared { operation, baseline: None, sharing: Sharing::Alone };
@@ -271,19 +274,19 @@ fn cost_and_cycle(calibration: &Calibration, operation: Box<dyn Operation>) -> O
     let mut batches = harness::sample(&clock, &mut watch, schedule, &mut prepared).unwrap();
     let condition = watch.close([&mut batches.observations, &mut batches.baseline]).unwrap();
     let cost = match cost_ns(&Sample { observations: batches.observations, ..Sample::default() }) {
-        // What nothing costs may come out below zero.
+        // The cost of an empty operation may be below zero.
         Ok(cost) | Err(NoCost::NotPositive(cost)) => cost,
         Err(none) => panic!("{none}"),
     };
     condition.cycle_ns.map(|cycle_ns| (cost, cycle_ns))
 }
 
-/// Repeats whole measurements, and counts how often an interval holds what all of them say.
+/// Repeats whole measurements, and counts how often an interval contains the mean of all of them.
 fn coverage(repeats: usize) {
     let (clock, benchmarks, spawner) = (calibrate(), chosen(), spawner(&["sample"]));
     let costs: Vec<Vec<Cost>> = (0..repeats)
         .map(|repeat| {
-            // As users measure: until it is precise enough.
+            // As in a normal run: until the figure is precise enough.
             let plan = Plan {
                 processes_min: 8,
                 processes_max: 40,
@@ -298,7 +301,7 @@ fn coverage(repeats: usize) {
                 .collect()
         })
         .collect();
-    println!("coverage of {repeats} repeats; disturbed figures are left out and counted");
+    println!("coverage of {repeats} repeats; disturbed figures are omitted and counted");
     println!(
         "{:<50} {:>12} {:>8} {:>8} {:>9} {:>13}",
         "primitive", "all repeats", "cv", "+-", "covered", "disturbed"
@@ -310,7 +313,7 @@ fn coverage(repeats: usize) {
             costs.iter().map(|repeat| &repeat[number]).filter(is_clean).map(|cost| cost.typical).collect();
         let (id, disturbed) = (benchmark.primitive.to_string(), repeats - own.len());
         let points: Vec<f64> = own.iter().map(|estimate| estimate.point).collect();
-        // As each repeat does: a few odd ones move a mean, and would make the others wrong.
+        // The same estimator as in each repeat: a few outliers would move a mean and make the others wrong.
         let Ok(Estimate { point: truth, .. }) = trimmed_mean(&points, Unit::Nanoseconds) else {
             println!("{id:<50} {:>12} {:>8} {:>8} {:>9} {disturbed:>13}", "-", "", "", "");
             continue;
@@ -331,9 +334,9 @@ fn coverage(repeats: usize) {
     println!("all: {:.1} % of {believable} covered", 100.0 * real(covered_of_all) / real(believable.max(1)));
 }
 
-/// Compares each of the chosen primitives with itself and with itself made 2 % slower, all of them in the same
-/// rounds of the same minutes, and corrects for their number as `assay compare` does. What it refuses to compare,
-/// because it is disturbed or has several modes, is counted separately.
+/// Compares each of the chosen primitives with itself and with itself made 2 % slower, all of them in the
+/// same rounds of the same minutes, and corrects for their number as `assay compare` does. Primitives that
+/// cannot be compared, because they are disturbed or have several modes, do not count as comparisons.
 fn comparison(pairs: usize) {
     let (clock, benchmarks) = (calibrate(), chosen());
     let mut of_equals = vec![Tally::default(); benchmarks.len()];
@@ -363,11 +366,11 @@ fn comparison(pairs: usize) {
         );
     }
     let all = Tally::sum(&of_slower);
-    println!("comparisons of equals with any alarm: {with_alarm} of {pairs}");
+    println!("comparisons of equals with a false alarm: {with_alarm} of {pairs}");
     println!("slowdowns of 2 % found: {all}, {:.1} %", 100.0 * real(all.told) / real(all.judged.max(1)));
 }
 
-/// Primitives of which a change must be found in turns.
+/// Primitives for which an alternating measurement must find a change.
 const CHANGED: [&str; 5] = [
     "call.null",
     "pipe.round_trip{size=1B,cpus=same}",
@@ -376,12 +379,12 @@ const CHANGED: [&str; 5] = [
     "process.context_switch{processes=2,cpus=same}",
 ];
 
-/// Time for a comparison of equals, and for one with a slowdown.
+/// Time for a comparison of equals, and for a comparison with a slowdown.
 const EQUAL: Duration = Duration::from_secs(5);
 const SLOWED: Duration = Duration::from_secs(20);
 
-/// Counts how often a slowdown of 2 % is found in `trials` comparisons of each primitive, and how often a difference
-/// where there is none in `equals` comparisons of all.
+/// Counts how often `trials` comparisons of each primitive find a slowdown of 2 %, and how often `equals`
+/// comparisons in total find a difference between equals.
 fn turns(trials: usize, equals: usize) {
     let clock = calibrate();
     let benchmarks = CHANGED.map(|id| find(&id.parse().unwrap()).unwrap());
@@ -405,7 +408,7 @@ fn turns(trials: usize, equals: usize) {
             found.add(relation, relation == Relation::Slower);
         }
     }
-    println!("{:<50} {:>18} {:>18}", "primitive, in turns", "false alarms, 5 s", "2 % found, 20 s");
+    println!("{:<50} {:>18} {:>18}", "primitive, alternating", "false alarms, 5 s", "2 % found, 20 s");
     for (benchmark, (alarms, found)) in benchmarks.iter().zip(alarms.iter().zip(&found)) {
         println!(
             "{:<50} {:>18} {:>18}",
@@ -420,7 +423,7 @@ fn turns(trials: usize, equals: usize) {
     println!("slowdowns of 2 % found: {}", Tally::sum(&found));
 }
 
-/// What is said of one primitive beside itself with every operation made longer, measured in turns.
+/// Compares one primitive with itself with every operation made longer, measured alternately.
 fn in_turns(
     benchmark: &Benchmark,
     budget: Duration,
@@ -452,7 +455,8 @@ fn in_turns(
     comparison.relation
 }
 
-/// Upper end of the one-sided 95 % interval of a share (Clopper and Pearson), in steps of a thousandth.
+/// Returns the upper end of the one-sided 95 % interval of a share (Clopper and Pearson), in steps of a
+/// thousandth.
 fn upper_bound(told: usize, judged: usize) -> f64 {
     let at_most = |probability: f64| {
         let mut term = (1.0 - probability).powi(i32::try_from(judged).unwrap());
@@ -466,7 +470,7 @@ fn upper_bound(told: usize, judged: usize) -> f64 {
     (1..1000).map(|thousandth| real(thousandth) / 1000.0).find(|p| at_most(*p) <= 0.05).unwrap_or(1.0)
 }
 
-/// How often something was told, of how many comparisons that were made.
+/// Number of positive results and of comparisons made.
 #[derive(Debug, Clone, Default)]
 struct Tally {
     told: usize,
@@ -491,11 +495,12 @@ impl fmt::Display for Tally {
     }
 }
 
-/// Processes of each side of a comparison, and in how many turns they are taken.
+/// Number of processes of each side of a comparison, and number of turns in which they are taken.
 const PROCESSES: usize = 40;
 const TURNS: usize = 10;
 
-/// Three machines: this one twice, and this one with every operation made 2 % longer; measured in turns.
+/// Returns samples of three machines: this one twice, and this one with every operation made 2 % longer,
+/// measured alternately.
 fn three(benchmarks: &[Benchmark], clock: &Calibration, pair: u64) -> [Vec<Vec<Sample>>; 3] {
     let mut machines: [Vec<Vec<Sample>>; 3] = Default::default();
     machines.iter_mut().for_each(|machine| machine.resize_with(benchmarks.len(), Vec::new));
@@ -519,7 +524,7 @@ fn three(benchmarks: &[Benchmark], clock: &Calibration, pair: u64) -> [Vec<Vec<S
     machines
 }
 
-/// What is said of b, beside a.
+/// Returns the relation of each cost in b to that in a.
 fn relations(benchmarks: &[Benchmark], a: &[Vec<Sample>], b: &[Vec<Sample>]) -> Vec<Relation> {
     let cost = |benchmark: &Benchmark, samples: &Vec<Sample>| {
         let cost = cost_of(&benchmark.primitive, samples, 0, None).unwrap();

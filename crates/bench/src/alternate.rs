@@ -1,10 +1,11 @@
-//! Two states of a machine measured in turns: a round in one, a round in the other, again and again.
+//! Measures two states of a machine alternately: every round measures both.
 //!
-//! A machine that drifts from minute to minute cannot be compared with itself by two runs. Here each process in one
-//! state has one in the other in the same round, with the same seed: on the same processor, with the same choices and
-//! the same offsets of stack, environment and buffers ([`crate::pairs_of`], [`assay_statistics::comparison::paired`]).
-//! The order of the two is drawn for every round. All the time of the plan is used: to stop at the first clear
-//! difference is to find too many.
+//! A machine that drifts from minute to minute cannot be compared with itself by two runs. Here each process
+//! in one state has a counterpart in the other state in the same round, with the same seed: on the same
+//! processor, with the same choices and the same offsets of stack, environment and buffers
+//! ([`crate::pairs_of`], [`assay_statistics::comparison::paired`]). The order of the two states is random in
+//! every round. The whole budget of the plan is used: stopping at the first clear difference finds too many
+//! differences.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,16 +19,16 @@ use crate::clock::monotonic;
 use crate::plan::{Finding, NoRun, Outcome, Place, Plan, Series, sample_seed};
 use crate::process::Spawner;
 
-/// Fewest rounds: one pair of processes has no interval.
+/// Minimum number of rounds: one pair of processes has no interval.
 const ROUNDS_MIN: usize = 2;
 
-/// Measures the benchmarks in two states by turns for as long as the plan's budget lasts, but for [`ROUNDS_MIN`]
-/// rounds at the least; the plan's numbers of processes and its precision do not matter. Each state has its own
-/// `spawner`. Before each turn `enter` puts the machine into the state; if it cannot, it sets `stop`. Everything else
-/// is as with [`crate::measure`].
+/// Measures the benchmarks in two states alternately until the plan's budget is used, and for at least
+/// [`ROUNDS_MIN`] rounds; the plan's numbers of processes and its precision are ignored. Each state has its
+/// own spawner. Calls `enter` before each turn to put the machine into the state; if that fails, `enter` sets
+/// `stop`. Everything else is as in [`crate::measure`].
 ///
 /// # Errors
-/// [`NoRun`] when nothing can be measured at all.
+/// Returns [`NoRun`] if nothing can be measured.
 pub fn alternate(
     plan: &Plan,
     benchmarks: &[Benchmark],
@@ -56,7 +57,7 @@ fn turns(
     let mut rng = Pcg64Mcg::seed_from_u64(plan.seed);
     let budget_ns = u64::try_from(plan.budget.as_nanos()).unwrap_or(u64::MAX);
     let deadline_ns = now_ns().saturating_add(budget_ns);
-    // Of the last round, the best guess for the next one.
+    // The duration of the last round, the estimate for the next one.
     let mut round_ns = 0;
     for round in 0.. {
         let begun_ns = now_ns();
@@ -103,7 +104,7 @@ mod tests {
     use std::cell::{Cell, RefCell};
     use std::time::Duration;
 
-    /// Everything that happened, in order.
+    /// An event of the measurement.
     #[derive(Debug, Clone, PartialEq)]
     enum Event {
         Entered(Which),
@@ -116,7 +117,7 @@ mod tests {
         Outcome::Sample(Sample { seed, observations, ..Sample::default() })
     }
 
-    /// Takes turns for this time; every sample takes a second.
+    /// Measures alternately for this time; every sample takes a second.
     fn run(
         seconds: u64,
         ids: &[&str],
@@ -185,14 +186,14 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_that_is_too_short_is_overrun_by_two_rounds() {
+    fn two_rounds_are_measured_even_if_the_budget_is_too_short() {
         let never = AtomicBool::new(false);
         let (_, events) = run(0, &["call.null"], &never, &|_| {}, &|_, _, seed| costing(5.0, seed));
         assert_eq!(events.len(), 8, "{events:?}");
     }
 
     #[test]
-    fn a_process_without_a_value_leaves_its_pair_out_and_no_other() {
+    fn a_process_without_a_value_omits_only_its_own_pair() {
         let never = AtomicBool::new(false);
         let count = Cell::new(0);
         let every_third_fails = |_, _: &str, seed| {
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_measured_in_one_state_is_left_alone_in_both_and_the_others_go_on() {
+    fn a_primitive_that_fails_in_one_state_is_given_up_in_both_and_the_others_continue() {
         let never = AtomicBool::new(false);
         let fails_in_b = |which, id: &str, seed| match (which, id) {
             (Which::B, "file.stat") => Outcome::Rejected("killed".to_owned()),

@@ -1,6 +1,6 @@
-//! What a benchmark is: an operation that can be repeated, and the row that describes it.
+//! The types of a benchmark: an operation that can be repeated, and the catalogue row that describes it.
 //!
-//! The harness calls operations; the files under `primitive` define them. Nothing here reads a clock.
+//! The harness calls operations; the files under `primitive` define them. This module reads no clock.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,51 +13,54 @@ use crate::describe::CacheSizes;
 use crate::evidence::Sharing;
 use crate::table::Profile;
 
-/// Something that can be done over and over and timed in batches.
+/// An operation that can be repeated and timed in batches.
 pub trait Operation {
-    /// Makes ready for a batch, untimed: the connections to accept, the bytes to receive.
+    /// Prepares a batch, untimed: the connections to accept, the bytes to receive.
     ///
     /// # Errors
-    /// Whatever the kernel refused.
+    /// Fails if a system call fails.
     fn arm(&mut self, operations: u64) -> io::Result<()> {
         let _ = operations;
         Ok(())
     }
 
-    /// Does it `operations` times: the timed part. No allocation and no dynamic call belongs in its loop;
-    /// the one dynamic call that the batch itself costs drops out with the difference of batch lengths.
+    /// Repeats the operation `operations` times: the timed part. The loop must contain no allocation and no
+    /// dynamic call. The one dynamic call of each batch cancels out in the difference between batch lengths.
     ///
     /// # Errors
-    /// The first call that fails: it ends the sample, so that a failing call never gives a fast number.
+    /// Returns the error of the first call that fails. The error ends the sample, so that a failing call
+    /// never produces a low cost.
     fn run(&mut self, operations: u64) -> io::Result<()>;
 
-    /// Checks that what was timed was done, and clears it away, untimed. It must refuse a batch whose
-    /// [`run`](Self::run) did nothing: every row of the table is tested for that.
+    /// Checks that the timed work was done, and cleans up, untimed. It must reject a batch whose
+    /// [`run`](Self::run) did nothing: every row of the table is tested for this.
     ///
     /// # Errors
-    /// Whatever the kernel refused, work that was not done, or [`Disturbed`].
+    /// Fails if a system call fails or if the work was not done, and returns [`Disturbed`] for a disturbed
+    /// batch.
     fn disarm(&mut self, operations: u64) -> io::Result<()>;
 
-    /// The longest batch that can be armed.
+    /// Returns the length of the longest batch that can be armed.
     fn max_batch(&self) -> u64 {
         u64::MAX
     }
 
-    /// What the length of a batch must be a multiple of.
+    /// Returns the number of operations that the length of a batch must be a multiple of.
     fn granule(&self) -> u64 {
         1
     }
 }
 
-/// Others kept the participants of a batch from running, so that it is no batch of the operation: a timer expired
-/// before the work began, a thread did not run when it was to be interrupted. The harness leaves such a batch out, counts
-/// it, and goes on; the sample fails where half of its batches were such.
+/// Other tasks kept the participants of a batch from running, so the batch does not measure the operation: a
+/// timer expired before the work began, or a thread was not running when it should have been interrupted. The
+/// harness omits and counts such a batch and continues. The sample fails if half of its batches were
+/// disturbed.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Disturbed(String);
 
 impl Disturbed {
-    /// As the error of [`Operation::disarm`].
+    /// Returns the error for [`Operation::disarm`].
     pub(crate) fn error(reason: String) -> io::Error {
         io::Error::other(Self(reason))
     }
@@ -67,8 +70,8 @@ impl Disturbed {
     }
 }
 
-/// An operation that needs no preparation and checks itself: the closure, which fails unless the kernel did
-/// what it was asked for, in a loop compiled for it alone.
+/// An operation without preparation that checks itself: a closure, which fails unless the kernel did the
+/// requested work, in a loop that is compiled for this closure.
 pub(crate) struct Repeat<F> {
     closure: F,
     done: u64,
@@ -94,22 +97,22 @@ impl<F: FnMut() -> io::Result<()>> Operation for Repeat<F> {
     }
 }
 
-/// The check that a batch did as many operations as were asked for.
+/// Fails unless a batch did all of its operations.
 pub(crate) fn expect_done(done: u64, asked: u64) -> io::Result<()> {
     if done == asked {
         Ok(())
     } else {
-        Err(io::Error::other(format!("{asked} operations were asked for and {done} done")))
+        Err(io::Error::other(format!("{done} of {asked} operations were done")))
     }
 }
 
 /// An operation that is ready to be timed.
 pub struct Prepared {
-    /// What is timed.
+    /// The timed operation.
     pub operation: Box<dyn Operation>,
-    /// Work that comes with it but is not part of the primitive; its cost is subtracted.
+    /// Work that the operation includes but that is not part of the primitive; its cost is subtracted.
     pub baseline: Option<Box<dyn Operation>>,
-    /// Who else is meant to run during the timed part.
+    /// The tasks that take part in the timed part.
     pub sharing: Sharing,
 }
 
@@ -120,12 +123,12 @@ impl std::fmt::Debug for Prepared {
 }
 
 impl Prepared {
-    /// An operation that this process does alone.
+    /// Returns an operation that only this process takes part in.
     pub(crate) fn alone(operation: impl Operation + 'static) -> Self {
         Self { operation: Box::new(operation), baseline: None, sharing: Sharing::Alone }
     }
 
-    /// A closure that this process repeats alone.
+    /// Returns an operation that repeats a closure in this process only.
     pub(crate) fn repeat(closure: impl FnMut() -> io::Result<()> + 'static) -> Self {
         Self::alone(Repeat::new(closure))
     }
@@ -134,15 +137,15 @@ impl Prepared {
 /// A benchmark that cannot be prepared.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// This machine has not got it, and why.
+    /// The benchmark is not available on this machine, for this reason.
     #[error("{0}")]
     Unavailable(String),
-    /// A call failed that should not.
+    /// A call failed unexpectedly.
     #[error(transparent)]
     Failed(#[from] io::Error),
 }
 
-/// What a benchmark is prepared from: everything that may differ between two processes.
+/// The inputs to the preparation of a benchmark: everything that may differ between two processes.
 #[derive(Debug)]
 pub struct Setting {
     /// Source of every random choice, seeded for the sample.
@@ -151,40 +154,41 @@ pub struct Setting {
     pub cpu: usize,
     /// Every processor that this process may use, in order.
     pub cpus: Vec<usize>,
-    /// A second processor, for a partner; `None` where there is only one.
+    /// A second processor, for a partner; `None` if there is only one.
     pub other_cpu: Option<usize>,
-    /// Caches as the machine claims them.
+    /// Cache sizes as the machine reports them.
     pub caches: CacheSizes,
-    /// The largest working set that each of them really holds for this process.
+    /// The largest working set that each cache actually holds for this process.
     pub effective: CacheSizes,
     /// Directory for files, on the file system to be measured.
     pub directory: PathBuf,
-    /// Directory on the same file system that all processes of a run share, for what takes long to make.
+    /// Directory on the same file system that all processes of a run share, for files that take long to
+    /// create.
     pub shared_directory: PathBuf,
-    /// Where another host answers ([`crate::serve`]), for `peer=remote`.
+    /// Address of the server on another host ([`crate::serve`]), for `peer=remote`.
     pub peer: Option<SocketAddr>,
 }
 
-/// Makes a benchmark ready. The parameters are in the id.
+/// Prepares a benchmark. The id contains the parameters.
 pub type Prepare = fn(&PrimitiveId, &mut Setting) -> Result<Prepared, Refusal>;
 
 /// A row of the catalogue.
 #[derive(Debug, Clone)]
 pub struct Benchmark {
-    /// Its id, parameters included.
+    /// Its id, including the parameters.
     pub primitive: PrimitiveId,
-    /// Unit of its cost: ns, or ns/B where it moves bytes.
+    /// Unit of its cost: ns, or ns/B if it moves bytes.
     pub unit: Unit,
-    /// Bytes that one operation moves, where the unit is ns/B.
+    /// Bytes that one operation moves, if the unit is ns/B.
     pub bytes: Option<u64>,
     /// The smallest profile that measures it.
     pub profile: Profile,
-    /// System calls that one operation makes, by name, those of partners included.
+    /// Names of the system calls that one operation makes, including those of partners.
     pub calls: &'static [&'static str],
-    /// What one operation is.
+    /// Description of one operation.
     pub about: &'static str,
-    /// Where the benchmark comes from.
+    /// Origin of the benchmark.
     pub source: &'static str,
-    /// Makes it ready in the process that measures.
+    /// Prepares it in the measuring process.
     pub prepare: Prepare,
 }

@@ -1,10 +1,9 @@
-//! Emptying the caches before a single operation, so that its worst case is measured and reproducible (Bershad
+//! Empties the caches before a single operation, so that its worst case is measured and reproducible (Bershad
 //! et al., *Using Microbenchmarks to Evaluate System Performance*, 1992, section 3.1).
 //!
-//! Two things are done, both outside of the timed part: a region larger than the last cache is read, which
-//! evicts what the kernel touches as well, and every line of this process that is present is flushed. Pages that
-//! are not present are left alone, because touching them would take the very faults that some operations are
-//! about.
+//! This takes two steps, both outside the timed part: read a region larger than the last cache, which also
+//! evicts the kernel's data, and flush every line of this process that is present. Pages that are not present
+//! are not touched, because this would cause the page faults that some operations measure.
 
 use std::fs::File;
 use std::io;
@@ -16,19 +15,19 @@ use rand_pcg::Pcg64Mcg;
 use crate::flush::flush;
 use crate::layout::{Buffer, LINE};
 
-/// The region is so many times the last cache, because replacement is not exactly by age.
+/// The size of the region as a multiple of the last cache, because replacement is not exactly by age.
 const TIMES_CACHE: u64 = 2;
 
-/// Last cache that is assumed where the machine tells none.
+/// The assumed size of the last cache if the machine reports none.
 const CACHE_UNKNOWN: Size = Size::mib(64);
 
-/// Largest region: beyond it, emptying takes longer than a sample may.
+/// Maximum size of the region: reading a larger one exceeds the time limit of a sample.
 const REGION_MAX: Size = Size::mib(512);
 
-/// Of larger mappings than this nothing is flushed line by line: reading the region evicts them.
+/// Maximum size of a mapping that is flushed line by line: reading the region evicts larger ones.
 const FLUSHED_MAX: usize = 16 << 20;
 
-/// What empties the caches.
+/// Empties the caches.
 pub(crate) struct Eviction {
     region: Buffer,
     page: usize,
@@ -36,7 +35,7 @@ pub(crate) struct Eviction {
 }
 
 impl Eviction {
-    /// Makes ready for a last cache of this size.
+    /// Prepares for a last cache of this size.
     pub(crate) fn prepare(last_cache: Option<Size>, rng: &mut Pcg64Mcg) -> io::Result<Self> {
         let bytes = last_cache.unwrap_or(CACHE_UNKNOWN).bytes().saturating_mul(TIMES_CACHE);
         let length = usize::try_from(bytes.min(REGION_MAX.bytes())).map_err(io::Error::other)?;
@@ -44,7 +43,7 @@ impl Eviction {
         Ok(Self { region: Buffer::new(length, rng)?, page: rustix::param::page_size(), pagemap })
     }
 
-    /// Empties them.
+    /// Empties the caches.
     pub(crate) fn evict(&mut self) -> io::Result<()> {
         let maps = std::fs::read_to_string("/proc/self/maps")?;
         let own = self.region.as_ptr() as usize;
@@ -62,8 +61,8 @@ impl Eviction {
             let _ = unsafe { self.region.as_ptr().add(line).read_volatile() };
         }
         let lines = present.iter().flat_map(|page| (*page..page + self.page).step_by(LINE));
-        // SAFETY: the lines were mapped, readable and present when the maps were read, and this process has one
-        // thread, which has changed no mapping since.
+        // SAFETY: the lines were mapped, readable and present when the maps were read. This process has one
+        // thread, which has not changed a mapping since.
         unsafe { flush(lines.map(std::ptr::with_exposed_provenance)) };
         Ok(())
     }
@@ -74,7 +73,7 @@ impl Eviction {
         let at = (from / self.page * size_of::<u64>()) as u64;
         self.pagemap.read_exact_at(&mut entries, at)?;
         for (number, entry) in entries.as_chunks::<8>().0.iter().enumerate() {
-            // Bit 63 says that the page is in memory (the kernel's pagemap documentation).
+            // Bit 63 is set if the page is in memory (the kernel's pagemap documentation).
             if u64::from_ne_bytes(*entry) >> 63 == 1 {
                 present.push(from + number * self.page);
             }
@@ -83,11 +82,11 @@ impl Eviction {
     }
 }
 
-/// The bounds of a mapping that can be read, from a line of `/proc/self/maps` (proc(5)).
+/// Parses the bounds of a readable mapping from a line of `/proc/self/maps` (proc(5)).
 fn readable(line: &str) -> Option<(usize, usize)> {
     let mut words = line.split_ascii_whitespace();
     let (range, permissions) = (words.next()?, words.next()?);
-    // The kernel's own pages are no memory of this process.
+    // The kernel's own pages are not memory of this process.
     if !permissions.starts_with('r') || line.ends_with("[vvar]") || line.ends_with("[vsyscall]") {
         return None;
     }
@@ -102,7 +101,7 @@ mod tests {
     use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
     #[test]
-    fn mappings_that_can_be_read_are_found_and_the_kernels_own_left_out() {
+    fn readable_mappings_are_found_and_the_kernels_own_are_omitted() {
         let line = "7f00a000-7f00c000 rw-p 00000000 00:00 0                  [heap]";
         assert_eq!(readable(line), Some((0x7f00_a000, 0x7f00_c000)));
         assert_eq!(readable("7f00a000-7f00c000 ---p 00000000 00:00 0"), None);
@@ -110,15 +109,15 @@ mod tests {
         assert_eq!(readable("nonsense"), None);
     }
 
-    /// In a process of its own, because the other tests' threads unmap what would be flushed.
+    /// Runs in a separate process, because the threads of other tests unmap memory that would be flushed.
     #[test]
-    fn what_is_flushed_keeps_its_contents_and_what_is_absent_stays_absent() {
-        // SAFETY: the child calls what a process with one thread may, and leaves by `_exit`.
+    fn flushed_pages_keep_their_contents_and_absent_pages_stay_absent() {
+        // SAFETY: the child has one thread and ends with `_exit`.
         let child = unsafe { libc::fork() };
         assert!(child >= 0);
         if child == 0 {
             let passed = std::panic::catch_unwind(assert_contents_survive).is_ok();
-            // SAFETY: ends this process without running anything of the parent's.
+            // SAFETY: ends this process without running code of the parent.
             unsafe { libc::_exit(i32::from(!passed)) };
         }
         let mut status = -1;
@@ -132,7 +131,7 @@ mod tests {
         let touched = vec![7_u8; 3 * 4096];
         let page = eviction.page;
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new private mapping at an address of the kernel's choice touches nothing of ours.
+        // SAFETY: a new private mapping at an address that the kernel chooses affects no other memory.
         let absent = unsafe { mmap_anonymous(std::ptr::null_mut(), 8 * page, access, MapFlags::PRIVATE) };
         let absent = absent.unwrap() as usize;
         eviction.evict().unwrap();

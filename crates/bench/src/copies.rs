@@ -1,9 +1,9 @@
-//! Copies of a benchmark that run at the same time (thesis, section 4.3): what one operation costs when others
-//! do the same beside it.
+//! Copies of a benchmark that run at the same time (thesis, section 4.3): the cost of one operation while
+//! others do the same.
 //!
-//! The process that measures forks the other copies; each prepares the benchmark for itself, from a seed of its
-//! own, says that it is ready, and then does batch after batch until it is killed. Only the measuring process is
-//! timed: it is placed anew for every sample, so that over the samples it has been in every place.
+//! The measuring process forks the other copies. Each prepares its own benchmark from its own seed, reports
+//! that it is at work, and then repeats batches until it is killed. Only the measuring process is timed.
+//! Every sample chooses its processor again, so that the samples cover all processors.
 
 use std::convert::Infallible;
 use std::fs::File;
@@ -22,45 +22,45 @@ use crate::harness::{self, Schedule};
 use crate::kernel;
 use crate::partner::Partner;
 
-/// The copies beside this process, which end when it is dropped.
+/// The copies other than this process. Dropping it ends them.
 pub(crate) struct Copies {
     partners: Vec<Partner>,
-    /// Whether copies share processors, or may come to: waiting for another is then part of the figure.
+    /// Whether copies share processors, or may do so: waiting for another is then part of the figure.
     pub(crate) crowded: bool,
 }
 
-/// How many copies there are and where they run.
+/// The number of copies and their processors.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Crowd<'a> {
-    /// All of them, this process included.
+    /// Number of copies, including this process.
     pub(crate) copies: u64,
     /// Processors that they may use.
     pub(crate) cpus: &'a [usize],
-    /// The one that this process has.
+    /// The processor of this process.
     pub(crate) own: usize,
-    /// Whether the scheduler places them.
+    /// Whether the scheduler chooses the processors.
     pub(crate) free: bool,
 }
 
 impl<'a> Crowd<'a> {
-    /// What an id asks for, where this process has one of the processors.
+    /// Returns the copies that an id requests; `own` is the processor of this process.
     pub(crate) fn of(id: &PrimitiveId, cpus: &'a [usize], own: usize) -> Result<Self, Refusal> {
         let copies = id.number(Key::Copies).unwrap_or(1);
         if copies > 1 && [Key::From, Key::To].into_iter().any(|key| id.number(key).is_some()) {
             return Err(Refusal::Unavailable(format!(
-                "all copies of {id} would be on the processors that from and to name; ask for one copy"
+                "all copies of {id} would run on the processors given by from and to; use one copy"
             )));
         }
         Ok(Self { copies, cpus, own, free: id.word(Key::Placement) == "free" })
     }
 }
 
-/// More copies than this on one processor measure the scheduler only.
+/// Maximum number of copies per processor: more would measure only the scheduler.
 const COPIES_PER_CPU: u64 = 64;
 
 impl Copies {
-    /// Starts the others, and returns when each of them is at work. `prepare` gets the number of the copy, its
-    /// processor, and a second one for a partner of the copy, if there is any.
+    /// Starts the other copies, and returns when all of them are at work. `prepare` receives the number of
+    /// the copy, its processor, and a second processor for a partner of the copy, if there is one.
     pub(crate) fn start(
         crowd: Crowd<'_>,
         clock: Source,
@@ -87,7 +87,7 @@ impl Copies {
                     Ok(harness::go_on(&clock, schedule, prepared.operation.as_mut(), &mut at_work)?)
                 };
                 let Err(refusal) = work();
-                // Whoever does not hear of it sees that the copy has ended.
+                // If the report is lost, the measuring process detects that the copy has ended.
                 let _ = Report::from(refusal).write_to(&report);
                 libc::EXIT_FAILURE
             })?);
@@ -97,24 +97,24 @@ impl Copies {
         Ok(Self { partners, crowded })
     }
 
-    /// How many there are.
+    /// Returns the number of other copies.
     pub(crate) fn beside(&self) -> u64 {
         self.partners.len() as u64
     }
 
-    /// That none of them has ended: a figure beside fewer copies would be the wrong one.
+    /// Fails if one of them has ended: the figure would be for fewer copies.
     pub(crate) fn check_running(&self) -> io::Result<()> {
         check_running(&self.partners)
     }
 }
 
-/// A processor beside this one: the next, so that the partners of the copies are spread as the copies are.
+/// Returns a second processor: the next one, so that the partners are distributed like the copies.
 fn second(cpus: &[usize], cpu: usize) -> Option<usize> {
     let place = cpus.iter().position(|own| *own == cpu)?;
     cpus.iter().cycle().nth(place + 1).copied().filter(|other| *other != cpu)
 }
 
-/// What a copy says, as a line of JSON.
+/// A report of a copy, as a line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 enum Report {
     AtWork,
@@ -132,7 +132,7 @@ impl From<Refusal> for Report {
 }
 
 impl Report {
-    /// In one write, which others do not come between.
+    /// Writes the report with a single call, so that reports of several copies do not mix.
     fn write_to(&self, report: &OwnedFd) -> io::Result<()> {
         let mut line = serde_json::to_vec(self)?;
         line.push(b'\n');
@@ -150,10 +150,10 @@ fn check_running(partners: &[Partner]) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a child has ended; it is left to be waited for.
+/// Whether a child has ended; does not reap it.
 fn has_ended(partner: &Partner) -> io::Result<bool> {
     let id = libc::id_t::try_from(partner.pid()).map_err(io::Error::other)?;
-    // SAFETY: zeroes are a value of `siginfo_t`, which the call fills; 0 in it means that nobody has ended.
+    // SAFETY: zeroes are a valid `siginfo_t`, which the call fills; a pid of 0 means that no child has ended.
     unsafe {
         let mut ended: libc::siginfo_t = std::mem::zeroed();
         let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
@@ -162,7 +162,7 @@ fn has_ended(partner: &Partner) -> io::Result<bool> {
     }
 }
 
-/// Waits until all copies have said that they are at work.
+/// Waits until all copies have reported that they are at work.
 fn wait_for(ready: OwnedFd, partners: &[Partner]) -> Result<(), Refusal> {
     let mut reports = BufReader::new(File::from(ready));
     for _ in partners {
@@ -177,14 +177,14 @@ fn wait_for(ready: OwnedFd, partners: &[Partner]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// How long the copies are waited for before they are looked at.
+/// Interval at which a wait for reports checks whether a copy has ended.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
-/// The next report of any copy. That one ends without any is seen by looking at the copies: the others, and whatever
-/// they have forked themselves, hold the pipe open.
+/// Returns the next report of any copy. A copy that ended without a report is detected by checking the
+/// processes: the other copies, and the processes that they forked, keep the pipe open.
 fn next_report(reports: &mut BufReader<File>, partners: &[Partner]) -> io::Result<Report> {
     while reports.buffer().is_empty() {
-        // Before the pipe is looked at: what a copy said before it ended is then in it.
+        // Check before reading the pipe: it then contains all reports of a copy that has ended.
         let running = check_running(partners);
         let ready = PollFd::from_borrowed_fd(reports.get_ref().as_fd(), PollFlags::IN);
         if poll(&mut [ready], Some(&LOOK))? > 0 {
@@ -203,7 +203,7 @@ mod tests {
 
     const SCHEDULE: Schedule = Schedule { pairs: 1, batch_ns: 1000.0 };
 
-    /// What becomes of three copies beside this process, of which `prepare` gets the numbers.
+    /// Starts three other copies; `prepare` receives their numbers.
     fn three_more(prepare: &dyn Fn(u64) -> Result<Prepared, Refusal>) -> Result<Copies, String> {
         let cpus = cpus::allowed().unwrap();
         let crowd = Crowd { copies: 4, cpus: &cpus, own: cpus[0], free: false };
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn why_one_of_several_copies_is_not_at_work_is_told_while_the_others_go_on() {
+    fn the_reason_of_a_failed_copy_is_reported_while_the_others_continue() {
         for one in 1..4 {
             let but = |refusal: &dyn Fn() -> Refusal| {
                 three_more(&|copy| if copy == one { Err(refusal()) } else { works() }).err().unwrap()
@@ -238,11 +238,11 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_ends_without_a_word_is_noticed_while_the_others_go_on() {
+    fn a_copy_that_ends_without_a_report_is_detected_while_the_others_continue() {
         for one in 1..4 {
             let silent = three_more(&|copy| {
                 if copy == one {
-                    // Without the hook, which would print, under a lock that another test may hold.
+                    // Without the panic hook, which would print under a lock that another test may hold.
                     std::panic::resume_unwind(Box::new(()));
                 }
                 works()
@@ -261,12 +261,12 @@ mod tests {
     }
 
     #[test]
-    fn copies_of_what_names_its_processors_are_refused() {
+    fn copies_of_a_primitive_with_given_processors_are_refused() {
         let crowd = |id: &str| Crowd::of(&id.parse().unwrap(), &[0, 1], 0).map(|crowd| crowd.copies);
         for id in ["cache.transfer_line{from=0,to=1,copies=2}", "memory.load_node{from=0,to=0,copies=3}"] {
             let refusal = crowd(id).unwrap_err();
             assert!(matches!(refusal, Refusal::Unavailable(_)), "{refusal:?}");
-            assert!(refusal.to_string().contains("ask for one copy"), "{refusal}");
+            assert!(refusal.to_string().contains("use one copy"), "{refusal}");
         }
         assert_eq!(crowd("cache.transfer_line{from=0,to=1}").unwrap(), 1);
         assert_eq!(crowd("call.null{copies=2}").unwrap(), 2);

@@ -1,7 +1,7 @@
-//! From raw samples to the machine vector (thesis, section 4.1).
+//! Computes the machine vector from raw samples (thesis, section 4.1).
 //!
-//! `statistics` computes; this module knows how many bytes an operation of each benchmark moves and hands over the right
-//! values. The history calls it again for old samples whenever it is asked.
+//! `statistics` computes the estimates; this module passes it the values in the unit of each benchmark, which
+//! depends on the number of bytes that an operation moves. The history also calls it for old samples.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,23 +22,23 @@ use crate::table;
 /// Samples that give no cost.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum NoMachineCost {
-    /// An id that the catalogue has not.
-    #[error("no benchmark is called {0}; see 'assay bench --list'")]
+    /// The id is not in the catalogue.
+    #[error("unknown benchmark {0}; see 'assay bench --list'")]
     Unknown(PrimitiveId),
     /// Too few samples with a cost.
     #[error("{given} of {samples} samples gave a cost{}: {reason}", last.as_ref().map_or(String::new(), |l| format!(", the last without one because {l}")))]
     NoEstimate {
-        /// Samples with a cost.
+        /// Number of samples with a cost.
         given: usize,
-        /// All samples.
+        /// Number of all samples.
         samples: usize,
-        /// Why the last one without a cost had none.
+        /// The reason of the last sample without a cost.
         last: Option<String>,
-        /// What the estimator lacks.
+        /// The error of the estimator.
         reason: NoEstimate,
     },
-    /// A difference to a baseline that came out as none at all.
-    #[error("it is not above zero: {low:.4} to {high:.4} {}", unit.symbol())]
+    /// The difference to the baseline is not positive.
+    #[error("the cost is not above zero: {low:.4} to {high:.4} {}", unit.symbol())]
     NotAboveZero {
         /// Lower end of its interval.
         low: f64,
@@ -49,12 +49,12 @@ pub enum NoMachineCost {
     },
 }
 
-/// The cost of a primitive from its samples without their disturbed batches, in the unit of the catalogue. `rejected` is
-/// the number of processes that gave no sample at all, `alone` how wide a core is that no other hardware thread shares
-/// ([`width_alone`]).
+/// Returns the cost of a primitive from its samples without their disturbed batches, in the unit of the
+/// catalogue. `rejected` is the number of processes without a sample; `alone` is the width of a core that no
+/// other hardware thread shares ([`width_alone`]).
 ///
 /// # Errors
-/// [`NoMachineCost`] when fewer than two samples determine a cost, or it is not above zero.
+/// Returns [`NoMachineCost`] if fewer than two samples determine a cost, or if it is not above zero.
 pub fn cost_of(
     primitive: &PrimitiveId,
     samples: &[Sample],
@@ -93,16 +93,16 @@ pub fn cost_of(
     })
 }
 
-/// The values that a cost is estimated from: one for each process, without its disturbed batches, in the unit of the
-/// catalogue; none for an id that the catalogue has not.
+/// Returns the values that a cost is estimated from: one for each process, without its disturbed batches, in
+/// the unit of the catalogue. Empty if the id is not in the catalogue.
 #[must_use]
 pub fn values_of(primitive: &PrimitiveId, samples: &[Sample]) -> Vec<f64> {
     let Some(benchmark) = table::find(primitive) else { return Vec::new() };
     sift(samples, |sample| value_of(&benchmark, sample)).kept
 }
 
-/// The typical cost alone, which may be below zero; `None` if the samples give none, or for an id that the catalogue has
-/// not.
+/// Returns the typical cost only, which may be below zero. `None` if the samples determine none, or if the id
+/// is not in the catalogue.
 #[must_use]
 pub fn typical_of(primitive: &PrimitiveId, samples: &[Sample]) -> Option<Estimate> {
     let benchmark = table::find(primitive)?;
@@ -113,9 +113,9 @@ fn typical(sifted: &Sifted, unit: Unit) -> Result<Estimate, NoEstimate> {
     trimmed_mean(&sifted.kept, unit)
 }
 
-/// The values of the processes that had the same seed in two runs measured in turns ([`crate::alternate`]), in the order
-/// of the first; without the pairs of which one process gave no value or only disturbed batches, or neither gave a value
-/// above zero. None for an id that the catalogue has not.
+/// Returns the values of the processes with the same seed in two runs measured alternately
+/// ([`crate::alternate`]), in the order of the first run. Omits a pair if one process has no value or only
+/// disturbed batches, or if neither value is above zero. Empty if the id is not in the catalogue.
 #[must_use]
 pub fn pairs_of(primitive: &PrimitiveId, samples: Pair<&[Sample]>) -> Vec<Pair<f64>> {
     let Some(benchmark) = table::find(primitive) else { return Vec::new() };
@@ -126,7 +126,7 @@ pub fn pairs_of(primitive: &PrimitiveId, samples: Pair<&[Sample]>) -> Vec<Pair<f
     samples.a.iter().filter_map(pair).filter(|pair| pair.a > 0.0 || pair.b > 0.0).collect()
 }
 
-/// What a sample says of its benchmark, in the unit of that; `None` if it gives no cost.
+/// Returns the cost of a sample in the unit of its benchmark; `None` if it determines no cost.
 fn value_of(benchmark: &Benchmark, sample: &Sample) -> Option<f64> {
     Some(cost_ns(sample).ok()? / per(benchmark.bytes))
 }
@@ -136,7 +136,7 @@ fn per(bytes: Option<u64>) -> f64 {
     bytes.map_or(1.0, |bytes| bytes as f64)
 }
 
-/// The machine vector of a run.
+/// Returns the machine vector of a run.
 #[must_use]
 pub fn machine(name: String, source: String, description: Description, findings: &[Finding]) -> Machine {
     let seen = conditions(findings);
@@ -160,7 +160,7 @@ pub fn machine(name: String, source: String, description: Description, findings:
     Machine { name, source, description, conditions: conditions::of(&seen), costs, unmeasured }
 }
 
-/// The conditions of all samples of a run.
+/// Returns the conditions of all samples of a run.
 pub(crate) fn conditions(findings: &[Finding]) -> Vec<Condition> {
     let samples = findings.iter().filter_map(|finding| match finding {
         Finding::Measured(measured) => Some(&measured.samples),
@@ -184,7 +184,8 @@ mod tests {
         Observation { operations, elapsed_ns, lost_ns }
     }
 
-    /// The same cost, and batches that make it `disturbed_ns` if they are not left out.
+    /// Returns a sample of the same cost with disturbed batches, which change it to `disturbed_ns` if not
+    /// omitted.
     fn disturbed(cost_ns: f64, disturbed_ns: f64) -> Sample {
         let mut sample = sample(cost_ns);
         let longer = 10.0 * (disturbed_ns - cost_ns);
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn small_differences_keep_their_negative_values_and_a_mean_below_zero_is_no_cost() {
+    fn small_differences_keep_their_negative_values_and_a_mean_below_zero_is_not_a_cost() {
         let difference = |cost_ns: f64| {
             let level = sample(100.0);
             Sample { baseline: level.observations, ..sample(100.0 + cost_ns) }
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn disturbed_batches_are_left_out_and_counted_and_said_where_they_would_move_the_estimate() {
+    fn disturbed_batches_are_omitted_and_counted_and_reported_if_they_would_move_the_estimate() {
         let quiet: Vec<Sample> = (0..9).map(|i| sample(100.0 + f64::from(i))).collect();
         let few = call_null(&[&quiet[..], &[disturbed(104.0, 900.0), disturbed(103.0, 900.0)]].concat());
         assert_eq!((few.typical.values, few.batches, few.disturbed), (11, 30, 8));
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_of_which_nothing_but_disturbed_batches_is_left_is_counted() {
+    fn a_process_with_only_disturbed_batches_is_counted() {
         let mut lost = sample(900.0);
         lost.observations.iter_mut().for_each(|batch| batch.lost_ns = batch.elapsed_ns / 2.0);
         let cost = call_null(&[sample(100.0), lost, sample(102.0), sample(101.0)]);
@@ -248,8 +249,8 @@ mod tests {
     }
 
     #[test]
-    fn what_has_a_cost_only_without_its_disturbed_batches_is_disturbed_and_not_unmeasured() {
-        // With the disturbed batches the longer ones seem to take less.
+    fn a_primitive_with_a_cost_only_without_its_disturbed_batches_is_disturbed_and_not_unmeasured() {
+        // With the disturbed batches, longer batches appear to take less time.
         let samples = vec![disturbed(100.0, -100.0); 3];
         assert!(samples.iter().all(|sample| cost_ns(sample).is_err()), "{samples:?}");
         let cost = call_null(&samples);
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lost_time_in_every_batch_has_a_disturbed_typical_cost_and_no_calm_one() {
+    fn a_primitive_that_lost_time_in_every_batch_has_a_disturbed_typical_cost_and_no_calm_one() {
         let all = sample(80.0).observations.into_iter().map(|batch| Observation { lost_ns: 100.0, ..batch });
         let nothing_left = Sample { observations: all.collect(), ..Sample::default() };
         let none = call_null(&vec![nothing_left; 3]);
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn two_ways_of_a_machine_are_two_modes_and_one_odd_value_is_an_outlier() {
+    fn two_clusters_of_values_are_two_modes_and_one_odd_value_is_an_outlier() {
         let cost = |costs: &[f64]| {
             let samples: Vec<Sample> = costs.iter().map(|cost_ns| sample(*cost_ns)).collect();
             cost_of(&"call.null".parse().unwrap(), &samples, 0, None).unwrap()
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_estimate_is_unmeasured_with_its_reason_and_never_missing() {
+    fn a_primitive_without_an_estimate_is_unmeasured_with_its_reason() {
         let primitive: PrimitiveId = "call.null".parse().unwrap();
         let measured = Measured {
             primitive: primitive.clone(),

@@ -1,8 +1,8 @@
-//! Instructions, loads and stores of one operation, counted by valgrind instead of timed.
+//! Counts the instructions, loads and stores of one operation with valgrind.
 //!
-//! A count does not depend on who else runs, on the clock or on the caches, so it repeats to the last digit; the
-//! 1992 paper (section 3.1) asks for it beside the times. Only what a program does in user mode can be counted in
-//! this way. As with times, what every batch does once drops out of the difference between two lengths.
+//! A count does not depend on other tasks, on the clock or on the caches, so it is exactly reproducible; the
+//! 1992 paper (section 3.1) recommends it in addition to the times. Only work in user mode can be counted in
+//! this way. As with times, the fixed work of a batch cancels out in the difference between two lengths.
 
 use std::fs;
 use std::path::Path;
@@ -13,31 +13,31 @@ use crate::benchmark::Benchmark;
 use crate::clock::{Calibration, Source};
 use crate::process::{Circumstances, Outcome, Spawner};
 
-/// What one operation does.
+/// The counts of one operation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Counts {
     /// Instructions executed.
     pub instructions: f64,
-    /// Of them, those that read memory.
+    /// Instructions that read memory.
     pub loads: f64,
-    /// Of them, those that write memory.
+    /// Instructions that write memory.
     pub stores: f64,
 }
 
-/// Counts that could not be made, and why, in one line.
+/// Why the counts could not be obtained, in one line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NotCounted(pub String);
 
-/// A program in valgrind runs some fifty times slower.
+/// Time limit of a process: a program in valgrind runs about fifty times slower.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Counts what one operation of a benchmark does. `spawner` starts the process as for a timed sample, and
-/// `directory` is for files.
+/// Counts one operation of a benchmark. `spawner` starts the process as for a timed sample; `directory` is
+/// for files.
 ///
 /// # Errors
-/// [`NotCounted`] if the operation is the kernel's work, if valgrind is missing, or if it does not understand what
-/// the benchmark does.
+/// Returns [`NotCounted`] if the kernel does the work of the operation, if valgrind is missing, or if it does
+/// not support the benchmark.
 pub fn count(
     benchmark: &Benchmark,
     spawner: &Spawner,
@@ -46,7 +46,7 @@ pub fn count(
 ) -> Result<Counts, NotCounted> {
     let refused = |reason: &str| NotCounted(reason.to_owned());
     if !benchmark.calls.is_empty() {
-        return Err(refused("the kernel does its work, where valgrind does not see it"));
+        return Err(refused("the kernel does its work, which valgrind cannot count"));
     }
     let (once, n) = totals(benchmark, spawner, directory, stop, 1)?;
     let (twice, _) = totals(benchmark, spawner, directory, stop, 2)?;
@@ -63,7 +63,7 @@ pub fn count(
     Ok(counts)
 }
 
-/// What a whole process did.
+/// The counts of a whole process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Totals {
     instructions: u64,
@@ -71,7 +71,8 @@ struct Totals {
     stores: u64,
 }
 
-/// Totals of a process that does one batch, `lengths` times the usual length, and the length.
+/// Runs a process with one batch of `lengths` times the fixed length, and returns its totals and the fixed
+/// length.
 fn totals(
     benchmark: &Benchmark,
     spawner: &Spawner,
@@ -94,7 +95,7 @@ fn totals(
         Calibration { source: Source::MonotonicRaw, resolution_ns: 1.0, error_ppm: 0.0, refused: None };
     let cpus = crate::describe::usable_cpus();
     let circumstances = Circumstances {
-        // The same layout both times, and in every run.
+        // The same layout in both processes and in every run.
         seed: 1,
         cpu: cpus.first().copied().unwrap_or(0),
         other_cpu: cpus.get(1).copied(),
@@ -113,17 +114,15 @@ fn totals(
         Outcome::Stopped => return Err(NotCounted("it was stopped".to_owned())),
     };
     let text = fs::read_to_string(&log)
-        .map_err(|error| NotCounted(format!("valgrind left no log in {}: {error}", log.display())))?;
+        .map_err(|error| NotCounted(format!("cannot read valgrind's log {}: {error}", log.display())))?;
     let operations = sample.observations.first().map_or(0, |batch| batch.operations);
     let totals = parse(&text).ok_or_else(|| {
-        NotCounted(
-            "valgrind's summary was not understood; is it cachegrind's, version 3.15 or newer?".to_owned(),
-        )
+        NotCounted("cannot parse valgrind's summary; check that valgrind is version 3.15 or newer".to_owned())
     })?;
     Ok((totals, operations / lengths))
 }
 
-/// Reads cachegrind's summary: `I refs: 1,234` and `D refs: 567 (345 rd + 222 wr)`.
+/// Parses cachegrind's summary: `I refs: 1,234` and `D refs: 567 (345 rd + 222 wr)`.
 fn parse(log: &str) -> Option<Totals> {
     let line = |name: &str| {
         log.lines().find_map(|line| {
@@ -153,7 +152,7 @@ mod tests {
                        ==9== D   refs:        702,181  (512,034 rd   + 190,147 wr)\n";
 
     #[test]
-    fn the_summary_is_read_and_anything_else_is_no_count() {
+    fn the_summary_is_parsed_and_other_text_is_rejected() {
         let totals = Totals { instructions: 2_162_334, loads: 512_034, stores: 190_147 };
         assert_eq!(parse(LOG), Some(totals));
         assert_eq!(parse("==9== I refs: none\n"), None);

@@ -1,6 +1,6 @@
-//! Events of the processor and of the kernel beside a cost: what it is made of.
+//! Counts events of the processor and of the kernel during an operation, to explain its cost.
 //!
-//! The harness opens the counters once per sample and reads them around batches.
+//! The counters are opened once per sample and read before and after each batch.
 
 use std::io;
 
@@ -11,17 +11,17 @@ use crate::benchmark::Operation;
 use crate::clock::Clock;
 use crate::harness::{self, Around, Schedule};
 
-/// Every event without a count, for this reason.
+/// Returns every event without a count, for this reason.
 pub(crate) fn refused(reason: &str) -> Vec<Counted> {
     let events = open().into_iter().map(|(name, _)| name.to_owned());
     events.map(|event| Counted { event, batches: Err(reason.to_owned()) }).collect()
 }
 
-/// Events of every counter in batches of n and of 2n operations. The batches are other ones than those that are
-/// timed: reading the counters around them costs some calls each.
+/// Counts the events of every counter in batches of n and 2n operations. These batches are not the timed
+/// ones: reading the counters costs a few system calls for each batch.
 ///
 /// # Errors
-/// The first call that failed.
+/// Returns the error of the first call that fails.
 pub(crate) fn count(
     clock: &impl Clock,
     schedule: Schedule,
@@ -58,14 +58,14 @@ pub(crate) fn count(
     Ok(counted)
 }
 
-/// Adds a count to its batches; a counter that never had its turn has none.
+/// Adds a count to its batches. A counter that the kernel never scheduled has no batches.
 #[expect(clippy::cast_precision_loss, reason = "a batch has far fewer than 2^52 events")]
 fn record(batches: &mut Result<Vec<(u64, f64)>, String>, operations: u64, count: Count) {
     let count = match count {
         Count::Exact(count) => count as f64,
         Count::Scaled { estimate, .. } => estimate,
         Count::NoTurn => {
-            *batches = Err("the counter never had its turn; count fewer events at once".to_owned());
+            *batches = Err("the kernel never scheduled the counter; count fewer events".to_owned());
             return;
         }
     };

@@ -1,9 +1,10 @@
 //! Randomizes the placement of the kernel's own objects for every process.
 //!
-//! The kernel reuses the objects that were freed last. Without this module, the inode, the socket and the pages of a sample
-//! would be those of the sample before, and would compete for the same cache sets: the samples of one run would agree with
-//! each other, but not with those of the next run. So each process begins by allocating some objects of every kind and
-//! freeing them in random order, on the processor that it measures on, whose free lists are then in that order.
+//! The kernel reuses the objects that were freed last. Without this module, the inode, the socket and the
+//! pages of a sample would be those of the previous sample, and would compete for the same cache sets: the
+//! samples of one run would agree with each other, but not with those of the next run. Therefore each process
+//! starts by allocating some objects of every kind and freeing them in random order, on the processor that it
+//! measures on, whose free lists are then in this order.
 
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
@@ -41,7 +42,7 @@ impl Drop for Object {
     }
 }
 
-/// Brings the free lists of the kernel into random order. Objects that the kernel refuses are left out.
+/// Shuffles the free lists of the kernel. Objects that cannot be created are skipped.
 pub(crate) fn shuffle_free_lists(directory: &Path, rng: &mut Pcg64Mcg) {
     let mut objects = Vec::new();
     for number in 0..rng.random_range(1..=OBJECTS) {
@@ -68,7 +69,7 @@ fn give_back(memory: &Buffer, pages: usize, rng: &mut Pcg64Mcg) {
     let mut order: Vec<usize> = (0..pages).collect();
     order.shuffle(rng);
     for page in order {
-        // SAFETY: the page is one of the buffer's, whose contents are not used any more.
+        // SAFETY: the page belongs to the buffer, whose contents are no longer used.
         let _ = unsafe { madvise(memory.base().add(page * PAGE).cast(), PAGE, Advice::LinuxDontNeed) };
     }
 }

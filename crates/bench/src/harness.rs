@@ -1,11 +1,12 @@
-//! How one process times one operation.
+//! Times one operation in one process.
 //!
-//! The length n of a batch is found by doubling, which warms the caches on the way (thesis, section
-//! 2.2.2). Then batches of n and of 2n alternate, and which comes first alternates too, so that a drift
-//! of the machine favours neither; a few batches of n/2 let the straight line be checked. What every batch costs once
-//! (two clock readings, one dynamic call) stands in both and drops out of the slope, which `statistics` computes. A batch
-//! that its operation refuses as [`Disturbed`] is left out and counted. Time comes from the [`Clock`] that is passed in;
-//! this module makes no system call of its own.
+//! The harness finds the batch length n by doubling, which also warms the caches (thesis, section 2.2.2).
+//! Then it alternates batches of n and 2n operations, and also alternates which of the two is first, so that
+//! a drift of the machine favours neither length. A few batches of n/2 show whether time is linear in
+//! operations. The fixed cost of a batch (two clock readings, one dynamic call) is the same in all batches
+//! and cancels out of the slope, which `statistics` computes. A batch that its operation rejects as
+//! [`Disturbed`] is omitted and counted. The caller passes the [`Clock`]; this module makes no system call of
+//! its own.
 
 use std::io;
 
@@ -15,47 +16,48 @@ use crate::benchmark::{Disturbed, Operation, Prepared};
 use crate::clock::Clock;
 use crate::evidence::Witness;
 
-/// How long a sample is.
+/// Number and length of the batches of a sample.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Schedule {
-    /// Pairs of a batch of n and one of 2n.
+    /// Pairs of a batch of n and a batch of 2n operations.
     pub pairs: usize,
-    /// Time that a batch of n should take at least, ns.
+    /// Minimum time of a batch of n operations, ns.
     pub batch_ns: f64,
 }
 
-/// Pairs per sample: the slope is the median over all pairs of batches of different length, and with six
-/// of each length two wholly disturbed ones cannot reach it.
+/// Pairs per sample. The slope is the median over all pairs of batches of different length; with six batches
+/// of each length, two completely disturbed batches cannot reach it.
 const PAIRS: usize = 6;
 
-/// Every so many pairs a batch of n/2 follows: a third length, which shows whether time is a straight line over
-/// operations at all.
+/// A batch of n/2 follows after this many pairs: a third length, which shows whether time is linear in
+/// operations.
 const HALVED: usize = 3;
 
-/// A batch takes at least this many steps of its clock, so that the step is at most 0.1 % of it.
+/// Minimum duration of a batch in clock steps, so that a step is at most 0.1 % of the batch.
 const RESOLUTIONS: f64 = 1000.0;
 
-/// A batch takes at least this long, ns. An interrupt costs a few microseconds, so it moves a batch by
-/// 3 %, and the median by less; what the time of longer batches would tell is better spent on more
-/// processes, whose differences are larger.
+/// Minimum duration of a batch, ns. An interrupt costs a few microseconds, which changes the time of a batch
+/// by 3 %, and the median by less. The time for longer batches is better spent on more processes, whose
+/// differences are larger.
 const BATCH_NS: f64 = 1.5e5;
 
 impl Schedule {
-    /// The schedule for a clock of this resolution.
+    /// Returns the schedule for a clock of this resolution.
     #[must_use]
     pub fn for_resolution(resolution_ns: f64) -> Self {
         Self { pairs: PAIRS, batch_ns: BATCH_NS.max(RESOLUTIONS * resolution_ns) }
     }
 }
 
-/// The batches of one sample. What they lost is, until the witness is closed, what the participants did not run.
+/// The batches of one sample. Until the witness is closed, their lost time is the time in which the
+/// participants did not run.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Batches {
-    /// Of the operation.
+    /// Batches of the operation.
     pub observations: Vec<Observation>,
-    /// Of the baseline; empty when there is none.
+    /// Batches of the baseline; empty if there is none.
     pub baseline: Vec<Observation>,
-    /// Batches of both that the operations refused as [`Disturbed`].
+    /// Number of batches of both that the operations rejected as [`Disturbed`].
     pub refused: usize,
 }
 
@@ -64,7 +66,7 @@ pub struct Batches {
 struct Series {
     observations: Vec<Observation>,
     refused: usize,
-    /// Why the last one was refused.
+    /// Why the last rejected batch was rejected.
     reason: Option<io::Error>,
 }
 
@@ -81,7 +83,7 @@ impl Series {
         Ok(())
     }
 
-    /// An error if no more than half of the batches are left: fewer may all have one length.
+    /// Fails unless more than half of the batches remain: fewer may all have the same length.
     fn check(&self) -> io::Result<()> {
         match &self.reason {
             Some(reason) if self.refused >= self.observations.len() => {
@@ -98,7 +100,7 @@ fn too_many_refused(number: &str, last: &io::Error) -> io::Error {
     io::Error::other(format!("{number} batches were disturbed, the last one: {last}"))
 }
 
-/// The batches of an operation and of its baseline, if most of either could be done.
+/// Returns the batches of an operation and of its baseline. Fails unless more than half of each remain.
 fn batches(operation: Series, baseline: Series) -> io::Result<Batches> {
     operation.check()?;
     baseline.check()?;
@@ -106,10 +108,10 @@ fn batches(operation: Series, baseline: Series) -> io::Result<Batches> {
     Ok(Batches { observations: operation.observations, baseline: baseline.observations, refused })
 }
 
-/// Times an operation, and its baseline in between if it has one.
+/// Times an operation, alternating with its baseline if it has one.
 ///
 /// # Errors
-/// The first call that failed; no batch survives it.
+/// Returns the error of the first call that fails, and no batches.
 pub fn sample(
     clock: &impl Clock,
     witness: &mut impl Witness,
@@ -139,13 +141,14 @@ pub fn sample(
     batches(observations, below)
 }
 
-/// Times single operations, before each of which the caches are emptied, in turn with no operation at all.
+/// Times single operations alternately with empty batches, and empties the caches before each.
 ///
-/// What the two clock readings and the dynamic call cost with empty caches stands in both and drops out; the
-/// emptying itself is outside of the time (1992 paper, section 3.1). A baseline is timed in the same way.
+/// The cost of the two clock readings and of the dynamic call with empty caches is the same in both and
+/// cancels out. Emptying the caches is not timed (1992 paper, section 3.1). A baseline is timed in the same
+/// way.
 ///
 /// # Errors
-/// The first call that failed, of the operation or of the emptying.
+/// Returns the error of the first call that fails, of the operation or of `empty_caches`.
 pub fn cold_sample(
     clock: &impl Clock,
     witness: &mut impl Witness,
@@ -170,10 +173,10 @@ pub fn cold_sample(
     batches(observations, below)
 }
 
-/// Does batch after batch until the process is killed: a copy that runs beside the one that is measured.
+/// Repeats batches until the process is killed: for a copy that runs during the measurement of another.
 ///
 /// # Errors
-/// The first call that failed.
+/// Returns the error of the first call that fails.
 pub(crate) fn go_on(
     clock: &impl Clock,
     schedule: Schedule,
@@ -192,18 +195,18 @@ pub(crate) fn go_on(
     }
 }
 
-/// A moment that [`around_batches`] tells of.
+/// A point in time that [`around_batches`] reports.
 pub(crate) enum Around {
-    /// Right before a batch.
+    /// Immediately before a batch.
     Before,
-    /// Right after a batch of so many operations.
+    /// Immediately after a batch of this number of operations.
     After(u64),
 }
 
-/// Does batches of n and of 2n in turn for whoever counts something around each of them.
+/// Runs batches of n and 2n operations alternately, and calls `tell` before and after each of them.
 ///
 /// # Errors
-/// The first call that failed, of the operation or of `tell`.
+/// Returns the error of the first call that fails, of the operation or of `tell`.
 pub(crate) fn around_batches(
     clock: &impl Clock,
     schedule: Schedule,
@@ -223,14 +226,14 @@ pub(crate) fn around_batches(
     Ok(())
 }
 
-/// Operations of a batch that is counted: enough that what a process does besides is small beside them, and few
+/// Operations of a counted batch: enough that the other work of the process is small in comparison, and few
 /// enough for a program that runs fifty times slower.
 const COUNTED: u64 = 1000;
 
-/// One batch, of so many times a fixed length.
+/// Runs one batch of `lengths` times a fixed length.
 ///
 /// # Errors
-/// The first call that failed.
+/// Returns the error of the first call that fails.
 pub(crate) fn one_batch(
     clock: &impl Clock,
     operation: &mut dyn Operation,
@@ -241,7 +244,7 @@ pub(crate) fn one_batch(
     batch(clock, operation, length.max(granule) * lengths)
 }
 
-/// No operation: what it costs is the harness's own.
+/// An empty operation: its cost is that of the harness.
 #[derive(Debug)]
 pub struct Nothing;
 
@@ -255,24 +258,24 @@ impl Operation for Nothing {
     }
 }
 
-/// The two lengths of a pair, the shorter one first in even pairs.
+/// Returns the two lengths of a pair, the shorter one first in even pairs.
 fn in_turn(pair: usize, length: u64) -> [u64; 2] {
     if pair.is_multiple_of(2) { [length, 2 * length] } else { [2 * length, length] }
 }
 
-/// A sample fails when this many batches were refused as [`Disturbed`] before their length is known, and a copy when more
-/// were in a row. Beside two busy loops on each processor one batch in eight of `interrupt.ipi` was refused, and fewer of
-/// the others.
+/// A sample fails if this many batches are rejected as [`Disturbed`] before the batch length is known; a copy
+/// fails if more are rejected in a row. With two busy loops on each processor, one in eight batches of
+/// `interrupt.ipi` was rejected, and fewer of the other primitives.
 const REFUSED_MAX: usize = 64;
 
-/// The length n: doubled until batches of n and of 2n both fill the time, because a single long batch may
-/// be one that was interrupted; and no more than lets a batch of 2n be armed.
+/// Finds the length n: doubles it until batches of n and 2n both take the minimum time, because a single long
+/// batch may have been interrupted. A batch of 2n must not exceed the longest batch that can be armed.
 fn batch_length(clock: &impl Clock, schedule: Schedule, operation: &mut dyn Operation) -> io::Result<u64> {
     let mut length = operation.granule();
     let longest = operation.max_batch();
     if longest / 2 < length {
         return Err(io::Error::other(format!(
-            "at most {longest} operations fit into one batch, which is too few for a difference"
+            "at most {longest} operations fit into one batch, too few to compare two batch lengths"
         )));
     }
     let (mut half_fills, mut refused) = (false, 0);
@@ -296,7 +299,7 @@ fn batch_length(clock: &impl Clock, schedule: Schedule, operation: &mut dyn Oper
     }
 }
 
-/// Times one batch. `begin` is the last that is done before it.
+/// Times one batch. Calls `begin` immediately before it.
 fn timed(
     clock: &impl Clock,
     witness: &mut impl Witness,
@@ -305,7 +308,7 @@ fn timed(
     operations: u64,
 ) -> io::Result<Observation> {
     operation.arm(operations)?;
-    // Before the emptying of caches, not after it: asking the kernel would warm its part of them.
+    // Before the caches are emptied, not after: these system calls would load the kernel's data into them.
     witness.before()?;
     begin()?;
     let observation = bare(clock, operation, operations)?;
@@ -314,12 +317,12 @@ fn timed(
     Ok(Observation { lost_ns, ..observation })
 }
 
-/// Nothing has to be done before a batch.
+/// Does nothing before a batch.
 fn at_once() -> io::Result<()> {
     Ok(())
 }
 
-/// The timed part alone.
+/// Runs the timed part only.
 fn bare(clock: &impl Clock, operation: &mut dyn Operation, operations: u64) -> io::Result<Observation> {
     let begin = clock.begin();
     let result = operation.run(operations);
@@ -328,12 +331,12 @@ fn bare(clock: &impl Clock, operation: &mut dyn Operation, operations: u64) -> i
     Ok(Observation { operations, elapsed_ns: clock.elapsed_ns(begin, end), lost_ns: 0.0 })
 }
 
-/// A batch that is not watched.
+/// Times one batch without a witness.
 fn batch(clock: &impl Clock, operation: &mut dyn Operation, operations: u64) -> io::Result<Observation> {
     timed(clock, &mut NoWitness, &mut at_once, operation, operations)
 }
 
-/// Nothing is looked at.
+/// A witness that records nothing.
 pub(crate) struct NoWitness;
 
 impl Witness for NoWitness {
@@ -355,7 +358,7 @@ mod tests {
     use std::cell::{Cell, RefCell};
     use std::rc::Rc;
 
-    /// Time that passes only when somebody lets it pass.
+    /// A clock that advances only when the test advances it.
     #[derive(Clone, Default)]
     struct FakeClock(Rc<Cell<u64>>);
 
@@ -380,16 +383,16 @@ mod tests {
         }
     }
 
-    /// An operation of a known cost that counts what is asked of it.
+    /// An operation of a known cost that logs its calls.
     struct Known {
         clock: FakeClock,
         cost_ns: u64,
         granule: u64,
         max_batch: u64,
         fails_at: Option<u64>,
-        /// Length of a batch that is interrupted, once.
+        /// Length of the batch that is interrupted once.
         interrupted: Option<u64>,
-        /// Which batches, counted from one, were disturbed.
+        /// Whether a batch, counted from one, is disturbed.
         disturbed: fn(usize) -> bool,
         batches: usize,
         log: Rc<RefCell<Vec<String>>>,
@@ -491,7 +494,7 @@ mod tests {
             let batches =
                 sample(&clock, &mut Sum::default(), SCHEDULE, &mut prepared(operation, None)).unwrap();
             let shortest = lengths(&batches.observations)[0];
-            // Right before the end it cannot be told from the end, and costs half of the length.
+            // Immediately before the end it cannot be distinguished from the end, and halves the length.
             assert_eq!(shortest, if interrupted == 8 { 8 } else { 16 }, "{interrupted}");
         }
     }
@@ -534,7 +537,8 @@ mod tests {
         }
     }
 
-    /// The sample of an operation of which these batches were disturbed, as the baseline of another if it says so.
+    /// Samples an operation with these disturbed batches, as the baseline of another operation if
+    /// `is_baseline`.
     fn disturbed(disturbed: fn(usize) -> bool, is_baseline: bool) -> io::Result<Batches> {
         let clock = FakeClock::default();
         let refused = Known { disturbed, ..known(&clock, 1000) };
@@ -544,8 +548,8 @@ mod tests {
     }
 
     #[test]
-    fn a_disturbed_batch_is_left_out_and_counted_and_the_sample_goes_on() {
-        // The lengths 1 to 32 take six batches; refused are the first and the fourth after them.
+    fn a_disturbed_batch_is_omitted_and_counted_and_the_sample_continues() {
+        // The lengths 1 to 32 take six batches; the first and the fourth batch after them are rejected.
         let batches = disturbed(|batch| batch == 7 || batch == 10, false).unwrap();
         assert_eq!(lengths(&batches.observations), [32, 32, 16, 32, 8]);
         assert_eq!(batches.refused, 2);
@@ -554,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_of_which_half_of_the_batches_were_disturbed_fails_with_the_last_reason() {
+    fn a_sample_fails_with_the_last_reason_if_half_of_its_batches_were_disturbed() {
         let three_of_seven = disturbed(|batch| batch > 6 + 4, false).unwrap();
         assert_eq!((three_of_seven.observations.len(), three_of_seven.refused), (4, 3));
         let four_of_seven = disturbed(|batch| batch > 6 + 3, false).unwrap_err().to_string();
@@ -573,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_all_of_whose_batches_are_disturbed_ends() {
+    fn a_copy_ends_if_all_of_its_batches_are_disturbed() {
         let clock = FakeClock::default();
         let mut refused = Known { disturbed: |batch| batch > 10, ..known(&clock, 1000) };
         let ended = go_on(&clock, SCHEDULE, &mut refused, &mut || Ok(())).unwrap_err();

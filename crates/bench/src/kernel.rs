@@ -1,17 +1,17 @@
-//! Results of raw system calls, and the few calls that set a process up for measuring.
+//! Checks results of raw system calls, and makes the calls that set up a process for measuring.
 //!
-//! The timed calls themselves are made where they are timed, through libc as C programs make them.
+//! The benchmarks make the timed calls themselves, through libc as in C programs.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// The result of a call that is negative when it failed.
+/// Returns the result of a call, or an error if it is negative.
 #[inline]
 pub(crate) fn check<T: PartialOrd + Default>(call: &'static str, result: T) -> io::Result<T> {
     if result < T::default() { Err(failed(call)) } else { Ok(result) }
 }
 
-/// The same for a call that must have moved so many bytes, or returned so many things.
+/// Fails unless the result of a call is the number of bytes or items in `wanted`.
 #[inline]
 pub(crate) fn expect(call: &'static str, result: isize, wanted: usize) -> io::Result<()> {
     match usize::try_from(result) {
@@ -29,31 +29,31 @@ pub(crate) fn failed(call: &'static str) -> io::Error {
 
 #[cold]
 fn short(call: &'static str, result: usize, wanted: usize) -> io::Error {
-    io::Error::other(format!("{call} returned {result} where {wanted} was due"))
+    io::Error::other(format!("{call} returned {result} instead of {wanted}"))
 }
 
-/// Takes possession of a descriptor that a call has just returned. The standard ones were open before any call
-/// of ours, so a call that returns one has made none, and it is not ours to close.
+/// Takes ownership of a descriptor that a call just returned. The standard descriptors were open before, so a
+/// call that returns one of them did not open it, and it must not be closed.
 pub(crate) fn own(call: &'static str, fd: libc::c_int) -> io::Result<OwnedFd> {
     check(call, fd)?;
     if fd <= libc::STDERR_FILENO {
-        return Err(io::Error::other(format!("{call} returned descriptor {fd}, which was open before")));
+        return Err(io::Error::other(format!("{call} returned descriptor {fd}, which was already open")));
     }
-    // SAFETY: the kernel has just returned this descriptor, so nobody else owns it.
+    // SAFETY: the kernel just returned this descriptor, so it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Asks the kernel to kill this process when its parent ends, however that ends.
+/// Makes the kernel kill this process when its parent ends for any reason.
 pub(crate) fn die_with_parent() -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     Ok(())
 }
 
-/// Raises the soft limit of open descriptors to the hard one, and returns it.
+/// Raises the soft limit of open descriptors to the hard limit, and returns the resulting soft limit.
 pub(crate) fn raise_descriptor_limit() -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // A refusal leaves the soft limit, which is then what is returned.
+    // If this fails, the function returns the old soft limit.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
@@ -77,7 +77,7 @@ pub(crate) fn set_option(
     check("setsockopt", result).map(drop)
 }
 
-/// Size of a type, as socket calls take it.
+/// Returns the size of a type, in the type that socket calls take.
 pub(crate) const fn size_of_u32<T>() -> u32 {
     let size = size_of::<T>();
     assert!(size <= 4096, "structures of the socket interface are small");

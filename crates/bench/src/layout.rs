@@ -1,9 +1,9 @@
-//! Where things lie in memory, chosen anew for every process.
+//! The memory layout, which is random for every process.
 //!
-//! Layout alone can move a cost by more than a compiler's optimisation does (Mytkowicz et al., ASPLOS
-//! 2009), so it is made random instead of frozen: address-space randomisation stays on, the environment
-//! and the stack begin at random places, and every buffer begins at a random cache line of a page. The
-//! spread then shows in the interval, where it belongs.
+//! Layout alone can change a cost by more than a compiler optimisation (Mytkowicz et al., ASPLOS 2009), so it
+//! is random instead of fixed: address-space randomisation stays on, the environment and the stack start at
+//! random addresses, and every buffer starts at a random cache line of a page. The interval then includes
+//! this variation.
 
 use std::hint::black_box;
 use std::io;
@@ -17,16 +17,17 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mun
 
 use crate::benchmark::Refusal;
 
-/// Bytes of a cache line on every processor that this runs on; a larger one only makes offsets finer.
+/// Bytes of a cache line on every supported processor; with a larger line, offsets are only finer.
 pub(crate) const LINE: usize = 64;
 
-/// Bytes of a page that offsets are chosen in; multiples of larger pages are multiples of this one.
+/// Bytes of a page within which offsets are chosen; multiples of larger pages are multiples of this one.
 pub(crate) const PAGE: usize = 4096;
 
-/// Longest random environment string, bytes (microbenchmarks have been moved by less).
+/// Maximum length of the random environment string, bytes (smaller differences have affected
+/// microbenchmarks).
 const ENVIRONMENT_MAX: usize = 4096;
 
-/// An environment string of random length.
+/// Returns an environment string of random length.
 pub(crate) fn environment(rng: &mut Pcg64Mcg) -> String {
     "x".repeat(rng.random_range(0..=ENVIRONMENT_MAX))
 }
@@ -36,12 +37,12 @@ pub(crate) fn at_random_depth(rng: &mut Pcg64Mcg, then: &mut dyn FnMut()) {
     deeper(depth(rng), then);
 }
 
-/// A random number of frames.
+/// Returns a random number of frames.
 pub(crate) fn depth(rng: &mut Pcg64Mcg) -> usize {
     rng.random_range(0..PAGE / LINE)
 }
 
-/// A random place in a page where a line begins.
+/// Returns the offset of a random cache line in a page.
 pub(crate) fn offset(rng: &mut Pcg64Mcg) -> usize {
     rng.random_range(0..PAGE / LINE) * LINE
 }
@@ -54,11 +55,11 @@ fn deeper(frames: usize, then: &mut dyn FnMut()) {
     } else {
         deeper(frames - 1, then);
     }
-    // Keeps the frame alive, so that the call above is no tail call.
+    // Keeps the frame alive, so that the call above is not a tail call.
     black_box(&frame);
 }
 
-/// Anonymous memory that begins at a random line of a page.
+/// Anonymous memory that starts at a random line of a page.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     mapping: NonNull<u8>,
@@ -68,35 +69,36 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// A buffer of `length` bytes, all zero, faulted in, in pages of the smallest size.
+    /// Maps a buffer of `length` bytes, all zero, faulted in, in pages of the smallest size.
     pub(crate) fn new(length: usize, rng: &mut Pcg64Mcg) -> io::Result<Self> {
         Self::at(length, offset(rng))
     }
 
-    /// The same, beginning at a page.
+    /// Maps the same buffer as [`new`](Self::new), aligned to a page.
     pub(crate) fn aligned(length: usize) -> io::Result<Self> {
         Self::at(length, 0)
     }
 
-    /// A buffer of `length` bytes, all zero, faulted in, in huge pages: every page of it was seen to be one.
+    /// Maps a buffer of `length` bytes, all zero, faulted in, in huge pages. Fails unless all of it is in
+    /// huge pages.
     pub(crate) fn huge(length: usize, rng: &mut Pcg64Mcg) -> Result<Self, Refusal> {
         let page = huge_page()?;
         let offset = rng.random_range(0..page / LINE) * LINE;
         let mapped = (length + offset).next_multiple_of(page);
-        // The kernel chooses an address that is a multiple of the small page only: one huge page more is mapped,
-        // and what lies before and after the aligned part is given back.
+        // The kernel aligns the address only to the small page: map one additional huge page, and unmap the
+        // parts before and after the aligned part.
         let whole = Self::map(mapped + page, 0, MapFlags::PRIVATE)?;
         let before = whole.mapping.as_ptr().align_offset(page);
         let (mapping, whole_length) = (whole.mapping, whole.mapped);
         std::mem::forget(whole);
-        // SAFETY: the parts given back are within the mapping, multiples of the page and used by nobody.
+        // SAFETY: the unmapped parts are within the mapping, multiples of the page and unused.
         let mapping = unsafe {
             munmap_part(mapping.as_ptr(), before)?;
             munmap_part(mapping.as_ptr().add(before + mapped), whole_length - before - mapped)?;
             mapping.add(before)
         };
         let buffer = Self { mapping, mapped, offset, length };
-        // SAFETY: the range is exactly the mapping; the advice keeps its contents.
+        // SAFETY: the range is exactly the mapping; the advice preserves its contents.
         if unsafe { madvise(mapping.as_ptr().cast(), mapped, Advice::LinuxHugepage) }.is_err() {
             return Err(Refusal::Unavailable(format!("the kernel refuses huge pages; {HUGE_PAGES_ADVICE}")));
         }
@@ -106,7 +108,7 @@ impl Buffer {
         let huge = huge_bytes(&smaps, begin..begin + mapped);
         if huge < mapped {
             return Err(Refusal::Unavailable(format!(
-                "of {} KiB only {} KiB came in huge pages: memory is fragmented or they are turned off; \
+                "of {} KiB only {} KiB are in huge pages: memory is fragmented or huge pages are turned off; \
                  {HUGE_PAGES_ADVICE}",
                 mapped >> 10,
                 huge >> 10
@@ -115,21 +117,21 @@ impl Buffer {
         Ok(buffer)
     }
 
-    /// A buffer of `length` bytes, all zero, that partners forked later see as well. None of its pages is there
-    /// before somebody touches it.
+    /// Maps a buffer of `length` bytes, all zero, that is shared with partners forked later. Its pages are
+    /// not present until they are touched.
     pub(crate) fn shared(length: usize, rng: &mut Pcg64Mcg) -> io::Result<Self> {
         Self::map(length, offset(rng), MapFlags::SHARED)
     }
 
-    /// So many bytes of memory, a multiple of the page, mapped so many times one after the other: every line of
-    /// it is reached through as many pages.
+    /// Maps `length` bytes of memory, a multiple of the page, `times` times consecutively: every line is
+    /// accessible through `times` pages.
     pub(crate) fn aliased(length: usize, times: usize) -> io::Result<Self> {
         let file = memfd_create("assay", MemfdFlags::CLOEXEC)?;
         ftruncate(&file, length as u64)?;
         let whole = Self::map(length * times, 0, MapFlags::PRIVATE)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         for time in 0..times {
-            // SAFETY: replaces a part of the mapping just made, which nobody uses yet.
+            // SAFETY: replaces a part of the new mapping, which is not used yet.
             unsafe {
                 let at = whole.mapping.as_ptr().add(time * length).cast();
                 mmap(at, length, protection, MapFlags::SHARED | MapFlags::FIXED, &file, 0)?;
@@ -140,7 +142,8 @@ impl Buffer {
         Ok(whole)
     }
 
-    /// Its first byte, for memory that somebody else writes to as well, of which there may be no references.
+    /// Returns a pointer to the first byte, for memory that others write to, to which references must not
+    /// exist.
     pub(crate) fn base(&self) -> *mut u8 {
         // SAFETY: the offset is within the mapping.
         unsafe { self.mapping.as_ptr().add(self.offset) }
@@ -156,28 +159,28 @@ impl Buffer {
     fn map(length: usize, offset: usize, flags: MapFlags) -> io::Result<Self> {
         let mapped = (length + offset).next_multiple_of(PAGE);
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
+        // SAFETY: a new mapping at an address that the kernel chooses affects no other memory.
         let mapping = unsafe { mmap_anonymous(std::ptr::null_mut(), mapped, protection, flags) }?;
         let mapping = NonNull::new(mapping.cast::<u8>()).ok_or_else(|| io::Error::other("mmap gave null"))?;
         Ok(Self { mapping, mapped, offset, length })
     }
 
     fn refuse_huge_pages(&self) {
-        // A kernel without huge pages refuses the advice, and then needs none.
-        // SAFETY: the range is exactly the mapping; the advice keeps its contents.
+        // A kernel without huge pages rejects the advice, which is then unnecessary.
+        // SAFETY: the range is exactly the mapping; the advice preserves its contents.
         let _ = unsafe { madvise(self.mapping.as_ptr().cast(), self.mapped, Advice::LinuxNoHugepage) };
     }
 
     /// Faults every page in.
     fn populate(&self) -> io::Result<()> {
         let mapping = self.mapping.as_ptr();
-        // SAFETY: the range is exactly the mapping; the advice keeps its contents.
+        // SAFETY: the range is exactly the mapping; the advice preserves its contents.
         match unsafe { madvise(mapping.cast(), self.mapped, Advice::LinuxPopulateWrite) } {
             Ok(()) => {}
-            // Kernels before 5.14 have not got it.
+            // Kernels before 5.14 do not support this advice.
             Err(rustix::io::Errno::INVAL) => {
                 for page in (0..self.mapped).step_by(PAGE) {
-                    // SAFETY: within the mapping, which nobody else uses yet.
+                    // SAFETY: within the mapping, which is not used yet.
                     unsafe { mapping.add(page).write_volatile(0) };
                 }
             }
@@ -191,18 +194,19 @@ impl Buffer {
 const HUGE_PAGES_ADVICE: &str =
     "write madvise to /sys/kernel/mm/transparent_hugepage/enabled and 1 to /proc/sys/vm/compact_memory";
 
-/// Bytes of a huge page.
+/// Returns the size of a huge page in bytes.
 pub(crate) fn huge_page() -> Result<usize, Refusal> {
     const PATH: &str = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
     let size = std::fs::read_to_string(PATH).ok().and_then(|text| text.trim().parse().ok());
     size.filter(|size: &usize| size.is_power_of_two() && *size > PAGE).ok_or_else(|| {
         Refusal::Unavailable(format!(
-            "the kernel has no transparent huge pages ({PATH} does not tell a size)"
+            "the kernel has no transparent huge pages ({PATH} does not contain a size)"
         ))
     })
 }
 
-/// Bytes in anonymous huge pages of the mappings that overlap a range, from `/proc/self/smaps` (proc(5)).
+/// Returns the bytes in anonymous huge pages of the mappings that overlap a range, from `/proc/self/smaps`
+/// (proc(5)).
 fn huge_bytes(smaps: &str, range: Range<usize>) -> usize {
     let (mut within, mut kib) = (false, 0);
     for line in smaps.lines() {
@@ -215,7 +219,7 @@ fn huge_bytes(smaps: &str, range: Range<usize>) -> usize {
     kib << 10
 }
 
-/// The bounds in the first line of a mapping's entry.
+/// Parses the bounds in the first line of a mapping's entry.
 fn mapping_range(line: &str) -> Option<Range<usize>> {
     let (range, _) = line.split_once(' ')?;
     let (start, end) = range.split_once('-')?;
@@ -223,16 +227,16 @@ fn mapping_range(line: &str) -> Option<Range<usize>> {
 }
 
 /// # Safety
-/// The range must be ours, a multiple of the page and used by nobody.
+/// The range must be ours, a multiple of the page and unused.
 unsafe fn munmap_part(begin: *mut u8, length: usize) -> io::Result<()> {
     if length > 0 {
-        // SAFETY: the caller vouches for the range.
+        // SAFETY: the caller guarantees the conditions on the range.
         unsafe { munmap(begin.cast(), length) }?;
     }
     Ok(())
 }
 
-// SAFETY: it alone owns its mapping, as a vector owns its memory.
+// SAFETY: it is the only owner of its mapping, as a vector is of its memory.
 unsafe impl Send for Buffer {}
 
 impl Deref for Buffer {
@@ -266,7 +270,7 @@ mod tests {
     use rand::SeedableRng;
 
     #[test]
-    fn a_buffer_is_writable_from_its_first_to_its_last_byte_at_whatever_offset() {
+    fn a_buffer_is_writable_from_its_first_to_its_last_byte_at_any_offset() {
         for seed in 0..20 {
             let mut rng = Pcg64Mcg::seed_from_u64(seed);
             let mut buffer = Buffer::new(3 * PAGE + 1, &mut rng).unwrap();
@@ -278,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_in_huge_pages_has_no_others_or_is_refused_with_what_to_do() {
+    fn a_huge_buffer_is_completely_in_huge_pages_or_refused_with_advice() {
         let mut rng = Pcg64Mcg::seed_from_u64(1);
         match Buffer::huge(3 << 20, &mut rng) {
             Ok(mut buffer) => {
@@ -298,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_pages_are_counted_in_the_mappings_of_the_range_only() {
+    fn huge_pages_are_counted_only_in_the_mappings_of_the_range() {
         let smaps = "\
 7f0000000000-7f0000400000 rw-p 00000000 00:00 0
 Rss:                4096 kB
@@ -316,12 +320,12 @@ AnonHugePages:         0 kB
     }
 
     #[test]
-    fn memory_that_is_mapped_again_and_again_is_the_same_memory() {
+    fn memory_that_is_mapped_several_times_is_the_same_memory() {
         let page = rustix::param::page_size();
         let buffer = Buffer::aliased(2 * page, 3).unwrap();
         assert_eq!(buffer.len(), 6 * page);
         for time in 0..3 {
-            // SAFETY: words within the buffer; they are the same words, so no reference to them is made.
+            // SAFETY: words within the buffer; they are the same words, so no reference to them is created.
             unsafe {
                 let word = |time: usize| buffer.base().add((2 * time + 1) * page + 64).cast::<usize>();
                 word(time).write_volatile(time + 7);
@@ -331,7 +335,7 @@ AnonHugePages:         0 kB
     }
 
     #[test]
-    fn what_a_partner_writes_into_a_shared_buffer_is_seen_here() {
+    fn a_write_of_a_partner_to_a_shared_buffer_is_visible() {
         let buffer = Buffer::shared(PAGE, &mut Pcg64Mcg::seed_from_u64(2)).unwrap();
         let place = buffer.base() as usize;
         let cpu = assay_process::cpus::allowed().unwrap()[0];
@@ -348,7 +352,7 @@ AnonHugePages:         0 kB
     }
 
     #[test]
-    fn layouts_of_different_seeds_differ_and_of_one_seed_agree() {
+    fn layouts_of_different_seeds_differ_and_layouts_of_the_same_seed_agree() {
         let offsets = |seed| {
             let mut rng = Pcg64Mcg::seed_from_u64(seed);
             (0..4).map(|_| Buffer::new(1, &mut rng).unwrap().offset).collect::<Vec<_>>()

@@ -1,9 +1,9 @@
-//! What one primitive costs here: the measuring harness and every microbenchmark.
+//! The measurement harness and the microbenchmarks: the cost of each primitive on this machine.
 //!
-//! The binary calls it: [`catalogue`] lists the benchmarks, [`measure`] runs them by a [`Plan`], each
-//! sample in a fresh process that calls [`sample_main`], and [`cost_of`] and [`machine`] turn raw samples
-//! into the machine vector. The method is that of hbench-OS (thesis, section 2.2) with the process as the
-//! unit of replication. This crate never prints, and leaves every statistic to `statistics`.
+//! [`catalogue`] lists the benchmarks. [`measure`] runs them according to a [`Plan`], each sample in a new
+//! process that calls [`sample_main`]. [`cost_of`] and [`machine`] compute the machine vector from the raw
+//! samples. The method is that of hbench-OS (thesis, section 2.2) with the process as the unit of
+//! replication. This crate never prints, and leaves every statistic to `statistics`.
 
 pub mod alternate;
 pub mod benchmark;

@@ -1,8 +1,8 @@
-//! The noise floor of a processor: how much of the time somebody else has it, however quiet the machine seems.
+//! The noise floor of a processor: the share of time that other activity takes even on a quiet machine.
 //!
-//! The binary calls [`probe`] before and after a run. It reads a clock over and over, as the kernel's `osnoise`
-//! tracer does, and whatever keeps two readings apart was not ours: interrupts, other processes, the hypervisor.
-//! It needs no privilege and cannot tell them apart. It decides nothing about what the noise means.
+//! The binary calls [`probe`] before and after a run. It reads a clock repeatedly, as the kernel's `osnoise`
+//! tracer does. A gap between two readings is time that interrupts, other processes or the hypervisor took.
+//! The probe needs no privilege and cannot distinguish them. It does not evaluate the noise.
 
 use std::fmt;
 use std::io;
@@ -12,34 +12,34 @@ use assay_process::cpus::Pinned;
 
 use crate::clock::Clock;
 
-/// Bounds between the lengths of gaps, us: a gap belongs to the last bound that it reaches.
+/// Lower bounds of the classes of gap lengths, us: a gap belongs to the last bound that it reaches.
 pub const BOUNDS_US: [f64; 13] =
     [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, 10_000.0];
 
-/// What a probe has found.
+/// The result of a probe.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NoiseFloor {
     /// The processor.
     pub cpu: usize,
-    /// Time that it was watched, ns.
+    /// Duration of the probe, ns.
     pub watched_ns: f64,
     /// Time in gaps, ns.
     pub lost_ns: f64,
     /// The longest gap, ns.
     pub longest_ns: f64,
-    /// Number of gaps of each length, as [`BOUNDS_US`] divides them; the last is for those of 10 ms and more.
+    /// Number of gaps in each class of [`BOUNDS_US`]; the last class is 10 ms and more.
     pub gaps: [u64; BOUNDS_US.len()],
 }
 
 impl NoiseFloor {
-    /// Share of the time that was lost, between 0 and 1.
+    /// Returns the share of the time that was lost, between 0 and 1.
     #[must_use]
     pub fn lost_share(&self) -> f64 {
         if self.watched_ns > 0.0 { self.lost_ns / self.watched_ns } else { 0.0 }
     }
 }
 
-/// One line.
+/// Formats the result in one line.
 impl fmt::Display for NoiseFloor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let gaps: u64 = self.gaps.iter().sum();
@@ -67,11 +67,11 @@ impl fmt::Display for NoiseFloor {
     }
 }
 
-/// Watches a processor for so long. The calling thread is bound to it meanwhile, and afterwards may run where it
-/// could before.
+/// Probes a processor for the duration `watch`. Binds the calling thread to the processor during the probe,
+/// and restores its affinity afterwards.
 ///
 /// # Errors
-/// When the thread cannot be bound, or the clock steps by more than the shortest gap.
+/// Fails if the thread cannot be bound, or if the steps of the clock are longer than the shortest gap.
 pub fn probe(clock: &impl Clock, cpu: usize, watch: Duration) -> io::Result<NoiseFloor> {
     let pinned = Pinned::to(&[cpu])?;
     let found = spin(clock, cpu, watch);
@@ -102,8 +102,8 @@ fn spin(clock: &impl Clock, cpu: usize, watch: Duration) -> io::Result<NoiseFloo
     }
     if shortest_ns >= BOUNDS_US[0] * 1e3 {
         return Err(io::Error::other(format!(
-            "the clock steps by {shortest_ns:.0} ns at least, so that no shorter gap can be told from none; \
-             the noise floor needs a finer one"
+            "the clock steps by at least {shortest_ns:.0} ns, so that shorter gaps cannot be detected; \
+             the noise floor requires a finer clock"
         )));
     }
     Ok(floor)
@@ -116,7 +116,7 @@ mod tests {
     use assay_process::cpus;
     use std::cell::Cell;
 
-    /// Each reading comes a step after the one before it, but for the readings that something has delayed.
+    /// A clock whose readings increase by one step, except for delayed readings.
     struct Delayed {
         step_ns: u64,
         delays: &'static [(u64, u64)],
@@ -147,10 +147,10 @@ mod tests {
     }
 
     #[test]
-    fn every_gap_is_counted_by_its_length_and_shorter_ones_are_none() {
+    fn every_gap_is_counted_by_its_length_and_shorter_intervals_are_not_gaps() {
         let clock = delayed(25, &[(3, 974), (10, 975), (20, 1_975), (30, 6_975), (31, 30_000_000)]);
         let floor = spin(&clock, 1, Duration::from_millis(40)).unwrap();
-        // 999 ns is no gap; 1, 2 and 7 us are; and 30 ms is one of those without an upper bound.
+        // 999 ns is not a gap; 1, 2 and 7 us are gaps; 30 ms is in the class without an upper bound.
         assert_eq!(floor.gaps, [1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
         let rounded = |ns: f64| format!("{ns:.0}");
         assert_eq!(rounded(floor.lost_ns), "30010025");
@@ -164,20 +164,20 @@ mod tests {
     }
 
     #[test]
-    fn a_processor_that_nobody_else_has_loses_nothing() {
+    fn an_undisturbed_processor_loses_no_time() {
         let floor = spin(&delayed(40, &[]), 0, Duration::from_micros(100)).unwrap();
         assert_eq!(floor.to_string(), "processor 0: 0.000 % of 0 ms lost in 0 gaps of at least 1 us");
         assert!(floor.lost_share().abs() < f64::EPSILON);
     }
 
     #[test]
-    fn a_clock_that_is_too_coarse_to_see_a_gap_is_an_error() {
+    fn a_clock_that_is_too_coarse_to_detect_a_gap_is_an_error() {
         let error = spin(&delayed(1_000_000, &[]), 0, Duration::from_millis(10)).unwrap_err();
-        assert!(error.to_string().contains("steps by 1000000 ns"), "{error}");
+        assert!(error.to_string().contains("steps by at least 1000000 ns"), "{error}");
     }
 
     #[test]
-    fn a_real_probe_watches_as_long_as_it_is_told_and_gives_the_processors_back() {
+    fn a_real_probe_runs_for_the_given_duration_and_restores_the_affinity() {
         let allowed = cpus::allowed().unwrap();
         let cpu = *allowed.last().unwrap();
         let floor = probe(&calibrate().source, cpu, Duration::from_millis(20)).unwrap();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_processor_that_there_is_not_is_an_error() {
+    fn a_missing_processor_is_an_error() {
         let allowed = cpus::allowed().unwrap();
         assert!(probe(&calibrate().source, 100_000, Duration::from_millis(1)).is_err());
         assert_eq!(cpus::allowed().unwrap(), allowed);

@@ -1,7 +1,7 @@
-//! The others of a benchmark that takes more than one: processes and threads, each bound to a processor.
+//! Partners of a benchmark that needs several tasks: processes and threads, each bound to a processor.
 //!
-//! The benchmarks call it. It decides nothing about what a partner does, and nobody outlives the process that
-//! measures: a forked partner is killed when it is dropped or when its parent ends, however that ends, and a
+//! The benchmarks call this module and define the work of a partner. No partner outlives the measuring
+//! process: a forked partner is killed when it is dropped or when its parent ends for any reason, and a
 //! thread ends with its process.
 
 use std::io;
@@ -19,35 +19,37 @@ pub(crate) struct Partner {
 }
 
 impl Partner {
-    /// Forks a process, binds it to `cpu`, and runs `body` in it until that returns an exit status.
+    /// Forks a process, binds it to `cpu`, and runs `body` in it; the return value of `body` is the exit
+    /// status.
     ///
-    /// `body` runs in a copy of one thread: it must take no lock that another thread may have held.
+    /// `body` runs in a copy of one thread: it must not acquire a lock that another thread may hold during
+    /// the fork.
     pub(crate) fn fork(cpu: usize, body: impl FnOnce() -> libc::c_int) -> io::Result<Self> {
         let parent = rustix::process::getpid();
-        // SAFETY: the child runs `body`, which keeps to what is said above, and leaves by `_exit`.
+        // SAFETY: the child runs `body`, which must satisfy the condition above, and ends with `_exit`.
         let pid = unsafe { libc::fork() };
         if kernel::check("fork", pid)? > 0 {
             return Ok(Self { pid });
         }
-        // A panic must end here: what it would unwind into is the parent's.
+        // A panic must end here: the callers belong to the parent.
         let life = AssertUnwindSafe(|| live(parent, cpu, body));
         let status = catch_unwind(life).unwrap_or(libc::EXIT_FAILURE);
-        // SAFETY: ends this process without running anything of the parent's.
+        // SAFETY: ends this process without running code of the parent.
         unsafe { libc::_exit(status) }
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub(crate) fn pid(&self) -> libc::pid_t {
         self.pid
     }
 }
 
-/// The life of a forked partner: `body`, if it can be bound and has not been orphaned before that.
+/// Runs `body` in a forked partner, unless it cannot be bound or its parent has already ended.
 fn live(parent: rustix::process::Pid, cpu: usize, body: impl FnOnce() -> libc::c_int) -> libc::c_int {
     if kernel::die_with_parent().and_then(|()| cpus::pin(cpu)).is_err() {
         return libc::EXIT_FAILURE;
     }
-    // Asked after the kernel was told to kill us with our parent: one that ended before sends no signal.
+    // Checked after the death signal is set: a parent that ended before sends no signal.
     if rustix::process::getppid() != Some(parent) {
         return libc::EXIT_FAILURE;
     }
@@ -56,7 +58,8 @@ fn live(parent: rustix::process::Pid, cpu: usize, body: impl FnOnce() -> libc::c
 
 impl Drop for Partner {
     fn drop(&mut self) {
-        // SAFETY: the pid is that of our own child, not yet waited for, so it names no other process.
+        // SAFETY: the pid belongs to our child, which was not waited for, so it cannot identify another
+        // process.
         unsafe {
             libc::kill(self.pid, libc::SIGKILL);
             libc::waitpid(self.pid, std::ptr::null_mut(), 0);
@@ -64,8 +67,7 @@ impl Drop for Partner {
     }
 }
 
-/// A thread of this process. It is never joined: it serves until its process ends, which is when the sample
-/// has been taken.
+/// A thread of this process. It is never joined: it runs until its process ends after the sample.
 #[derive(Debug)]
 pub(crate) struct PartnerThread {
     tid: libc::pid_t,
@@ -78,7 +80,7 @@ impl PartnerThread {
         std::thread::Builder::new().spawn(move || {
             let bound = cpus::pin(cpu).map(|()| rustix::thread::gettid().as_raw_nonzero().get());
             let begins = bound.is_ok();
-            // Whoever waits for this has not gone: it is the very caller.
+            // The receiver still exists: the caller waits for this message.
             let _ = tell.send(bound);
             if begins {
                 body();
@@ -88,7 +90,7 @@ impl PartnerThread {
         Ok(Self { tid })
     }
 
-    /// Its thread id.
+    /// Returns its thread id.
     pub(crate) fn tid(&self) -> libc::pid_t {
         self.tid
     }
@@ -103,13 +105,13 @@ mod tests {
         cpus::allowed().unwrap()[0]
     }
 
-    /// Whether a process runs, by its entry in `/proc`: one that has ended but was not waited for does not.
+    /// Whether a process runs, according to `/proc`. A zombie does not run.
     fn runs(pid: libc::pid_t) -> bool {
         assay_process::Process::read(pid).unwrap().is_some_and(|process| process.is_alive())
     }
 
     #[test]
-    fn a_partner_runs_where_it_is_told_and_is_gone_when_it_is_dropped() {
+    fn a_partner_runs_on_its_processor_and_ends_when_it_is_dropped() {
         let (input, output) = pipe().unwrap();
         let cpu = a_cpu();
         let partner = Partner::fork(cpu, || {
@@ -130,14 +132,14 @@ mod tests {
     }
 
     #[test]
-    fn a_partner_that_panics_does_not_go_on_as_its_parent() {
-        // Without the hook, which would print, under a lock that another test may hold.
+    fn a_partner_that_panics_does_not_continue_as_its_parent() {
+        // Without the panic hook, which would print under a lock that another test may hold.
         let partner = Partner::fork(a_cpu(), || std::panic::resume_unwind(Box::new(()))).unwrap();
         let mut status = 0;
         // SAFETY: waits for our own child; the pointer is to a local.
         let waited = unsafe { libc::waitpid(partner.pid(), &raw mut status, 0) };
         assert_eq!((waited, libc::WEXITSTATUS(status)), (partner.pid(), libc::EXIT_FAILURE));
-        // It is waited for: there is nobody left to kill.
+        // The process was waited for, so there is no process to kill.
         std::mem::forget(partner);
     }
 
@@ -172,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_runs_where_it_is_told() {
+    fn a_thread_runs_on_its_processor() {
         let (tell, told) = mpsc::channel();
         let cpu = a_cpu();
         let thread = PartnerThread::spawn(cpu, move || {

@@ -1,10 +1,10 @@
-//! Which sample is taken when, and when there are enough of them.
+//! Decides the order of the samples and when a primitive has enough of them.
 //!
-//! All primitives take turns in rounds of shuffled order, so that a minute in which the machine is slow
-//! widens every interval a little instead of moving one figure (random interleaving lowers the variance
-//! between runs by 40 %, google/benchmark issue 1051). A primitive leaves the rounds when it was known well
-//! enough at two check points in a row; all leave when the time is up. Every sample is reported to the
-//! caller as soon as it is taken; none is stored here or thrown away.
+//! Each round takes one sample of every primitive in random order, so that a minute in which the machine is
+//! slow widens every interval a little instead of shifting one figure (random interleaving lowers the
+//! variance between runs by 40 %, google/benchmark issue 1051). A primitive leaves the rounds when its
+//! interval was narrow enough at two consecutive check points; all leave when the time is over. Every sample
+//! is reported to the caller as soon as it is taken; this module neither stores nor discards samples.
 
 use std::io;
 use std::net::SocketAddr;
@@ -28,30 +28,31 @@ pub use crate::process::Outcome;
 use crate::process::{Circumstances, Spawner};
 use crate::seed::{self, Purpose};
 
-/// How much to measure.
+/// Extent and settings of a measurement.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Seed of the order and of every sample's seed.
     pub seed: u64,
-    /// Samples below which no primitive counts as known at a check point.
+    /// Minimum number of samples for a primitive to be known at a check point.
     pub processes_min: usize,
-    /// Samples, rejected ones included, after which a primitive is left as it is.
+    /// Maximum number of samples of a primitive, including rejected ones.
     pub processes_max: usize,
-    /// Time for everything. No sample begins that would probably not end within it.
+    /// Time for all samples. A sample that would probably not end within it is not started.
     pub budget: Duration,
-    /// Half-width over point below which a primitive is known.
+    /// A primitive is known if its half-width divided by its point estimate is below this value.
     pub relative_half_width: f64,
     /// Time after which a single process is killed.
     pub sample_limit: Duration,
-    /// Directory for files: its file system is the one measured.
+    /// Directory for files; its file system is measured.
     pub directory: PathBuf,
-    /// Where another host answers ([`crate::serve`]); without it what needs one is unavailable.
+    /// Address of the server on another host ([`crate::serve`]); without it, primitives that need one are
+    /// unavailable.
     pub peer: Option<SocketAddr>,
-    /// Whether the counters of processor and kernel are read as well.
+    /// Whether to read the counters of the processor and the kernel.
     pub counters: bool,
-    /// How time is read.
+    /// The calibrated clock.
     pub clock: Calibration,
-    /// Effective sizes of the caches, from a [`mod@crate::sweep`]; without them, the claimed ones.
+    /// Effective sizes of the caches, from a [`mod@crate::sweep`]; if `None`, the reported sizes are used.
     pub effective: Option<CacheSizes>,
 }
 
@@ -60,56 +61,58 @@ pub struct Plan {
 pub struct Measured {
     /// The primitive.
     pub primitive: PrimitiveId,
-    /// Unit that its cost is told in.
+    /// Unit of its cost.
     pub unit: Unit,
     /// Samples in the order taken; at least one.
     pub samples: Vec<Sample>,
-    /// Why the processes that gave no sample gave none.
+    /// For each process that failed to produce a sample, the reason.
     pub rejected: Vec<String>,
 }
 
-/// What became of one primitive.
+/// The result for one primitive.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Finding {
-    /// It was measured.
+    /// The primitive was measured.
     Measured(Measured),
-    /// It was not, and why.
+    /// The primitive was not measured, for the contained reason.
     Unmeasured(Unmeasured),
 }
 
-/// A plan that cannot be begun.
+/// A plan that cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum NoRun {
-    /// No place for the benchmarks' files.
-    #[error("cannot make a directory for the benchmarks' files in {0}: {1}; choose another with TMPDIR")]
+    /// The directory for the benchmarks' files cannot be created.
+    #[error("cannot create a directory for the benchmarks' files in {0}: {1}; choose another with TMPDIR")]
     Directory(PathBuf, io::Error),
     /// The processors are unknown.
-    #[error("cannot ask which processors this process may use: {0}")]
+    #[error("cannot read which processors this process may use: {0}")]
     Processors(io::Error),
 }
 
-/// Numbers of samples at which a primitive's interval is looked at. Whoever stops at the first interval that
-/// is narrow stops too often at one that is narrow by chance: even at these few points, intervals of 95 %
-/// then hold the true cost in only 88 % of series (16000 of each noise simulated, the noise normal, from a
-/// quarter to three times the goal). So the goal must be met at two points in a row, the first of which also
-/// has [`Plan::processes_min`] samples: they then hold it in 92.3 % (noise of one and a half times the goal)
-/// to 94.6 %, for about 1.6 times the processes. A test repeats the simulation.
+/// Numbers of samples at which the interval of a primitive is checked. Stopping at the first narrow interval
+/// stops too often at one that is narrow by chance: even with these few points, intervals of 95 % then
+/// contain the true cost in only 88 % of series (16000 simulated for each noise, the noise normal, from a
+/// quarter to three times the goal). Therefore the goal must be met at two consecutive points, the first of
+/// which also has [`Plan::processes_min`] samples. The intervals then contain the true cost in 92.3 % (noise
+/// of one and a half times the goal) to 94.6 % of series, for about 1.6 times the processes. A test repeats
+/// the simulation.
 const CHECK_POINTS: [usize; 8] = [5, 8, 12, 18, 27, 40, 60, 90];
 
-/// Processes that may fail one after another at the start before a primitive is given up: as many as a figure needs. Of
-/// primitives half of whose processes fail, one in 32 is.
+/// Number of consecutive processes that may fail at the start before a primitive is given up: as many as a
+/// figure needs. If half of the processes of a primitive fail, it is given up in one of 32 cases.
 const FAILURES_MAX: usize = 5;
 
-/// Measures the benchmarks by the plan: each sample in a process of its own that `spawner` starts, bound
-/// to a processor chosen by the sample's seed, so that a difference between processors is in the interval.
+/// Measures the benchmarks according to the plan. Each sample is taken in its own process, which `spawner`
+/// starts, bound to a processor that the sample's seed chooses, so that the interval includes differences
+/// between processors.
 ///
-/// `begun` holds the samples of an earlier part of the same run, which count as if they had been taken now.
+/// `begun` contains the samples of an earlier part of the same run, which count as if taken now.
 ///
-/// `on_sample` is called after every process, while nothing is being measured. When `stop` becomes true,
-/// the running process is killed and what was measured so far is returned.
+/// Calls `on_sample` after every process, while nothing is being measured. When `stop` becomes true, kills
+/// the running process and returns the findings so far.
 ///
 /// # Errors
-/// [`NoRun`] when nothing can be measured at all.
+/// Returns [`NoRun`] if nothing can be measured.
 pub fn measure(
     plan: &Plan,
     benchmarks: &[Benchmark],
@@ -124,7 +127,7 @@ pub fn measure(
     Ok(rounds(plan, benchmarks, all, &mut monotonic::now_ns, stop, &mut take, on_sample))
 }
 
-/// Where the samples of a run are taken.
+/// The processors and the shared directory of a run.
 pub(crate) struct Place {
     cpus: Vec<usize>,
     siblings: Vec<Vec<usize>>,
@@ -140,7 +143,7 @@ impl Place {
         Ok(Self { cpus, siblings, shared_directory })
     }
 
-    /// Takes one sample: everything about it is chosen by the seed.
+    /// Takes one sample; the seed determines all of its choices.
     pub(crate) fn sample(
         &self,
         plan: &Plan,
@@ -150,10 +153,10 @@ impl Place {
         stop: &AtomicBool,
     ) -> Outcome {
         let (cpu, other_cpu) = placement(seed, &self.cpus, &self.siblings);
-        // Where the kernel keeps a directory in memory has a part in the cost of whatever is looked up in it.
+        // The place of a directory in the kernel's memory affects the cost of look-ups in it.
         let own = match directory(plan) {
             Ok(own) => own,
-            Err(error) => return Outcome::Rejected(format!("no directory for its files: {error}")),
+            Err(error) => return Outcome::Rejected(format!("cannot create its directory: {error}")),
         };
         let circumstances = Circumstances {
             seed,
@@ -176,8 +179,8 @@ fn directory(plan: &Plan) -> io::Result<TempDir> {
     tempfile::Builder::new().prefix("assay-").tempdir_in(&plan.directory)
 }
 
-/// The processor of a sample and one for its partner: of another core where there is one, because two
-/// threads of one core are not what people mean by two processors.
+/// Returns the processor of a sample and one for its partner. The partner's is on another core if there is
+/// one, because two hardware threads of one core are not two processors in the usual sense.
 pub(crate) fn placement(seed: u64, cpus: &[usize], siblings: &[Vec<usize>]) -> (usize, Option<usize>) {
     let mut rng = seed::stream(seed, Purpose::Placement);
     let Some(last) = cpus.len().checked_sub(1) else { return (0, None) };
@@ -189,13 +192,13 @@ pub(crate) fn placement(seed: u64, cpus: &[usize], siblings: &[Vec<usize>]) -> (
     (cpus[chosen], other)
 }
 
-/// What is known of one primitive while the rounds go on.
+/// The state of one primitive during the rounds.
 #[derive(Default)]
 pub(crate) struct Series {
     samples: Vec<Sample>,
     rejected: Vec<String>,
     unavailable: Option<String>,
-    /// Duration of its last process, the best guess for its next one.
+    /// Duration of its last process, the estimate for its next one.
     last_ns: u64,
     finished: bool,
 }
@@ -215,7 +218,8 @@ fn rounds(
     }
     let budget_ns = u64::try_from(plan.budget.as_nanos()).unwrap_or(u64::MAX);
     let deadline_ns = now_ns().saturating_add(budget_ns);
-    // A stream for each, so that a sample's seed does not depend on when other primitives were known.
+    // A separate stream for each, so that a sample's seed does not depend on when other primitives are
+    // finished.
     let mut seeds: Vec<Pcg64Mcg> = (0..all.len() as u64)
         .map(|position| seed::stream(plan.seed.wrapping_add(position << 32), Purpose::Sample))
         .collect();
@@ -245,19 +249,19 @@ fn rounds(
     benchmarks.iter().zip(all).map(|(benchmark, series)| series.finding(benchmark)).collect()
 }
 
-/// A seed below 2^53, so that every format and database keeps it exactly.
+/// Returns a seed below 2^53, so that every format and database stores it exactly.
 pub(crate) fn sample_seed(rng: &mut Pcg64Mcg) -> u64 {
     rng.random_range(0..1 << 53)
 }
 
-/// Why a primitive has no sample although so many processes were started for one.
+/// Returns the reason why a primitive has no sample after this number of processes.
 #[must_use]
 pub fn all_failed(processes: usize, last: &str) -> String {
     format!("all {processes} processes failed, the last one: {last}")
 }
 
 impl Series {
-    /// With the samples that this benchmark has already.
+    /// Creates a series with the existing samples of the benchmark.
     fn begun(benchmark: &Benchmark, begun: &[Measured]) -> Self {
         let own = begun.iter().find(|measured| measured.primitive == benchmark.primitive);
         let (samples, rejected) =
@@ -269,14 +273,14 @@ impl Series {
         match outcome {
             Outcome::Sample(sample) => self.samples.push(sample),
             Outcome::Rejected(reason) => self.rejected.push(reason),
-            // What was there once is not missing: this process failed.
+            // The primitive was available before, so this process failed.
             Outcome::Unavailable(reason) if !self.samples.is_empty() => self.rejected.push(reason),
             Outcome::Unavailable(reason) => self.unavailable = Some(reason),
             Outcome::Stopped => {}
         }
     }
 
-    /// Whether this machine has not got it, or every process has failed so far and more of them will.
+    /// Whether the primitive is unavailable, or its first [`FAILURES_MAX`] processes all failed.
     pub(crate) fn is_given_up(&self) -> bool {
         self.unavailable.is_some() || (self.samples.is_empty() && self.rejected.len() >= FAILURES_MAX)
     }
@@ -291,7 +295,7 @@ impl Series {
         [taken, CHECK_POINTS[before]].into_iter().all(|point| self.known(point, plan, unit))
     }
 
-    /// Whether the first so many samples gave an interval that is narrow enough.
+    /// Whether the interval of the first `taken` samples is narrow enough.
     fn known(&self, taken: usize, plan: &Plan, unit: Unit) -> bool {
         let kept = sift(&self.samples[..taken], |sample| cost_ns(sample).ok()).kept;
         taken >= plan.processes_min
@@ -307,7 +311,7 @@ impl Series {
         }
         let reason = self.unavailable.unwrap_or_else(|| match self.rejected.last() {
             Some(reason) => all_failed(self.rejected.len(), reason),
-            None => "the run ended before its turn came; give it more time".to_owned(),
+            None => "the run ended before it was measured; give it more time".to_owned(),
         });
         Finding::Unmeasured(Unmeasured { primitive, reason })
     }
@@ -354,7 +358,7 @@ pub(crate) mod tests {
         ids.iter().map(|id| crate::table::find(&id.parse().unwrap()).unwrap()).collect()
     }
 
-    /// Runs the rounds with one second per sample, and returns the findings with the order of samples.
+    /// Runs the rounds with one second per sample, and returns the findings and the order of the samples.
     fn run(
         plan: &Plan,
         ids: &[&str],
@@ -405,7 +409,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn nothing_begins_that_would_overrun_the_budget_and_what_never_began_says_so() {
+    fn no_sample_starts_that_would_exceed_the_budget_and_an_unstarted_primitive_has_a_reason() {
         let plan = Plan { budget: Duration::from_millis(5500), ..plan() };
         let (findings, order) = run(&plan, &["call.null", "file.stat"], |_, _| costing(100.0));
         assert_eq!(order.len(), 5);
@@ -431,7 +435,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_process_that_misses_what_others_had_is_a_failed_process() {
+    fn an_unavailable_primitive_that_has_samples_is_a_failed_process() {
         let (findings, _) = run(&plan(), &["call.null", "file.stat"], |id, count| match (id, count) {
             ("call.null", 2) | ("file.stat", 1) => Outcome::Unavailable("no memory left".to_owned()),
             _ => costing(100.0),
@@ -441,8 +445,8 @@ pub(crate) mod tests {
         assert!(matches!(&findings[1], Finding::Unmeasured(u) if u.reason == "no memory left"));
     }
 
-    /// Share of 4000 series whose final interval holds the true cost, and the mean number of processes,
-    /// with normal noise of this many per cent of the cost.
+    /// Returns the share of 4000 series whose final interval contains the true cost, and the mean number of
+    /// processes, with normal noise of this percentage of the cost.
     fn coverage(plan: &Plan, noise_percent: f64) -> (f64, f64) {
         let mut rng = Pcg64Mcg::seed_from_u64(11);
         let trials = 4000_u32;
@@ -450,7 +454,7 @@ pub(crate) mod tests {
         for _ in 0..trials {
             let mut series = Series::default();
             while !series.enough(plan, Unit::Nanoseconds) {
-                // The sum of twelve uniform numbers is as good as normal, with standard deviation 1.
+                // The sum of twelve uniform numbers is approximately normal, with standard deviation 1.
                 let noise = (0..12).map(|_| rng.random::<f64>()).sum::<f64>() - 6.0;
                 series.add(costing(100.0 + noise_percent * noise));
                 taken += 1;
@@ -463,9 +467,9 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_looks_at_the_interval_cost_little_of_its_coverage_and_few_processes() {
+    fn repeated_checks_of_the_interval_reduce_its_coverage_little_and_cost_few_processes() {
         let plan = Plan { processes_max: 90, ..plan() };
-        // At a goal of 1 %.
+        // The goal is 1 %.
         for (noise_percent, processes) in [(0.5, 10.0), (1.0, 15.0), (1.5, 25.0), (2.0, 40.0), (3.0, 80.0)] {
             let (covered, taken) = coverage(&plan, noise_percent);
             assert!(covered >= 0.92, "{covered} at noise of {noise_percent} %");
@@ -474,7 +478,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn partners_run_on_another_core_where_there_is_one() {
+    fn partners_run_on_another_core_if_there_is_one() {
         let siblings = [vec![0, 2], vec![1, 3], vec![0, 2], vec![1, 3]];
         for seed in 0..50 {
             let (cpu, other) = placement(seed, &[0, 1, 2, 3], &siblings);

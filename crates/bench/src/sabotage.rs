@@ -1,9 +1,10 @@
-//! The counter-proof: a benchmark whose work is taken away must give no number, and one that is made slower must be
-//! seen to be slower.
+//! Negative controls: a benchmark whose work is removed must yield no sample, and a benchmark that is made
+//! slower must be measured as slower.
 //!
-//! A benchmark that does nothing is the fastest of all: lmbench's integer add takes 0.00 ns because the compiler
-//! has folded it away. The test-suite therefore walks the table with every operation sabotaged in each of these
-//! ways, and none may yield a sample; and `cargo bench` looks for planted slowdowns. Nothing else calls this module.
+//! A benchmark that does nothing is the fastest of all: lmbench's integer add takes 0.00 ns because the
+//! compiler removed it. The test suite therefore sabotages every operation of the table in each of these
+//! ways, and none may yield a sample; `cargo bench` adds slowdowns and checks that they are found. Nothing
+//! else calls this module.
 
 use std::io;
 
@@ -11,30 +12,30 @@ use crate::benchmark::{Operation, Prepared};
 use crate::clock::{Clock, Source};
 use crate::kernel;
 
-/// How the work is taken away.
+/// How the work is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sabotage {
-    /// The timed part does nothing at all.
+    /// The timed part does nothing.
     Idle,
-    /// The system calls that it makes fail with `EPERM`.
+    /// Its system calls fail with `EPERM`.
     Fail,
-    /// The system calls that it makes return 0 and do nothing.
+    /// Its system calls return 0 and do nothing.
     Pretend,
 }
 
 impl Sabotage {
-    /// Every way with its name.
+    /// All variants with their names.
     pub const NAMES: [(Sabotage, &'static str); 3] =
         [(Sabotage::Idle, "idle"), (Sabotage::Fail, "fail"), (Sabotage::Pretend, "pretend")];
 }
 
-/// The same benchmark without its work.
+/// Returns the benchmark without its work.
 pub(crate) fn sabotaged(prepared: Prepared, how: Sabotage, calls: &'static [&'static str]) -> Prepared {
     let operation = Box::new(Sabotaged { inner: prepared.operation, how, calls, begun: false });
     Prepared { operation, ..prepared }
 }
 
-/// The same benchmark with every operation so many nanoseconds longer.
+/// Returns the benchmark with every operation `delay_ns` longer.
 pub(crate) fn delayed(prepared: Prepared, delay_ns: f64, clock: Source) -> Prepared {
     let operation = Box::new(Delayed { inner: prepared.operation, delay_ns, clock });
     Prepared { operation, ..prepared }
@@ -113,7 +114,8 @@ impl Operation for Sabotaged {
     }
 }
 
-/// What waits for work that was never done waits for ever: a signal ends it, which is no number either.
+/// Starts a timer whose signal ends the process, because a wait for work that is never done does not end. An
+/// ended process yields no sample.
 fn end_soon() -> io::Result<()> {
     let soon = libc::itimerval {
         it_interval: libc::timeval { tv_sec: 0, tv_usec: 0 },
@@ -126,8 +128,8 @@ fn end_soon() -> io::Result<()> {
     Ok(())
 }
 
-/// From now on the kernel answers these calls of this thread with this error (0 for success) and does not do
-/// them, whoever makes them.
+/// Makes these system calls of this thread return this error (0 for success) from now on instead of
+/// executing.
 fn replace_calls(names: &[&str], errno: libc::c_int) -> io::Result<()> {
     let numbers = names.iter().filter_map(|name| name.parse::<syscalls::Sysno>().ok());
     let statement = |code: u32, k: u32| -> io::Result<libc::sock_filter> {

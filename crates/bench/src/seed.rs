@@ -1,34 +1,34 @@
-//! The random choices of one sample, each from a stream of its own.
+//! Random streams for the choices of one sample, a separate stream for each purpose.
 //!
-//! Everything that is chosen for a sample follows from its seed, so that the seed reproduces it. Were all
-//! choices the first draw of one generator, they would be functions of each other: a short environment
-//! would always come with the same processor and the same offset, and no number of processes could tell
-//! their effects apart.
+//! The seed of a sample determines all of its choices, so that the seed reproduces the sample. If all choices
+//! were the first draw of the same generator, they would be functions of each other: a short environment
+//! would always be combined with the same processor and the same offset, and no number of processes could
+//! separate their effects.
 
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// What a stream is for.
+/// The purpose of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// The length of the environment.
     Environment,
-    /// The processor, and that of the partner.
+    /// The processors of the sample and of its partner.
     Placement,
-    /// Where the stack begins.
+    /// The start of the stack.
     Depth,
     /// The seeds of a primitive's samples.
     Sample,
-    /// Where the kernel's objects lie.
+    /// The placement of the kernel's objects.
     Kernel,
     /// The seeds of the samples of a sweep over caches.
     Sweep,
-    /// What the benchmark itself chooses: where its buffers begin, the order of its loads.
+    /// The choices of the benchmark: the start of its buffers, the order of its loads.
     Setting,
 }
 
 impl Purpose {
-    /// Random bits, so that the seeds of two purposes do not meet.
+    /// Random bits, so that the seeds of two purposes do not coincide.
     fn constant(self) -> u64 {
         match self {
             Purpose::Environment => 0x9d1c_5e7b_30f2_a846,
@@ -42,8 +42,7 @@ impl Purpose {
     }
 }
 
-/// The stream of one purpose. Its first draw is thrown away, because it is the one that still shows how
-/// close two seeds were.
+/// Returns the stream of one purpose. Discards its first draw, which is still correlated for similar seeds.
 pub(crate) fn stream(seed: u64, purpose: Purpose) -> Pcg64Mcg {
     let mut rng = Pcg64Mcg::seed_from_u64(seed ^ purpose.constant());
     let _ = rng.next_u64();
@@ -56,7 +55,7 @@ mod tests {
     use crate::{layout, plan};
     use std::collections::BTreeSet;
 
-    /// Environment (in lines), processor, depth and first offset of a sample with this seed.
+    /// Returns environment (in lines), processor, depth and first offset of a sample with this seed.
     fn choices(seed: u64) -> [usize; 4] {
         let environment = layout::environment(&mut stream(seed, Purpose::Environment)).len() / layout::LINE;
         let (cpu, _) = plan::placement(seed, &[0, 1], &[vec![0], vec![1]]);
@@ -76,7 +75,7 @@ mod tests {
             assert!(alone >= if one == 1 { 2 } else { 64 }, "choice {one} took {alone} values");
             for other in 0..one {
                 let together = kinds(&|sample| (sample[one], sample[other]));
-                // 4000 balls into 4096 or 128 boxes leave 2550 or all of them occupied; a function, 64.
+                // 4000 balls in 4096 or 128 boxes occupy 2550 or all of them; a function would occupy 64.
                 let least = if one == 1 || other == 1 { 128 } else { 2400 };
                 assert!(together >= least, "choices {one} and {other} took {together} pairs of values");
             }

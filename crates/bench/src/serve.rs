@@ -1,10 +1,10 @@
-//! The other host of a measurement between two: it gives back messages and datagrams, takes and gives bytes, and
-//! accepts connections, for whoever asks in the protocol of the module `protocol`.
+//! The server for measurements between two hosts: it echoes messages and datagrams, receives and sends bytes,
+//! and accepts connections for clients that use the protocol of the module `protocol`.
 //!
-//! `assay bench --serve` calls it; the rows with `peer=remote` ask. One process answers many at a time. Everything
-//! about an asker is bounded: how many there are, what they can make this host hold, and how long it waits for
-//! them. There is no authentication: it is for networks whose hosts may all take up this host's time, and it
-//! reads and writes no file.
+//! `assay bench --serve` calls it; the rows with `peer=remote` are the clients. One process serves many
+//! clients at the same time. The number of clients, the memory that they can use on this host and the time
+//! that the server waits for them are limited. There is no authentication: use it only in networks where
+//! every host may use this host's time. The server reads and writes no file.
 
 pub(crate) mod protocol;
 pub(crate) mod session;
@@ -24,22 +24,22 @@ use self::session::{End, Link, datagram_socket, datagrams, echo, sink, source};
 use crate::clock::monotonic;
 use crate::primitive::pieces::Pieces;
 
-/// The port where nobody names another: below those that kernels give out by themselves.
+/// The default port: below the range from which kernels choose ports.
 pub const PORT: u16 = 7325;
 
-/// Connections that have not asked yet; more stay in the kernel's queue.
+/// Maximum number of connections without a request; more stay in the kernel's queue.
 const ASKERS_MAX: usize = 256;
 
-/// Connections whose request was granted; more are refused. Each has a thread and one piece of memory.
+/// Maximum number of sessions; more are refused. Each has a thread and memory for one piece.
 const SESSIONS_MAX: usize = 64;
 
-/// How long a connection may take to ask.
+/// Timeout for the request of a connection.
 const ASK_WITHIN: Duration = Duration::from_secs(5);
 
-/// How often the server looks whether it shall stop, and who has waited too long.
+/// Interval at which the server checks whether to stop, and for timeouts.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Errors of `accept` that are of the connection which it would have returned (accept(2)), or of nobody.
+/// Errors of `accept` that concern only the connection that it would have returned (accept(2)), or none.
 const ASKERS_OWN: [libc::c_int; 11] = [
     libc::ECONNABORTED,
     libc::EINTR,
@@ -61,35 +61,35 @@ pub struct Server {
     address: SocketAddr,
 }
 
-/// What a server has done.
+/// Statistics of a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Served {
     /// Connections that were accepted.
     pub connections: u64,
-    /// Those of them whose request was granted.
+    /// Connections whose request was granted.
     pub granted: u64,
-    /// Those whose request was refused, or did not come in time.
+    /// Connections whose request was refused, or was not received in time.
     pub refused: u64,
-    /// Granted ones that did not end as the protocol has it: broken off, idle or against the rules.
+    /// Granted connections that ended with a failure, a timeout or a violation of the protocol.
     pub broken: u64,
 }
 
-/// A server that cannot be.
+/// Why a server cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum CannotServe {
     /// The address cannot be bound.
     #[error("cannot listen on {0}: {1}; give another ADDRESS:PORT to --serve")]
     Bind(SocketAddr, io::Error),
     /// The listening socket failed.
-    #[error("cannot go on serving: {0}; start 'assay bench --serve' again")]
+    #[error("cannot continue to serve: {0}; start 'assay bench --serve' again")]
     Listen(io::Error),
 }
 
 impl Server {
-    /// Binds to an address; port 0 takes any that is free.
+    /// Binds to an address; port 0 chooses any free port.
     ///
     /// # Errors
-    /// [`CannotServe::Bind`].
+    /// Returns [`CannotServe::Bind`] if the address cannot be bound.
     pub fn bind(address: SocketAddr) -> Result<Self, CannotServe> {
         let bind = || {
             let listener = TcpListener::bind(address)?;
@@ -100,16 +100,17 @@ impl Server {
         bind().map_err(|error| CannotServe::Bind(address, error))
     }
 
-    /// Where it can be reached.
+    /// Returns the address of the server.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves until `stop` becomes true; the sessions that are under way then end within a fraction of a second.
+    /// Serves until `stop` becomes true; running sessions then end within a fraction of a second.
     ///
     /// # Errors
-    /// [`CannotServe::Listen`]. What goes wrong with one connection ends that one.
+    /// Returns [`CannotServe::Listen`] if the listening socket fails. A failure of one connection ends only
+    /// that connection.
     pub fn serve(&self, stop: &AtomicBool) -> Result<Served, CannotServe> {
         let sessions = Sessions { stop, running: AtomicUsize::new(0), broken: AtomicU64::new(0) };
         let mut served = Served::default();
@@ -124,7 +125,7 @@ impl Server {
         outcome.map(|()| served).map_err(CannotServe::Listen)
     }
 
-    /// Waits until somebody does something, or a moment has passed, and looks at everybody.
+    /// Waits for an event, for at most [`LOOK`], and then checks all connections.
     fn turn<'scope>(
         &self,
         askers: &mut Vec<Asker>,
@@ -186,7 +187,7 @@ impl Server {
     }
 }
 
-/// A connection that has not asked yet.
+/// A connection whose request is incomplete.
 struct Asker {
     connection: TcpStream,
     line: [u8; LINE_MAX],
@@ -194,7 +195,7 @@ struct Asker {
     since_ns: u64,
 }
 
-/// What a look at an asker shows.
+/// The state of a connection without a request.
 enum Look {
     Waits,
     Gone,
@@ -203,7 +204,7 @@ enum Look {
 }
 
 impl Asker {
-    /// `None` for a connection that is broken already.
+    /// Returns `None` for a connection that is already broken.
     fn new(connection: TcpStream, now_ns: u64) -> Option<Self> {
         connection.set_nonblocking(true).ok()?;
         Some(Self { connection, line: [0; LINE_MAX], come: 0, since_ns: now_ns })
@@ -221,24 +222,25 @@ impl Asker {
             Line::Asks(request) => Look::Asks(request),
             Line::Bad(refused) => Look::Bad(refused.to_string()),
             Line::Unfinished if Duration::from_nanos(now_ns.saturating_sub(self.since_ns)) > ASK_WITHIN => {
-                Look::Bad(format!("no request came within {} s", ASK_WITHIN.as_secs()))
+                Look::Bad(format!("no request was received within {} s", ASK_WITHIN.as_secs()))
             }
             Line::Unfinished => Look::Waits,
         }
     }
 }
 
-/// Says why not, in one line, if anybody still listens. Nothing was sent before, so this never waits.
+/// Sends the reason for a refusal, in one line. Errors are ignored. Nothing was sent before, so this never
+/// blocks.
 fn refuse(mut connection: &TcpStream, reason: &str) {
     let _ = connection.write_all(format!("{REFUSED}{reason}\n").as_bytes());
 }
 
-/// Grants what ends with being granted.
+/// Grants a request without a session.
 fn grant(mut connection: &TcpStream) {
     let _ = connection.write_all(format!("{OK}\n").as_bytes());
 }
 
-/// What the sessions have in common.
+/// The state that all sessions share.
 struct Sessions<'a> {
     stop: &'a AtomicBool,
     running: AtomicUsize,
@@ -246,25 +248,26 @@ struct Sessions<'a> {
 }
 
 impl Sessions<'_> {
-    /// Makes a session ready, or says why not.
+    /// Prepares a session, or returns the reason for the refusal.
     fn begin(&self, connection: &TcpStream, session: Session) -> Result<Work, String> {
-        // Only the thread that calls this adds to the number.
+        // Only the thread that calls this increases the number.
         if self.running.load(Ordering::Acquire) >= SESSIONS_MAX {
             return Err(format!(
-                "{SESSIONS_MAX} sessions are under way here, which is as many as there may be"
+                "{SESSIONS_MAX} sessions are running here, which is the maximum; try again later"
             ));
         }
-        Work::prepare(connection, session).map_err(|error| format!("this host cannot do it: {error}"))
+        Work::prepare(connection, session).map_err(|error| format!("cannot prepare the session: {error}"))
     }
 
-    /// Runs a session in a thread of its own, to its end.
+    /// Runs a session in its own thread.
     fn run<'scope>(&'scope self, connection: TcpStream, work: Work, scope: &'scope Scope<'scope, '_>) {
         self.running.fetch_add(1, Ordering::AcqRel);
         let run = move || {
             let end = Link::new(connection, self.stop).map_or_else(End::Failed, |link| work.run(&link));
             self.ended(&end);
         };
-        // Without a thread the connection ends before it was granted, which the asker cannot take for a success.
+        // Without a thread the connection closes before the request is granted, which the client reports as
+        // an error.
         if let Err(error) = thread::Builder::new().spawn_scoped(scope, run) {
             self.ended(&End::Failed(error));
         }
@@ -278,7 +281,7 @@ impl Sessions<'_> {
     }
 }
 
-/// A session that has all that it needs.
+/// A prepared session.
 enum Work {
     Echo { size: usize },
     Datagrams { socket: UdpSocket, size: usize },
@@ -288,7 +291,7 @@ enum Work {
 
 impl Work {
     fn prepare(connection: &TcpStream, session: Session) -> io::Result<Self> {
-        // Sessions differ in their layout as samples do.
+        // The layout is random for each session, as for each sample.
         let mut rng = Pcg64Mcg::seed_from_u64(monotonic::now_ns());
         Ok(match session {
             Session::Echo { size } => Work::Echo { size },

@@ -1,8 +1,8 @@
-//! How much of each cache a process gets here, found by a short sweep of loads over working sets.
+//! Finds the effective size of each cache for a process, by a short sweep of loads over working sets.
 //!
-//! A processor claims what is built in. A cache that several guests of a host share holds less for each: a third
-//! level of 32 MiB held 4 to 12 MiB for one guest and changed within minutes. A working set that takes its size from
-//! the claim is then measured in memory.
+//! A processor reports the physical cache sizes. A cache that several guests of a host share holds less for
+//! each: a third level of 32 MiB held 4 to 12 MiB for one guest and changed within minutes. A working set of
+//! the reported size is then measured in memory.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,37 +19,39 @@ use crate::process::Spawner;
 use crate::seed::{self, Purpose};
 use crate::table;
 
-/// Caches as the machine claims them, and as a sweep found them.
+/// Cache sizes as the machine reports them, and as a sweep found them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sweep {
     claimed: CacheSizes,
-    /// The largest working set that costs what its level costs, `None` for a level that the curve does not show;
-    /// or why there is no curve.
+    /// The largest working set with the cost of its level, `None` for a level that the curve does not show;
+    /// or the reason why there is no curve.
     found: Result<CacheSizes, String>,
 }
 
-/// Name of the fact that a sweep finds.
+/// Name of the fact with the result of a sweep.
 pub const EFFECTIVE_CACHES: &str = "effective caches";
 
-/// Processes for each size, in as many passes over all sizes.
+/// Number of passes over all sizes, with one process for each size.
 const PASSES: usize = 3;
 
 /// The smallest working set: half of a small first level.
 const SMALLEST: Size = Size::kib(8);
 
-/// Working sets in memory, in claims of the last cache: as many as make a level.
+/// Working sets in memory, as multiples of the reported size of the last cache: as many as a level requires.
 const IN_MEMORY: [u64; 2] = [2, 3];
 
-/// A working set is taken to be in memory if its loads cost at least this share of those that certainly come from
-/// there: the next level costs at least one and a half times as much ([`mod@assay_statistics::knee`]).
+/// A working set is assumed to be in memory if its loads cost at least this share of loads that certainly
+/// come from memory: the next level costs at least one and a half times as much
+/// ([`mod@assay_statistics::knee`]).
 const ALMOST: f64 = 2.0 / 3.0;
 
-/// Working sets that seem to be in memory, after which a pass ends.
+/// Number of working sets assumed to be in memory after which a pass ends.
 const ALMOST_MAX: usize = 2;
 
 impl Sweep {
-    /// The largest working set that each cache really holds. If the sweep could not be done, all claims stand. So
-    /// does that of a cache which the sweep did not show, but not that of the last one, which others share.
+    /// Returns the largest working set that each cache actually holds. If the sweep failed, these are the
+    /// reported sizes. A cache that the sweep did not show also has its reported size, except the last cache,
+    /// which may be shared.
     #[must_use]
     pub fn effective(&self) -> CacheSizes {
         let claimed = self.claimed;
@@ -64,7 +66,7 @@ impl Sweep {
         }
     }
 
-    /// What was found, beside what is claimed.
+    /// Returns the effective and the reported sizes.
     #[must_use]
     pub fn fact(&self) -> Fact {
         Fact { name: EFFECTIVE_CACHES.to_owned(), value: self.to_string() }
@@ -76,7 +78,7 @@ impl fmt::Display for Sweep {
         let claimed = self.claimed;
         let effective = match &self.found {
             Ok(effective) => effective,
-            Err(reason) => return write!(f, "taken as claimed: {reason}"),
+            Err(reason) => return write!(f, "not measured, sizes as reported: {reason}"),
         };
         let caches = [
             ("L1d", claimed.l1, effective.l1),
@@ -84,24 +86,24 @@ impl fmt::Display for Sweep {
             ("L3", claimed.l3, effective.l3),
         ];
         let cache = |(name, claimed, effective): (&str, Option<Size>, Option<Size>)| {
-            let effective = effective.map_or_else(|| "none seen".to_owned(), in_words);
+            let effective = effective.map_or_else(|| "none detected".to_owned(), in_words);
             Some(format!("{name} {effective} of {}", in_words(claimed?)))
         };
         f.write_str(&caches.into_iter().filter_map(cache).collect::<Vec<String>>().join(", "))
     }
 }
 
-/// Whether any of these takes its working set from the size of a cache.
+/// Whether the size of a cache determines the working set of any of these benchmarks.
 #[must_use]
 pub fn is_due(benchmarks: &[Benchmark]) -> bool {
     benchmarks.iter().any(|benchmark| ["l1", "l2", "l3"].contains(&benchmark.primitive.word(Key::Level)))
 }
 
-/// Measures loads from larger and larger working sets until they cost as much as memory, each in a process that
+/// Measures loads from increasing working sets until they cost as much as memory, each in a process that
 /// `spawner` starts.
 ///
 /// # Errors
-/// [`NoRun`] when nothing can be measured at all.
+/// Returns [`NoRun`] if nothing can be measured.
 pub fn sweep(plan: &Plan, spawner: &Spawner, stop: &AtomicBool) -> Result<Sweep, NoRun> {
     let plan = &Plan { counters: false, ..plan.clone() };
     let place = Place::find(plan)?;
@@ -110,7 +112,7 @@ pub fn sweep(plan: &Plan, spawner: &Spawner, stop: &AtomicBool) -> Result<Sweep,
     let curve = curve(claimed, stop, &mut |set| {
         let id: PrimitiveId =
             format!("memory.load{{set={set}}}").parse().map_err(|error| format!("{error}"))?;
-        let load = table::find(&id).ok_or_else(|| format!("{id} is no benchmark"))?;
+        let load = table::find(&id).ok_or_else(|| format!("{id} is not a benchmark"))?;
         match place.sample(plan, spawner, &load, sample_seed(&mut seeds), stop) {
             Outcome::Sample(sample) => cost_ns(&sample).map_err(|error| error.to_string()),
             Outcome::Rejected(reason) | Outcome::Unavailable(reason) => Err(reason),
@@ -120,20 +122,20 @@ pub fn sweep(plan: &Plan, spawner: &Spawner, stop: &AtomicBool) -> Result<Sweep,
     Ok(Sweep { claimed, found: curve.map(|curve| attributed(claimed, &levels(&curve))) })
 }
 
-/// The cost of a load by working set: the median over the passes that came to a size. A process that fails is left
-/// out, but without a cost of memory there is no curve.
+/// Returns the cost of a load by working set: the median over the passes that reached a size. A failed
+/// process is omitted, but without the cost of memory there is no curve.
 fn curve(
     claimed: CacheSizes,
     stop: &AtomicBool,
     cost: &mut dyn FnMut(Size) -> Result<f64, String>,
 ) -> Result<Vec<(Size, Estimate)>, String> {
-    let last = claimed.last().ok_or("the machine claims no caches")?;
+    let last = claimed.last().ok_or("the machine reports no caches")?;
     let in_memory = IN_MEMORY.map(|times| Size(last.bytes().saturating_mul(times)));
     let mut costs: BTreeMap<Size, Vec<f64>> = BTreeMap::new();
     for _ in 0..PASSES {
         let mut memory_ns = 0.0;
         for size in in_memory {
-            memory_ns = cost(size).map_err(|reason| format!("no load from {size} of memory ({reason})"))?;
+            memory_ns = cost(size).map_err(|reason| format!("no loads from {size} of memory ({reason})"))?;
             costs.entry(size).or_default().push(memory_ns);
         }
         let mut almost = 0;
@@ -153,14 +155,15 @@ fn curve(
     Ok(costs.into_iter().filter_map(|(size, costs)| Some((size, median(costs)?))).collect())
 }
 
-/// Two sizes for each doubling.
+/// Returns two sizes for each doubling.
 fn sizes_below(end: Size) -> impl Iterator<Item = Size> {
     let doubled = std::iter::successors(Some(SMALLEST), |size| Some(Size(2 * size.bytes())));
     doubled.flat_map(|size| [size, Size(size.bytes() / 2 * 3)]).take_while(move |size| *size < end)
 }
 
-/// Which level is which cache: a cache has the last level that ends within its claim and not within that of the
-/// cache before, give or take a step of the sweep. The last cache has all levels beyond.
+/// Assigns levels to caches: a cache has the last level that ends within its reported size and not within
+/// that of the previous cache, with a tolerance of one step of the sweep. The last cache has all levels
+/// beyond.
 fn attributed(claimed: CacheSizes, levels: &[Level]) -> CacheSizes {
     let within = |lower: Option<Size>, own: Option<Size>| {
         let end = |claim: Size| Size(claim.bytes() / 2 * 3);
@@ -182,7 +185,7 @@ mod tests {
     const CLAIMED: CacheSizes =
         CacheSizes { l1: Some(Size::kib(32)), l2: Some(Size::mib(1)), l3: Some(Size::mib(32)) };
 
-    /// What a load costs where so much of the third level is effective, ns.
+    /// Returns the cost of a load if `third` is the effective size of the third level, ns.
     fn cost(set: Size, third: Size) -> f64 {
         match set {
             set if set <= Size::kib(32) => 1.1,
@@ -192,7 +195,7 @@ mod tests {
         }
     }
 
-    /// What a sweep over these costs finds, and the sizes that it came to.
+    /// Returns the result of a sweep over these costs, and the sizes that it measured.
     fn swept(claimed: CacheSizes, cost: impl Fn(Size) -> Result<f64, String>) -> (Sweep, Vec<Size>) {
         let mut sizes = Vec::new();
         let curve = curve(claimed, &AtomicBool::new(false), &mut |set| {
@@ -203,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cache_has_what_is_effective_of_it_and_a_pass_ends_in_memory() {
+    fn each_cache_has_its_effective_size_and_a_pass_ends_in_memory() {
         for (third, largest) in [(3, 6), (4, 8), (6, 12), (16, 32), (24, 48), (32, 48)] {
             let third = Size::mib(third);
             let (sweep, sizes) = swept(CLAIMED, |set| Ok(cost(set, third)));
@@ -214,25 +217,25 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_that_keeps_a_part_of_larger_sets_ends_where_its_cost_does() {
+    fn a_cache_that_holds_a_part_of_larger_sets_ends_where_its_cost_does() {
         let soft = |set: Size| if set == Size::mib(48) { 90.0 } else { cost(set, Size::mib(32)) };
         assert_eq!(swept(CLAIMED, |set| Ok(soft(set))).0.effective(), CLAIMED);
     }
 
     #[test]
-    fn a_cache_of_which_nothing_is_left_is_not_seen_and_the_one_before_is_not_taken_for_it() {
+    fn a_cache_without_an_effective_part_is_not_detected_and_not_confused_with_the_previous_one() {
         let (sweep, _) = swept(CLAIMED, |set| Ok(cost(set, Size::mib(1))));
         assert_eq!(sweep.effective(), CacheSizes { l3: None, ..CLAIMED });
-        assert_eq!(sweep.to_string(), "L1d 32 KiB of 32 KiB, L2 1 MiB of 1 MiB, L3 none seen of 32 MiB");
+        assert_eq!(sweep.to_string(), "L1d 32 KiB of 32 KiB, L2 1 MiB of 1 MiB, L3 none detected of 32 MiB");
     }
 
     #[test]
-    fn a_cache_of_one_core_that_is_not_seen_is_taken_as_claimed() {
+    fn an_undetected_cache_of_one_core_has_its_reported_size() {
         let (sweep, _) = swept(CLAIMED, |set| Ok(cost(set.max(Size::mib(1)), Size::mib(4))));
         let seen = CacheSizes { l1: None, l2: Some(Size::mib(1)), l3: Some(Size::mib(4)) };
         assert_eq!(sweep.found, Ok(seen));
         assert_eq!(sweep.effective(), CacheSizes { l1: CLAIMED.l1, ..seen });
-        assert_eq!(sweep.to_string(), "L1d none seen of 32 KiB, L2 1 MiB of 1 MiB, L3 4 MiB of 32 MiB");
+        assert_eq!(sweep.to_string(), "L1d none detected of 32 KiB, L2 1 MiB of 1 MiB, L3 4 MiB of 32 MiB");
     }
 
     #[test]
@@ -260,23 +263,23 @@ mod tests {
     }
 
     #[test]
-    fn without_memory_or_claims_or_when_stopped_the_caches_are_taken_as_claimed_and_the_reason_is_told() {
+    fn a_failed_or_stopped_sweep_gives_the_reported_sizes_and_the_reason() {
         let (sweep, _) = swept(CLAIMED, |set| match set {
             set if set > Size::mib(64) => Err("too little is free".to_owned()),
             set => Ok(cost(set, Size::mib(4))),
         });
         assert_eq!(sweep.effective(), CLAIMED);
-        let reason = "taken as claimed: no load from 96MiB of memory (too little is free)";
+        let reason = "not measured, sizes as reported: no loads from 96MiB of memory (too little is free)";
         assert_eq!(sweep.to_string(), reason);
         let (sweep, sizes) = swept(CacheSizes::default(), |_| Ok(1.0));
-        assert_eq!(sweep.to_string(), "taken as claimed: the machine claims no caches");
+        assert_eq!(sweep.to_string(), "not measured, sizes as reported: the machine reports no caches");
         assert_eq!((sweep.effective(), sizes), (CacheSizes::default(), Vec::new()));
         let stopped = curve(CLAIMED, &AtomicBool::new(true), &mut |_| Ok(140.0)).unwrap_err();
         assert_eq!(stopped, "the sweep over working sets was stopped");
     }
 
     #[test]
-    fn a_sweep_is_due_where_a_cache_sets_the_size() {
+    fn a_sweep_is_due_if_a_cache_determines_the_size() {
         let due = |id: &str| is_due(&[table::find(&id.parse().unwrap()).unwrap()]);
         assert!(due("memory.load{level=l3}") && due("code.fetch{level=l1}"));
         assert!(!due("memory.load{level=dram}") && !due("memory.load{set=4MiB}") && !due("call.null"));

@@ -1,9 +1,9 @@
-//! Every benchmark: rows, each a family of parameters, in the files that define what is timed. A new benchmark
-//! is a row there; a new file is a line in [`FILES`]. `docs/primitives.md` must name every primitive, which a
-//! test holds.
+//! The catalogue of benchmarks. Its rows, each for a family of parameters, are in the files that define the
+//! operations. A new benchmark is a row in such a file; a new file is a line in [`FILES`].
+//! `docs/primitives.md` must name every primitive, which a test checks.
 //!
-//! Numbers in an id are examples: a row measures any other number as well, so that a user can ask for the very
-//! size that his application uses. The keys in [`MODIFIERS`] can be added to any id.
+//! Numbers in an id are examples: a row measures any other number too, so that a user can select the exact
+//! size that an application uses. The keys in [`MODIFIERS`] can be added to any id.
 
 use assay_quantity::{Key, Kind, PrimitiveId, Size, Unit};
 
@@ -15,38 +15,38 @@ use crate::primitive;
 pub(crate) struct Row {
     /// Their ids, as [`PrimitiveId`] writes them.
     pub(crate) ids: &'static [&'static str],
-    /// Which profile measures them.
+    /// The smallest profile that measures them.
     pub(crate) profile: Profile,
-    /// What the cost is told per.
+    /// The unit of work that the cost refers to.
     pub(crate) cost: Per,
-    /// System calls that one operation makes, by name, those of partners included; none for work that stays in
-    /// user mode.
+    /// Names of the system calls that one operation makes, including those of partners; empty for work in
+    /// user mode only.
     pub(crate) calls: &'static [&'static str],
-    /// What one operation is.
+    /// Description of one operation.
     pub(crate) about: &'static str,
-    /// Where the benchmark comes from.
+    /// Origin of the benchmark.
     pub(crate) source: &'static str,
-    /// Makes it ready in the process that measures.
+    /// Prepares it in the measuring process.
     pub(crate) prepare: Prepare,
 }
 
-/// What a cost is told per.
+/// The unit of work that a cost refers to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Per {
-    /// Operation.
+    /// Cost per operation.
     Operation,
-    /// Byte, of the bytes that the id's `size` says.
+    /// Cost per byte; the id's `size` is the number of bytes per operation.
     ByteOfSize,
-    /// Byte, of so many per operation.
+    /// Cost per byte, with this number of bytes per operation.
     ByteOf(u64),
 }
 
-/// How much of the catalogue is measured.
+/// A part of the catalogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Profile {
-    /// Every family, at the sizes that matter most.
+    /// Every family, at the most important sizes.
     Quick,
-    /// The sweeps as well.
+    /// The quick profile and the sweeps.
     Full,
 }
 
@@ -121,16 +121,16 @@ const FILES: &[&[Row]] = &[
     primitive::ready::ROWS,
 ];
 
-/// All benchmarks, in the order of the table.
+/// Returns all benchmarks, in the order of the table.
 ///
 /// # Panics
-/// If an id of the table is none, which a test excludes.
+/// Panics if an id of the table is invalid, which a test excludes.
 #[must_use]
 pub fn catalogue() -> Vec<Benchmark> {
     rows().flat_map(|row| row.ids.iter().map(|id| benchmark(row, id))).collect()
 }
 
-/// The benchmark of this id: one of the table's, or one that differs from it in numbers and modifiers.
+/// Returns the benchmark with this id, which may differ from the ids of the table in numbers and modifiers.
 #[must_use]
 pub fn find(id: &PrimitiveId) -> Option<Benchmark> {
     let shape = shape(id);
@@ -151,7 +151,7 @@ fn parsed(id: &str) -> PrimitiveId {
     id.parse().expect("an id of the table is well formed")
 }
 
-/// An id without its modifiers and with its numbers taken out.
+/// Returns an id without its modifiers and numbers, and the keys of the removed numbers.
 fn shape(id: &PrimitiveId) -> (PrimitiveId, Vec<Key>) {
     let mut rest = id.clone();
     let mut numbers = Vec::new();
@@ -211,7 +211,7 @@ mod tests {
         }
     }
 
-    /// The name of an id and its keys: what a line of the documentation describes, whatever their values are.
+    /// Returns the name of an id and its keys: a line of the documentation describes them for all values.
     fn described(id: &PrimitiveId) -> (String, Vec<Key>) {
         (format!("{}.{}", id.family(), id.operation()), id.keys().keys().copied().collect())
     }
@@ -227,7 +227,7 @@ mod tests {
         let known: BTreeSet<PrimitiveId> =
             catalogue().into_iter().map(|benchmark| benchmark.primitive).collect();
         let strangers: Vec<String> = named.difference(&known).map(ToString::to_string).collect();
-        assert!(strangers.is_empty(), "docs/primitives.md describes {strangers:?}, which nobody measures");
+        assert!(strangers.is_empty(), "docs/primitives.md describes unknown primitives: {strangers:?}");
         let lines: BTreeSet<_> = named.iter().map(described).collect();
         let missing: BTreeSet<String> =
             known.iter().filter(|id| !lines.contains(&described(id))).map(ToString::to_string).collect();

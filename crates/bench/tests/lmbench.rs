@@ -1,6 +1,6 @@
-//! What came before: every program of lmbench 3 and of HBench-OS 1.0 has its row in `docs/lmbench.md`, and
-//! every figure of the lmbench paper of 1996 that can be told is a cost in `examples/lmbench-1996` under an id
-//! that this version measures, so that a machine of today can be compared with those of then.
+//! Earlier suites: every program of lmbench 3 and of HBench-OS 1.0 has a row in `docs/lmbench.md`, and every
+//! usable figure of the lmbench paper of 1996 is a cost in `examples/lmbench-1996` under an id that this
+//! version measures, so that a current machine can be compared with those of 1996.
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
 
@@ -83,7 +83,7 @@ const LMBENCH: &[&str] = &[
     "tlb",
 ];
 
-/// Its six optional programs.
+/// The six optional programs of lmbench.
 const LMBENCH_OPTIONAL: &[&str] = &[
     "cache",
     "lat_cmd",
@@ -97,11 +97,11 @@ const LMBENCH_OPTIONAL: &[&str] = &[
     "lat_usleep usleep",
 ];
 
-/// Programs whose source lies beside them and that it does not build, and those that were added in 2026.
+/// Programs that lmbench contains but does not build, and programs that were added in 2026.
 const LMBENCH_OTHERS: &[&str] =
     &["bw_mem64", "bw_mem64p", "bw_udp", "clock", "lat_mem_pingpong", "rhttp", "seek"];
 
-/// Programs of HBench-OS 1.0 with their modes, those included that its file `BROKEN` names.
+/// Programs of HBench-OS 1.0 with their modes, including those that its file `BROKEN` names.
 const HBENCH: &[&str] = &[
     "bw_bzero",
     "bw_file_rd",
@@ -147,7 +147,7 @@ const HBENCH: &[&str] = &[
     "mhz-counter",
 ];
 
-/// The tables of the page: heading and programs.
+/// The tables of `docs/lmbench.md`: heading and programs.
 const TABLES: &[(&str, &[&str])] = &[
     ("## lmbench 3", LMBENCH),
     ("## lmbench 3: optional programs", LMBENCH_OPTIONAL),
@@ -155,13 +155,13 @@ const TABLES: &[(&str, &[&str])] = &[
     ("## HBench-OS 1.0", HBENCH),
 ];
 
-/// Table 1 of the paper has so many machines.
+/// Number of machines in table 1 of the paper.
 const MACHINES: usize = 15;
 
-/// What a row of the page says instead of ids, before the reason.
+/// The prefix of the reason in a row without ids.
 const NONE: &str = "none: ";
 
-/// Letters that a reason has at least.
+/// Minimum length of a reason.
 const REASON_LETTERS: usize = 20;
 
 fn root() -> PathBuf {
@@ -172,7 +172,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap()
 }
 
-/// Rows of the first table below a heading, as cells; the head and the line below it are left out.
+/// Returns the cells of the first table below a heading, without the table head and the line below it.
 fn rows(text: &str, heading: &str) -> Vec<Vec<String>> {
     text.lines()
         .skip_while(|line| *line != heading)
@@ -184,7 +184,7 @@ fn rows(text: &str, heading: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// What stands between backquotes.
+/// Returns the texts between backquotes.
 fn quoted(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }
@@ -205,13 +205,13 @@ fn machines() -> BTreeMap<String, Machine> {
         .collect()
 }
 
-/// A cost in its unit, for comparison with what the paper says in prose.
+/// Returns a cost in its unit, for comparison with the prose of the paper.
 fn cost(machine: &str, id: &str) -> f64 {
     machines()[machine].costs[&id.parse().unwrap()].typical.point
 }
 
 #[test]
-fn every_program_of_the_suites_before_has_one_row_and_no_row_has_another_program() {
+fn every_program_of_the_earlier_suites_has_one_row_and_no_row_has_another_program() {
     let page = read("docs/lmbench.md");
     for (heading, programs) in TABLES {
         let mut found: Vec<String> =
@@ -232,23 +232,23 @@ fn every_id_that_stands_for_a_program_is_measured() {
 }
 
 #[test]
-fn a_program_without_an_id_has_a_reason_and_one_with_ids_says_what_is_different() {
+fn a_program_without_an_id_has_a_reason_and_one_with_ids_describes_the_differences() {
     let page = read("docs/lmbench.md");
     for row in TABLES.iter().flat_map(|(heading, _)| rows(&page, heading)) {
         assert_eq!(row.len(), 4, "{row:?}");
-        assert!(!row[1].is_empty(), "{}: what does it time?", row[0]);
+        assert!(!row[1].is_empty(), "{}: no description", row[0]);
         match row[2].strip_prefix(NONE) {
             Some(reason) => assert!(reason.len() >= REASON_LETTERS, "{}: no reason", row[0]),
             None => {
                 assert!(!quoted(&row[2]).is_empty(), "{}: neither an id nor a reason", row[0]);
-                assert!(!row[3].is_empty(), "{}: what is different here?", row[0]);
+                assert!(!row[3].is_empty(), "{}: no description of the differences", row[0]);
             }
         }
     }
 }
 
 #[test]
-fn each_machine_of_1996_can_be_compared_with_one_of_today() {
+fn each_machine_of_1996_can_be_compared_with_a_current_one() {
     let machines = machines();
     assert_eq!(machines.len(), MACHINES);
     for (stem, machine) in &machines {
@@ -264,7 +264,7 @@ fn each_machine_of_1996_can_be_compared_with_one_of_today() {
 }
 
 #[test]
-fn what_one_machine_of_1996_has_every_other_has_or_says_why_not() {
+fn every_machine_of_1996_has_each_cost_or_a_reason_why_not() {
     let machines = machines();
     let all: BTreeSet<&PrimitiveId> = machines.values().flat_map(|machine| machine.costs.keys()).collect();
     for (stem, machine) in &machines {
@@ -294,7 +294,7 @@ fn every_id_of_1996_is_traced_to_a_table_of_the_paper() {
 }
 
 #[test]
-fn the_figures_of_1996_agree_with_what_the_paper_says_in_prose() {
+fn the_figures_of_1996_agree_with_the_prose_of_the_paper() {
     // Section 6.1: "the load itself takes 400ns on a 300 MHz DEC 8400"; 6.2: 22 clocks to its second cache.
     assert!((cost("dec-alpha-300", "memory.load{level=dram}") - 400.0).abs() < 0.5);
     let clock_ns = 3.0;

@@ -1,7 +1,7 @@
-//! The harness with real processes, the real kernel and real disturbance.
+//! Tests the harness with real processes, the real kernel and real disturbance.
 //!
 //! This file has its own `main`, because the executable of the test is also the program that the harness
-//! starts for every sample. It runs its tests one after another: they measure.
+//! starts for every sample. It runs its tests sequentially, because they measure.
 
 #![expect(clippy::unwrap_used, reason = "the whole executable is a test")]
 
@@ -26,14 +26,14 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 const TESTS: &[(&str, fn())] = &[
     ("every_primitive_of_the_catalogue_runs_here_and_takes_time", every_primitive_runs),
-    ("no_benchmark_gives_a_number_when_its_work_is_taken_away", sabotage_is_noticed),
-    ("with_cold_caches_and_beside_copies_the_same_operations_are_measured", modifiers_work),
+    ("no_benchmark_yields_a_sample_when_its_work_is_removed", sabotage_is_noticed),
+    ("with_cold_caches_and_with_copies_the_same_operations_are_measured", modifiers_work),
     ("the_kernel_sees_exactly_the_calls_that_were_counted", the_kernel_sees_the_calls),
     ("a_process_that_fails_is_a_rejected_sample_with_its_reason", failures_are_rejected),
-    ("a_process_that_hangs_is_killed_when_told_to_stop", stop_kills_the_running_process),
+    ("a_process_that_hangs_is_killed_when_the_run_is_stopped", stop_kills_the_running_process),
     ("a_competitor_on_every_processor_takes_time_from_batches_of_every_benchmark", competitors_are_seen),
-    ("on_one_processor_what_needs_two_is_unavailable_and_says_so", one_processor_is_too_few),
-    ("what_a_sample_is_asked_for_reproduces_its_layout_and_its_seed", seeds_differ_and_are_kept),
+    ("on_one_processor_a_primitive_that_needs_two_is_unavailable", one_processor_is_too_few),
+    ("a_seed_reproduces_the_seeds_of_the_samples", seeds_differ_and_are_kept),
 ];
 
 fn main() -> ExitCode {
@@ -64,8 +64,8 @@ fn run_tests(filter: Option<&String>) -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Measures a benchmark without its work. Only the exit status tells what came of it: the call that would write
-/// may be one of those that are sabotaged.
+/// Measures a benchmark without its work. Reports the result only by the exit status: the call that writes
+/// may be sabotaged.
 fn sabotaged(how: &str, request: &str) -> ExitCode {
     let (how, _) = Sabotage::NAMES.into_iter().find(|(_, name)| *name == how).unwrap();
     match yields_sample_despite_sabotage(request, how).unwrap() {
@@ -79,7 +79,7 @@ const A_NUMBER: u8 = 71;
 const NOTICED: u8 = 72;
 const NOT_PREPARED: u8 = 73;
 
-/// Says who it is, and then nothing more.
+/// Writes its process id to a file, and then hangs.
 fn hang(pid_file: &str) -> ExitCode {
     fs::write(pid_file, std::process::id().to_string()).unwrap();
     loop {
@@ -117,10 +117,10 @@ fn run(plan: &Plan, benchmarks: &[Benchmark], spawner: &Spawner) -> Vec<Finding>
     measure(plan, benchmarks, &[], spawner, &AtomicBool::new(false), &mut |_, _| {}).unwrap()
 }
 
-/// Part of the reason of a primitive of which every process failed.
+/// Part of the reason of a primitive whose processes all failed.
 const FAILED: &str = "processes failed, the last one";
 
-/// Of 240 processes that wake, interrupt or are interrupted, none failed beside a busy loop on every processor.
+/// With a busy loop on every processor, none of 240 processes that wake, interrupt or are interrupted failed.
 const PROCESSES_THAT_MAY_FAIL: usize = 20;
 
 fn every_primitive_runs() {
@@ -149,7 +149,7 @@ fn every_primitive_runs() {
     }
 }
 
-/// That each process timed batches of operations that determine a cost. What came out as the cost is not asked: on a
+/// Asserts that each process timed batches of operations that determine a cost. The cost is not checked: on a
 /// busy machine a difference of batches may be below zero.
 fn assert_takes_time(Measured { primitive, samples, rejected, .. }: &Measured) {
     assert!(!samples.is_empty(), "{primitive}: {rejected:?}");
@@ -159,19 +159,19 @@ fn assert_takes_time(Measured { primitive, samples, rejected, .. }: &Measured) {
     }
 }
 
-/// What a machine may lack: a part of the ids of the primitives that need it, a part of the reason that they give, and
-/// whether this machine may be such a one, as far as the test can tell without them.
+/// A feature that a machine may lack: a part of the ids of the primitives that need it, a part of the reason
+/// that they report, and whether this machine may lack it as far as the test can determine.
 type Lack = (&'static str, &'static str, fn() -> bool);
 
 const MAY_BE_MISSING: [Lack; 18] = [
     ("", "this process may use one processor only", || allowed().len() == 1),
     ("from=", "none of the processors that this process may use", || !allowed().contains(&0)),
     ("memory.load_node", "this machine has one memory node", || true),
-    ("filesystem=", "is a directory on", || true),
-    ("peer=remote", "no peer was named", || true),
-    ("level=", "does not tell the size of the cache", || true),
-    ("stores=", "does not tell the size of its second-level cache", || true),
-    ("level=dram", "is too large beside the largest working set", || true),
+    ("filesystem=", "is a writable directory on", || true),
+    ("peer=remote", "no peer was specified", || true),
+    ("level=", "does not report the size of the cache", || true),
+    ("stores=", "does not report the size of its second-level cache", || true),
+    ("level=dram", "is too large for the largest working set", || true),
     ("level=dram", "does not fit into half of the", || true),
     ("set=", "does not fit into half of the", || true),
     ("pages=huge", "huge page", || true),
@@ -190,7 +190,8 @@ fn may_be_missing(Unmeasured { primitive, reason }: &Unmeasured) -> bool {
     MAY_BE_MISSING.iter().any(fits)
 }
 
-/// One benchmark of each kind: those of one name and with the same keys differ in numbers and words alone.
+/// Returns one benchmark of each kind: those with the same name and the same keys differ only in numbers and
+/// words.
 fn kinds() -> Vec<Benchmark> {
     let mut seen = BTreeSet::new();
     let kind = |id: &PrimitiveId| {
@@ -215,16 +216,16 @@ fn sabotage_is_noticed() {
             } else if ended_with(NOT_PREPARED) {
                 untried.insert(primitive, name);
             } else {
-                // Calls that fail or pretend may kill the process as well; then no number comes out either.
+                // Calls that fail or pretend may also kill the process, which then yields no sample.
                 let died = ["ended with status ", "killed by signal ", "did not end within "];
                 assert!(died.iter().any(|end| reason.contains(end)), "{primitive} ({name}): {reason}");
                 noticed += usize::from(ended_with(NOTICED));
             }
         }
     }
-    assert!(noticed > kinds().len(), "only {noticed} were sabotaged at all");
+    assert!(noticed > kinds().len(), "only {noticed} were sabotaged");
     assert!(unnoticed.is_empty(), "{unnoticed:#?}");
-    // What could not be prepared must be missing for a reason.
+    // A primitive that could not be prepared must be missing for a known reason.
     for (primitive, name) in untried {
         match &run(&self::plan(1), &[find(&primitive).unwrap()], &spawner(&["sample"]))[0] {
             Finding::Unmeasured(missing) => assert!(may_be_missing(missing), "{missing:?}"),
@@ -256,12 +257,12 @@ fn modifiers_work() {
     let together =
         find(&"process.context_switch{processes=2,cpus=same,cache=cold}".parse().unwrap()).unwrap();
     let findings = run(&plan(1), &[together], &spawner(&["sample"]));
-    assert!(format!("{findings:?}").contains("done 2 times at once"), "{findings:?}");
+    assert!(format!("{findings:?}").contains("a batch has at least 2 operations"), "{findings:?}");
     let findings = run(&plan(1), &[crowd], &spawner(&["sample"]));
     assert!(format!("{findings:?}").contains("copies=9999 is not between 1 and"), "{findings:?}");
 }
 
-/// Lines that `strace` writes for a benchmark, against the operations that its sample says it did.
+/// Compares the lines that `strace` writes for a benchmark with the operations that its sample reports.
 fn the_kernel_sees_the_calls() {
     let expected: [(&str, &[&str]); 8] = [
         ("call.null", &["getppid()"]),
@@ -288,8 +289,8 @@ fn the_kernel_sees_the_calls() {
         let text = fs::read_to_string(&trace).unwrap();
         let seen = text.lines().filter(|seen| line.iter().all(|part| seen.contains(part))).count();
         if line.is_empty() {
-            // Faults are no calls: one mapping per batch is what must be seen, and checks itself by ru_minflt.
-            // One more is the memory by which the kernel's free lists are stirred.
+            // Faults are not calls: `strace` must see one mapping per batch, which checks itself by
+            // ru_minflt. One more is the memory that shuffles the kernel's free lists.
             let lengths = u64::from(shortest.ilog2()) + 2 + operations.len() as u64 + 1;
             let advised = text.lines().filter(|line| line.contains("MADV_NOHUGEPAGE")).count();
             assert_eq!(advised as u64, lengths, "{id}");
@@ -302,7 +303,7 @@ fn the_kernel_sees_the_calls() {
 fn failures_are_rejected() {
     let pid_file = tempfile::NamedTempFile::new().unwrap();
     let pid_file = pid_file.path().to_str().unwrap();
-    // Only the one that hangs shall meet its limit, and that not before it has said who it is.
+    // Only the process that hangs may exceed its limit, and only after it has written its process id.
     let (ample, short) = (Duration::from_secs(60), Duration::from_secs(5));
     let cases: [(&[&str], Duration, &str); 4] = [
         (&["crash"], ample, "killed by signal 6"),
@@ -329,7 +330,7 @@ fn failures_are_rejected() {
 
 fn is_gone(pid_file: &str) -> bool {
     let pid = fs::read_to_string(pid_file).unwrap();
-    assert!(!pid.is_empty(), "the process never said who it is");
+    assert!(!pid.is_empty(), "the process never wrote its process id");
     !Path::new(&format!("/proc/{pid}")).exists()
 }
 
@@ -340,7 +341,7 @@ fn stop_kills_the_running_process() {
     let setter = {
         let (stop, path) = (stop.clone(), path.clone());
         std::thread::spawn(move || {
-            // As soon as the process runs.
+            // Stop as soon as the process runs.
             while fs::read_to_string(&path).unwrap().is_empty() {
                 std::thread::sleep(Duration::from_millis(5));
             }
@@ -356,7 +357,7 @@ fn stop_kills_the_running_process() {
     assert_eq!((findings.len(), seen), (2, 0));
 }
 
-/// A busy loop on one processor, until dropped.
+/// A busy loop on one processor. Dropping it ends the loop.
 struct Competitor(Child);
 
 impl Competitor {
@@ -382,8 +383,9 @@ fn allowed() -> Vec<usize> {
     (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()
 }
 
-/// The batches of a process take a few milliseconds, and the scheduler may interrupt it between them only: with
-/// `page_fault.anonymous` it does in 38 of 40 processes. What was seen once is not run again.
+/// The batches of a process take a few milliseconds, and the scheduler may interrupt it only between them:
+/// with `page_fault.anonymous` it does so in 38 of 40 processes. A primitive that was disturbed once is not
+/// run again.
 const ROUNDS_BESIDE_COMPETITORS: usize = 400;
 
 fn competitors_are_seen() {
@@ -436,7 +438,7 @@ fn competitors_are_seen() {
         }
     }
     drop(competitors);
-    assert_eq!(unseen, [""; 0], "of these no batch was disturbed while other tasks were seen");
+    assert_eq!(unseen, [""; 0], "no batch of these was disturbed while other tasks were runnable");
 }
 
 fn one_processor_is_too_few() {

@@ -1,8 +1,9 @@
-//! Measuring with another host: a real network between two network namespaces, one of which is served.
+//! Measures with another host: a real network between two network namespaces, with a server in one of them.
 //!
 //! This file has its own `main`: the executable is also the program that takes each sample, and the server on
-//! the other host. It starts itself anew in a network namespace of its own; the other host is a second one, which
-//! ends with its process, and the link between them is a pair of virtual Ethernet devices, which end with either.
+//! the other host. It restarts itself in a new network namespace. The other host is a second namespace, which
+//! ends with its process; the link between them is a pair of virtual Ethernet devices, which end with either
+//! namespace.
 
 #![expect(clippy::unwrap_used, reason = "the whole executable is a test")]
 
@@ -23,11 +24,11 @@ use assay_statistics::slope::NoCost;
 
 const TESTS: &[(&str, fn())] = &[
     ("every_remote_primitive_is_measured_over_both_protocols", every_remote_primitive_is_measured),
-    ("other_sizes_are_measured_and_those_that_cannot_be_are_refused", other_sizes),
-    ("no_remote_benchmark_gives_a_number_when_its_work_is_taken_away", sabotage_is_noticed),
-    ("without_a_peer_the_reason_says_how_to_name_one", no_peer),
-    ("where_nobody_or_somebody_else_answers_there_is_no_number", nobody_answers),
-    ("a_peer_that_vanishes_gives_rejected_samples_and_no_wait_without_end", the_peer_vanishes),
+    ("other_sizes_are_measured_and_impossible_sizes_are_refused", other_sizes),
+    ("no_remote_benchmark_yields_a_sample_when_its_work_is_removed", sabotage_is_noticed),
+    ("without_a_peer_the_reason_explains_how_to_give_one", no_peer),
+    ("without_an_assay_server_there_is_no_sample", nobody_answers),
+    ("a_peer_that_vanishes_gives_rejected_samples_and_no_endless_wait", the_peer_vanishes),
 ];
 
 fn main() -> ExitCode {
@@ -64,7 +65,7 @@ fn run_tests(filter: Option<&String>) -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Measures a benchmark without its work; the exit status tells whether that was noticed.
+/// Measures a benchmark without its work; the exit status reports whether this was detected.
 fn sabotaged(how: &str, request: &str) -> ExitCode {
     let (how, _) = Sabotage::NAMES.into_iter().find(|(_, name)| *name == how).unwrap();
     match yields_sample_despite_sabotage(request, how).unwrap() {
@@ -75,7 +76,7 @@ fn sabotaged(how: &str, request: &str) -> ExitCode {
 
 const NOTICED: u8 = 72;
 
-/// Serves any address until the input ends; says its port first and what it did last.
+/// Serves any address until the input ends; prints its port first and its statistics last.
 fn serve() -> ExitCode {
     let server = Server::bind((Ipv6Addr::UNSPECIFIED, 0).into()).unwrap();
     let mut out = io::stdout();
@@ -120,7 +121,7 @@ impl OtherHost {
         let pid = process.id().to_string();
         let input = process.stdin.take();
         ip(&["link", "add", "near", "type", "veth", "peer", "name", "far", "netns", &pid]);
-        // There is nobody else on the link whose address could be the same, so none is looked for.
+        // No other host on the link can have the same address, so duplicate address detection is turned off.
         ip(&["address", "add", HERE[0], "dev", "near"]);
         ip(&["address", "add", HERE[1], "dev", "near", "nodad"]);
         ip(&["link", "set", "near", "up"]);
@@ -130,7 +131,7 @@ impl OtherHost {
         Self { process, input, output, port }
     }
 
-    /// Its addresses, one of each protocol.
+    /// Returns its addresses, one of each protocol.
     fn addresses(&self) -> [SocketAddr; 2] {
         THERE.map(|address| {
             let (address, _) = address.split_once('/').unwrap();
@@ -138,7 +139,7 @@ impl OtherHost {
         })
     }
 
-    /// Ends it, and returns what it says it did.
+    /// Stops it, and returns its statistics.
     fn stop(mut self) -> String {
         self.input.take();
         let mut did = String::new();
@@ -150,7 +151,7 @@ impl OtherHost {
 
 impl Drop for OtherHost {
     fn drop(&mut self) {
-        // It may have ended already; the device goes now, not when the kernel gets round to it.
+        // It may have ended already. The device is deleted now, because the kernel may delete it later.
         let _ = self.process.kill();
         let _ = self.process.wait();
         let _ = Command::new("ip").args(["link", "delete", "near"]).stderr(Stdio::null()).status();
@@ -210,7 +211,7 @@ fn chosen(ids: &[&str]) -> Vec<Benchmark> {
     ids.iter().map(|id| find(&id.parse().unwrap()).unwrap()).collect()
 }
 
-/// That each was measured, whatever came out as its cost: on a busy machine that may be below zero.
+/// Asserts that each was measured. The cost is not checked: on a busy machine it may be below zero.
 fn assert_measured(findings: Vec<Finding>) {
     for finding in findings {
         let Finding::Measured(Measured { primitive, samples, .. }) = finding else { panic!("{finding:?}") };
@@ -247,7 +248,7 @@ fn other_sizes() {
     let [address, _] = host.addresses();
     let ids = [
         "tcp.round_trip{size=10000B,peer=remote}",
-        // Longer than a packet of the link, so in fragments.
+        // Longer than a packet of the link, so sent in fragments.
         "udp.round_trip{size=65507B,peer=remote}",
         "tcp.stream{size=1B,peer=remote}",
         "tcp.stream{size=1MiB,peer=remote}",
@@ -273,7 +274,7 @@ fn sabotage_is_noticed() {
 }
 
 fn no_peer() {
-    let wanted = "no peer was named; start 'assay bench --serve' there and give --peer ADDRESS";
+    let wanted = "no peer was specified; start 'assay bench --serve' there and use --peer ADDRESS";
     for reason in reasons(run(&plan(None, 2), &remote(), |_| {})) {
         assert_eq!(reason, wanted);
     }
@@ -287,7 +288,7 @@ fn nobody_answers() {
         let wanted = format!("cannot connect to the peer {address}: Connection refused");
         assert!(reason.contains(&wanted) && reason.contains("start 'assay bench --serve' there"), "{reason}");
     }
-    // Something that is no server of ours.
+    // A server of another protocol.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -298,7 +299,7 @@ fn nobody_answers() {
         }
     });
     for reason in reasons(run(&plan(Some(address), 3), &remote(), |_| {})) {
-        assert!(reason.contains("answers '220 mail.example.org ESMTP\\r', which is not what"), "{reason}");
+        assert!(reason.contains("answers '220 mail.example.org ESMTP\\r', so it is not"), "{reason}");
     }
 }
 

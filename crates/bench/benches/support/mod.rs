@@ -1,22 +1,22 @@
-//! What the experiments share: how a sample is asked for.
+//! Functions that the experiments share: how to request samples.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use assay_bench::{Calibration, Plan, Spawner};
 
-/// Starts this very executable for each sample, with these arguments before the request.
+/// Returns a spawner that starts this executable for each sample, with these arguments before the request.
 pub(crate) fn spawner(arguments: &[&str]) -> Spawner {
     let arguments = arguments.iter().map(Into::into).collect();
     Spawner { program: std::env::current_exe().unwrap(), arguments }
 }
 
-/// The exit code of a process that took a sample.
+/// Returns the exit code of a process that took a sample.
 pub(crate) fn end(well: bool) -> ExitCode {
     if well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Exactly this number of processes for each primitive.
+/// Returns a plan with exactly this number of processes for each primitive.
 pub(crate) fn plan(seed: u64, processes: usize, clock: &Calibration) -> Plan {
     Plan {
         seed,

@@ -1,9 +1,9 @@
-//! Clocks: the only place of this crate that reads one.
+//! Clocks. No other module of this crate reads a clock.
 //!
-//! The harness times batches with the cycle counter where the processor keeps it invariant, and with
-//! `CLOCK_MONOTONIC_RAW` where not. The parent calibrates once per run (two windows of 100 ms, so that
-//! the error is far below a batch's noise) and hands the rate to every child: a calibration in each child
-//! would cost more than the child's measurement, or would add its own error to every sample.
+//! The harness times batches with the cycle counter if it is invariant on this processor, otherwise with
+//! `CLOCK_MONOTONIC_RAW`. The parent calibrates once per run (two windows of 100 ms, so that the error is far
+//! below the noise of a batch) and passes the rate to every child: a calibration in each child would cost
+//! more than the child's measurement, or would add its own error to every sample.
 
 #[cfg(target_arch = "aarch64")]
 mod cntvct;
@@ -18,17 +18,17 @@ use tsc as counter;
 
 use std::time::Duration;
 
-/// Something that tells how much time a stretch of code took.
+/// Measures the time that a section of code takes.
 pub trait Clock {
-    /// Reading before the stretch: nothing of it has begun.
+    /// Reads the clock before the section: none of it has started.
     fn begin(&self) -> u64;
-    /// Reading after the stretch: all of it has ended.
+    /// Reads the clock after the section: all of it has completed.
     fn end(&self) -> u64;
-    /// Nanoseconds between two readings.
+    /// Returns the nanoseconds between two readings.
     fn elapsed_ns(&self, begin: u64, end: u64) -> f64;
 }
 
-/// Which clock times batches.
+/// The clock that times batches.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Source {
     /// The processor's counter, with its rate.
@@ -40,16 +40,17 @@ pub enum Source {
     MonotonicRaw,
 }
 
-/// How a run reads time.
+/// The calibrated clock of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Calibration {
     /// The clock.
     pub source: Source,
-    /// Smallest step between two readings in a row, ns.
+    /// Smallest step between two consecutive readings, ns.
     pub resolution_ns: f64,
-    /// Difference between the rates of two calibration windows, parts per million; 0 where none is needed.
+    /// Difference between the rates of two calibration windows, parts per million; 0 if no calibration is
+    /// needed.
     pub error_ppm: f64,
-    /// Why the processor's counter is not used; `None` when it is.
+    /// Why the processor's counter is not used; `None` if it is used.
     pub refused: Option<String>,
 }
 
@@ -80,12 +81,12 @@ impl Clock for Source {
     }
 }
 
-/// Length of each of the two calibration windows. The two reads that bound a window differ by about 50 ns
-/// at worst, which is 0.5 ppm of 100 ms.
+/// Length of each of the two calibration windows. The two reads at each end of a window differ by at most
+/// about 50 ns, which is 0.5 ppm of 100 ms.
 const WINDOW: Duration = Duration::from_millis(100);
 
-/// Disagreement of the two windows above which the counter is not trusted: a clock that wanders by this
-/// much would add a tenth of a per cent to every figure.
+/// Maximum difference between the two windows for the counter to be used: a clock that drifts by this much
+/// adds a tenth of a per cent to every figure.
 const ERROR_PPM_MAX: f64 = 1000.0;
 
 /// Chooses and calibrates the clock of a run. Takes about 0.2 s.
@@ -109,10 +110,10 @@ fn fallback(reason: String) -> Calibration {
     Calibration { source, resolution_ns: resolution_ns(&source), error_ppm: 0.0, refused: Some(reason) }
 }
 
-/// Ticks of the counter per nanosecond over one window.
+/// Returns the ticks of the counter per nanosecond over one window.
 #[expect(clippy::cast_precision_loss, reason = "100 ms are far fewer than 2^52 ticks")]
 fn rate() -> f64 {
-    // At one tick per nanosecond the counter's own ticks are what is read.
+    // With one tick per nanosecond, the elapsed time is in ticks of the counter.
     let counter = Source::Counter { ticks_per_ns: 1.0 };
     let (ticks_begin, ns_begin) = simultaneous(&counter);
     std::thread::sleep(WINDOW);
@@ -120,8 +121,8 @@ fn rate() -> f64 {
     ticks_end.wrapping_sub(ticks_begin) as f64 / (ns_end - ns_begin) as f64
 }
 
-/// A clock and the kernel's at one moment: of several attempts, the one with the shortest way between the
-/// readings.
+/// Reads a clock and the kernel's clock at the same time: returns the attempt with the shortest time between
+/// the readings.
 fn simultaneous(clock: &impl Clock) -> (u64, u64) {
     (0..10)
         .map(|_| {
@@ -134,7 +135,7 @@ fn simultaneous(clock: &impl Clock) -> (u64, u64) {
         .map_or((0, 0), |(_, ticks, ns)| (ticks, ns))
 }
 
-/// Smallest step that two readings in a row show.
+/// Returns the smallest step between two consecutive readings.
 fn resolution_ns(clock: &impl Clock) -> f64 {
     (0..1000)
         .map(|_| {
@@ -150,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_calibrated_clock_agrees_with_the_kernel_on_how_long_a_wait_was() {
+    fn the_calibrated_clock_agrees_with_the_kernel_on_the_duration_of_a_sleep() {
         let calibration = calibrate();
         let clock = calibration.source;
         let (begin, kernel_begin) = simultaneous(&clock);
@@ -158,14 +159,14 @@ mod tests {
         let (end, kernel_end) = simultaneous(&clock);
         #[expect(clippy::cast_precision_loss, reason = "a short wait")]
         let kernel_ns = (kernel_end - kernel_begin) as f64;
-        // A pair of readings is torn apart only if every attempt at it was interrupted.
+        // The readings of a pair are far apart only if every attempt was interrupted.
         let ratio = clock.elapsed_ns(begin, end) / kernel_ns;
         assert!((0.99..1.01).contains(&ratio), "{ratio}");
         assert!(calibration.resolution_ns.is_finite() && calibration.resolution_ns < 1e6);
     }
 
     #[test]
-    fn a_refused_counter_is_replaced_and_says_why() {
+    fn an_unusable_counter_is_replaced_and_the_reason_is_kept() {
         let calibration = fallback("not invariant".to_owned());
         assert_eq!(calibration.source, Source::MonotonicRaw);
         assert_eq!(calibration.refused.as_deref(), Some("not invariant"));

@@ -1,9 +1,10 @@
-//! The kernel's raw monotonic clock: the truth that the counter is calibrated against, the fallback where
-//! there is no trustworthy counter, and the watch of a run's time budget.
+//! The kernel's raw monotonic clock: the reference for the calibration of the counter, the fallback if there
+//! is no usable counter, and the clock of a run's time budget.
 
-/// Nanoseconds of `CLOCK_MONOTONIC_RAW`, which no daemon slews.
+/// Returns the nanoseconds of `CLOCK_MONOTONIC_RAW`, which no daemon slews.
 ///
-/// Through the C library, because rustix looks for the vDSO by itself, and dies in valgrind, which hides it.
+/// Calls the C library, because rustix searches for the vDSO itself and crashes under valgrind, which hides
+/// it.
 #[must_use]
 pub fn now_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };

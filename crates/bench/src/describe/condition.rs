@@ -1,5 +1,5 @@
-//! What the machine was like during a run, from the raw evidence beside its samples: said once for the machine, because
-//! typical costs include it.
+//! Summarises the condition of the machine during a run from the raw evidence stored with its samples. The
+//! facts describe the machine as a whole, because typical costs include the condition.
 
 use assay_quantity::{Aspect, Condition, Fact};
 use assay_statistics::conditions::{self, sorted};
@@ -7,7 +7,7 @@ use assay_statistics::conditions::{self, sorted};
 use crate::cost;
 use crate::plan::Finding;
 
-/// Facts of the conditions of a run, as far as its samples show them.
+/// Returns the facts about the conditions of a run that its samples contain.
 #[must_use]
 pub fn conditions(findings: &[Finding]) -> Vec<Fact> {
     let seen = cost::conditions(findings);
@@ -19,7 +19,7 @@ pub fn conditions(findings: &[Finding]) -> Vec<Fact> {
         (Aspect::MemoryPressure, mean(&seen, |seen| seen.memory_pressure, "a task waited for memory in")),
         (
             Aspect::Interrupts,
-            mean(&seen, |seen| seen.interrupts, "they, those of the operations among them, took"),
+            mean(&seen, |seen| seen.interrupts, "handling them, including those of the operations, took"),
         ),
         (Aspect::StolenTime, mean(&seen, |seen| seen.stolen, "the hypervisor took")),
         (Aspect::Preemption, preemption(&seen)),
@@ -39,10 +39,10 @@ fn core_clock(seen: &[Condition]) -> Option<String> {
 fn core_sharing(seen: &[Condition]) -> Option<String> {
     let shared = conditions::of(seen).shared?;
     if shared == 0.0 {
-        return Some("no other hardware thread was seen at work".to_owned());
+        return Some("no other hardware thread was active".to_owned());
     }
     Some(format!(
-        "another hardware thread was at work beside {} of samples; typical costs include that, calm ones do not",
+        "another hardware thread was active during {} of samples; typical costs include this, calm costs do not",
         percent(shared)
     ))
 }
@@ -57,7 +57,7 @@ fn tasks_elsewhere(seen: &[Condition]) -> Option<String> {
     let running = sorted(seen, |seen| seen.runnable_elsewhere);
     let beside = running.iter().filter(|tasks| **tasks > 0.0).count();
     (!running.is_empty()).then(|| {
-        format!("other tasks were runnable beside {} of samples", percent(ratio(beside, running.len())))
+        format!("other tasks were runnable during {} of samples", percent(ratio(beside, running.len())))
     })
 }
 
@@ -72,7 +72,7 @@ fn preemption(seen: &[Condition]) -> Option<String> {
     (!seen.is_empty()).then(|| format!("in {} of samples", percent(ratio(preempted, seen.len()))))
 }
 
-/// The least, the (upper) median and the most.
+/// Returns the minimum, the (upper) median and the maximum.
 fn spread(sorted: &[f64]) -> Option<(f64, f64, f64)> {
     Some((*sorted.first()?, sorted[sorted.len() / 2], *sorted.last()?))
 }
@@ -94,7 +94,7 @@ mod tests {
     use assay_quantity::{Sample, Unit};
 
     #[test]
-    fn a_run_says_once_what_the_machine_was_like() {
+    fn the_conditions_of_a_run_become_facts() {
         let sample = |core_width, cycle_ns: Option<f64>, involuntary_switches| {
             let condition = Condition {
                 core_width,
@@ -124,9 +124,9 @@ mod tests {
             facts,
             [
                 "core clock: 4.00 GHz in the median sample, 2.00 to 4.00 GHz in all",
-                "core sharing: another hardware thread was at work beside 33 % of samples; typical costs include that, calm ones do not",
+                "core sharing: another hardware thread was active during 33 % of samples; typical costs include this, calm costs do not",
                 "page protection change: 1.25 us before the median sample, 1.25 to 2.50 us before all",
-                "tasks elsewhere: other tasks were runnable beside 50 % of samples",
+                "tasks elsewhere: other tasks were runnable during 50 % of samples",
                 "stolen time: the hypervisor took 0.40 % of the time",
                 "preemption: in 50 % of samples",
             ]
@@ -135,11 +135,11 @@ mod tests {
     }
 
     #[test]
-    fn a_core_that_is_alone_all_the_time_is_said_to_be_so_and_one_odd_look_changes_nothing() {
+    fn a_core_that_is_never_shared_is_reported_as_such_and_one_outlier_changes_nothing() {
         let alone = Condition { core_width: Some(3.97), core_width_max: Some(3.99), ..Condition::default() };
         let mut seen = vec![alone; 150];
         seen[7].core_width_max = Some(4.4);
-        assert_eq!(core_sharing(&seen).unwrap(), "no other hardware thread was seen at work");
+        assert_eq!(core_sharing(&seen).unwrap(), "no other hardware thread was active");
         assert_eq!(core_sharing(&[Condition::default()]), None);
     }
 }

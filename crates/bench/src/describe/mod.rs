@@ -1,5 +1,5 @@
-//! What the machine is, and what of it could not be held still: read from `/proc`, `/sys` and the
-//! processor, never changed. A figure without this is an anecdote; the report shows it beside every run.
+//! Describes the machine, and lists what the measurement does not control. The description is read from
+//! `/proc`, `/sys` and the processor; this module changes nothing. The report shows it with every run.
 
 mod condition;
 pub mod parse;
@@ -17,7 +17,7 @@ use crate::clock::{Calibration, Source};
 
 const UNKNOWN: &str = "unknown";
 
-/// Describes this machine as it is now. `directory` is where the benchmarks' files will lie.
+/// Describes this machine in its current state. `directory` is the directory for the benchmarks' files.
 #[must_use]
 pub fn describe(clock: &Calibration, directory: &Path) -> Description {
     let cpuinfo = read("/proc/cpuinfo").unwrap_or_default();
@@ -34,7 +34,7 @@ pub fn describe(clock: &Calibration, directory: &Path) -> Description {
         ("memory", memory()),
         ("page", parse::in_words(Size(u64::try_from(rustix::param::page_size()).unwrap_or(0)))),
         ("huge pages", huge_pages()),
-        ("hypervisor", hypervisor.clone().unwrap_or_else(|| "none seen".to_owned())),
+        ("hypervisor", hypervisor.clone().unwrap_or_else(|| "none detected".to_owned())),
         ("kernel", kernel()),
         ("libc", libc_version()),
         ("clocksource", one_line(CLOCKSOURCE).unwrap_or_else(unknown)),
@@ -54,13 +54,13 @@ pub fn describe(clock: &Calibration, directory: &Path) -> Description {
 
 const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// Sentences about what the measurement cannot correct. That the machine is a virtual one is left to its facts and to
-/// its condition, which is measured.
+/// Returns sentences about what the measurement cannot correct. A virtual machine is described by its facts
+/// and its measured condition instead.
 fn uncontrolled(clock: &Calibration, hypervisor: Option<&str>, governor: Option<&str>) -> Vec<String> {
     let mut sentences = Vec::new();
     match governor {
         None if hypervisor.is_none() => {
-            sentences.push("The kernel shows no frequency governor: the clock rate may vary.".to_owned());
+            sentences.push("The kernel reports no frequency governor: the clock rate may vary.".to_owned());
         }
         None | Some("performance") => {}
         Some(other) => {
@@ -77,8 +77,8 @@ fn uncontrolled(clock: &Calibration, hypervisor: Option<&str>, governor: Option<
     }
     if !accounting::has_run_queue_delay() {
         sentences.push(
-            "The kernel does not count run-queue delay: the time that benchmarks which sleep lose to other tasks is \
-             not known."
+            "The kernel does not count run-queue delay: the time that sleeping benchmarks lose to other tasks is \
+             unknown."
                 .to_owned(),
         );
     }
@@ -88,7 +88,7 @@ fn uncontrolled(clock: &Calibration, hypervisor: Option<&str>, governor: Option<
     sentences
 }
 
-/// Data caches as processor 0 has them.
+/// Returns the sizes of the data caches of processor 0.
 #[must_use]
 pub fn caches() -> CacheSizes {
     let mut sizes = CacheSizes::default();
@@ -104,13 +104,13 @@ pub fn caches() -> CacheSizes {
     sizes
 }
 
-/// Processors that this process may use, in order; none where the kernel does not say.
+/// Returns the processors that this process may use, in order; empty if the kernel does not report them.
 #[must_use]
 pub fn usable_cpus() -> Vec<usize> {
     cpus::allowed().unwrap_or_default()
 }
 
-/// Nodes that have memory, in order; none where the kernel does not say.
+/// Returns the nodes that have memory, in order; empty if the kernel does not report them.
 #[must_use]
 pub fn memory_nodes() -> Vec<usize> {
     one_line("/sys/devices/system/node/has_memory")
@@ -118,7 +118,7 @@ pub fn memory_nodes() -> Vec<usize> {
         .unwrap_or_default()
 }
 
-/// Processors that share a core with this one, itself included.
+/// Returns the processors that share a core with this one, including itself.
 pub(crate) fn siblings(cpu: usize) -> Vec<usize> {
     one_line(&format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"))
         .and_then(|list| cpus::parse_list(&list))
@@ -139,7 +139,7 @@ fn memory() -> String {
     meminfo("MemTotal").map_or_else(unknown, parse::in_words)
 }
 
-/// A line of `/proc/meminfo`.
+/// Returns the size in a line of `/proc/meminfo`.
 pub(crate) fn meminfo(name: &str) -> Option<Size> {
     parse::meminfo(&read("/proc/meminfo")?, name)
 }
@@ -154,18 +154,18 @@ fn hypervisor(cpuinfo: &str) -> Option<String> {
     one_line("/sys/hypervisor/type").or_else(|| processor_hypervisor(cpuinfo))
 }
 
-/// The hypervisor that the processor admits to.
+/// Returns the hypervisor that the processor reports.
 #[cfg(target_arch = "x86_64")]
 fn processor_hypervisor(cpuinfo: &str) -> Option<String> {
     let flags = parse::field(cpuinfo, "flags")?;
     flags.split(' ').any(|flag| flag == "hypervisor").then(|| {
-        // The leaf that hypervisors agree on for their signature.
+        // The leaf in which hypervisors report their signature by convention.
         let leaf = crate::cpuid::leaf(0x4000_0000);
         parse::signature([leaf.ebx, leaf.ecx, leaf.edx])
     })
 }
 
-/// Other processors admit to none; the device tree of a guest may name it.
+/// Returns the hypervisor that the guest's device tree names; processors other than x86-64 report none.
 #[cfg(not(target_arch = "x86_64"))]
 fn processor_hypervisor(_: &str) -> Option<String> {
     one_line("/proc/device-tree/hypervisor/compatible")
@@ -229,7 +229,7 @@ fn mitigations() -> String {
 
 const NO_LIMIT: &str = "none";
 
-/// The tightest `cpu.max` from this process's group up to the root.
+/// Returns the lowest `cpu.max` from this process's group up to the root.
 fn cgroup_cpu_limit() -> String {
     let Some(groups) = read("/proc/self/cgroup") else { return unknown() };
     let Some(group) = groups.lines().find_map(|line| line.strip_prefix("0::/")) else { return unknown() };
@@ -261,12 +261,12 @@ fn one_line(path: &str) -> Option<String> {
     Some(read(path)?.trim().to_owned())
 }
 
-/// What a file of one line says, in words.
+/// Returns the description of a file of one line.
 fn worded(path: &str, words: impl FnOnce(&str) -> String) -> String {
     one_line(path).map_or_else(not_reported, |line| words(&line))
 }
 
-/// For what the machine, often a virtual one, does not show.
+/// The value for facts that the machine, often a virtual one, does not report.
 fn not_reported() -> String {
     parse::NOT_REPORTED.to_owned()
 }
@@ -281,7 +281,7 @@ mod tests {
     use crate::clock::calibrate;
 
     #[test]
-    fn every_fact_has_an_answer_or_says_that_it_has_none() {
+    fn no_fact_is_empty() {
         let description = describe(&calibrate(), &std::env::temp_dir());
         assert!(description.facts.len() > 15);
         for fact in &description.facts {

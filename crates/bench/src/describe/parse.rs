@@ -1,10 +1,11 @@
-//! The texts of `/proc` and `/sys`, read. Functions from text to values; the tests hold samples of it.
+//! Parses the texts of `/proc` and `/sys`: functions from text to values. The tests contain samples of the
+//! text.
 
 use std::fmt;
 
 use assay_quantity::Size;
 
-/// Sizes of the data caches, as far as the machine tells them.
+/// Sizes of the data caches; `None` if unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CacheSizes {
     /// Level 1, of one core.
@@ -16,7 +17,7 @@ pub struct CacheSizes {
 }
 
 impl CacheSizes {
-    /// Adds what one `cache/index*` directory says.
+    /// Adds the values of one `cache/index*` directory.
     pub fn add(&mut self, level: &str, kind: &str, size: &str) {
         if kind == "Instruction" {
             return;
@@ -30,7 +31,7 @@ impl CacheSizes {
         }
     }
 
-    /// Of each level the smaller size; of one that either does not know, none.
+    /// Returns the smaller size of each level; `None` for a level that is unknown in either.
     #[must_use]
     pub fn smaller(self, other: Self) -> Self {
         let smaller = |a: Option<Size>, b: Option<Size>| a.zip(b).map(|(a, b)| a.min(b));
@@ -41,7 +42,7 @@ impl CacheSizes {
         }
     }
 
-    /// The last level that is known.
+    /// Returns the size of the last known level.
     #[must_use]
     pub fn last(&self) -> Option<Size> {
         self.l3.or(self.l2).or(self.l1)
@@ -55,8 +56,8 @@ impl fmt::Display for CacheSizes {
     }
 }
 
-/// A size as people write it: exactly where two decimals suffice (`35.75 MiB`), otherwise to one
-/// (`23.5 GiB`). Ids and formats write sizes without loss; this is for reading only.
+/// Formats a size for people: exactly if two decimals suffice (`35.75 MiB`), otherwise with one decimal
+/// (`23.5 GiB`). Ids and formats write sizes without loss.
 #[must_use]
 pub fn in_words(size: Size) -> String {
     const UNITS: [(&str, u32); 4] = [("GiB", 30), ("MiB", 20), ("KiB", 10), ("B", 0)];
@@ -74,31 +75,32 @@ pub fn in_words(size: Size) -> String {
     format!("{} {name}", digits.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// For what the machine does not show.
+/// The value for facts that the machine does not report.
 pub const NOT_REPORTED: &str = "not reported";
 
-/// A state of `smt/control`. Virtual machines say `notsupported` whatever the processor below has.
+/// Describes a state of `smt/control`. Virtual machines report `notsupported` regardless of the physical
+/// processor.
 #[must_use]
 pub fn smt(control: &str) -> String {
     match control {
-        "forceoff" => "off, and cannot be switched on",
+        "forceoff" => "off, and cannot be turned on",
         "notsupported" | "notimplemented" => NOT_REPORTED,
         other => other,
     }
     .to_owned()
 }
 
-/// A value of `randomize_va_space`.
+/// Describes a value of `randomize_va_space`.
 #[must_use]
 pub fn aslr(value: &str) -> String {
     match value {
         "0" => "off (0)".to_owned(),
-        "1" => "on but for the heap (1)".to_owned(),
+        "1" => "on except for the heap (1)".to_owned(),
         other => format!("on ({other})"),
     }
 }
 
-/// A value of a switch, 0 or 1.
+/// Describes the value of a switch, 0 or 1.
 #[must_use]
 pub fn switch(value: &str) -> String {
     match value {
@@ -109,13 +111,13 @@ pub fn switch(value: &str) -> String {
     .to_owned()
 }
 
-/// The load averages and the number of runnable tasks of `/proc/loadavg`.
+/// Describes the load averages and the number of runnable tasks of `/proc/loadavg`.
 #[must_use]
 pub fn load(loadavg: &str) -> Option<String> {
     let mut averages = loadavg.split(' ');
     let [one, five, fifteen] = [averages.next()?, averages.next()?, averages.next()?];
     let runnable = runnable(loadavg)?;
-    Some(format!("{one}, {five} and {fifteen} over 1, 5 and 15 minutes; runnable with this task: {runnable}"))
+    Some(format!("{one}, {five} and {fifteen} over 1, 5 and 15 minutes; {runnable} runnable with this task"))
 }
 
 /// `32K`, `36608K`, `2M`.
@@ -130,7 +132,7 @@ fn cache_size(text: &str) -> Option<Size> {
     number.parse::<u64>().ok()?.checked_mul(unit).map(Size).filter(|size| size.bytes() > 0)
 }
 
-/// Value of the first `name : value` line of `/proc/cpuinfo`.
+/// Returns the value of the first `name : value` line of `/proc/cpuinfo`.
 #[must_use]
 pub fn field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
     cpuinfo
@@ -140,26 +142,27 @@ pub fn field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
         .map(|(_, value)| value.trim())
 }
 
-/// A line of `/proc/meminfo`, `MemTotal:  24683236 kB`.
+/// Returns the size in a line of `/proc/meminfo`, `MemTotal:  24683236 kB`.
 #[must_use]
 pub fn meminfo(text: &str, name: &str) -> Option<Size> {
     let value = field(text, name)?.strip_suffix("kB")?.trim().parse::<u64>().ok()?;
     value.checked_mul(1 << 10).map(Size)
 }
 
-/// The chosen word of `always [madvise] never`.
+/// Returns the selected word of `always [madvise] never`.
 #[must_use]
 pub fn bracketed(line: &str) -> Option<&str> {
     line.split_once('[')?.1.split_once(']').map(|(word, _)| word)
 }
 
-/// Runnable tasks, the reader included: the fourth field of `/proc/loadavg`, `1.48 0.55 0.24 2/90 4711`.
+/// Returns the number of runnable tasks, including the reader: the fourth field of `/proc/loadavg`,
+/// `1.48 0.55 0.24 2/90 4711`.
 #[must_use]
 pub fn runnable(loadavg: &str) -> Option<usize> {
     loadavg.split(' ').nth(3)?.split_once('/')?.0.parse().ok()
 }
 
-/// Processors' worth of time in `cpu.max`, `150000 100000`; `None` for `max 100000`.
+/// Returns the limit in `cpu.max` in processors, `150000 100000`; `None` for `max 100000`.
 #[must_use]
 pub fn cpu_max(text: &str) -> Option<f64> {
     let (quota, period) = text.trim().split_once(' ')?;
@@ -167,7 +170,7 @@ pub fn cpu_max(text: &str) -> Option<f64> {
     (period > 0.0).then(|| quota / period)
 }
 
-/// Hypervisors by the signature that they show to their guests.
+/// Hypervisors by the signature that they report to their guests.
 const SIGNATURES: [(&str, &str); 5] = [
     ("KVMKVMKVM", "KVM"),
     ("TCGTCGTCGTCG", "QEMU without hardware support"),
@@ -176,7 +179,7 @@ const SIGNATURES: [(&str, &str); 5] = [
     ("XenVMMXenVMM", "Xen"),
 ];
 
-/// Name of the hypervisor from the three registers of its signature.
+/// Returns the name of the hypervisor from the three registers of its signature.
 #[must_use]
 pub fn signature(registers: [u32; 3]) -> String {
     let bytes: Vec<u8> = registers.iter().flat_map(|register| register.to_le_bytes()).collect();
@@ -185,10 +188,11 @@ pub fn signature(registers: [u32; 3]) -> String {
     SIGNATURES
         .iter()
         .find(|(signature, _)| *signature == text)
-        .map_or_else(|| format!("of signature '{text}'"), |(_, name)| (*name).to_owned())
+        .map_or_else(|| format!("unknown, signature '{text}'"), |(_, name)| (*name).to_owned())
 }
 
-/// The states under `vulnerabilities`, summed up: who is vulnerable and who is mitigated, by name.
+/// Summarises the states under `vulnerabilities`: the names of those that are mitigated and of those that are
+/// not.
 #[must_use]
 pub fn mitigations(mut states: Vec<(String, String)>) -> String {
     states.sort();
@@ -201,7 +205,7 @@ pub fn mitigations(mut states: Vec<(String, String)>) -> String {
     format!("mitigated: {}; vulnerable: {}", list(&mitigated), list(&vulnerable))
 }
 
-/// Type of the file system that holds a path, from `/proc/self/mountinfo` (proc(5)).
+/// Returns the type of the file system that contains a path, from `/proc/self/mountinfo` (proc(5)).
 #[must_use]
 pub fn mount_type<'a>(mountinfo: &'a str, path: &str) -> Option<&'a str> {
     mountinfo
@@ -239,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_written_as_people_write_them() {
+    fn sizes_are_formatted_for_people() {
         let written = |kib: u64| in_words(Size::kib(kib));
         assert_eq!(written(24_684_096), "23.5 GiB");
         assert_eq!(written(36_608), "35.75 MiB");
@@ -252,14 +256,14 @@ mod tests {
     }
 
     #[test]
-    fn states_read_as_sentences_do() {
+    fn states_are_described_in_words() {
         assert_eq!([smt("on"), smt("notsupported")], ["on", "not reported"]);
         assert_eq!([aslr("2"), aslr("0")], ["on (2)", "off (0)"]);
         assert_eq!([switch("1"), switch("0")], ["on", "off"]);
         let load = |line| load(line).unwrap_or_default();
         assert_eq!(
             load("1.48 0.55 0.24 2/90 4711\n"),
-            "1.48, 0.55 and 0.24 over 1, 5 and 15 minutes; runnable with this task: 2"
+            "1.48, 0.55 and 0.24 over 1, 5 and 15 minutes; 2 runnable with this task"
         );
         assert_eq!(load("1.48 0.55"), "");
     }
@@ -281,11 +285,11 @@ mod tests {
         assert_eq!(cpu_max("150000 100000\n"), Some(1.5));
         assert_eq!(cpu_max("max 100000\n"), None);
         assert_eq!(signature([0x4b4d_564b, 0x564b_4d56, 0x4d]), "KVM");
-        assert_eq!(signature([0x41, 0, 0]), "of signature 'A'");
+        assert_eq!(signature([0x41, 0, 0]), "unknown, signature 'A'");
     }
 
     #[test]
-    fn the_longest_mount_point_that_holds_the_path_wins() {
+    fn the_longest_mount_point_that_contains_the_path_wins() {
         let mounts =
             "22 1 254:0 / / rw - ext4 /dev/vda rw\n30 22 0:5 / /tmp rw,noexec shared:1 - tmpfs t rw\n";
         assert_eq!(mount_type(mounts, "/tmp/a"), Some("tmpfs"));
@@ -294,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn vulnerable_and_mitigated_are_told_apart_and_the_unaffected_are_left_out() {
+    fn vulnerable_and_mitigated_are_distinguished_and_the_unaffected_are_omitted() {
         let state = |name: &str, state: &str| (name.to_owned(), state.to_owned());
         let states = vec![
             state("spectre_v2", "Mitigation: Enhanced IBRS\n"),

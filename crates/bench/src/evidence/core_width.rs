@@ -1,10 +1,11 @@
-//! Whether another hardware thread is at work on this processor's core.
+//! Detects whether another hardware thread is active on this processor's core.
 //!
-//! Two hardware threads share the execution units of a core, and a busy sibling makes everything take up to one and a
-//! half times as long. Inside a virtual machine nobody tells: the sibling belongs to another guest, no time is
-//! stolen, and the guest's own topology shows a core for each processor. But independent additions tell. A core
-//! that is alone does as many of them in the time of one dependent addition as it has units for; beside a busy
-//! sibling it does about half. The ratio does not depend on the clock rate, and asking takes a few microseconds.
+//! Two hardware threads share the execution units of a core, and with a busy sibling everything takes up to
+//! one and a half times as long. A virtual machine has no direct indication of this: the sibling belongs to
+//! another guest, no time is stolen, and the guest's topology shows a core for each processor. Independent
+//! additions reveal it. In the time of one dependent addition, a core without an active sibling executes as
+//! many independent additions as it has units for; with a busy sibling it executes about half. The ratio does
+//! not depend on the clock rate, and measuring it takes a few microseconds.
 
 use std::hint::black_box;
 
@@ -12,20 +13,20 @@ use assay_quantity::Condition;
 
 use crate::clock::{Clock, Source};
 
-/// Readings of which the best counts: an interrupt makes one of them long.
+/// Number of readings, the shortest of which counts: an interrupt makes one of them long.
 const READINGS: usize = 3;
 
-/// The core at one moment.
+/// The state of the core at one point in time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Look {
-    /// Independent additions that are done in the time of one that waits for another: the width of the core as one
-    /// thread sees it.
+    /// Independent additions executed in the time of one dependent addition: the width of the core available
+    /// to one thread.
     pub(crate) width: f64,
     /// One cycle of the core's clock, ns: a dependent addition.
     pub(crate) cycle_ns: f64,
 }
 
-/// Looks at the core for some 3 us; `None` where the additions have not been written for the architecture.
+/// Measures the core for about 3 us; `None` if the additions are not implemented for the architecture.
 pub(crate) fn look(clock: &impl Clock) -> Option<Look> {
     let (mut nothing_ns, mut dependent_ns, mut independent_ns) =
         (f64::INFINITY, f64::INFINITY, f64::INFINITY);
@@ -48,7 +49,7 @@ pub(crate) fn look(clock: &impl Clock) -> Option<Look> {
 /// Independent additions for each dependent one.
 const TIMES: f64 = 4.0;
 
-/// The looks of one sample, one after each batch.
+/// The states of the core during one sample, one after each batch.
 #[derive(Debug)]
 pub(super) struct Looks {
     clock: Source,
@@ -72,15 +73,15 @@ impl Looks {
     }
 }
 
-/// The (upper) median.
+/// Returns the (upper) median.
 fn middle(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
 }
 
-/// Rounds of 64 dependent or 256 independent additions. The compiler must not unroll them: decoded from more code than
-/// the cache of decoded instructions holds, they would measure the decoder.
+/// Rounds of 64 dependent or 256 independent additions. The compiler must not unroll them: if the code
+/// exceeds the cache of decoded instructions, they measure the decoder.
 const ROUNDS: usize = 16;
 
 /// Dependent additions of a reading.
@@ -153,7 +154,7 @@ mod tests {
     fn a_core_does_more_independent_additions_than_dependent_ones() {
         let Calibration { source, .. } = calibrate();
         let mut looks = Looks::new(source);
-        // Many moments, so that the core is alone in some of them.
+        // Many readings, so that no other hardware thread is active during some of them.
         (0..2000).for_each(|_| looks.look());
         let mut condition = Condition::default();
         looks.tell(&mut condition);
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_look_the_condition_says_nothing_of_the_core() {
+    fn without_a_look_the_condition_does_not_describe_the_core() {
         let Calibration { source, .. } = calibrate();
         let mut condition = Condition::default();
         Looks::new(source).tell(&mut condition);

@@ -1,9 +1,10 @@
-//! The time that a batch lost to others.
+//! The time that a batch lost to other tasks.
 //!
-//! What counts depends on who is meant to run ([`Sharing`]), because the time that a benchmark's own partner takes is
-//! part of the measurement, and so is the sleep of an operation that sleeps. What the calmest batch of a sample did
-//! not run is therefore the operation's own: a wake-up takes some time in the run queue even of an idle processor, and
-//! some kernels do not charge a task with the interrupts that it causes.
+//! Which time counts depends on the tasks that take part ([`Sharing`]): the time that a benchmark's own
+//! partner takes is part of the measurement, and so is the sleep of an operation that sleeps. The time that
+//! the calmest batch of a sample did not run is therefore attributed to the operation: a wake-up takes some
+//! time in the run queue even of an idle processor, and some kernels do not charge a task with the interrupts
+//! that it causes.
 
 use std::fs::File;
 use std::io;
@@ -15,12 +16,12 @@ use assay_quantity::Observation;
 
 use crate::clock::monotonic;
 
-/// Which tasks take part in a benchmark, and how: the participants.
+/// The participants: the tasks that take part in a benchmark, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sharing {
-    /// This process alone, which is never idle.
+    /// This process only, which is never idle.
     Alone,
-    /// This process, which sleeps on purpose.
+    /// This process only, which sleeps on purpose.
     Asleep,
     /// This process with its threads, the children that it waits for, and its partners, all on one processor
     /// that is never idle.
@@ -35,23 +36,23 @@ pub enum Sharing {
         /// Its processor.
         cpu: usize,
     },
-    /// This process and a partner on another host, whose processors cannot be seen from here.
+    /// This process and a partner on another host, whose processors cannot be observed from here.
     OtherHost,
     /// This process and others of the same kind, more than there are processors or placed by the scheduler:
-    /// waiting for each other is what is measured.
+    /// their waiting for each other is part of the measurement.
     Many {
-        /// Process or thread ids of those others that are no copies of this one.
+        /// Process or thread ids of the other participants that are not copies of this process.
         others: Vec<libc::pid_t>,
     },
 }
 
 impl Sharing {
-    /// Whether all that takes part in the machine's work does so on one processor.
+    /// Whether all participants on this machine run on one processor.
     pub(super) fn is_on_one_cpu(&self) -> bool {
         !matches!(self, Sharing::TwoCpus { .. } | Sharing::Many { .. })
     }
 
-    /// The others that take part on this machine, as far as their ids are known.
+    /// Returns the known ids of the other participants on this machine.
     pub(super) fn partners(&self) -> impl Iterator<Item = libc::pid_t> {
         let (many, one) = match self {
             Sharing::OneCpu { partners } | Sharing::Many { others: partners } => (partners.as_slice(), None),
@@ -62,16 +63,17 @@ impl Sharing {
     }
 }
 
-/// What a batch may have lost.
+/// The time that counts as lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rule {
-    /// The time that none of the participants ran: waiting in a run queue or for a disk, and what the hypervisor took,
-    /// which the kernel does not charge to them.
+    /// The time in which no participant ran: waiting in a run queue or for a disk, and the time that the
+    /// hypervisor took, which the kernel does not charge to them.
     NotRun,
-    /// The time that participants waited in a run queue, because they sleep on purpose. What the hypervisor took is known in
-    /// ticks only.
+    /// The time that participants waited in a run queue, because they sleep on purpose. The time that the
+    /// hypervisor took is known in ticks only.
     Queued,
-    /// What the hypervisor took, in ticks: participants wait for each other, or the kernel does not count run-queue delay.
+    /// The time that the hypervisor took, in ticks: participants wait for each other, or the kernel does not
+    /// count run-queue delay.
     Stolen,
 }
 
@@ -85,21 +87,21 @@ impl Rule {
     }
 }
 
-/// Finds the time that the batches of one sample lost.
+/// Determines the time that the batches of one sample lost.
 #[derive(Debug)]
 pub(super) struct Losses {
     pub(super) sharing: Sharing,
     rule: Rule,
-    /// Where run-queue delay is read, if that is the rule.
+    /// Files with the run-queue delay, for [`Rule::Queued`].
     queues: Vec<File>,
     before: Reading,
 }
 
-/// Counters at one moment.
+/// Counters at one point in time.
 #[derive(Debug, Clone, Copy, Default)]
 struct Reading {
     at_ns: u64,
-    /// Processor time of the participants, or their run-queue delay, as the rule needs.
+    /// Processor time of the participants, or their run-queue delay, depending on the rule.
     counted_ns: u64,
 }
 
@@ -121,8 +123,9 @@ impl Losses {
         Ok(())
     }
 
-    /// The part of a batch in which the participants did not run though they were meant to, ns: of what it was between
-    /// the readings around the batch, its share by time (before a batch with cold caches these are emptied).
+    /// Returns the part of a batch in which the participants should have run but did not, ns. This is the
+    /// batch's share, by time, of the loss between the readings around it (before a batch with cold caches,
+    /// the caches are emptied within this interval).
     #[expect(clippy::cast_precision_loss, reason = "a batch is far shorter than 2^52 ns")]
     pub(super) fn after(&self, elapsed_ns: f64) -> io::Result<f64> {
         let (before, after) = (self.before, self.reading()?);
@@ -136,8 +139,8 @@ impl Losses {
         Ok(if window_ns > 0.0 { idle_ns.clamp(0.0, window_ns) * elapsed_ns / window_ns } else { 0.0 })
     }
 
-    /// Makes what the batches did not run what they lost: less the share that the calmest of them did not run, and
-    /// with the share that was stolen where the rule does not see it.
+    /// Converts the time that the batches did not run to the time that they lost: subtracts the share that
+    /// the calmest of them did not run, and adds the stolen share if the rule does not include it.
     pub(super) fn charge(&self, batches: &mut [Observation], stolen: f64) {
         let share = |batch: &Observation| batch.lost_ns / batch.elapsed_ns;
         let own = batches.iter().filter(|batch| batch.elapsed_ns > 0.0).map(share).reduce(f64::min);
@@ -158,12 +161,12 @@ impl Losses {
         Ok(Reading { at_ns, counted_ns })
     }
 
-    /// Time that the participants waited in their run queues.
+    /// Returns the time that the participants waited in their run queues.
     fn waited_ns(&self) -> io::Result<u64> {
         self.queues.iter().map(|queue| Ok(Schedstat::read(queue)?.waited_ns)).sum()
     }
 
-    /// Processor time of this process, its children and its partners.
+    /// Returns the processor time of this process, its children and its partners.
     fn ran_ns(&self) -> io::Result<u64> {
         let mut ran_ns = own_cpu_ns()?;
         if let Sharing::OneCpu { partners } = &self.sharing {
@@ -197,7 +200,7 @@ mod tests {
         assert_eq!(two.partners().chain(many.partners()).collect::<Vec<_>>(), [7, 7, 8]);
     }
 
-    /// What batches that took 100 us each lost, in us, if the first numbers are what they did not run.
+    /// Returns the lost time, in us, of batches that took 100 us each and did not run for `idle_us`.
     fn charged(sharing: Sharing, idle_us: &[f64], stolen: f64) -> Vec<f64> {
         let batch = |us: &f64| Observation { operations: 1, elapsed_ns: 1e5, lost_ns: us * 1e3 };
         let mut batches: Vec<Observation> = idle_us.iter().map(batch).collect();
@@ -206,14 +209,14 @@ mod tests {
     }
 
     #[test]
-    fn what_the_calmest_batch_does_not_run_is_the_operations_own() {
+    fn the_idle_time_of_the_calmest_batch_is_not_lost() {
         assert_eq!(charged(Sharing::Alone, &[0.0, 7.0, 0.0], 0.0), [0.0, 7.0, 0.0]);
         assert_eq!(charged(Sharing::Asleep, &[30.0, 33.0, 90.0], 0.0), [0.0, 3.0, 60.0]);
         assert_eq!(charged(Sharing::Alone, &[], 0.0), [0.0; 0]);
     }
 
     #[test]
-    fn stolen_ticks_count_only_where_stolen_time_is_not_in_the_time_that_was_not_run() {
+    fn stolen_ticks_count_only_if_the_idle_time_does_not_include_stolen_time() {
         assert_eq!(charged(Sharing::Alone, &[0.0, 7.0], 0.5), [0.0, 7.0]);
         assert_eq!(charged(Sharing::Asleep, &[10.0, 17.0], 0.5), [50.0, 57.0]);
         assert_eq!(charged(Sharing::Many { others: vec![] }, &[0.0, 0.0], 2.0), [100.0, 100.0]);
@@ -223,14 +226,14 @@ mod tests {
     fn a_batch_is_charged_with_its_share_of_the_time_between_the_readings_around_it() {
         let losses = Losses::of(Sharing::Alone).unwrap();
         let reading = losses.reading().unwrap();
-        // As if the batch had begun long ago and this process had run for no time since.
+        // A reading long ago with the same processor time: this process did not run since.
         let before = Reading { at_ns: reading.at_ns.saturating_sub(1_000_000_000_000), ..reading };
         let idle_ns = Losses { before, ..losses }.after(2_000.0).unwrap();
         assert!((1_000.0..=2_000.0).contains(&idle_ns), "{idle_ns}");
     }
 
     #[test]
-    fn time_that_a_process_alone_spends_running_is_not_lost() {
+    fn time_in_which_the_only_process_runs_is_not_lost() {
         let mut losses = Losses::of(Sharing::OneCpu { partners: vec![] }).unwrap();
         let begun_ns = monotonic::now_ns();
         losses.before().unwrap();
@@ -238,7 +241,7 @@ mod tests {
         while thread_cpu_ns().unwrap() < begun_ran_ns + 2_000_000 {}
         let idle_ns = losses.after(2_000_000.0).unwrap();
         let window_ns = monotonic::now_ns() - begun_ns;
-        // Others may have had the processor meanwhile, but not for the time that this thread had it.
+        // Other tasks may have used the processor meanwhile, but not while this thread ran.
         assert!(idle_ns <= (window_ns - 2_000_000) as f64, "{idle_ns} of {window_ns}");
     }
 }

@@ -1,8 +1,10 @@
-//! What else happened while a sample was timed: the time that its batches lost, and what the machine was like.
+//! Evidence about a sample: the time that its batches lost, and the condition of the machine during the
+//! measurement.
 //!
-//! The harness calls [`Watch`] around every batch. The *disturbance* of a batch is time that others took from it
-//! ([`disturbance`]); `statistics` leaves such batches out. The *condition* of the machine is raw evidence beside the
-//! sample: nothing waits for a better one, and no sample is rejected for it.
+//! The harness calls [`Watch`] around every batch. The *disturbance* of a batch is the time that other tasks
+//! took from it ([`disturbance`]); `statistics` omits such batches. The *condition* of the machine is raw
+//! evidence stored with the sample: the harness does not wait for a better condition and rejects no sample
+//! for it.
 
 pub(crate) mod core_width;
 mod disturbance;
@@ -21,39 +23,39 @@ use self::disturbance::Losses;
 
 /// Watches the batches of one sample.
 pub trait Witness {
-    /// Called right before a batch.
+    /// Called immediately before a batch.
     ///
     /// # Errors
-    /// When the kernel does not give the evidence.
+    /// Fails if the kernel does not provide the evidence.
     fn before(&mut self) -> io::Result<()>;
 
-    /// Called right after a batch, with its time; returns the part of it in which the participants did not run though
-    /// they were meant to, ns.
+    /// Called immediately after a batch, with its time. Returns the part of it in which the participants
+    /// should have run but did not, ns.
     ///
     /// # Errors
-    /// When the kernel does not give the evidence.
+    /// Fails if the kernel does not provide the evidence.
     fn after(&mut self, elapsed_ns: f64) -> io::Result<f64>;
 }
 
-/// The evidence that Linux and the core give.
+/// Collects the evidence from Linux and from the core.
 #[derive(Debug)]
 pub struct Watch {
     losses: Losses,
-    /// The processors that take part, as far as they are known.
+    /// The known processors of the participants.
     cpus: Vec<usize>,
-    /// Copies of the benchmark beside this one.
+    /// Number of other copies of the benchmark.
     copies: u64,
     opened: Moment,
     looks: Option<Looks>,
 }
 
-/// What the whole machine and this process did up to a moment.
+/// Counters of the whole machine and of this process at one point in time.
 #[derive(Debug, Clone, Copy, Default)]
 struct Moment {
     ns: u64,
-    /// `None` where the kernel does not count them.
+    /// `None` if the kernel does not count them.
     ticks: Option<Ticks>,
-    /// Runnable tasks that do not take part, for each processor.
+    /// Runnable tasks that do not take part, per processor.
     runnable_elsewhere: Option<f64>,
     /// Time in which a task waited for memory, ns.
     stalled_ns: Option<f64>,
@@ -62,10 +64,10 @@ struct Moment {
 }
 
 impl Watch {
-    /// Begins to watch the calling thread, which is bound to `cpu`, with this number of copies running beside it.
+    /// Starts to watch the calling thread, which is bound to `cpu`, with this number of other copies running.
     ///
     /// # Errors
-    /// When `/proc` lacks the evidence. A kernel that does not count run-queue delay is no error: see
+    /// Fails if `/proc` lacks the evidence. A kernel that does not count run-queue delay is not an error: see
     /// [`has_run_queue_delay`](assay_process::accounting::has_run_queue_delay).
     pub fn open(sharing: Sharing, cpu: usize, copies: u64) -> io::Result<Self> {
         let mut cpus = vec![cpu];
@@ -78,8 +80,8 @@ impl Watch {
         Ok(watch)
     }
 
-    /// Looks at the core after each batch as well, unless others take part elsewhere: they may be its other hardware
-    /// thread.
+    /// Also measures the core after each batch, unless there are participants on other processors: they may
+    /// run on the core's other hardware thread.
     #[must_use]
     pub fn with_core(mut self, clock: Source) -> Self {
         if self.copies == 0 && self.losses.sharing.is_on_one_cpu() {
@@ -88,10 +90,11 @@ impl Watch {
         self
     }
 
-    /// The condition of the machine while all batches were timed. What the batches did not run becomes what they lost.
+    /// Returns the condition of the machine during all batches. Converts the time that the batches did not
+    /// run to the time that they lost.
     ///
     /// # Errors
-    /// When `/proc/stat` cannot be read.
+    /// Fails if `/proc/stat` cannot be read.
     #[expect(clippy::cast_precision_loss, reason = "a sample is far shorter than 2^52 ns")]
     pub fn close(self, batches: [&mut [Observation]; 2]) -> io::Result<Condition> {
         let (opened, now) = (self.opened, self.moment()?);

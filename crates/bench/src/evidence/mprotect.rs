@@ -1,11 +1,12 @@
-//! Whether the processor is slow to change what it translates.
+//! Detects whether the processor is slow to change address translations.
 //!
-//! On a virtual machine where this was tried there are stretches of some tenths of a second in which a change of a
-//! page's protection takes 3.3 to 3.8 us instead of 2.4 to 2.8 us, and each switch from one address space to another
-//! 500 ns more, with the core alone, the same clock, and the same events in the kernel. In those moments a system
-//! call without a switch, a page fault, and loads from every level of the cache cost what they always do (34
-//! processes in such moments beside 394 in others). A process that does not idle keeps what it began with. Its cause
-//! cannot be seen from inside; that it is there can be noticed, by timing such a change.
+//! On a tested virtual machine there are periods of some tenths of a second in which a change of a page's
+//! protection takes 3.3 to 3.8 us instead of 2.4 to 2.8 us, and each switch from one address space to another
+//! 500 ns more, with no other active hardware thread on the core, the same clock, and the same events in the
+//! kernel. In these periods a system call without a switch, a page fault, and loads from every level of the
+//! cache have their usual cost (34 processes in such periods, 394 in others). A process that does not idle
+//! keeps the state in which it started. The cause cannot be observed inside the virtual machine; its presence
+//! can be detected by timing such a change.
 
 use std::hint::black_box;
 use std::ptr;
@@ -16,11 +17,12 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, m
 use crate::clock::Clock;
 use crate::layout::PAGE;
 
-/// Readings of which the least counts: an interrupt makes one of them long, and the first few are cold.
+/// Number of readings, the shortest of which counts: an interrupt makes one of them long, and the first few
+/// are cold.
 const READINGS: usize = 16;
 
-/// Time in which a page is protected from writing, permitted again and written to, ns, in some 80 us; `None` where
-/// the kernel refuses one of that.
+/// Returns the time to write-protect a page, make it writable again and write to it, ns. Takes about 80 us.
+/// `None` if one of the calls fails.
 pub(crate) fn look(clock: &impl Clock) -> Option<f64> {
     let page = Page::new().ok()?;
     let mut least_ns = f64::INFINITY;
@@ -32,14 +34,14 @@ pub(crate) fn look(clock: &impl Clock) -> Option<f64> {
     (least_ns > 0.0).then_some(least_ns)
 }
 
-/// A page between two that nobody may touch, so that the kernel's mapping of it is never split or merged.
+/// A page between two inaccessible pages, so that the kernel never splits or merges its mapping.
 struct Page {
     mapping: *mut u8,
 }
 
 impl Page {
     fn new() -> Result<Self> {
-        // SAFETY: a new mapping, which nothing refers to.
+        // SAFETY: a new mapping without references to it.
         let mapping =
             unsafe { mmap_anonymous(ptr::null_mut(), 3 * PAGE, ProtFlags::empty(), MapFlags::PRIVATE) }?;
         Ok(Self { mapping: mapping.cast() })
@@ -48,7 +50,7 @@ impl Page {
     fn change(&self) -> Result<()> {
         let page = self.mapping.wrapping_add(PAGE);
         let writable = MprotectFlags::READ | MprotectFlags::WRITE;
-        // SAFETY: the page is ours, and may be written to by then.
+        // SAFETY: the page is ours, and is writable when it is written to.
         unsafe {
             mprotect(page.cast(), PAGE, MprotectFlags::READ)?;
             mprotect(page.cast(), PAGE, writable)?;
@@ -60,7 +62,7 @@ impl Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nothing refers to it any more.
+        // SAFETY: the mapping is ours, and no references to it remain.
         let _ = unsafe { munmap(self.mapping.cast(), 3 * PAGE) };
     }
 }

@@ -1,10 +1,10 @@
-//! What a switch from one address space to another costs (own): a switch between two processes less a switch
-//! between two threads of one process, on one processor, by the same token through the same counters.
+//! The cost of a switch from one address space to another (own): a switch between two processes less a switch
+//! between two threads of one process, on one processor, with the same token through the same counters.
 //!
-//! Both switches save and load the registers, and go through the scheduler in the same way. What remains is the
-//! change of the page tables, with what the processor must do for its translation buffer and against leaks of one
-//! process into another. It is a small difference of two large times; a sample in which it comes out below zero has
-//! no cost, and says so.
+//! Both switches save and load the registers, and go through the scheduler in the same way. The remainder is
+//! the change of the page tables, including the processor's work for its translation buffer and against leaks
+//! from one process into another. It is a small difference of two large times; a sample with a negative
+//! difference has no cost, and reports this.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -24,23 +24,23 @@ pub(crate) const ROWS: &[Row] = &[Row {
     profile: Profile::Quick,
     cost: Per::Operation,
     calls: &["read", "write"],
-    about: "one switch between two processes less one between two threads of one process, on one processor",
-    source: "own: what processes cost more than threads",
+    about: "one switch between two processes, less one between two threads of one process, on one processor",
+    source: "own: the additional cost of processes over threads",
     prepare,
 }];
 
 /// One switch between address spaces.
 fn prepare(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
-    // The process first: it is a copy of this one as long as that has one thread.
+    // Create the process first, while this process, which it copies, still has one thread.
     let (here, there) = ends()?;
     let process = Partner::fork(setting.cpu, || {
-        // It ends when it is killed, or when its parent is.
+        // It ends when it or its parent is killed.
         i32::from(there.answer().is_err())
     })?;
     let sharing = Sharing::OneCpu { partners: vec![process.pid()] };
     let operation = Box::new(Switches::between(here, process));
     let (here, there) = ends()?;
-    // Should it end, the token does not come back.
+    // If it ends, the token does not come back.
     let thread = PartnerThread::spawn(setting.cpu, move || drop(there.answer()))?;
     let baseline = Box::new(Switches::between(here, thread));
     Ok(Prepared { operation, baseline: Some(baseline), sharing })
@@ -75,7 +75,7 @@ impl End {
         expect("read", got, 8).map(|()| token)
     }
 
-    /// Sends every token back as the next one.
+    /// Returns every token incremented by one.
     fn answer(&self) -> io::Result<()> {
         loop {
             self.write(self.read()? + 1)?;
@@ -83,10 +83,10 @@ impl End {
     }
 }
 
-/// Passes of a token to a partner and back, each of which is two switches.
+/// Passes of a token to a partner and back. Each is two switches.
 struct Switches<K> {
     here: End,
-    /// What answers.
+    /// The partner that returns the token.
     _partner: K,
     token: u64,
     done: u64,
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_goes_to_the_partner_and_back_and_an_altered_one_is_an_error() {
+    fn the_token_goes_to_the_partner_and_back_and_an_altered_token_is_an_error() {
         let mut switches = with_thread(|there| drop(there.answer()));
         for operations in [2, 20] {
             switches.run(operations).unwrap();
@@ -148,10 +148,8 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_was_not_run_is_refused() {
+    fn a_batch_that_was_not_run_is_rejected() {
         let mut switches = with_thread(drop);
-        assert!(
-            switches.disarm(2).unwrap_err().to_string().contains("2 operations were asked for and 0 done")
-        );
+        assert!(switches.disarm(2).unwrap_err().to_string().contains("0 of 2 operations were done"));
     }
 }

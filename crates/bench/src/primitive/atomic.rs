@@ -1,8 +1,9 @@
-//! Atomic operations, on a line that only this processor uses and on one that others change at the same time (own;
-//! what every lock, counter and queue between processors is made of).
+//! Atomic operations, on a line that only this processor uses and on a line that others change at the same
+//! time (own; the basis of every lock, counter and queue between processors).
 //!
-//! A figure under contention is what one operation takes the one who does it, while the others do the same without
-//! a pause: it is the moving of the line between the processors, and how evenly the hardware deals it out.
+//! A figure under contention is the time of one operation while the other processors execute the same
+//! operation without a pause. It includes the transfer of the line between the processors, and depends on how
+//! evenly the hardware distributes it.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -27,10 +28,14 @@ pub(crate) const ROWS: &[Row] = &[
         "compare-and-exchange that succeeds, in this processor's cache",
         compare,
     ),
-    row(&["atomic.fence"], "store, and a fence that waits until everybody can see it", store_and_fence),
+    row(
+        &["atomic.fence"],
+        "store, and a fence that waits until it is visible to all processors",
+        store_and_fence,
+    ),
     row(
         &["atomic.add{threads=2,cpus=different}"],
-        "fetch-and-add to a line that other processors add to without a pause",
+        "fetch-and-add to a line to which other processors add without a pause",
         add_contended,
     ),
     row(
@@ -41,11 +46,11 @@ pub(crate) const ROWS: &[Row] = &[
 ];
 
 const fn row(ids: &'static [&'static str], about: &'static str, prepare: crate::benchmark::Prepare) -> Row {
-    let source = "own: what locks, counters and queues between processors are made of";
+    let source = "own: the basis of locks, counters and queues between processors";
     Row { ids, profile: Profile::Quick, cost: Per::Operation, calls: &[], about, source, prepare }
 }
 
-/// Bytes that processors fetch together at most: two lines.
+/// A value aligned to the largest unit that processors fetch together: two lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Apart<T>(T);
@@ -63,7 +68,7 @@ fn exchange(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
 /// One compare-and-exchange that succeeds.
 fn compare(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     Ok(alone(|counter, count| {
-        // What is found instead of the count gives the failure away.
+        // A value other than the count reveals the failure.
         match counter.compare_exchange(count, count + 1, Ordering::SeqCst, Ordering::SeqCst) {
             Ok(found) | Err(found) => found,
         }
@@ -79,7 +84,8 @@ fn store_and_fence(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal
     }))
 }
 
-/// Counts from 0 by an operation that gets the counter and the count, and returns the count that it found.
+/// Counts from 0 with an operation that receives the counter and the count, and returns the count that it
+/// found.
 fn alone(operation: impl Fn(&AtomicU64, u64) -> u64 + 'static) -> Prepared {
     Prepared::alone(Steps::of(Alone { counter: Box::default(), count: 0, found: 0, operation }))
 }
@@ -87,7 +93,7 @@ fn alone(operation: impl Fn(&AtomicU64, u64) -> u64 + 'static) -> Prepared {
 struct Alone<F> {
     counter: Box<Apart<AtomicU64>>,
     count: u64,
-    /// Sum of the counts that were found.
+    /// Sum of the counts that the operations found.
     found: u64,
     operation: F,
 }
@@ -112,7 +118,7 @@ impl<F: Fn(&AtomicU64, u64) -> u64> Step for Alone<F> {
         if counted == operations && Ok(self.found) == due {
             return Ok(());
         }
-        Err(io::Error::other(format!("{operations} operations left the counter at {counted}")))
+        Err(io::Error::other(format!("the counter is at {counted} after {operations} operations")))
     }
 }
 
@@ -134,19 +140,19 @@ fn compare_contended(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared
     })
 }
 
-/// Adds one to a counter that partners on other processors add to in the same way.
+/// Adds one to a counter to which partners on other processors add in the same way.
 fn contended(
     id: &PrimitiveId,
     setting: &Setting,
     operation: impl Fn(&AtomicU64) + Copy + 'static,
 ) -> Result<Prepared, Refusal> {
     let threads = limit::count(id, Key::Threads, 2..=setting.cpus.len().max(2) as u64)?;
-    // The first partner is on the processor that the sample has been given for one.
+    // The first partner runs on the processor that was assigned to the sample for a partner.
     let mut cpus: Vec<usize> = setting.other_cpu.into_iter().collect();
     cpus.extend(setting.cpus.iter().filter(|cpu| **cpu != setting.cpu && Some(**cpu) != setting.other_cpu));
     let Some(cpu) = cpus.first().copied() else {
         return Err(Refusal::Unavailable(
-            "this process may use one processor only, and it needs two".to_owned(),
+            "this process may use one processor only, but two are required".to_owned(),
         ));
     };
     let contended = Contended::begin(&cpus[..threads - 1], operation)?;
@@ -157,15 +163,15 @@ fn contended(
     Ok(Prepared { operation: Box::new(contended), baseline: None, sharing })
 }
 
-/// What the contenders share.
+/// State shared by the contenders.
 #[derive(Debug, Default)]
 struct Arena {
     counter: Apart<AtomicU64>,
-    /// Whether the partners shall add.
+    /// Whether the partners should add.
     go: Apart<AtomicBool>,
-    /// Partners that are adding.
+    /// Number of partners that are adding.
     adding: Apart<AtomicU64>,
-    /// What the partners have added in all.
+    /// Total that the partners have added.
     added: Apart<AtomicU64>,
 }
 
@@ -176,11 +182,11 @@ struct Contended<F> {
     done: u64,
 }
 
-/// Additions of a partner between two looks at whether to go on: few enough to stop at once, and enough for the
-/// look, which stays in its cache, to cost nothing.
+/// Additions of a partner between two checks of whether to continue: few enough to stop immediately, and
+/// enough to make the cost of the check, whose line stays in its cache, negligible.
 const BETWEEN_LOOKS: u64 = 16;
 
-/// How long a partner may take to begin or to end: it only has to be scheduled.
+/// Timeout for a partner to start or to stop: it only has to be scheduled.
 const PATIENCE_NS: u64 = 2_000_000_000;
 
 impl<F: Fn(&AtomicU64) + Copy> Contended<F> {
@@ -191,14 +197,14 @@ impl<F: Fn(&AtomicU64) + Copy> Contended<F> {
         Ok(Self { arena, operation, partners, done: 0 })
     }
 
-    /// Lets the partners add or not, and waits until all of them do or none does.
+    /// Starts or stops the additions of the partners, and waits until all of them or none of them add.
     fn let_add(&self, go: bool) -> io::Result<()> {
         self.arena.go.0.store(go, Ordering::SeqCst);
         let wanted = if go { self.partners.len() as u64 } else { 0 };
         let until = monotonic::now_ns() + PATIENCE_NS;
         while self.arena.adding.0.load(Ordering::SeqCst) != wanted {
             if monotonic::now_ns() > until {
-                return Err(io::Error::other("a partner neither began nor ended within 2 s"));
+                return Err(io::Error::other("a partner did not start or stop within 2 s"));
             }
             std::hint::spin_loop();
         }
@@ -206,7 +212,7 @@ impl<F: Fn(&AtomicU64) + Copy> Contended<F> {
     }
 }
 
-/// The life of a partner: adds while it shall, and tells how much.
+/// The main loop of a partner: adds while it should, and reports how much.
 fn contend(arena: &Arena, operation: impl Fn(&AtomicU64)) -> libc::c_int {
     loop {
         while !arena.go.0.load(Ordering::SeqCst) {
@@ -264,18 +270,18 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_that_does_not_count_is_refused() {
+    fn an_operation_that_does_not_count_is_rejected() {
         counted(|counter, _| counter.fetch_add(1, Ordering::SeqCst), 1000).unwrap();
         counted(|counter, _| counter.fetch_add(0, Ordering::SeqCst), 1000).unwrap_err();
         counted(|_, count| count, 1000).unwrap_err();
-        // The right count in the end, though nothing was done to it on the way.
+        // The final count is correct, although nothing was added before.
         let only_the_last = |counter: &AtomicU64, count| {
             if count == 999 { counter.swap(1000, Ordering::SeqCst) } else { 0 }
         };
         counted(only_the_last, 1000).unwrap_err();
     }
 
-    /// With one partner, on another processor where there is one.
+    /// With one partner, on another processor if there is one.
     fn two() -> Contended<impl Fn(&AtomicU64) + Copy> {
         let cpus = assay_process::cpus::allowed().unwrap();
         let add = |counter: &AtomicU64| {
@@ -284,7 +290,7 @@ mod tests {
         Contended::begin(&cpus[cpus.len() - 1..], add).unwrap()
     }
 
-    /// A batch in which the partner has added, however busy the processors are.
+    /// Runs a batch in which the partner adds, even if the processors are busy.
     fn run_contended(contended: &mut Contended<impl Fn(&AtomicU64) + Copy>, operations: u64) {
         contended.arm(operations).unwrap();
         while contended.arena.counter.0.load(Ordering::SeqCst) == 0 {
@@ -294,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn the_counter_is_the_sum_of_what_all_have_added_and_a_lost_addition_is_noticed() {
+    fn the_counter_is_the_sum_of_all_additions_and_a_lost_addition_is_detected() {
         let mut contended = two();
         for operations in [1000, 2000] {
             run_contended(&mut contended, operations);
@@ -307,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_in_which_nobody_contends_is_refused() {
+    fn a_batch_without_contention_is_rejected() {
         let mut contended = two();
         contended.arm(10).unwrap();
         contended.let_add(false).unwrap();

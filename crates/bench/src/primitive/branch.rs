@@ -1,5 +1,5 @@
-//! A branch that the processor predicts wrongly: what is thrown away and begun again (own; it is in none of the
-//! suites that were looked at, and in every interpreter, parser and sort).
+//! A mispredicted branch: the discarded and repeated work of the processor (own; none of the examined suites
+//! measures it, although it occurs in every interpreter, parser and sort).
 
 use std::io;
 
@@ -16,21 +16,21 @@ pub(crate) const ROWS: &[Row] = &[Row {
     profile: Profile::Quick,
     cost: Per::Operation,
     calls: &[],
-    about: "one branch predicted wrongly: two random ones, less two that always go the same way",
-    source: "own: what a data-dependent branch costs",
+    about: "one mispredicted branch: two random branches, less two that always go the same way",
+    source: "own: the cost of a data-dependent branch",
     prepare,
 }];
 
-/// Of branches that go either way at random, whatever the predictor does, it is wrong half of the time.
+/// Branches per operation: any predictor mispredicts half of the branches that go either way at random.
 const BRANCHES: u64 = 2;
 
-/// The bit of the generator that decides: the highest one, the most random.
+/// The bit of the generator that determines the branch: the highest bit, which is the most random.
 const RANDOM: u64 = 1 << 63;
 
-/// No bit at all, so that the branch always goes the same way.
+/// No bit, so that the branch always goes the same way.
 const CONSTANT: u64 = 0;
 
-/// One branch predicted wrongly.
+/// One mispredicted branch.
 fn prepare(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let state = setting.rng.random();
     Ok(Prepared {
@@ -40,12 +40,12 @@ fn prepare(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> 
     })
 }
 
-/// A linear congruential generator, one step of which decides each branch: no table that a predictor could
-/// learn, and the same work whichever way the branch goes.
+/// A linear congruential generator. One step determines each branch, without a table that a predictor could
+/// learn, and with the same work in both directions of the branch.
 struct Branches {
     state: u64,
     bit: u64,
-    /// Where a batch has left the generator, and how many branches were not taken.
+    /// State of the generator after a batch, and the number of branches that were not taken.
     ran: Option<(u64, u64)>,
 }
 
@@ -62,19 +62,20 @@ impl Operation for Branches {
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
         let due = in_plain_words(self.state, self.bit, operations * BRANCHES);
         match self.ran.take() {
-            // The next batch goes on where this one ended, so that no predictor sees a branch twice.
+            // The next batch continues where this one ended, so that no sequence of branches is repeated.
             Some(ran) if ran == due => {
                 self.state = ran.0;
                 Ok(())
             }
             ran => Err(io::Error::other(format!(
-                "{operations} operations ended with {ran:x?} where {due:x?} was due"
+                "{operations} operations ended with {ran:x?} instead of {due:x?}"
             ))),
         }
     }
 }
 
-/// The state of the generator after so many branches, and how many found their bit set.
+/// Returns the state of the generator after `branches` branches, and the number of branches whose bit was
+/// set.
 fn in_plain_words(mut state: u64, bit: u64, branches: u64) -> (u64, u64) {
     let mut set = 0;
     for _ in 0..branches {
@@ -84,11 +85,11 @@ fn in_plain_words(mut state: u64, bit: u64, branches: u64) -> (u64, u64) {
     (state, set)
 }
 
-/// The same with a branch, in instructions, because a compiler would count without one.
+/// Computes the same with a branch, in machine instructions, because a compiler would count without a branch.
 #[cfg(target_arch = "x86_64")]
 fn branches(mut state: u64, bit: u64, branches: u64) -> (u64, u64) {
     let mut set = 0_u64;
-    // SAFETY: arithmetic on the registers named here; it touches no memory and no stack.
+    // SAFETY: arithmetic on the registers named here, without access to memory or the stack.
     unsafe {
         std::arch::asm!(
             ".p2align 6",
@@ -113,11 +114,11 @@ fn branches(mut state: u64, bit: u64, branches: u64) -> (u64, u64) {
     (state, set)
 }
 
-/// The same with a branch, in instructions, because a compiler would count without one.
+/// Computes the same with a branch, in machine instructions, because a compiler would count without a branch.
 #[cfg(target_arch = "aarch64")]
 fn branches(mut state: u64, bit: u64, branches: u64) -> (u64, u64) {
     let mut set = 0_u64;
-    // SAFETY: arithmetic on the registers named here; it touches no memory and no stack.
+    // SAFETY: arithmetic on the registers named here, without access to memory or the stack.
     unsafe {
         std::arch::asm!(
             ".p2align 6",
@@ -146,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_instructions_count_what_the_plain_words_count() {
+    fn the_instructions_compute_the_same_as_the_plain_code() {
         for (bit, length) in [(RANDOM, 1), (RANDOM, 1000), (CONSTANT, 1000), (1 << 62, 77)] {
             assert_eq!(branches(42, bit, length), in_plain_words(42, bit, length), "{bit:x} {length}");
         }
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_was_not_run_or_was_too_short_is_refused() {
+    fn a_batch_that_was_not_run_or_is_too_short_is_rejected() {
         let mut branches = Branches { state: 1, bit: RANDOM, ran: None };
         assert!(branches.disarm(10).is_err());
         branches.run(9).unwrap();

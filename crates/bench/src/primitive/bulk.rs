@@ -1,9 +1,10 @@
-//! Bytes in bulk from one process to another through a TCP connection (lmbench, 1996, section 5.2; lmbench 3,
-//! `bw_tcp`): the sender's and the receiver's work at the same time, as far as each lets the other go on.
+//! Bulk transfer from one process to another through a TCP connection (lmbench, 1996, section 5.2; lmbench 3,
+//! `bw_tcp`): the sender and the receiver work concurrently, except where one waits for the other.
 //!
-//! A batch is announced before its time begins, and ends when the receiver says how many pieces have come; that
-//! answer and the first piece's way are in every batch once and drop out. Every byte is counted at the receiver;
-//! what lies in its buffer after the batch, the whole last piece, is compared with what was sent.
+//! A batch is announced before its timing starts, and ends when the receiver reports the number of received
+//! pieces. This answer and the path of the first piece occur once in every batch and cancel. The receiver
+//! counts every byte. The contents of its buffer after the batch, the whole last piece, are compared with the
+//! sent data.
 
 use std::io;
 use std::net::TcpStream;
@@ -52,15 +53,16 @@ pub(crate) const ROWS: &[Row] = &[
     },
 ];
 
-/// Sizes of a piece.
+/// Valid sizes of a piece.
 pub(super) const SIZES: std::ops::RangeInclusive<Size> = Size(1)..=Size(SIZE_MAX as u64);
 
-/// `write` of a piece, and its way into the partner's buffer.
+/// `write` of a piece, and its path into the partner's buffer.
 fn stream(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let size = limit::size(id, SIZES)?;
     let cpu = partner_cpu(id, setting)?;
     let (here, there) = Listener::open(1)?.pair()?;
-    // Each makes its buffer after the fork: made before it, every page would be copied at its first use.
+    // Each process allocates its buffer after the fork. Otherwise every page would be copied at its first
+    // use.
     let pieces = |setting: &mut Setting| Pieces::half(id, setting);
     let partner = Partner::fork(cpu, || {
         setting.rng.advance(1);
@@ -74,23 +76,23 @@ fn stream(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> 
     Ok(Prepared { operation: Box::new(outgoing), baseline: None, sharing })
 }
 
-/// The partner's whole life: it takes batches until there are none.
+/// The main loop of the partner: receives batches until there are no more.
 fn take(connection: TcpStream, mut pieces: Pieces) -> io::Result<()> {
     static NEVER: AtomicBool = AtomicBool::new(false);
     sink(&Link::new(connection, &NEVER)?, &mut pieces);
     Ok(())
 }
 
-/// Pieces to a sink.
+/// Sends pieces to a sink.
 pub(super) struct Outgoing<K> {
     socket: OwnedFd,
     pieces: Pieces,
     /// Digest of a piece.
     digest: u64,
-    /// Pieces that the sink has said of the batch that it has taken.
+    /// Pieces of the batch that the sink has reported as received.
     taken: u64,
     granule: u64,
-    /// What keeps the sink taking.
+    /// Keeps the sink running.
     _taking: K,
 }
 
@@ -104,13 +106,13 @@ impl<K> Outgoing<K> {
         Ok(Self { socket, pieces, digest: digest(&pattern), taken: 0, granule: 1, _taking: taking })
     }
 
-    /// In batches of at least so many pieces.
+    /// Sets the granule of batches in pieces.
     pub(super) fn in_batches_of(self, granule: u64) -> Self {
         Self { granule, ..self }
     }
 }
 
-/// Makes every piece the same.
+/// Fills every piece with the same pattern.
 fn fill(pieces: &mut Pieces, pattern: &[u8]) {
     let first = pieces.next();
     first.copy_from_slice(pattern);
@@ -142,14 +144,14 @@ impl<K> Operation for Outgoing<K> {
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
         let taken = std::mem::take(&mut self.taken);
         if taken != operations {
-            return Err(io::Error::other(format!("{operations} pieces were sent and {taken} have come")));
+            return Err(io::Error::other(format!("{operations} pieces were sent and {taken} were received")));
         }
         let mut last = [0; 8];
         read_all(&self.socket, &mut last)?;
         if u64::from_be_bytes(last) == self.digest {
             Ok(())
         } else {
-            Err(io::Error::other("what came last is not what was sent"))
+            Err(io::Error::other("the last received piece differs from the sent one"))
         }
     }
 
@@ -166,7 +168,7 @@ impl<K> Operation for Outgoing<K> {
 fn silent(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::WouldBlock => {
-            io::Error::other(format!("the other side took and said nothing for {} s", PATIENCE.as_secs()))
+            io::Error::other(format!("the other side received and sent nothing for {} s", PATIENCE.as_secs()))
         }
         _ => error,
     }
@@ -182,14 +184,14 @@ mod tests {
         Pieces::reused(size, &mut Pcg64Mcg::seed_from_u64(1)).unwrap()
     }
 
-    /// Pieces to whoever holds the other end.
+    /// Returns a sender and the other end of its connection.
     fn outgoing(size: usize) -> (Outgoing<()>, OwnedFd) {
         let (here, there) = Listener::open(1).unwrap().pair().unwrap();
         (Outgoing::new(here, reused(size), size, ()).unwrap(), there)
     }
 
     #[test]
-    fn every_batch_arrives_whole_and_one_after_the_other() {
+    fn every_batch_arrives_completely_and_in_sequence() {
         for size in [1, 1000, SIZE_MAX] {
             let (mut outgoing, there) = outgoing(size);
             let taking = std::thread::spawn(move || take(there.into(), reused(size)));
@@ -204,9 +206,11 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_was_not_sent_or_came_short_or_came_altered_is_an_error() {
+    fn a_batch_that_was_not_sent_or_arrives_incomplete_or_altered_is_an_error() {
         let (mut outgoing, there) = outgoing(100);
-        assert!(outgoing.disarm(3).unwrap_err().to_string().contains("3 pieces were sent and 0 have come"));
+        assert!(
+            outgoing.disarm(3).unwrap_err().to_string().contains("3 pieces were sent and 0 were received")
+        );
         let answer = |taken: u64, digest: u64| {
             write(&there, &taken.to_be_bytes()).unwrap();
             write(&there, &digest.to_be_bytes()).unwrap();
@@ -214,18 +218,20 @@ mod tests {
         let right = digest(&pattern(100));
         answer(2, right);
         outgoing.run(3).unwrap();
-        assert!(outgoing.disarm(3).unwrap_err().to_string().contains("3 pieces were sent and 2 have come"));
+        assert!(
+            outgoing.disarm(3).unwrap_err().to_string().contains("3 pieces were sent and 2 were received")
+        );
         let (mut outgoing, there) = self::outgoing(100);
         write(&there, &[3_u64.to_be_bytes(), (right ^ 1).to_be_bytes()].concat()).unwrap();
         outgoing.run(3).unwrap();
-        assert!(outgoing.disarm(3).unwrap_err().to_string().contains("not what was sent"));
+        assert!(outgoing.disarm(3).unwrap_err().to_string().contains("differs from the sent one"));
     }
 
     #[test]
-    fn a_sink_that_goes_silent_ends_the_sample() {
+    fn a_sink_that_stops_responding_ends_the_sample() {
         let (mut outgoing, _there) = outgoing(1);
         let error = outgoing.run(1).unwrap_err().to_string();
-        assert_eq!(error, "the other side took and said nothing for 2 s");
+        assert_eq!(error, "the other side received and sent nothing for 2 s");
     }
 
     #[test]

@@ -1,8 +1,10 @@
-//! Lines that go from one processor's cache to another's: how long one takes, and how fast many are read.
+//! Transfers of lines from one processor's cache to another's: the latency of one line, and the bandwidth of
+//! reading many.
 //!
-//! Every sample has a fresh page, which one of the two processors touches first: where all pairs of processors
-//! share one line of one page, its place in the machine is part of every figure (core-to-core-latency, issue 155).
-//! Both sides wait in a bare loop, without the processor's hint for such loops, which can take longer than a line.
+//! Every sample uses a fresh page, which one of the two processors touches first: if all pairs of processors
+//! share one line of one page, its location in the machine affects every figure (core-to-core-latency, issue
+//! 155). Both sides wait in a bare loop, without the processor's hint for such loops, which can take longer
+//! than a transfer.
 
 use std::hint::spin_loop;
 use std::io;
@@ -31,7 +33,8 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &[],
-        about: "a line that one processor has just written is seen by another: half of a round trip",
+        about: "transfer of a line that one processor has written until another reads the new value: half of \
+                a round trip",
         source: "own: multichase's pingpong and core-to-core-latency, with a fresh page for every sample",
         prepare: transfer,
     },
@@ -49,12 +52,12 @@ const fn read_remote_row(profile: Profile, ids: &'static [&'static str]) -> Row 
         cost: Per::ByteOf(CHUNK as u64),
         calls: &[],
         about: "load of every word of lines that another processor has just modified, in order",
-        source: "own: what a consumer pays for its producer's cache",
+        source: "own: a consumer's cost of data in its producer's cache",
         prepare: read_remote,
     }
 }
 
-/// A line handed to the other processor, or handed back.
+/// A line passed to the other processor, or passed back.
 fn transfer(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let (from, to) = processor::pair(id, setting)?;
     pin(from)?;
@@ -75,14 +78,14 @@ fn transfer(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal
     Ok(Prepared { operation: Box::new(operation), baseline: None, sharing })
 }
 
-/// A chunk of the lines that the other processor has modified.
+/// Reads a chunk of the lines that the other processor has modified.
 fn read_remote(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let (from, to) = processor::pair(id, setting)?;
     let set = WorkingSet::of(id, setting, Course::Sweep)?.bytes;
     let chunks = set / CHUNK;
     if chunks < 2 {
         return Err(Refusal::Unavailable(format!(
-            "a set of {set} B is less than two operations of {CHUNK} B; ask for a larger one"
+            "a set of {set} B is less than two operations of {CHUNK} B; specify a larger one"
         )));
     }
     pin(to)?;
@@ -99,18 +102,18 @@ fn read_remote(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refu
     Ok(Prepared { operation: Box::new(operation), baseline: None, sharing })
 }
 
-/// What the two processes tell each other, beside what is timed.
+/// Messages between the two processes, separate from the timed data.
 #[derive(Default)]
 struct Told {
     /// The partner's processor, plus one.
     cpu: AtomicU64,
-    /// Number of the modification that is asked for.
+    /// Number of the requested modification.
     asked: AtomicU64,
-    /// Number of the last that is done.
+    /// Number of the last completed modification.
     done: AtomicU64,
 }
 
-/// How long the other process may take for anything before it is taken for dead.
+/// Timeout for any answer of the other process, after which it is considered dead.
 const ANSWER_MAX_NS: u64 = 5_000_000_000;
 
 impl Told {
@@ -130,9 +133,9 @@ impl Told {
     }
 }
 
-/// The processor that this thread is on, from the vDSO.
+/// Returns the processor on which this thread runs, from the vDSO.
 fn this_cpu() -> io::Result<u64> {
-    // SAFETY: no arguments.
+    // SAFETY: the call has no arguments.
     let cpu = check("sched_getcpu", unsafe { libc::sched_getcpu() })?;
     Ok(u64::from(cpu.unsigned_abs()))
 }
@@ -150,20 +153,20 @@ fn wait_until(true_at_last: impl Fn() -> bool) -> io::Result<()> {
     let begun = now_ns();
     while !true_at_last() {
         if now_ns() - begun > ANSWER_MAX_NS {
-            return Err(io::Error::other("the process on the other processor does not answer"));
+            return Err(io::Error::other("the process on the other processor does not respond"));
         }
         spin_loop();
     }
     Ok(())
 }
 
-/// The first word of a shared buffer.
+/// Returns the first word of a shared buffer.
 fn line(buffer: &Buffer) -> &AtomicU64 {
     // SAFETY: the buffer begins at a line, is longer than a word and is used through atomics only.
     unsafe { AtomicU64::from_ptr(buffer.base().cast()) }
 }
 
-/// The partner's whole life: waits for odd turns and makes the next one.
+/// The main loop of the partner: waits for an odd turn and sets the next one.
 fn hand_back(line: &AtomicU64) -> ! {
     let mut turn = 1;
     loop {
@@ -173,14 +176,14 @@ fn hand_back(line: &AtomicU64) -> ! {
     }
 }
 
-/// Loops for an answer before the partner is taken for dead: a second or more.
+/// Number of loops without an answer after which the partner is considered dead: a second or more.
 const LOOKS_MAX: u64 = 1 << 31;
 
 struct Transfer {
     page: Buffer,
     _partner: Partner,
     from: usize,
-    /// The last turn, which the partner made.
+    /// The last turn, which the partner has set.
     turn: u64,
     done: u64,
 }
@@ -196,7 +199,7 @@ impl Operation for Transfer {
                 looks += 1;
                 if looks == LOOKS_MAX {
                     return Err(io::Error::other(
-                        "the process on the other processor does not hand the line back",
+                        "the process on the other processor does not pass the line back",
                     ));
                 }
             }
@@ -210,7 +213,7 @@ impl Operation for Transfer {
         self.turn += operations;
         let seen = line(&self.page).load(Ordering::Acquire);
         if seen != self.turn {
-            return Err(io::Error::other(format!("the line is at turn {seen} where {} is due", self.turn)));
+            return Err(io::Error::other(format!("the line is at turn {seen} instead of {}", self.turn)));
         }
         expect_here(self.from)
     }
@@ -220,7 +223,7 @@ impl Operation for Transfer {
     }
 }
 
-/// The partner's whole life: writes every word of the set anew whenever it is asked.
+/// The main loop of the partner: overwrites every word of the set on request.
 fn modify_when_asked(buffer: &Buffer, chunks: usize, told: &Told) -> ! {
     let mut done = 0;
     loop {
@@ -228,13 +231,14 @@ fn modify_when_asked(buffer: &Buffer, chunks: usize, told: &Told) -> ! {
             spin_loop();
         }
         done += 1;
-        // SAFETY: the words of the buffer, which the other process reads only when it is told that this is done.
+        // SAFETY: the words of the buffer, which the other process reads only after the completion is
+        // reported.
         unsafe { number_words(buffer.base().cast(), chunks, first_of(done)) };
         told.done.store(done, Ordering::Release);
     }
 }
 
-/// What the first word holds after this modification.
+/// Returns the value of the first word after this modification.
 fn first_of(modification: u64) -> u64 {
     modification.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -260,7 +264,7 @@ impl Operation for ReadRemote {
         let chunks = usize::try_from(operations).map_err(io::Error::other)?;
         let words = self.buffer.base().cast::<u64>();
         for chunk in 0..chunks.min(self.chunks) {
-            // SAFETY: the chunk is within the buffer, and the partner has said that it is done with it.
+            // SAFETY: the chunk is within the buffer, and the partner has reported that it has written it.
             self.sum = self.sum.wrapping_add(unsafe { read_chunk(words, chunk) });
         }
         self.done = operations;
@@ -273,15 +277,12 @@ impl Operation for ReadRemote {
         let chunks = usize::try_from(operations).map_err(io::Error::other)?;
         let due = (0..chunks).map(|chunk| sum_of_chunk(first, chunk)).fold(0, u64::wrapping_add);
         if self.sum != due {
-            return Err(io::Error::other(format!(
-                "what was read adds up to {} where {due} is due",
-                self.sum
-            )));
+            return Err(io::Error::other(format!("the words read add up to {} instead of {due}", self.sum)));
         }
         expect_here(self.to)
     }
 
-    /// Lines are modified once per batch, and read once.
+    /// The lines are modified once per batch, and read once.
     fn max_batch(&self) -> u64 {
         self.chunks as u64
     }
@@ -291,7 +292,8 @@ impl Operation for ReadRemote {
 mod tests {
     use super::*;
 
-    /// Between the first processor and the last one; `None` if these are the same, which must be refused.
+    /// Prepares a primitive between the first processor and the last one. `None` if these are the same, which
+    /// must be rejected.
     fn prepare(id: &str) -> Option<Prepared> {
         let cpus = assay_process::cpus::allowed().unwrap();
         let [first, last] = [cpus[0], cpus[cpus.len() - 1]];
@@ -309,7 +311,7 @@ mod tests {
         Some(prepared.unwrap())
     }
 
-    /// In a thread of its own, because it is bound to a processor.
+    /// Runs a test in a separate thread, because it binds the thread to a processor.
     fn in_a_thread(test: impl FnOnce() + Send) {
         std::thread::scope(|scope| {
             scope.spawn(test).join().unwrap();
@@ -317,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_goes_round_and_one_that_did_not_is_noticed() {
+    fn a_line_is_passed_back_and_a_missing_transfer_is_detected() {
         in_a_thread(|| {
             let Some(prepared) = prepare("cache.transfer_line{from={0},to={1}}") else { return };
             let mut operation = prepared.operation;
@@ -325,12 +327,12 @@ mod tests {
                 operation.run(length).unwrap();
                 operation.disarm(length).unwrap();
             }
-            assert!(operation.disarm(2).unwrap_err().to_string().contains("0 done"));
+            assert!(operation.disarm(2).unwrap_err().to_string().contains("0 of 2 operations"));
         });
     }
 
     #[test]
-    fn what_the_other_processor_wrote_is_what_is_read_in_every_batch() {
+    fn every_batch_reads_the_words_that_the_other_processor_wrote() {
         in_a_thread(|| {
             let Some(prepared) = prepare("cache.read_remote{set=64KiB,from={0},to={1}}") else { return };
             let mut operation = prepared.operation;

@@ -1,4 +1,4 @@
-//! The cheapest calls: the way into the kernel and back, and the clock that needs no such way
+//! The cheapest calls: entry into the kernel and return, and the clock, which does not enter the kernel
 //! (lmbench, 1996, section 6.3; thesis, section 4.2).
 
 use std::fs::{File, OpenOptions};
@@ -21,7 +21,7 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["getppid"],
-        about: "getppid: into the kernel and back",
+        about: "getppid, a raw system call: entry into the kernel and return",
         source: "lmbench 1996, section 6.3; thesis, section 4.2 (lower bound of every call)",
         prepare: null,
     },
@@ -49,19 +49,19 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::Operation,
         calls: &[],
         about: "clock_gettime(CLOCK_MONOTONIC) through the C library and its vDSO",
-        source: "own: servers ask for the time more often than for anything else",
+        source: "own: the most frequent call of servers",
         prepare: clock_gettime,
     },
 ];
 
-/// Most bytes that are asked of `/dev/zero` and `/dev/null` at once: beyond, it is memory that is measured.
+/// Largest transfer from `/dev/zero` and to `/dev/null`: beyond this size, memory is measured instead.
 const SIZE_MAX: Size = Size::mib(1);
 
-/// `getppid`, which no library may answer from memory.
+/// `getppid`, which no library caches.
 fn null(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     let parent = parent()?;
     if parent == 0 {
-        // The kernel answers 0 for a parent in another PID namespace, and so does a call that does nothing.
+        // The kernel returns 0 for a parent in another PID namespace, and so does a call that does nothing.
         return Err(Refusal::Unavailable(
             "the parent of the measuring process is outside of its PID namespace; start assay from a shell there"
                 .to_owned(),
@@ -74,7 +74,7 @@ fn null(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     }))
 }
 
-/// A read of one byte that the driver makes up: descriptor lookup, VFS, and one byte cleared.
+/// A read of one byte that the driver generates: descriptor lookup, VFS, and one byte cleared.
 fn null_read(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let source = File::open("/dev/zero")?;
     let size = limit::size(id, Size(1)..=SIZE_MAX)?;
@@ -93,7 +93,7 @@ fn null_read(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusa
     }))
 }
 
-/// A write that the driver throws away: descriptor lookup and VFS, and nothing below.
+/// A write that the driver discards: descriptor lookup and VFS, and nothing below.
 fn null_write(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let sink = OpenOptions::new().write(true).open("/dev/null")?;
     let size = limit::size(id, Size(1)..=SIZE_MAX)?;
@@ -105,12 +105,12 @@ fn null_write(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refus
     }))
 }
 
-/// The parent of this process by another way than `getppid`.
+/// Returns the parent of this process from a source other than `getppid`.
 fn parent() -> io::Result<libc::c_long> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("PPid:"));
     line.and_then(|number| number.trim().parse().ok())
-        .ok_or_else(|| io::Error::other("/proc/self/status does not tell PPid"))
+        .ok_or_else(|| io::Error::other("/proc/self/status contains no PPid"))
 }
 
 #[cold]
@@ -118,7 +118,7 @@ fn not_the_parent(answer: libc::c_long) -> io::Error {
     io::Error::other(format!("getppid returned {answer}, which is not the parent of this process"))
 }
 
-/// `clock_gettime(CLOCK_MONOTONIC)` through the C library, so through the vDSO where there is one.
+/// `clock_gettime(CLOCK_MONOTONIC)` through the C library, and therefore through the vDSO if available.
 fn clock_gettime(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     Ok(Prepared::alone(Steps::of(ClockGettime { armed: NEVER, last: NEVER })))
 }
@@ -144,7 +144,7 @@ impl Step for ClockGettime {
         check("clock_gettime", result).map(drop)
     }
 
-    /// The last time of the batch lies between its beginning and now.
+    /// Checks that the last time of the batch is between its beginning and now.
     fn disarm(&mut self, _: u64) -> io::Result<()> {
         let of = |time: libc::timespec| (time.tv_sec, time.tv_nsec);
         let last = self.last;
@@ -152,7 +152,7 @@ impl Step for ClockGettime {
         if of(self.armed) <= of(last) && of(last) <= of(self.last) {
             Ok(())
         } else {
-            Err(io::Error::other("clock_gettime told a time that is not within the batch"))
+            Err(io::Error::other("clock_gettime returned a time that is not within the batch"))
         }
     }
 }
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_not_read_within_the_batch_is_noticed() {
+    fn a_clock_that_was_not_read_within_the_batch_is_detected() {
         let mut clock = ClockGettime { armed: NEVER, last: NEVER };
         clock.arm(1).unwrap();
         assert!(clock.disarm(1).is_err(), "never read");
@@ -176,6 +176,6 @@ mod tests {
         clock.disarm(1).unwrap();
         clock.arm(1).unwrap();
         clock.last = libc::timespec { tv_sec: libc::time_t::MAX, tv_nsec: 0 };
-        assert!(clock.disarm(1).is_err(), "a time to come");
+        assert!(clock.disarm(1).is_err(), "a time in the future");
     }
 }

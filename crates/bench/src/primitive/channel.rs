@@ -1,11 +1,11 @@
-//! Bytes through a pipe or a pair of Unix stream sockets, by size of the pieces (lmbench, 1996, section 5.2;
-//! thesis, section 2.2.3).
+//! Transfers through a pipe or a pair of Unix stream sockets, by size of the pieces (lmbench, 1996, section
+//! 5.2; thesis, section 2.2.3).
 //!
-//! Without `cpus`, one process writes a piece and reads it again: what both ends pay together, as for
-//! `tcp.transfer`. With `cpus`, as in lmbench, another process reads: the writer's clock runs until the reader has
-//! told that it has everything, so that of two processors the slower end is what counts. In both a byte counts
-//! once, each end has buffers of its own, and each piece carries another mark than the one before it, which is
-//! compared at the other end.
+//! Without `cpus`, one process writes a piece and reads it: the cost is that of both ends together, as for
+//! `tcp.transfer`. With `cpus`, as in lmbench, another process reads: the writer's timing ends when the
+//! reader has reported that it has received everything, so that on two processors the slower end determines
+//! the cost. In both cases a byte counts once, each end has its own buffers, and each piece contains a mark
+//! that differs from the previous one and is compared at the other end.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -49,7 +49,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         ids: &["pipe.transfer{size=64KiB,buffer=reused,cpus=different}"],
-        about: "write of size bytes to a pipe that another process reads, until it has read them",
+        about: "write of size bytes to a pipe from which another process reads, until it has read them",
         ..PIPE
     },
     Row {
@@ -62,7 +62,7 @@ pub(crate) const ROWS: &[Row] = &[
             "pipe.transfer{size=64KiB,buffer=fresh,cpus=same}",
         ],
         profile: Profile::Full,
-        about: "write of size bytes to a pipe that another process reads, until it has read them",
+        about: "write of size bytes to a pipe from which another process reads, until it has read them",
         ..PIPE
     },
     Row {
@@ -87,7 +87,8 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row {
         ids: &["unix.transfer{size=64KiB,buffer=reused,cpus=different}"],
-        about: "write of size bytes to a Unix stream socket that another process reads, until it has read them",
+        about: "write of size bytes to a Unix stream socket from which another process reads, until it has \
+                read them",
         ..UNIX
     },
     Row {
@@ -100,7 +101,8 @@ pub(crate) const ROWS: &[Row] = &[
             "unix.transfer{size=64KiB,buffer=fresh,cpus=same}",
         ],
         profile: Profile::Full,
-        about: "write of size bytes to a Unix stream socket that another process reads, until it has read them",
+        about: "write of size bytes to a Unix stream socket from which another process reads, until it has \
+                read them",
         ..UNIX
     },
 ];
@@ -110,19 +112,19 @@ const PIPE: Row = Row {
     profile: Profile::Quick,
     cost: Per::ByteOfSize,
     calls: &["write", "read"],
-    about: "write of size bytes to a pipe and read of them, within one process",
+    about: "write of size bytes to a pipe and read of these bytes, within one process",
     source: "lmbench 1996, section 5.2; thesis, section 2.2.3",
     prepare: pipe,
 };
 
 const UNIX: Row = Row {
-    about: "write of size bytes to a Unix stream socket and read of them, within one process",
+    about: "write of size bytes to a Unix stream socket and read of these bytes, within one process",
     source: "lmbench 3, bw_unix",
     prepare: unix,
     ..PIPE
 };
 
-/// Largest piece: beyond it, it is the memory that is measured.
+/// Largest piece: beyond this size, memory is measured instead.
 const PIECE_MAX: Size = Size::mib(16);
 
 fn pipe(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
@@ -151,31 +153,31 @@ fn transfer(id: &PrimitiveId, setting: &mut Setting, channel: Channel) -> Result
 struct Channel {
     input: OwnedFd,
     output: OwnedFd,
-    /// How more room is asked for.
+    /// Enlarges the kernel's buffer.
     enlarge: fn(&OwnedFd, usize) -> io::Result<()>,
 }
 
 impl Channel {
-    /// Sees to it that a piece fits into the kernel's buffer. From then on a write that does not fit is an error
-    /// instead of a wait: the reader is ourselves.
+    /// Ensures that a piece fits into the kernel's buffer. Afterwards a write that does not fit is an error
+    /// instead of a wait, because this process is also the reader.
     fn make_room(&self, id: &PrimitiveId, size: usize) -> Result<(), Refusal> {
         rustix::io::ioctl_fionbio(&self.output, true).map_err(io::Error::from)?;
         let mut piece = vec![0; size];
         if self.takes(&mut piece)? {
             return Ok(());
         }
-        // Whoever may not have more is told below what that leads to.
+        // If this fails, the error below reports the consequence.
         let _ = (self.enlarge)(&self.output, size);
         if self.takes(&mut piece)? {
             return Ok(());
         }
         Err(Refusal::Unavailable(format!(
-            "a piece of {id} does not fit into the kernel's buffer; raise fs.pipe-max-size or net.core.wmem_max, or \
-             ask for a smaller size or cpus=same"
+            "a piece of {id} does not fit into the kernel's buffer; raise fs.pipe-max-size or \
+             net.core.wmem_max, or specify a smaller size or cpus=same"
         )))
     }
 
-    /// Whether a piece fits; none of it is left behind.
+    /// Returns whether a piece fits, and removes it from the buffer.
     fn takes(&self, piece: &mut [u8]) -> io::Result<bool> {
         let taken = match rustix::io::write(&self.output, piece) {
             Ok(taken) => taken,
@@ -197,15 +199,15 @@ fn enlarge_pipe(output: &OwnedFd, size: usize) -> io::Result<()> {
 }
 
 fn enlarge_socket(output: &OwnedFd, size: usize) -> io::Result<()> {
-    /// The kernel counts its own structures beside the bytes.
+    /// Factor for the kernel's own structures, which it counts in addition to the bytes.
     const ROOM: usize = 2;
     let size = libc::c_int::try_from(ROOM * size).map_err(io::Error::other)?;
-    // Beyond the system's limit for whoever may, up to it for others.
+    // Beyond the system's limit with sufficient privileges, otherwise up to the limit.
     set_option(output.as_fd(), (libc::SOL_SOCKET, libc::SO_SNDBUFFORCE), size)
         .or_else(|_| set_option(output.as_fd(), (libc::SOL_SOCKET, libc::SO_SNDBUF), size))
 }
 
-/// The mark of a piece: another one than the last, and never zero.
+/// The mark of a piece: different from the previous one, and never zero.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Mark(u8);
 
@@ -219,10 +221,10 @@ impl Mark {
 
 #[cold]
 fn wrong_mark(due: u8, came: u8) -> io::Error {
-    io::Error::other(format!("a piece with mark {came} came where {due} was due"))
+    io::Error::other(format!("received a piece with mark {came} instead of {due}"))
 }
 
-/// A piece in at one end and out at the other, within one process.
+/// Writes a piece at one end and reads it at the other, within one process.
 struct Within {
     ends: End,
     out: Pieces,
@@ -243,13 +245,13 @@ impl Step for Within {
         if piece[0] == mark { Ok(()) } else { Err(wrong_mark(mark, piece[0])) }
     }
 
-    /// Every piece has come out, or `step` would have failed.
+    /// Every piece has been received, otherwise `step` would have failed.
     fn disarm(&mut self, _: u64) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// A piece in at one end and out at the other, where another process reads.
+/// Writes a piece at one end, and reads it at the other in another process.
 fn between(
     id: &PrimitiveId,
     setting: &Setting,
@@ -269,8 +271,8 @@ fn between(
     Ok(Prepared { operation: Box::new(between), baseline: None, sharing })
 }
 
-/// The reader's whole life: it answers with the number of pieces so far whenever all that are due have come, and
-/// ends at the first that is not the one that was sent.
+/// The main loop of the reader: reports the number of pieces so far whenever all expected pieces have
+/// arrived, and ends at the first piece with a wrong mark.
 fn read_all(there: &End, mut pieces: Pieces, due: &AtomicU64) -> libc::c_int {
     let mut mark = Mark::default();
     for arrived in 1_u64.. {
@@ -291,7 +293,7 @@ struct Between {
     mark: Mark,
     /// Pieces of all batches up to this one.
     due: Shared<AtomicU64>,
-    /// Pieces that the reader has told of.
+    /// Number of pieces that the reader has reported.
     arrived: u64,
     _partner: Partner,
 }
@@ -330,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_made_for_pieces_that_do_not_fit_and_nothing_is_left_in_the_channel() {
+    fn the_buffer_is_enlarged_for_pieces_that_do_not_fit_and_the_channel_is_left_empty() {
         let id: PrimitiveId = "pipe.transfer{size=300KiB,buffer=reused}".parse().unwrap();
         let channel = a_channel();
         channel.make_room(&id, 300 << 10).unwrap();
@@ -342,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_never_zero_and_never_the_same_twice_in_a_row() {
+    fn marks_are_never_zero_and_consecutive_marks_differ() {
         let mut mark = Mark::default();
         let marks: Vec<u8> = (0..1000).map(|_| mark.next()).collect();
         assert!(marks.iter().all(|mark| *mark != 0));

@@ -1,7 +1,8 @@
-//! Children that only end: the ways to make a process, side by side (lmbench, 1996, section 6.5).
+//! Children that exit immediately: a comparison of the ways to create a process (lmbench, 1996, section 6.5).
 //!
-//! `fork` copies the address space; `vfork` and `clone3` borrow it until the child ends or executes a program.
-//! Every child ends with another exit status than the one before it, and the parent must be told the same.
+//! `fork` copies the address space; `vfork` and `clone3` borrow it until the child ends or executes a
+//! program. Every child ends with an exit status that differs from the previous one, and the parent must
+//! receive this status.
 
 use std::io;
 
@@ -30,7 +31,7 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::Operation,
         calls: &["vfork", "clone", "wait4"],
         about: "vfork, exit of the child, wait: the address space is borrowed, not copied",
-        source: "own: beside fork",
+        source: "own: for comparison with fork",
         prepare: vfork_exit,
     },
     Row {
@@ -39,14 +40,14 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::Operation,
         calls: &["clone3", "wait4"],
         about: "clone3 with CLONE_VM and CLONE_VFORK, exit of the child, wait",
-        source: "own: beside fork",
+        source: "own: for comparison with fork",
         prepare: clone3_exit,
     },
 ];
 
 /// `fork`, `_exit` in the child, `waitpid` in the parent.
 fn fork_exit(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
-    // SAFETY: the child leaves at once.
+    // SAFETY: the child exits immediately.
     Ok(ending(|status| fork(|| unsafe { libc::_exit(status) })))
 }
 
@@ -59,7 +60,8 @@ fn vfork_exit(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
 /// `clone3`, `exit_group` in the child, `waitpid` in the parent.
 fn clone3_exit(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     borrowed::vfork()?;
-    // SAFETY: zeroes are a value of `clone_args`: no stack, so the child is on the parent's, as after `vfork`.
+    // SAFETY: zeroes are a valid value of `clone_args`: without a stack, the child uses the parent's, as
+    // after `vfork`.
     let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
     arguments.flags = u64::from((libc::CLONE_VM | libc::CLONE_VFORK).cast_unsigned());
     arguments.exit_signal = u64::from(libc::SIGCHLD.cast_unsigned());
@@ -69,12 +71,12 @@ fn clone3_exit(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     }))
 }
 
-/// Makes children that end with the exit status that they are given.
+/// Returns an operation that creates children, which end with the given exit status.
 fn ending(make: impl FnMut(libc::c_int) -> io::Result<libc::pid_t> + 'static) -> Prepared {
     family(Ending { make, status: 0 })
 }
 
-/// An operation of which children are a part: they inherit the processor that this process is bound to.
+/// Returns an operation that includes children, which inherit the processor to which this process is bound.
 pub(super) fn family(step: impl Step + 'static) -> Prepared {
     let sharing = Sharing::OneCpu { partners: Vec::new() };
     Prepared { operation: Box::new(Steps::of(step)), baseline: None, sharing }
@@ -85,7 +87,7 @@ struct Ending<M> {
     status: libc::c_int,
 }
 
-/// Exit statuses are 1 to this one, in turn; above, shells put meanings of their own.
+/// Largest exit status: the statuses cycle from 1 to this one. Shells assign special meanings to higher ones.
 const STATUSES: libc::c_int = 125;
 
 impl<M: FnMut(libc::c_int) -> io::Result<libc::pid_t>> Step for Ending<M> {
@@ -96,7 +98,7 @@ impl<M: FnMut(libc::c_int) -> io::Result<libc::pid_t>> Step for Ending<M> {
         reap(child, self.status)
     }
 
-    /// Every child has told its status, or `step` would have failed.
+    /// Every child has returned its status, otherwise `step` would have failed.
     fn disarm(&mut self, _: u64) -> io::Result<()> {
         Ok(())
     }
@@ -106,7 +108,7 @@ impl<M: FnMut(libc::c_int) -> io::Result<libc::pid_t>> Step for Ending<M> {
 #[inline]
 pub(super) fn reap(child: libc::pid_t, exit_status: libc::c_int) -> io::Result<()> {
     let mut status = -1;
-    // SAFETY: waits for our own child; the pointer is to a local.
+    // SAFETY: waits for a child of this process; the pointer is to a local.
     let ended = check("waitpid", unsafe { libc::waitpid(child, &raw mut status, 0) })?;
     if ended == child && status == exit_status << 8 {
         Ok(())
@@ -120,7 +122,7 @@ fn ended_otherwise(status: libc::c_int, wanted: libc::c_int) -> io::Error {
     io::Error::other(format!("the child ended with wait status {status:#x} instead of exit status {wanted}"))
 }
 
-/// `fork`; the child goes on with `life`, which makes system calls only, and has failed if that returns.
+/// Forks. The child continues with `life`, which makes system calls only, and has failed if `life` returns.
 #[inline]
 pub(super) fn fork(life: impl FnOnce()) -> io::Result<libc::pid_t> {
     // SAFETY: `life` makes system calls only, and the child never returns from here.
@@ -135,35 +137,36 @@ pub(super) fn fork(life: impl FnOnce()) -> io::Result<libc::pid_t> {
 
 /// Children that run in their parent's memory, on its stack, while it waits.
 ///
-/// Such a child must not return from the function that made it: what it did to the stack would be the parent's.
-/// So a child's whole life is one block of machine code that touches no memory: the call that makes it, the one
-/// call that the child makes, and its end should that return.
+/// Such a child must not return from the function that created it, because its changes of the stack would
+/// affect the parent. The whole code of a child is therefore one block of machine code that accesses no
+/// memory: the call that creates it, the single call that the child makes, and its exit if that call returns.
 pub(super) mod borrowed {
     use std::ffi::CStr;
     use std::io;
 
     use crate::benchmark::Refusal;
 
-    /// What shells return for a command that cannot be executed.
+    /// The status that shells return for a command that cannot be executed.
     pub(in super::super) const EXEC_FAILED: libc::c_int = 126;
 
-    /// A system call by its number, with its arguments.
+    /// A system call: its number and its arguments.
     #[derive(Debug, Clone, Copy)]
     pub(in super::super) struct Call {
         number: libc::c_long,
         arguments: [usize; 3],
     }
 
-    /// The call that makes a child as `vfork` does, where this file has the code for the processor.
+    /// Returns the call that creates a child like `vfork`. Fails if this file contains no code for the
+    /// processor.
     pub(in super::super) fn vfork() -> Result<Call, Refusal> {
         VFORK.ok_or_else(|| {
             Refusal::Unavailable(
-                "vfork has not been written for this architecture; see process.fork_exit".to_owned(),
+                "vfork is not implemented for this architecture; see process.fork_exit".to_owned(),
             )
         })
     }
 
-    /// `clone3`. The arguments must ask for borrowed memory, and outlive the call.
+    /// Returns a call of `clone3`. The arguments must request borrowed memory, and outlive the call.
     pub(in super::super) fn clone3(arguments: &libc::clone_args) -> Call {
         let size = size_of::<libc::clone_args>();
         Call {
@@ -172,12 +175,13 @@ pub(super) mod borrowed {
         }
     }
 
-    /// The end of a process.
+    /// Returns the call that ends a process.
     pub(in super::super) fn exit(status: libc::c_int) -> Call {
         Call { number: libc::SYS_exit_group, arguments: [status.unsigned_abs() as usize, 0, 0] }
     }
 
-    /// The execution of a program. The name and both lists, which end with null pointers, must outlive the call.
+    /// Returns the call that executes a program. The name and both lists, which end with null pointers, must
+    /// outlive the call.
     pub(in super::super) fn execve(
         program: &CStr,
         arguments: &[*const libc::c_char],
@@ -191,11 +195,11 @@ pub(super) mod borrowed {
         Call { number: libc::SYS_execve, arguments }
     }
 
-    /// Makes a child by one call whose only act is another.
+    /// Creates a child by the call `child`. The child only makes the call `act`.
     #[inline]
     pub(in super::super) fn make(child: Call, act: Call) -> io::Result<libc::pid_t> {
-        // SAFETY: the calls are made by the functions above, which know that their pointers are valid; `vfork`
-        // or the arguments of `clone3` let this process wait until the child has left its memory.
+        // SAFETY: the calls come from the functions above, whose pointers are valid; `vfork` or the arguments
+        // of `clone3` make this process wait until the child has left its memory.
         let result = unsafe { code::make(child, act) };
         if result < 0 { Err(failed(result)) } else { libc::pid_t::try_from(result).map_err(io::Error::other) }
     }
@@ -223,12 +227,13 @@ pub(super) mod borrowed {
         use std::arch::asm;
 
         /// # Safety
-        /// `child` makes a child that borrows the memory of its parent, which waits; `act` is valid for it.
+        /// `child` must create a child that borrows the memory of its parent, which waits; `act` must be
+        /// valid for it.
         #[inline]
         pub(super) unsafe fn make(child: Call, act: Call) -> libc::c_long {
             let result;
-            // SAFETY: the parent passes the jump with nothing changed but the registers that the kernel
-            // changes; the child never leaves the block.
+            // SAFETY: the parent takes the jump with only those registers changed that the kernel changes;
+            // the child never leaves the block.
             unsafe {
                 asm!(
                     "syscall",
@@ -269,12 +274,13 @@ pub(super) mod borrowed {
         use std::arch::asm;
 
         /// # Safety
-        /// `child` makes a child that borrows the memory of its parent, which waits; `act` is valid for it.
+        /// `child` must create a child that borrows the memory of its parent, which waits; `act` must be
+        /// valid for it.
         #[inline]
         pub(super) unsafe fn make(child: Call, act: Call) -> libc::c_long {
             let result;
-            // SAFETY: the parent passes the branch with nothing changed but the register of the result; the
-            // child never leaves the block.
+            // SAFETY: the parent takes the branch with only the register of the result changed; the child
+            // never leaves the block.
             unsafe {
                 asm!(
                     "svc #0",
@@ -312,7 +318,7 @@ pub(super) mod borrowed {
         use super::Call;
 
         /// # Safety
-        /// None: nobody is made.
+        /// None: no child is created.
         pub(super) unsafe fn make(_: Call, _: Call) -> libc::c_long {
             -libc::c_long::from(libc::ENOSYS)
         }
@@ -334,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_cannot_be_executed_ends_the_child_and_nobody_else() {
+    fn a_program_that_cannot_be_executed_ends_only_the_child() {
         let missing = [c"/no/such/program".as_ptr(), std::ptr::null()];
         let act = borrowed::execve(c"/no/such/program", &missing, &missing[1..]);
         let child = borrowed::make(borrowed::vfork().unwrap(), act).unwrap();
@@ -342,11 +348,11 @@ mod tests {
     }
 
     #[test]
-    fn another_status_than_the_one_that_is_due_is_an_error() {
-        // SAFETY: the child leaves at once.
+    fn an_unexpected_status_is_an_error() {
+        // SAFETY: the child exits immediately.
         let child = fork(|| unsafe { libc::_exit(3) }).unwrap();
         let error = reap(child, 4).unwrap_err().to_string();
         assert_eq!(error, "the child ended with wait status 0x300 instead of exit status 4");
-        assert!(reap(child, 3).unwrap_err().to_string().contains("waitpid"), "there is none left");
+        assert!(reap(child, 3).unwrap_err().to_string().contains("waitpid"), "no child is left");
     }
 }

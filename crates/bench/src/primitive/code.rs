@@ -1,8 +1,8 @@
-//! Instruction fetch: what the next instruction costs when it lies in another line, by the size of the code.
+//! Instruction fetch: the cost of an instruction in another line, by the size of the code.
 //!
-//! The code is made for each sample: every line of the set counts and jumps to another one, in random order, so
-//! that each operation fetches a line, decodes its two instructions and is led on by a jump that only its own
-//! address predicts. Calls into it and returns from it come once in hundreds of lines.
+//! The code is generated for each sample: every line of the set counts and jumps to another one, in random
+//! order. Each operation therefore fetches a line, decodes its two instructions and follows a jump that only
+//! its own address predicts. Calls into the code and returns from it occur once in hundreds of lines.
 
 use std::arch::asm;
 use std::io;
@@ -56,8 +56,8 @@ const fn row(profile: Profile, ids: &'static [&'static str]) -> Row {
     }
 }
 
-/// Lines between one call into the code and the next: the call and the return, perhaps mispredicted, are then
-/// less than a tenth of a cycle per line.
+/// Lines between one call into the code and the next. The call and the return, even if mispredicted, then
+/// take less than a tenth of a cycle per line.
 const LINES_PER_CALL: u64 = 512;
 
 /// One jump to another line of the code.
@@ -65,13 +65,13 @@ fn fetch(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     Ok(Prepared::alone(written(id, setting)?))
 }
 
-/// Writes the code.
+/// Generates the code.
 fn written(id: &PrimitiveId, setting: &mut Setting) -> Result<Fetch, Refusal> {
     let set = WorkingSet::of(id, setting, Course::Chase)?;
     let lines = (set.bytes / PAGE * (PAGE / LINE)) as u64;
     if lines == 0 || Size(set.bytes as u64) > machine::REACH {
         return Err(Refusal::Unavailable(format!(
-            "code of {} B is not between a page and the {} that a jump reaches; ask for a set that is",
+            "code of {} B is not between a page and the {} that a jump reaches; specify a set in this range",
             set.bytes,
             machine::REACH
         )));
@@ -81,7 +81,7 @@ fn written(id: &PrimitiveId, setting: &mut Setting) -> Result<Fetch, Refusal> {
         Residence::Found => lines,
         Residence::Memory => once::LAP.min(lines / 2 / LINES_PER_CALL * LINES_PER_CALL),
     };
-    // A power of two that divides the lap, so that batches are calls without a rest.
+    // A power of two that divides the lap, so that batches consist of whole calls.
     let lines_per_call = LINES_PER_CALL.min(1 << lap.trailing_zeros());
     let mut buffer = Buffer::new(set.bytes, &mut setting.rng)?;
     for position in 0..lap {
@@ -104,13 +104,13 @@ fn written(id: &PrimitiveId, setting: &mut Setting) -> Result<Fetch, Refusal> {
     Ok(fetch)
 }
 
-/// Where a line of the code begins.
+/// Returns the offset of a line of the code.
 #[expect(clippy::cast_possible_truncation, reason = "lines of a buffer, whose length is a usize")]
 fn place(line: u64) -> usize {
     line as usize * LINE
 }
 
-/// Memory that holds code and is written no more.
+/// Memory that contains code and is no longer written.
 struct Code {
     buffer: Buffer,
 }
@@ -121,13 +121,15 @@ impl Code {
         let length = (buffer.base().addr() + buffer.len()).next_multiple_of(PAGE) - begin;
         let at = buffer.base().wrapping_sub(buffer.base().addr() - begin);
         machine::make_visible(&buffer);
-        // SAFETY: exactly the pages of the buffer, to which there is no reference now and none for writing later.
-        unsafe { mprotect(at.cast(), length, MprotectFlags::READ | MprotectFlags::EXEC) }.map_err(|error| {
-            Refusal::Unavailable(format!(
-                "the kernel does not let memory that was written be executed ({error}); allow it (SELinux: \
-                 execmem) to measure instruction fetch"
-            ))
-        })?;
+        // SAFETY: exactly the pages of the buffer, without a reference now or a mutable one later.
+        unsafe { mprotect(at.cast(), length, MprotectFlags::READ | MprotectFlags::EXEC) }.map_err(
+            |error| {
+                Refusal::Unavailable(format!(
+                    "the kernel does not allow the execution of written memory ({error}); allow it (SELinux: \
+                     execmem) to measure instruction fetch"
+                ))
+            },
+        )?;
         Ok(Self { buffer })
     }
 }
@@ -135,15 +137,15 @@ impl Code {
 struct Fetch {
     code: Code,
     order: Order,
-    /// Where each stretch of lines begins, in the order of the lap.
+    /// Offset of the first line of each call, in the order of the lap.
     entries: Vec<usize>,
     lines_per_call: u64,
-    /// The stretch that comes next; after the last one the lap begins again.
+    /// Index of the next entry. After the last one the lap starts again.
     next: usize,
-    /// Lines that will not run, which those caches are left to that code and data share, where the code is to come
+    /// Lines that are not executed and that fill the caches shared by code and data, if the code must come
     /// from memory.
     others: Option<Others>,
-    /// Lines that have counted themselves.
+    /// Number of lines that were counted.
     counted: u64,
     done: u64,
 }
@@ -153,11 +155,11 @@ impl Fetch {
         let code = &self.code.buffer;
         let touch = |positions: Range<u64>| {
             for position in positions {
-                // SAFETY: the first byte of a line of the buffer.
+                // SAFETY: this is the first byte of a line of the buffer.
                 let _ = unsafe { code.as_ptr().add(place(self.order.at(position))).read_volatile() };
             }
         };
-        // SAFETY: the lines of a live buffer.
+        // SAFETY: these are the lines of a live buffer.
         unsafe { others.take_caches(code.chunks(LINE).map(<[u8]>::as_ptr), touch) };
     }
 }
@@ -178,7 +180,8 @@ impl Operation for Fetch {
             if self.next == self.entries.len() {
                 self.next = 0;
             }
-            // SAFETY: the entry is that of a stretch of lines in executable memory, which counts and returns.
+            // SAFETY: the entry is the first of a sequence of lines in executable memory, which count and
+            // return.
             unsafe { machine::call(self.code.buffer.as_ptr().add(self.entries[self.next]), &mut counted) };
             self.next += 1;
         }
@@ -193,7 +196,7 @@ impl Operation for Fetch {
         if counted == operations {
             Ok(())
         } else {
-            Err(io::Error::other(format!("{operations} lines of code were due and {counted} counted")))
+            Err(io::Error::other(format!("{counted} lines of code were counted instead of {operations}")))
         }
     }
 
@@ -211,7 +214,7 @@ impl Operation for Fetch {
 mod machine {
     use super::{Size, asm};
 
-    /// How far a jump reaches.
+    /// Reach of a jump.
     pub(super) const REACH: Size = Size::mib(1 << 10);
 
     const INC_RAX: [u8; 3] = [0x48, 0xff, 0xc0];
@@ -219,7 +222,7 @@ mod machine {
     const RET: u8 = 0xc3;
     const INT3: u8 = 0xcc;
 
-    /// A line that counts and goes on to the line so many bytes away, or returns.
+    /// Writes a line that counts and jumps to the line at this distance in bytes, or returns.
     pub(super) fn write_line(line: &mut [u8], distance: Option<i64>) {
         line.fill(INT3);
         line[..3].copy_from_slice(&INC_RAX);
@@ -228,18 +231,19 @@ mod machine {
                 line[3] = JMP;
                 line[4..8].copy_from_slice(&relative.to_le_bytes());
             }
-            // A line beyond reach, which `REACH` excludes, would be noticed: the count falls short.
+            // A line beyond the reach, which `REACH` excludes, would be detected because the count is too
+            // low.
             None | Some(Err(_)) => line[3] = RET,
         }
     }
 
-    /// The processor sees what was written by itself.
+    /// Does nothing: the processor sees written code without further action.
     pub(super) fn make_visible(_: &[u8]) {}
 
-    /// Runs lines until they return.
+    /// Executes lines until one returns.
     ///
     /// # Safety
-    /// There must be lines written by [`write_line`] that lead to one that returns.
+    /// `entry` must be a line written by [`write_line`] that leads to one that returns.
     #[inline]
     pub(super) unsafe fn call(entry: *const u8, counted: &mut u64) {
         // SAFETY: the lines change rax and the flags only, and return.
@@ -252,14 +256,14 @@ mod machine {
 mod machine {
     use super::{LINE, Size, asm};
 
-    /// How far a branch reaches.
+    /// Reach of a branch.
     pub(super) const REACH: Size = Size::mib(128);
 
     const ADD_X0_1: u32 = 0x9100_0400;
     const B: u32 = 0x1400_0000;
     const RET: u32 = 0xd65f_03c0;
 
-    /// A line that counts and goes on to the line so many bytes away, or returns.
+    /// Writes a line that counts and jumps to the line at this distance in bytes, or returns.
     pub(super) fn write_line(line: &mut [u8], distance: Option<i64>) {
         line.fill(0);
         line[..4].copy_from_slice(&ADD_X0_1.to_le_bytes());
@@ -270,9 +274,9 @@ mod machine {
         line[4..8].copy_from_slice(&on.to_le_bytes());
     }
 
-    /// Takes what was written to where instructions are fetched from.
+    /// Makes written code visible to instruction fetch.
     pub(super) fn make_visible(code: &[u8]) {
-        // SAFETY: cache maintenance of lines of a live slice, which Linux opens to user mode.
+        // SAFETY: cache maintenance of lines of a live slice, which Linux permits in user mode.
         unsafe {
             for line in code.chunks(LINE) {
                 asm!("dc cvau, {}", in(reg) line.as_ptr(), options(nostack, preserves_flags));
@@ -285,13 +289,13 @@ mod machine {
         }
     }
 
-    /// Runs lines until they return.
+    /// Executes lines until one returns.
     ///
     /// # Safety
-    /// There must be lines written by [`write_line`] that lead to one that returns.
+    /// `entry` must be a line written by [`write_line`] that leads to one that returns.
     #[inline]
     pub(super) unsafe fn call(entry: *const u8, counted: &mut u64) {
-        // SAFETY: the lines change x0 only, and return by the link register.
+        // SAFETY: the lines change x0 only, and return through the link register.
         unsafe { asm!("blr {entry}", entry = in(reg) entry, inout("x0") *counted, out("x30") _) };
     }
 }
@@ -319,11 +323,11 @@ mod tests {
     }
 
     #[test]
-    fn code_in_memory_begins_its_lap_again_and_never_runs_on_into_it() {
+    fn code_in_memory_restarts_its_lap_before_a_batch_would_exceed_it() {
         let caches = CacheSizes { l3: Some(Size::kib(64)), ..CacheSizes::default() };
         let mut setting = super::super::memory::tests::setting(caches);
         let mut fetch = written(&"code.fetch{set=256KiB}".parse().unwrap(), &mut setting).unwrap();
-        // Half of its 4096 lines are linked, in four stretches.
+        // Half of its 4096 lines are linked, in four calls.
         assert!(fetch.max_batch() < 2048);
         let begins = [1, 1, 1, 1, 2, 1, 2, 2].map(|calls| {
             let operations = calls * LINES_PER_CALL;
@@ -337,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_did_not_run_are_noticed() {
+    fn lines_that_did_not_run_are_detected() {
         let mut operation = prepared("8KiB").unwrap().operation;
         assert!(operation.disarm(128).is_err());
         operation.run(128).unwrap();
@@ -345,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn code_of_less_than_a_page_or_beyond_reach_is_refused() {
+    fn code_of_less_than_a_page_or_beyond_the_reach_is_rejected() {
         for set in ["4000B", "2GiB"] {
             let refusal = prepared(set).err().unwrap().to_string();
             assert!(refusal.contains("a jump reaches"), "{refusal}");

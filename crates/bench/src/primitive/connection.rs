@@ -1,9 +1,9 @@
-//! The life of a connection within this host: connect, accept, close, over TCP and Unix sockets (thesis, section
-//! 4.2; lmbench, 1996, section 6.7; lmbench 3, `lat_unix_connect`).
+//! The life cycle of a connection within this host: connect, accept, close, over TCP and Unix sockets
+//! (thesis, section 4.2; lmbench, 1996, section 6.7; lmbench 3, `lat_unix_connect`).
 //!
-//! lmbench's own connect figure is mostly the timer that sends lost SYN segments again, because it makes
-//! connections faster than they are accepted until the queue overflows. Here a batch never exceeds the
-//! queue, every connection that was made is counted in it, and one of which the kernel sent a segment twice is an
+//! lmbench's own connect figure is mostly the timer that retransmits lost SYN segments, because it opens
+//! connections faster than they are accepted until the queue overflows. Here a batch never exceeds the queue,
+//! every connection is counted in it, and a connection for which the kernel retransmitted a segment is an
 //! error.
 
 use std::io;
@@ -42,7 +42,7 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["close"],
-        about: "close of an established connection on which nothing is under way",
+        about: "close of an established connection without data in flight",
         source: "thesis, section 4.2 (servers)",
         prepare: close,
     },
@@ -51,7 +51,7 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["socket", "connect"],
-        about: "socket and connect of a Unix stream socket, by its name in the file system",
+        about: "socket and connect of a Unix stream socket by its name in the file system",
         source: "lmbench 3, lat_unix_connect",
         prepare: connect,
     },
@@ -69,7 +69,7 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Full,
         cost: Per::Operation,
         calls: &["close"],
-        about: "close of a Unix connection on which nothing is under way",
+        about: "close of a Unix connection without data in flight",
         source: "own: local servers",
         prepare: close,
     },
@@ -91,7 +91,7 @@ fn accept(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> 
     })
 }
 
-/// `close` of an established connection on which nothing is under way.
+/// `close` of an established connection without data in flight.
 fn close(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     Ok(match id.family() {
         "unix" => Prepared::alone(Close(unix(setting)?)),
@@ -107,24 +107,24 @@ fn unix(setting: &Setting) -> Result<Ends<UnixListener>, Refusal> {
     Ends::of(|backlog| UnixListener::open(&setting.directory, backlog))
 }
 
-/// What can be connected to, and counts who was.
+/// A listener that accepts and counts connections.
 pub(crate) trait Endpoint {
     /// Connects a new socket.
     fn connect(&self) -> io::Result<OwnedFd>;
 
-    /// Accepts a connection that waits; there being none is an error, not a wait.
+    /// Accepts a waiting connection. Fails immediately if there is none.
     fn accept(&self) -> io::Result<OwnedFd>;
 
-    /// Waits until so many connections wait to be accepted, where the kernel tells how many do.
+    /// Waits until this number of connections waits to be accepted, if the kernel reports the number.
     fn until_waiting(&self, connections: u64) -> io::Result<()>;
 
-    /// That no connection waits.
+    /// Checks that no connection waits.
     fn check_none_waits(&self) -> io::Result<()>;
 
-    /// That a connection was made at the first attempt.
+    /// Checks that a connection was established at the first attempt.
     fn check_made(client: &OwnedFd) -> io::Result<()>;
 
-    /// Closes a connection for good.
+    /// Closes a connection completely.
     fn end(client: OwnedFd) -> io::Result<()>;
 }
 
@@ -156,7 +156,7 @@ impl Endpoint for Listener {
     }
 }
 
-/// A listener with the ends of the connections made to it.
+/// A listener with both ends of its connections.
 struct Ends<L> {
     listener: L,
     clients: Vec<OwnedFd>,
@@ -168,7 +168,7 @@ impl<L: Endpoint> Ends<L> {
     fn of(listen: impl FnOnce(i32) -> Result<L, Refusal>) -> Result<Self, Refusal> {
         let max = connections_max();
         let capacity = usize::try_from(max).map_err(io::Error::other)?;
-        // One place more than is ever used.
+        // One more place than is ever used.
         let listener = listen(i32::try_from(max).map_err(io::Error::other)?.saturating_add(1))?;
         // Allocated here, so that no batch allocates.
         Ok(Self {
@@ -256,7 +256,7 @@ impl<L: Endpoint> Operation for Close<L> {
             let Some(server) = self.0.servers.pop() else {
                 return Err(io::Error::other("more closes than connections"));
             };
-            // SAFETY: the descriptor has just been given up by its owner, so it is closed once.
+            // SAFETY: the owner has just released the descriptor, so it is closed once.
             check("close", unsafe { libc::close(server.into_raw_fd()) })?;
         }
         Ok(())
@@ -287,8 +287,8 @@ mod tests {
     #[test]
     fn a_connection_whose_first_segment_was_dropped_is_an_error_not_a_slow_connect() {
         let mut connect = Connect(Ends::of(|_| Ok(Listener::open(0)?)).unwrap());
-        // A queue of length 0 takes one connection; the segments of a second one are dropped and sent again
-        // after a second.
+        // A queue of length 0 takes one connection. The segments of a second one are dropped and
+        // retransmitted after a second.
         let listener = &connect.0.listener;
         let second = std::thread::scope(|scope| {
             let second = scope.spawn(|| {
@@ -302,7 +302,7 @@ mod tests {
         });
         connect.0.clients.push(second);
         let error = connect.disarm(1).unwrap_err().to_string();
-        assert!(error.contains("its timer was measured"), "{error}");
+        assert!(error.contains("its timer would be measured"), "{error}");
     }
 
     fn wait_until(is_so: impl Fn() -> bool) {
@@ -311,25 +311,27 @@ mod tests {
         }
     }
 
-    /// What follows these columns in the kernel's table of connections (its documentation, proc_net_tcp.rst).
+    /// Returns the text after these columns in the kernel's table of connections (documented in
+    /// proc_net_tcp.rst).
     fn behind(columns: &str) -> Option<String> {
         let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
         table.lines().find_map(|line| line.split_once(columns).map(|(_, rest)| rest.to_owned()))
     }
 
-    /// Whether a connection waits in the queue of the listener at this port, which takes one.
+    /// Returns whether a connection waits in the queue of the listener at this port, which takes one.
     fn has_a_full_queue(port: u16) -> bool {
         behind(&format!("0100007F:{port:04X} 00000000:0000 0A 00000000:")).unwrap().starts_with("00000001")
     }
 
-    /// Whether a connection to this port had to send its first segment again: in state 02 it has not been answered.
+    /// Returns whether a connection to this port had to retransmit its first segment: in state 02 it has not
+    /// been answered.
     fn has_an_unanswered_connect(port: u16) -> bool {
         let rest = behind(&format!("0100007F:{port:04X} 02 "));
         rest.is_some_and(|rest| rest.split_whitespace().nth(2) != Some("00000000"))
     }
 
     #[test]
-    fn unix_connections_that_were_not_made_are_missed() {
+    fn missing_unix_connections_are_detected() {
         let directory = tempfile::tempdir().unwrap();
         let ends = || Ends::of(|backlog| UnixListener::open(directory.path(), backlog)).unwrap();
         let mut connect = Connect(ends());

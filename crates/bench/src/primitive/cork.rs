@@ -1,10 +1,10 @@
-//! A response held back until it is complete: `TCP_CORK` on, a header, a file, `TCP_CORK` off, as servers
-//! send that fill their segments themselves. A corked call costs the buffering alone; the way of all the
-//! bytes through the loopback interface into the peer's queue is paid by the uncorking.
+//! A response that is held back until it is complete: `TCP_CORK` on, a header, a file, `TCP_CORK` off, like
+//! servers that fill their segments themselves. The cost of a corked call is only the buffering; the cost of
+//! uncorking includes the path of all bytes through the loopback interface into the peer's queue.
 //!
-//! A corked connection holds back less than one segment, so a batch is spread over many connections, one
-//! response each. Before each uncorking nothing may have arrived, and after it every byte must have.
-//! Nobody sleeps on the peer's queue: waking a reader is in none of these figures.
+//! A corked connection holds back less than one segment, so a batch is spread over many connections with one
+//! response each. Before each uncorking no byte may have arrived, and after it all bytes must have arrived.
+//! No process sleeps on the peer's queue, so none of these figures includes the wake-up of a reader.
 
 use std::io;
 
@@ -26,7 +26,7 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::ByteOfSize,
         calls: &["writev"],
-        about: "writev of the first piece into a corked TCP socket: buffered, nothing is sent",
+        about: "writev of the first piece to a corked TCP socket, which buffers it without sending",
         source: "own: how servers begin a response that ends with a file",
         prepare: writev,
     },
@@ -35,8 +35,8 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::ByteOfSize,
         calls: &["sendfile"],
-        about: "sendfile from a cached file into a corked TCP socket that holds a header: buffered, nothing \
-                is sent",
+        about: "sendfile from a cached file to a corked TCP socket that contains a header, which buffers it \
+                without sending",
         source: "own: how servers add a file to a response",
         prepare: sendfile,
     },
@@ -45,14 +45,15 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::ByteOfSize,
         calls: &["setsockopt"],
-        about: "TCP_CORK off with size bytes held back: their way over loopback into the peer's queue, where \
-                nobody sleeps",
+        about: "TCP_CORK off with size bytes held back: their path over loopback into the peer's queue, on \
+                which no process sleeps",
         source: "own: how servers end a response that they have held back",
         prepare: uncork,
     },
 ];
 
-/// `writev` of the first piece into a corked connection: it makes the segment that later ones join.
+/// `writev` of the first piece to a corked connection. It creates the segment to which later pieces are
+/// added.
 fn writev(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let size = limit::size(id, Size(1)..=Size(HELD_MAX as u64))?;
     let mut pieces = Pieces::of(id, setting)?;
@@ -60,10 +61,11 @@ fn writev(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> 
     Ok(Prepared::alone(Fill { responses, put: move |wire: &Wire| wire.write_segments(pieces.next()) }))
 }
 
-/// `sendfile` of the next part of a cached file into a corked connection that holds a header.
+/// `sendfile` of the next part of a cached file to a corked connection that contains a header.
 fn sendfile(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let size = limit::size(id, Size(1)..=Size((FILE_PAGES_MAX * PAGE) as u64))?;
-    // Pieces that do not end with a page begin and end within one, and once more where the file begins anew.
+    // Pieces that are not multiples of a page begin and end within pages, and once more where the file starts
+    // again.
     let pages = if size.is_multiple_of(PAGE) { FILE_PAGES_MAX } else { FILE_PAGES_MAX - 2 };
     let pieces = (pages * PAGE / size).max(1);
     let mut file = CachedFile::new(setting)?;
@@ -71,42 +73,44 @@ fn sendfile(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal
     Ok(Prepared::alone(Fill { responses, put: move |wire: &Wire| wire.send_file(&mut file, size) }))
 }
 
-/// `TCP_CORK` off with so many bytes held back.
+/// `TCP_CORK` off with `size` bytes held back.
 fn uncork(id: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     let before = limit::size(id, Size(1)..=Size(HELD_MAX as u64))?;
     let responses = Responses::open(Response { before, size: 0, pieces: 1 })?;
     Ok(Prepared::alone(Uncork { responses }))
 }
 
-/// Bytes that a connection holds back at most: fewer than the 65483 of a loopback segment, in no more
-/// pages than the fragments of a socket buffer can name (17), because a second one would let the first go.
+/// Maximum number of bytes that a connection holds back: fewer than the 65483 of a loopback segment, in no
+/// more pages than the fragments of a socket buffer can reference (17), because a second segment would cause
+/// the first one to be sent.
 const HELD_MAX: usize = 62 << 10;
 
-/// Pages of a file that it holds back at most beside a header, of the same fragments.
+/// Maximum number of pages of a file that it holds back in addition to a header, in the same fragments.
 const FILE_PAGES_MAX: usize = 15;
 
-/// Buffer asked for on each side: several times the segment, so that the window lets it grow to full size.
+/// Requested buffer on each side: several times the segment, so that the window allows it to grow to full
+/// size.
 const BUFFER_BYTES: i32 = 1 << 20;
 
-/// What is put into one corked connection.
+/// The contents of one corked connection.
 #[derive(Clone, Copy)]
 struct Response {
-    /// Bytes that are in it before the timed part.
+    /// Bytes written before the timed part.
     before: usize,
     /// Bytes of a timed piece.
     size: usize,
-    /// Timed pieces.
+    /// Number of timed pieces.
     pieces: usize,
 }
 
 impl Response {
-    /// Bytes held back when `pieces` of it are in.
+    /// Returns the number of bytes held back after `pieces` pieces.
     fn bytes(&self, pieces: u64) -> u64 {
         self.before as u64 + pieces * self.size as u64
     }
 }
 
-/// Connections with a response each.
+/// Connections with one response each.
 struct Responses {
     wires: Vec<Wire>,
     response: Response,
@@ -121,8 +125,8 @@ impl Responses {
             let wire = Wire::open(BUFFER_BYTES)?;
             if !wire.open_segment(held)? {
                 return Err(Refusal::Unavailable(format!(
-                    "no segment of the loopback interface holds more than {held} bytes here, so TCP_CORK \
-                     does not hold them back"
+                    "no segment of the loopback interface holds more than {held} bytes, so TCP_CORK does not \
+                     hold them back"
                 )));
             }
             wires.push(wire);
@@ -130,7 +134,7 @@ impl Responses {
         Ok(Self { wires, response, before: vec![0; response.before] })
     }
 
-    /// The connections that a batch uses, each with the number of its pieces.
+    /// Returns the connections that a batch uses, each with the number of its pieces.
     fn of_batch(&self, operations: u64) -> impl Iterator<Item = (&Wire, u64)> {
         let pieces = self.response.pieces as u64;
         let parts = (0..operations.div_ceil(pieces)).map(move |part| pieces.min(operations - part * pieces));
@@ -148,7 +152,7 @@ impl Responses {
         Ok(())
     }
 
-    /// Takes away what must have arrived by now.
+    /// Checks that all bytes have arrived and removes them.
     fn drain(&self, operations: u64) -> io::Result<()> {
         self.of_batch(operations).try_for_each(|(wire, pieces)| {
             let bytes = self.response.bytes(pieces);
@@ -161,7 +165,7 @@ impl Responses {
     }
 }
 
-/// Pieces into corked connections, one connection after the other.
+/// Writes pieces to corked connections, one connection after another.
 struct Fill<F> {
     responses: Responses,
     put: F,
@@ -194,7 +198,7 @@ impl<F: FnMut(&Wire) -> io::Result<()>> Operation for Fill<F> {
     }
 }
 
-/// The uncorking of connections that hold a response back.
+/// Uncorks connections that hold back a response.
 struct Uncork {
     responses: Responses,
 }
@@ -226,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_fills_one_connection_after_the_other_and_no_more_than_there_are_pieces() {
+    fn a_batch_fills_one_connection_after_another_and_only_as_many_as_required() {
         let parts = |operations| {
             let responses = responses(15);
             responses.of_batch(operations).map(|(_, pieces)| pieces).collect::<Vec<_>>()
@@ -237,24 +241,24 @@ mod tests {
     }
 
     #[test]
-    fn what_arrives_before_the_uncorking_is_an_error() {
+    fn bytes_that_arrive_before_the_uncorking_are_an_error() {
         let responses = responses(1);
         let put = |wire: &Wire| wire.write(&[0; 4096]).and_then(|()| wire.uncork());
         let mut fill = Fill { responses, put };
         fill.arm(2).unwrap();
         fill.run(2).unwrap();
         let error = fill.disarm(2).unwrap_err().to_string();
-        assert_eq!(error, "0 bytes were due at the receiver and 4352 are there");
+        assert_eq!(error, "expected 0 bytes at the receiver, found 4352");
     }
 
     #[test]
     fn bytes_that_never_arrive_are_an_error() {
         let responses = Responses::open(Response { before: 4096, size: 0, pieces: 1 }).unwrap();
         let mut uncork = Uncork { responses };
-        // Nothing is written to the second wire: the kernel sends corked bytes after 200 ms by itself.
+        // Nothing is written to the second wire, because the kernel sends corked bytes after 200 ms.
         uncork.arm(1).unwrap();
         uncork.run(1).unwrap();
         let error = uncork.disarm(2).unwrap_err().to_string();
-        assert_eq!(error, "4096 bytes were due at the receiver and 0 are there");
+        assert_eq!(error, "expected 4096 bytes at the receiver, found 0");
     }
 }

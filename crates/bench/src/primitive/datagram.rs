@@ -24,7 +24,7 @@ pub(crate) const ROWS: &[Row] = &[Row {
     prepare: round_trip,
 }];
 
-/// Bytes that a datagram holds at most: those of an IPv4 packet less both headers.
+/// Maximum size of a datagram: an IPv4 packet less both headers.
 pub(crate) const BYTES_MAX: u16 = 65_507;
 
 /// A datagram to the partner and one back.
@@ -38,7 +38,7 @@ fn round_trip(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refus
     Ok(Prepared { operation: Box::new(Steps::of(echo)), baseline: None, sharing })
 }
 
-/// Two sockets of the loopback interface that are connected to each other.
+/// Returns two connected sockets of the loopback interface.
 pub(crate) fn pair() -> io::Result<(UdpSocket, UdpSocket)> {
     let [here, there] =
         [UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?, UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?];
@@ -47,7 +47,7 @@ pub(crate) fn pair() -> io::Result<(UdpSocket, UdpSocket)> {
     Ok((here, there))
 }
 
-/// The partner's whole life: a datagram in, a datagram out.
+/// The main loop of the partner: sends every received datagram back.
 fn echo(socket: &UdpSocket) -> libc::c_int {
     let mut message = [0; BYTES_MAX as usize];
     while let Ok(bytes) = rustix::io::read(socket, &mut message) {

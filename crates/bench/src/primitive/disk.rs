@@ -1,10 +1,10 @@
-//! The storage device behind the file system, past the page cache (lmbench 1996, section 6.9 and its lmdd, on
-//! files instead of raw devices).
+//! The storage device below the file system, bypassing the page cache (lmbench 1996, section 6.9 and its
+//! lmdd, on files instead of raw devices).
 //!
-//! Every transfer goes with `O_DIRECT` between one buffer and one of a file's places. What is read is checked
-//! against what the place must hold; what was written carries its place and the batch that wrote it, and is
-//! read back. That the bytes really came from the device and went there is the kernel's count. What the
-//! device or a hypervisor's host caches is theirs to tell.
+//! Every transfer uses `O_DIRECT` between one buffer and one place in a file. Data that is read is compared
+//! with the expected contents of the place. Data that is written contains its place and its batch, and is
+//! read back. The kernel's counters show that the bytes were transferred to or from the device. Caches of the
+//! device or of a hypervisor's host are not visible here.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -31,7 +31,8 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["pread64"],
-        about: "read of the next block of the smallest size past the page cache: the overhead of a request",
+        about: "read of the next block of the smallest possible size, bypassing the page cache: the overhead \
+                of a request",
         source: "lmbench 1996, section 6.9",
         prepare: request,
     },
@@ -41,7 +42,7 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::ByteOfSize,
         calls: &["pread64"],
         about: "pread with O_DIRECT from a random place of a file of 32 MiB",
-        source: "own: what a database's cache miss waits for",
+        source: "own: the latency of a database's cache miss",
         prepare: read_random,
     },
     Row {
@@ -59,7 +60,7 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::ByteOfSize,
         calls: &["pwrite64"],
         about: "pwrite with O_DIRECT over a random place of a file of 32 MiB",
-        source: "own: what a database's page write waits for",
+        source: "own: the latency of a database's page write",
         prepare: write_random,
     },
     Row {
@@ -77,7 +78,7 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::ByteOfSize,
         calls: &["pread64"],
         about: "pread with O_DIRECT from a random place of a file of 32 MiB",
-        source: "own: what a database's cache miss waits for",
+        source: "own: the latency of a database's cache miss",
         prepare: read_random,
     },
     Row {
@@ -103,7 +104,7 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::ByteOfSize,
         calls: &["pwrite64"],
         about: "pwrite with O_DIRECT over a random place of a file of 32 MiB",
-        source: "own: what a database's page write waits for",
+        source: "own: the latency of a database's page write",
         prepare: write_random,
     },
     Row {
@@ -121,10 +122,10 @@ pub(crate) const ROWS: &[Row] = &[
     },
 ];
 
-/// Largest transfer: a quarter of the file, so that a place does not come round at once.
+/// Largest transfer: a quarter of the file, so that a place is not visited again immediately.
 const SIZE_MAX: Size = Size(FILE_BYTES as u64 / 4);
 
-/// The next block of the smallest size.
+/// Reads the next block of the smallest size.
 fn request(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let file = DirectFile::to_read(setting)?;
     let size = file.block;
@@ -161,7 +162,7 @@ fn write_sequential(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared,
     writing(file, size, places, setting)
 }
 
-/// The size of a transfer, which must be one of whole blocks.
+/// Returns the size of a transfer. Fails unless it is a multiple of a block.
 fn whole_blocks(id: &PrimitiveId, file: &DirectFile) -> Result<usize, Refusal> {
     let size = limit::size(id, Size(file.block as u64)..=SIZE_MAX)?;
     if size.is_multiple_of(file.block) {
@@ -169,11 +170,11 @@ fn whole_blocks(id: &PrimitiveId, file: &DirectFile) -> Result<usize, Refusal> {
     }
     let block = Size(file.block as u64);
     Err(Refusal::Unavailable(format!(
-        "transfers past the page cache are of whole blocks of {block} here; {id} is not"
+        "transfers that bypass the page cache must be multiples of a block of {block}; {id} is not"
     )))
 }
 
-/// Places of one size in the file, in the order in which they are visited, again and again.
+/// Places of one size in the file, in the order in which they are visited repeatedly.
 struct Places {
     order: Vec<u32>,
     size: usize,
@@ -181,7 +182,7 @@ struct Places {
 }
 
 impl Places {
-    /// Beginning anywhere, because a device may remember where the process before this one ended.
+    /// Starts at a random place, because a device may remember where the previous process ended.
     fn in_order(size: usize, setting: &mut Setting) -> Self {
         let order = Self::all(size);
         let next = setting.rng.random_range(0..order.len());
@@ -198,7 +199,7 @@ impl Places {
         (0..u32::MAX).take(FILE_BYTES / size).collect()
     }
 
-    /// Where the next one begins.
+    /// Returns the offset of the next place.
     #[inline]
     fn next(&mut self) -> u64 {
         let place = self.order[self.next];
@@ -206,7 +207,7 @@ impl Places {
         u64::from(place) * self.size as u64
     }
 
-    /// Where the last `count` began, the latest first.
+    /// Returns the offsets of the last `count` places, the latest first.
     fn before(&self, count: usize) -> impl Iterator<Item = u64> {
         let latest = self.order[..self.next].iter().rev().chain(self.order[self.next..].iter().rev());
         latest.take(count).map(|place| u64::from(*place) * self.size as u64)
@@ -242,7 +243,7 @@ impl Step for Read {
         // SAFETY: the pointer and the length are those of a slice that is borrowed mutably.
         let got = unsafe { libc::pread(file, piece.as_mut_ptr().cast(), piece.len(), at) };
         expect("pread", got, piece.len())?;
-        // A single word of each transfer is looked at here; all of the last one afterwards.
+        // Only one word of each transfer is checked here. The last transfer is checked completely afterwards.
         let word = piece.first_chunk().map(|word| u64::from_ne_bytes(*word));
         let begins_a_page = self.last.is_multiple_of(PAGE as u64);
         if begins_a_page && word != Some(self.file.contents.word(self.last / PAGE as u64)) {
@@ -263,15 +264,16 @@ impl Step for Read {
 
 #[cold]
 fn another_place(call: &str, at: u64) -> io::Error {
-    io::Error::other(format!("{call} at {at} left bytes that do not belong there"))
+    io::Error::other(format!("{call} at offset {at} left bytes that do not belong there"))
 }
 
-/// That the device has moved as many bytes as it was asked for. A file system may read some more of its own.
+/// Checks that the device has transferred the requested number of bytes. A file system may read additional
+/// bytes.
 fn check_moved(moved: u64, due: u64) -> io::Result<()> {
     if moved >= due {
         Ok(())
     } else {
-        Err(io::Error::other(format!("{due} bytes were due at the storage and {moved} were counted there")))
+        Err(io::Error::other(format!("{moved} bytes were transferred to or from storage instead of {due}")))
     }
 }
 
@@ -293,14 +295,14 @@ struct Write {
     places: Places,
     buffer: Buffer,
     back: Buffer,
-    /// What every page is filled with, but for its stamp.
+    /// The contents of every page, except for its stamp.
     contents: Contents,
     batch: u64,
     before: Transferred,
 }
 
 impl Write {
-    /// Marks every page of the buffer with its place and the batch.
+    /// Stamps every page of the buffer with its place and the batch.
     #[inline]
     fn stamp(&mut self, at: u64) {
         for (page, bytes) in self.buffer.chunks_mut(PAGE).enumerate() {
@@ -317,7 +319,7 @@ impl Write {
     }
 }
 
-/// Places of a batch that are read back: the last ones.
+/// Number of places at the end of a batch that are read back.
 const READ_BACK: u64 = 4;
 
 impl Step for Write {
@@ -358,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn places_come_in_their_order_again_and_again_and_the_last_ones_are_known() {
+    fn places_are_visited_repeatedly_in_order_and_the_last_ones_are_known() {
         let mut places = places(vec![2, 0, 1]);
         assert_eq!([(); 4].map(|()| places.next()), [20, 0, 10, 20]);
         assert_eq!(places.before(3).collect::<Vec<_>>(), [20, 10, 0]);
@@ -366,16 +368,16 @@ mod tests {
     }
 
     #[test]
-    fn every_place_of_the_file_is_visited_once_a_lap() {
+    fn every_place_of_the_file_is_visited_once_per_lap() {
         let all = Places::all(4096);
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), FILE_BYTES / 4096);
         assert_eq!(all.last(), Some(&8191));
     }
 
     #[test]
-    fn fewer_bytes_at_the_storage_than_were_asked_for_are_an_error() {
+    fn fewer_transferred_bytes_than_requested_are_an_error() {
         check_moved(4096, 4096).unwrap();
         let error = check_moved(4095, 4096).unwrap_err().to_string();
-        assert_eq!(error, "4096 bytes were due at the storage and 4095 were counted there");
+        assert_eq!(error, "4095 bytes were transferred to or from storage instead of 4096");
     }
 }

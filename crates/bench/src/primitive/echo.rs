@@ -1,7 +1,7 @@
-//! A message to somebody who sends it back: a round trip, over whatever socket.
+//! A message to a partner that sends it back: a round trip over any socket.
 //!
-//! Every message begins with the next number of a sequence, which must come back in its echo, and the last echo
-//! of a batch is compared as a whole. A message that does not come back in [`PATIENCE`] ends the sample.
+//! Every message begins with the next number of a sequence, which its echo must contain, and the last echo of
+//! a batch is compared completely. A message without an echo within [`PATIENCE`] ends the sample.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,8 +15,8 @@ use super::socket::{read_all, write};
 use super::step::Step;
 use crate::layout::Buffer;
 
-/// How long an echo is waited for: far longer than any network takes, and short enough that a sample of which a
-/// datagram is lost ends by itself.
+/// Timeout for an echo: far longer than any network takes, and short enough to end a sample whose datagram
+/// was lost.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Messages and their echoes.
@@ -25,14 +25,15 @@ pub(crate) struct Echo<K> {
     out: Buffer,
     back: Buffer,
     number: u8,
-    /// How many have come back in all.
+    /// Total number of received echoes.
     echoes: u64,
-    /// What keeps the other side answering.
+    /// Keeps the other side running.
     _answering: K,
 }
 
 impl<K> Echo<K> {
-    /// Messages of `size` bytes, at least one, through a connected socket to an echo that ends with `answering`.
+    /// Returns an echo of messages of `size` bytes, at least one, through a connected socket. The other side
+    /// ends when `answering` is dropped.
     pub(crate) fn new(socket: OwnedFd, size: usize, rng: &mut Pcg64Mcg, answering: K) -> io::Result<Self> {
         set_socket_timeout(socket.as_fd(), Timeout::Recv, Some(PATIENCE))?;
         let mut out = Buffer::new(size, rng)?;
@@ -50,7 +51,7 @@ impl<K> Step for Echo<K> {
         write(&self.socket, &self.out)?;
         read_all(&self.socket, &mut self.back).map_err(|error| missed(error, self.echoes))?;
         if self.back[0] != self.number {
-            return Err(io::Error::other("what came back is not the echo of what was sent last"));
+            return Err(io::Error::other("the received message is not the echo of the last one sent"));
         }
         self.echoes += 1;
         Ok(())
@@ -60,7 +61,7 @@ impl<K> Step for Echo<K> {
         if self.out[..] == self.back[..] {
             Ok(())
         } else {
-            Err(io::Error::other("the last echo is not what was sent"))
+            Err(io::Error::other("the last echo differs from the message sent"))
         }
     }
 }
@@ -69,7 +70,7 @@ impl<K> Step for Echo<K> {
 fn missed(error: io::Error, echoes: u64) -> io::Error {
     match error.kind() {
         io::ErrorKind::WouldBlock => io::Error::other(format!(
-            "after {echoes} echoes a message or its echo was lost: nothing came back in {} s",
+            "after {echoes} echoes a message or its echo was lost: nothing was received within {} s",
             PATIENCE.as_secs()
         )),
         _ => error,
@@ -84,7 +85,7 @@ mod tests {
     use crate::primitive::step::Steps;
     use rand::SeedableRng;
 
-    /// An echo over UDP whose other side does with each datagram what `answer` says.
+    /// Returns an echo over UDP whose other side processes each datagram with `answer`.
     fn answered(answer: impl Fn(usize, &mut [u8]) -> usize + Send + 'static) -> Steps<Echo<()>> {
         let (here, there) = datagram::pair().unwrap();
         std::thread::spawn(move || {
@@ -101,13 +102,13 @@ mod tests {
     }
 
     #[test]
-    fn every_message_comes_back_or_the_sample_ends() {
+    fn every_message_is_echoed_or_the_sample_ends() {
         let mut faithful = answered(|_, message| message.len());
         faithful.run(5).unwrap();
         faithful.disarm(5).unwrap();
         let mut lossy = answered(|turn, message| if turn == 3 { 0 } else { message.len() });
         let error = lossy.run(5).unwrap_err().to_string();
-        assert_eq!(error, "after 3 echoes a message or its echo was lost: nothing came back in 2 s");
+        assert_eq!(error, "after 3 echoes a message or its echo was lost: nothing was received within 2 s");
     }
 
     #[test]
@@ -116,12 +117,18 @@ mod tests {
             message[0] = message[0].wrapping_sub(1);
             message.len()
         });
-        assert!(stale.run(1).unwrap_err().to_string().contains("not the echo of what was sent last"));
+        assert!(stale.run(1).unwrap_err().to_string().contains("not the echo of the last one sent"));
         let mut altered = answered(|_, message| {
             message[7] ^= 1;
             message.len()
         });
         altered.run(1).unwrap();
-        assert!(altered.disarm(1).unwrap_err().to_string().contains("the last echo is not what was sent"));
+        assert!(
+            altered
+                .disarm(1)
+                .unwrap_err()
+                .to_string()
+                .contains("the last echo differs from the message sent")
+        );
     }
 }

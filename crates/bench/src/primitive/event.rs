@@ -1,4 +1,4 @@
-//! What an event loop asks of the kernel besides moving bytes: waiting, registering, setting options.
+//! The system calls of an event loop besides transfers: waiting, registration, and setting options.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -21,7 +21,7 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["epoll_wait", "epoll_pwait"],
-        about: "epoll_wait that finds its one descriptor ready",
+        about: "epoll_wait for up to 64 events with its one descriptor ready",
         source: "own: event loops",
         prepare: wait_ready,
     },
@@ -30,7 +30,7 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["epoll_ctl"],
-        about: "epoll_ctl, half of them ADD and half of them DEL of a TCP socket",
+        about: "epoll_ctl of a TCP socket, alternately ADD and DEL",
         source: "own: event loops",
         prepare: control,
     },
@@ -40,20 +40,20 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::Operation,
         calls: &["setsockopt"],
         about: "setsockopt(TCP_NODELAY) on an established connection",
-        source: "own: what servers set on every connection",
+        source: "own: an option that servers set on every connection",
         prepare: set_socket_option,
     },
 ];
 
-/// Events that one wait can return, as servers ask for.
+/// Maximum number of events that one wait returns, as requested by servers.
 pub(super) const EVENTS: usize = 64;
 
 pub(super) const NO_EVENT: libc::epoll_event = libc::epoll_event { events: 0, u64: 0 };
 
-/// `epoll_wait` that finds one of one descriptors ready.
+/// `epoll_wait` on one descriptor, which is ready.
 fn wait_ready(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
-    // A counter that is not zero stays ready, because nobody reads it.
+    // A counter that is not zero stays ready until it is read.
     let ready = eventfd(1, EventfdFlags::CLOEXEC).map_err(io::Error::from)?;
     let token: u64 = setting.rng.random();
     epoll::add(&poll, &ready, epoll::EventData::new_u64(token), epoll::EventFlags::IN)
@@ -66,12 +66,12 @@ fn wait_ready(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusa
         if events[0].u64 == token {
             Ok(())
         } else {
-            Err(io::Error::other("epoll_wait returned another event"))
+            Err(io::Error::other("epoll_wait returned a wrong event"))
         }
     }))
 }
 
-/// `epoll_wait` that must find so many events at once.
+/// Calls `epoll_wait`, which must return `due` events immediately.
 #[inline]
 pub(super) fn wait(poll: &OwnedFd, events: &mut [libc::epoll_event; EVENTS], due: usize) -> io::Result<()> {
     // SAFETY: the kernel writes at most 64 events into an array of 64.
@@ -79,8 +79,8 @@ pub(super) fn wait(poll: &OwnedFd, events: &mut [libc::epoll_event; EVENTS], due
     expect("epoll_wait", found as isize, due)
 }
 
-/// One `epoll_ctl`: half of them add a TCP socket, half of them take it out again, because that is what a
-/// server does once for every connection.
+/// One `epoll_ctl`. Half of them add a TCP socket, half of them remove it again, as a server does once for
+/// every connection.
 fn control(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
     let (socket, peer) = Listener::open(1)?.pair()?;
@@ -114,8 +114,8 @@ impl Step for Control {
         Ok(())
     }
 
-    /// Whether the kernel still does as it is told: the socket, now readable, is not found before it is
-    /// added, is found while it is there, and not after it is taken out.
+    /// Checks that the kernel executes the calls: the socket, now readable, is not found before it is added,
+    /// is found while it is registered, and is not found after it is removed.
     fn disarm(&mut self, _: u64) -> io::Result<()> {
         let mut events = [NO_EVENT; EVENTS];
         rustix::io::write(&self.peer, &[1])?;
@@ -126,7 +126,7 @@ impl Step for Control {
         wait(&self.poll, &mut events, 0)?;
         rustix::io::read(&self.socket, &mut [0])?;
         let (found, token) = (events[0].u64, self.event.u64);
-        if found == token { Ok(()) } else { Err(io::Error::other("epoll_wait returned another event")) }
+        if found == token { Ok(()) } else { Err(io::Error::other("epoll_wait returned a wrong event")) }
     }
 
     fn granule(&self) -> u64 {
@@ -159,7 +159,7 @@ impl Step for SetOption {
         if tcp_nodelay(&self.socket)? {
             Ok(())
         } else {
-            Err(io::Error::other("setsockopt left TCP_NODELAY as it was"))
+            Err(io::Error::other("setsockopt did not set TCP_NODELAY"))
         }
     }
 }

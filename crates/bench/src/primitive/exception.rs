@@ -1,10 +1,11 @@
-//! An exception that the kernel deals with by itself: the way in through the processor's exception mechanism and
-//! back, without a signal. It is what every page fault and every emulated instruction pays before and after its
-//! own work, as `call.null` is for calls.
+//! An exception that the kernel handles itself: entry through the processor's exception mechanism and return,
+//! without a signal. It is the overhead of every page fault and every emulated instruction in addition to its
+//! own work, as `call.null` is for system calls.
 //!
-//! Few exceptions leave a process as it was. On x86-64 a jump to the `[vsyscall]` page is one: the page cannot be
-//! executed, the kernel sees from the address of the fault which of three old calls is meant, does it, and returns
-//! to the caller. The call here is `time`, a few tens of nanoseconds, which stay in the figure.
+//! Few exceptions leave a process unchanged. On x86-64 a jump to the `[vsyscall]` page is one of them: the
+//! page cannot be executed, the kernel determines from the address of the fault which of three old calls is
+//! requested, executes it, and returns to the caller. The call here is `time`, which takes a few tens of
+//! nanoseconds that are included in the figure.
 
 use assay_quantity::PrimitiveId;
 
@@ -22,12 +23,13 @@ pub(crate) const ROWS: &[Row] = &[Row {
     profile: Profile::Quick,
     cost: Per::Operation,
     calls: &[],
-    about: "page fault that the kernel answers by itself: a jump to the [vsyscall] page, which stands for time()",
+    about: "exception that the kernel handles itself, without a signal: a jump to the [vsyscall] page, which \
+            stands for time()",
     source: "own: the lower bound of every exception",
     prepare: null,
 }];
 
-/// One exception, and the return from it.
+/// One exception and the return from it.
 #[cfg(target_arch = "x86_64")]
 fn null(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
@@ -40,11 +42,11 @@ fn null(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     Ok(Prepared::alone(Steps::of(Fault { begun: 0, calls: 0, seconds: 0 })))
 }
 
-/// One exception, and the return from it.
+/// One exception and the return from it.
 #[cfg(target_arch = "aarch64")]
 fn null(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     Err(Refusal::Unavailable(
-        "the benchmark has not been written for this architecture; 'page_fault.anonymous' is the nearest one"
+        "the benchmark is not implemented for this architecture; 'page_fault.anonymous' is the most similar"
             .to_owned(),
     ))
 }
@@ -55,16 +57,16 @@ mod vsyscall {
 
     use super::super::step::Step;
 
-    /// Where `time` stands in the page, which is at the same address in every process.
+    /// Address of `time` in the page, which is at the same address in every process.
     const TIME: usize = 0xffff_ffff_ff60_0400;
 
-    /// Whether a line of `/proc/self/maps` is that of the page, and the page is one that cannot be read: the
-    /// jump to it then faults. (Kernels of before 2012 could map one that is executed without a fault.)
+    /// Returns whether a line of `/proc/self/maps` describes the page and the page cannot be read, so that
+    /// the jump to it faults. (Kernels before 2012 could map a page that is executed without a fault.)
     pub(super) fn is_vsyscall(line: &str) -> bool {
         line.starts_with("ffffffffff600000-") && line.contains(" --xp ")
     }
 
-    /// What `time` returned, as often as it was called.
+    /// The calls of `time` and their results.
     pub(super) struct Fault {
         pub(super) begun: i64,
         pub(super) calls: u64,
@@ -73,7 +75,7 @@ mod vsyscall {
 
     impl Step for Fault {
         fn arm(&mut self, _: u64) -> io::Result<()> {
-            // SAFETY: the call takes a null pointer for nowhere.
+            // SAFETY: with a null pointer, the call stores nothing.
             self.begun = unsafe { libc::time(std::ptr::null_mut()) };
             (self.calls, self.seconds) = (0, self.begun);
             Ok(())
@@ -82,8 +84,8 @@ mod vsyscall {
         #[inline]
         fn step(&mut self) -> io::Result<()> {
             let now: i64;
-            // SAFETY: the page is there, as `null` has seen; a call of it changes what a system call changes,
-            // and with a null pointer it writes nothing.
+            // SAFETY: the page exists, as `null` has checked; calling it changes the same registers as a
+            // system call, and with a null pointer it writes nothing.
             unsafe {
                 std::arch::asm!(
                     "call {time}",
@@ -94,20 +96,20 @@ mod vsyscall {
                     out("r11") _,
                 );
             }
-            // The time never goes back, and an error is a negative one.
+            // The time never decreases, and an error is negative.
             self.calls += u64::from(now >= self.seconds);
             self.seconds = now;
             Ok(())
         }
 
         fn disarm(&mut self, operations: u64) -> io::Result<()> {
-            // SAFETY: the call takes a null pointer for nowhere.
+            // SAFETY: with a null pointer, the call stores nothing.
             let ended = unsafe { libc::time(std::ptr::null_mut()) };
             if self.calls == operations && (self.begun..=ended).contains(&self.seconds) {
                 return Ok(());
             }
             Err(io::Error::other(format!(
-                "of {operations} calls of the [vsyscall] page {} told the time; the last one said {}",
+                "of {operations} calls of the [vsyscall] page {} returned the time; the last one returned {}",
                 self.calls, self.seconds
             )))
         }
@@ -118,7 +120,7 @@ mod vsyscall {
         use super::*;
 
         #[test]
-        fn a_page_that_can_be_read_or_another_one_is_not_taken_for_it() {
+        fn a_readable_page_and_another_page_are_not_recognised() {
             let line = "ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]";
             assert!(is_vsyscall(line));
             assert!(!is_vsyscall(&line.replace("--xp", "r-xp")));
@@ -126,12 +128,12 @@ mod vsyscall {
         }
 
         #[test]
-        fn an_answer_that_is_not_the_time_is_refused() {
+        fn a_result_that_is_not_the_time_is_rejected() {
             let mut fault = Fault { begun: 0, calls: 0, seconds: 0 };
             fault.arm(2).unwrap();
             (fault.calls, fault.seconds) = (2, 0);
             let error = fault.disarm(2).unwrap_err().to_string();
-            assert!(error.contains("the last one said 0"), "{error}");
+            assert!(error.contains("the last one returned 0"), "{error}");
             fault.arm(2).unwrap();
             assert!(fault.disarm(2).unwrap_err().to_string().contains("of 2 calls"));
         }

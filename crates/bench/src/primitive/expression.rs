@@ -1,5 +1,5 @@
-//! A floating-point expression over an array: the operations of a numerical loop together, which is not the sum
-//! of what each costs alone (lmbench 3, `lat_ops`, "bogomflops").
+//! A floating-point expression over an array: the operations of a numerical loop together, whose cost is not
+//! the sum of their separate costs (lmbench 3, `lat_ops`, "bogomflops").
 
 use std::io;
 use std::ops::{Add, Div, Mul, Sub};
@@ -16,7 +16,7 @@ pub(crate) const ROWS: &[Row] = &[Row {
     profile: Profile::Full,
     cost: Per::Operation,
     calls: &[],
-    about: "load of x, (1 + x) * (1.5 - x) / x, and store of it, for the next element of an array",
+    about: "load of x, (1 + x) * (1.5 - x) / x, and store, for the next element of an array",
     source: "lmbench 3, lat_ops",
     prepare,
 }];
@@ -27,18 +27,20 @@ const ELEMENTS: usize = 1024;
 /// The expression for one element.
 fn prepare(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let mut element = || setting.rng.random_range(1.0..2.0_f64);
-    #[expect(clippy::cast_possible_truncation, reason = "any number between 1 and 2 will do")]
+    #[expect(clippy::cast_possible_truncation, reason = "any number between 1 and 2 is suitable")]
     let single = |value: f64| value as f32;
     Ok(match id.word(Key::Type) {
         "float32" => Prepared::alone(Loop::over(std::array::from_fn(|_| single(element())), 1.0, 1.5)),
         "float64" => Prepared::alone(Loop::over(std::array::from_fn(|_| element()), 1.0, 1.5)),
         other => {
-            return Err(Refusal::Unavailable(format!("the expression is not for operands of type {other}")));
+            return Err(Refusal::Unavailable(format!(
+                "the expression does not support operands of type {other}"
+            )));
         }
     })
 }
 
-/// What the expression is computed with.
+/// The operand type of the expression.
 trait Float:
     Copy + PartialEq + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self>
 {
@@ -75,12 +77,12 @@ impl<F: Float> Operation for Loop<F> {
     fn run(&mut self, operations: u64) -> io::Result<()> {
         for _ in 0..operations / ELEMENTS as u64 {
             for element in 0..ELEMENTS {
-                // A volatile load is a load of one element: the compiler makes no vectors of them, because
-                // that would measure the compiler.
-                // SAFETY: a reference to an element.
+                // A volatile load loads one element. It prevents vectorisation, which would measure the
+                // compiler.
+                // SAFETY: this is a reference to an element.
                 let x = unsafe { (&raw const self.elements[element]).read_volatile() };
                 let result = self.expression(x);
-                // SAFETY: a reference to an element.
+                // SAFETY: this is a reference to an element.
                 unsafe { (&raw mut self.results[element]).write_volatile(result) };
             }
         }
@@ -91,7 +93,7 @@ impl<F: Float> Operation for Loop<F> {
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
         expect_done(std::mem::take(&mut self.done), operations)?;
         let both = self.elements.iter().zip(self.results.iter());
-        // Each operation is rounded as IEEE 754 says, so there is one right result.
+        // Each operation is rounded as specified by IEEE 754, so there is exactly one correct result.
         match both.filter(|(x, result)| self.expression(**x) != **result).count() {
             0 => Ok(()),
             wrong => Err(io::Error::other(format!("{wrong} of {ELEMENTS} elements of the array are wrong"))),
@@ -108,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_element_that_was_not_computed_is_refused() {
+    fn an_element_that_was_not_computed_is_rejected() {
         let mut of_array = Loop::over(std::array::from_fn(|_| 1.25_f64), 1.0, 1.5);
         let operations = of_array.granule();
         of_array.arm(operations).unwrap();
@@ -120,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_was_not_run_is_refused() {
+    fn a_batch_that_was_not_run_is_rejected() {
         let mut of_array = Loop::over(std::array::from_fn(|_| 1.25_f32), 1.0, 1.5);
         of_array.arm(1024).unwrap();
         assert!(of_array.disarm(1024).is_err());

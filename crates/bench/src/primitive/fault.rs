@@ -1,9 +1,9 @@
-//! Page faults of anonymous memory: the first write to a page, the first read, a huge page, and the copy that
-//! a write to memory takes which a forked process still shares.
+//! Page faults of anonymous memory: the first write to a page, the first read, a huge page, and the copy
+//! caused by a write to memory that a forked process still shares.
 //!
-//! lmbench's own page-fault figure divides by pages, of which one fault maps many. Here an operation is one
-//! touch that must be one fault: the kernel's count of minor faults is compared with the touches after each
-//! batch.
+//! lmbench's own page-fault figure divides by pages, although one fault maps many pages. Here an operation is
+//! one touch that must be one fault: the kernel's count of minor faults is compared with the touches after
+//! each batch.
 
 use std::fs;
 use std::io;
@@ -28,8 +28,8 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &[],
-        about: "first write to a page of anonymous memory, without huge pages; its frame was given back a moment \
-                before and is still in the second-level cache",
+        about: "first write to a page of anonymous memory, without huge pages; its frame was freed recently \
+                and is still in the second-level cache",
         source: "lmbench 3, lat_pagefault, with the faults counted",
         prepare: anonymous,
     },
@@ -39,7 +39,7 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::Operation,
         calls: &[],
         about: "first write to a huge page of anonymous memory",
-        source: "own: what large heaps pay where huge pages are on",
+        source: "own: the cost to large heaps with huge pages enabled",
         prepare: huge,
     },
     Row {
@@ -56,37 +56,37 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &[],
-        about: "first write after a fork to a page that the child still shares: a copy of the page",
-        source: "own: what servers that save their memory by a fork pay",
+        about: "first write after a fork to a page that the sleeping child shares, which copies the page",
+        source: "own: the cost to servers that save their memory with a fork",
         prepare: copy_on_write,
     },
 ];
 
-/// Memory that can be read and written.
+/// Access to readable and writable memory.
 const ACCESS: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
 
 /// Pages of the longest batch: 64 MiB of pages of 4 KiB.
 const PAGES_MAX: u64 = 16_384;
 
-/// Minor faults of this thread so far.
+/// Returns the number of minor faults of this thread so far.
 pub(super) fn minor_faults() -> io::Result<u64> {
     Ok(usage(Who::Thread)?.minor_faults)
 }
 
-/// That every touch since then has been a fault. The reading of the count may take one or two of its own.
+/// Checks that every touch since then caused a fault. Reading the count may itself cause one or two faults.
 pub(super) fn check_faults(before: u64, touches: u64) -> io::Result<()> {
     let faults = minor_faults()?.saturating_sub(before);
     if faults >= touches {
         return Ok(());
     }
-    Err(io::Error::other(format!("{touches} pages were touched and {faults} faults counted")))
+    Err(io::Error::other(format!("{touches} pages were touched, but {faults} faults were counted")))
 }
 
 fn page_bytes() -> usize {
     rustix::param::page_size().max(PAGE)
 }
 
-/// How a page is touched for the first time.
+/// The kind of the first access to a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Touch {
     Read,
@@ -95,10 +95,10 @@ enum Touch {
 
 /// One first write to a page.
 ///
-/// The kernel hands out first what was given back last, and empties it: the frames of a batch are those of the batch
-/// before, and how far they are still in a cache decides what emptying them takes. So a batch has no more of them than
-/// half of the second-level cache holds; with longer ones the cost depended on their length, and on other guests' use
-/// of the last cache.
+/// The kernel allocates the most recently freed frames first, and clears them. The frames of a batch are
+/// those of the previous batch, and the time to clear them depends on whether they are still in a cache. A
+/// batch therefore has no more frames than half of the second-level cache holds. With longer batches the cost
+/// depended on their length, and on the use of the last cache by other guests.
 fn anonymous(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let cached = setting.caches.l2.map(|l2| l2.bytes() / 2 / page_bytes() as u64);
     let most = cached.map_or(PAGES_MAX, |pages| pages.clamp(2, PAGES_MAX));
@@ -110,7 +110,7 @@ fn zero(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     Ok(Prepared::alone(Steps::of(Anonymous::by(Touch::Read, PAGES_MAX))))
 }
 
-/// Pages of memory that was not there before, touched one after another.
+/// Pages of new memory, touched one after another.
 struct Anonymous {
     touch: Touch,
     /// Pages of the longest batch.
@@ -140,7 +140,7 @@ impl Step for Anonymous {
 
     #[inline]
     fn step(&mut self) -> io::Result<()> {
-        // SAFETY: `arm` has mapped so many pages, writable, for this very batch.
+        // SAFETY: `arm` has mapped this number of writable pages for this batch.
         unsafe {
             match self.touch {
                 Touch::Write => self.next.write_volatile(1),
@@ -179,12 +179,14 @@ fn huge(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     huge.arm(1)?;
     huge.step()?;
     huge.disarm(1).map_err(|_| {
-        Refusal::Unavailable("the kernel had no huge page to give; free memory or compact it".to_owned())
+        Refusal::Unavailable(
+            "the kernel could not allocate a huge page; free memory or compact it".to_owned(),
+        )
     })?;
     Ok(Prepared::alone(Steps::of(huge)))
 }
 
-/// Memory that the longest batch of huge pages takes.
+/// Memory of the longest batch of huge pages.
 const HUGE_BYTES_MAX: usize = 256 << 20;
 
 /// Huge pages touched one after another.
@@ -193,7 +195,7 @@ struct Huge {
     /// The memory of the batch.
     region: Option<Region>,
     next: *mut u8,
-    /// Memory of this process in huge pages before the batch.
+    /// Bytes of this process in huge pages before the batch.
     huge_bytes: u64,
     faults: u64,
 }
@@ -201,10 +203,10 @@ struct Huge {
 impl Step for Huge {
     fn arm(&mut self, operations: u64) -> io::Result<()> {
         let pages = usize::try_from(operations).map_err(io::Error::other)?;
-        // One more, because huge pages begin at multiples of their size.
+        // One additional page, because huge pages begin at multiples of their size.
         let bytes = (pages + 1) * self.page;
         let region = Region::new(bytes, ACCESS)?;
-        // SAFETY: advice about exactly the mapping just made.
+        // SAFETY: advice about exactly the new mapping.
         let advised = unsafe { libc::madvise(region.start.cast(), bytes, libc::MADV_HUGEPAGE) };
         check("madvise", advised)?;
         self.next = region.start.wrapping_add(region.start.align_offset(self.page));
@@ -216,7 +218,7 @@ impl Step for Huge {
 
     #[inline]
     fn step(&mut self) -> io::Result<()> {
-        // SAFETY: `arm` has mapped so many huge pages, writable, for this very batch.
+        // SAFETY: `arm` has mapped this number of writable huge pages for this batch.
         unsafe { self.next.write_volatile(1) };
         self.next = self.next.wrapping_add(self.page);
         Ok(())
@@ -229,7 +231,7 @@ impl Step for Huge {
         if now.saturating_sub(self.huge_bytes) >= due {
             Ok(())
         } else {
-            Err(io::Error::other(format!("{operations} huge pages were touched and fewer are there")))
+            Err(io::Error::other(format!("{operations} huge pages were touched, but fewer exist")))
         }
     }
 
@@ -238,12 +240,12 @@ impl Step for Huge {
     }
 }
 
-/// Bytes of this process's anonymous memory that are in huge pages.
+/// Returns the number of bytes of this process's anonymous memory that are in huge pages.
 fn in_huge_pages() -> io::Result<u64> {
     let rollup = fs::read_to_string("/proc/self/smaps_rollup")?;
     huge_kib(&rollup)
         .map(|kib| kib * 1024)
-        .ok_or_else(|| io::Error::other("/proc/self/smaps_rollup does not tell AnonHugePages"))
+        .ok_or_else(|| io::Error::other("/proc/self/smaps_rollup contains no AnonHugePages"))
 }
 
 fn huge_kib(rollup: &str) -> Option<u64> {
@@ -265,19 +267,19 @@ struct CopyOnWrite {
     cpu: usize,
     page: usize,
     next: *mut u8,
-    /// The memory of the batch, and who shares it.
+    /// The memory of the batch, and the child that shares it.
     shared: Option<(Region, Child)>,
     faults: u64,
 }
 
-/// What is in the pages that parent and child share, and what the parent writes.
+/// The contents of the pages that parent and child share, and the value that the parent writes.
 const SHARED: u8 = 1;
 const WRITTEN: u8 = 2;
 
-/// A forked process that sleeps, and at last tells whether its pages are still as they were.
+/// A forked process that sleeps, and finally reports whether its pages are unchanged.
 struct Child {
     _partner: Partner,
-    /// When it is closed, the child looks.
+    /// When it is closed, the child checks its pages.
     ask: Option<OwnedFd>,
     answer: OwnedFd,
 }
@@ -297,7 +299,7 @@ impl Child {
             i32::from(!(asked && same && rustix::io::write(&tell, &[SHARED]).is_ok()))
         })?;
         let child = Self { _partner: partner, ask: closed_in_child.take(), answer };
-        // It has said that it sleeps from now on.
+        // The child has reported that it sleeps from now on.
         child.told(0)?;
         Ok(child)
     }
@@ -327,7 +329,7 @@ impl Step for CopyOnWrite {
 
     #[inline]
     fn step(&mut self) -> io::Result<()> {
-        // SAFETY: `arm` has mapped so many pages, writable, for this very batch.
+        // SAFETY: `arm` has mapped this number of writable pages for this batch.
         unsafe { self.next.write_volatile(WRITTEN) };
         self.next = self.next.wrapping_add(self.page);
         Ok(())
@@ -356,11 +358,11 @@ mod tests {
     }
 
     #[test]
-    fn a_touch_is_a_fault_and_pages_that_are_not_touched_are_missed() {
+    fn a_touch_is_a_fault_and_untouched_pages_are_detected() {
         for touch in [Touch::Read, Touch::Write] {
             touched(Anonymous::by(touch, 500), 500, 500).unwrap();
             let error = touched(Anonymous::by(touch, 500), 500, 300).unwrap_err().to_string();
-            assert!(error.starts_with("500 pages were touched and 3"), "{error}");
+            assert!(error.starts_with("500 pages were touched, but 3"), "{error}");
         }
     }
 
@@ -372,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn the_child_keeps_what_the_parent_writes_over_and_notices_what_is_shared() {
+    fn the_child_keeps_pages_that_the_parent_overwrites_and_detects_changed_ones() {
         let (page, cpu) = (page_bytes(), assay_process::cpus::allowed().unwrap()[0]);
         let ask = |region: &Region, change: &dyn Fn()| {
             let mut child = Child::fork(cpu, region, page).unwrap();
@@ -382,9 +384,9 @@ mod tests {
         };
         let private = Region::new(8 * page, ACCESS).unwrap();
         private.touch();
-        // SAFETY: the first byte of a mapping that this test owns.
+        // SAFETY: this is the first byte of a mapping that this test owns.
         ask(&private, &|| unsafe { private.start.write_volatile(WRITTEN) }).unwrap();
-        // Now the child finds at its birth what is not the shared value.
+        // Now the new child finds a value that is not the shared one.
         assert!(ask(&private, &|| ()).is_err());
     }
 }

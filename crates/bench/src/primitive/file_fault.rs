@@ -1,10 +1,9 @@
-//! Page faults of mapped files: a page that is in the page cache (minor), and one that must be read from
+//! Page faults of mapped files: a page that is in the page cache (minor), and a page that must be read from
 //! storage (major).
 //!
-//! A fault of a file maps the pages around it as well, as far as they are in the page cache, sixteen at a
-//! time and more where they lie in one large folio. So that a touch is a fault, and the figure that of one
-//! page, only every sixteenth page of the file is in the page cache here, and the kernel's count of faults is
-//! compared.
+//! A fault of a file also maps the surrounding pages that are in the page cache, sixteen at a time, or more
+//! if they are in one large folio. Here only every sixteenth page of the file is in the page cache, so that
+//! each touch is a fault and the figure is that of one page. The kernel's count of faults is compared.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -32,7 +31,7 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &[],
-        about: "first read of a mapped page of a file that is in the page cache, and no page around it",
+        about: "first read of a mapped page of a file that is in the page cache, without the pages around it",
         source: "lmbench 3, lat_pagefault, with the faults counted",
         prepare: minor,
     },
@@ -41,20 +40,20 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &[],
-        about: "first read of a mapped page of a file that is in no cache of the kernel, in random order",
-        source: "own: what a program pays whose pages were evicted",
+        about: "first read of a mapped page of a file that is not in the page cache, in random order",
+        source: "own: the cost to a program whose pages were evicted",
         prepare: major,
     },
 ];
 
-/// Bytes between the pages that are in the page cache: what a fault maps around it, fault_around_bytes, is 64
-/// KiB unless somebody has changed it.
+/// Distance in bytes between the pages that are in the page cache. A fault maps fault_around_bytes around it,
+/// 64 KiB unless changed.
 const APART: usize = 64 << 10;
 
 /// Pages of the longest batch.
 const PAGES_MAX: usize = 1024;
 
-/// A mapping of the beginning of a file, that is unmapped with its owner.
+/// A mapping of the beginning of a file, which is unmapped when it is dropped.
 struct Mapping {
     start: *mut u8,
     bytes: usize,
@@ -68,20 +67,20 @@ impl Mapping {
         Ok(Self { start: mapped(start)?, bytes })
     }
 
-    /// The first word of the page that begins at `at`.
+    /// Returns the first word of the page that begins at `at`.
     #[inline]
     fn word(&self, at: usize) -> u64 {
         debug_assert!(at + size_of::<u64>() <= self.bytes, "beyond the mapping");
         // SAFETY: the callers stay within the mapping, which the file backs; the read is volatile because the
-        // file could change, and because the fault is what is wanted.
+        // file could change, and because the fault must occur.
         unsafe { self.start.add(at).cast::<u64>().read_volatile() }
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nothing points into it any more. What cannot be unmapped goes with
-        // the process.
+        // SAFETY: this struct owns the mapping, and nothing points into it any more. If unmapping fails, the
+        // mapping is removed with the process.
         let _ = unsafe { libc::munmap(self.start.cast(), self.bytes) };
     }
 }
@@ -108,7 +107,7 @@ struct Minor {
 }
 
 impl Step for Minor {
-    /// A new mapping, into which nothing is mapped yet.
+    /// Creates a new mapping without mapped pages.
     fn arm(&mut self, _: u64) -> io::Result<()> {
         self.mapping = Mapping::of(&self.scratch.file, APART * PAGES_MAX)?;
         (self.next, self.sum) = (0, 0);
@@ -134,16 +133,16 @@ impl Step for Minor {
     }
 }
 
-/// That the first words of these pages add up to this sum.
+/// Checks that the first words of these pages add up to this sum.
 fn check_sum(sum: u64, contents: &Contents, pages: impl Iterator<Item = u64>) -> io::Result<()> {
     if sum == pages.fold(0, |sum: u64, page| sum.wrapping_add(contents.word(page))) {
         Ok(())
     } else {
-        Err(io::Error::other("the sum of the mapped words is not that of the file"))
+        Err(io::Error::other("the sum of the mapped words differs from the sum of the file"))
     }
 }
 
-/// One first read of a page that is on storage only.
+/// One first read of a page that is only on storage.
 fn major(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let file = DirectFile::to_read(setting)?;
     let mut order: Vec<usize> = (0..FILE_BYTES).step_by(PAGE.max(rustix::param::page_size())).collect();
@@ -161,20 +160,20 @@ struct Major {
     mapping: Mapping,
     order: Vec<usize>,
     next: usize,
-    /// Where in the order this batch began.
+    /// Position in the order at which this batch began.
     batch: usize,
     sum: u64,
     faults: u64,
 }
 
 impl Step for Major {
-    /// Nothing of the file is mapped or in the page cache, and nothing is read ahead.
+    /// Ensures that no page of the file is mapped or in the page cache, and disables readahead.
     fn arm(&mut self, operations: u64) -> io::Result<()> {
         let pages = usize::try_from(operations).map_err(io::Error::other)?;
         self.mapping = Mapping::of(&self.file.file, FILE_BYTES)?;
-        // Pages that were mapped are dropped from the page cache only once they are unmapped.
+        // Mapped pages are dropped from the page cache only after they are unmapped.
         fadvise(&self.file.file, 0, None, Advice::DontNeed)?;
-        // SAFETY: advice about exactly the mapping just made.
+        // SAFETY: advice about exactly the new mapping.
         let advised = unsafe { libc::madvise(self.mapping.start.cast(), FILE_BYTES, libc::MADV_RANDOM) };
         check("madvise", advised)?;
         if self.next + pages > self.order.len() {
@@ -196,7 +195,7 @@ impl Step for Major {
         let faults = usage(Who::Process)?.major_faults.saturating_sub(self.faults);
         if faults < operations {
             return Err(io::Error::other(format!(
-                "{operations} pages were touched and {faults} major faults counted"
+                "{operations} pages were touched, but {faults} major faults were counted"
             )));
         }
         let pages = self.order[self.batch..self.next].iter().map(|at| (at / PAGE) as u64);

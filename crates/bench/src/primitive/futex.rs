@@ -1,4 +1,4 @@
-//! The futex: the word in memory that locks sleep on (perf bench, `futex wake` and its kin).
+//! The futex: the word in memory on which locks sleep (perf bench, `futex wake` and related benchmarks).
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["futex"],
-        about: "FUTEX_WAKE on a private word that nobody waits for",
+        about: "FUTEX_WAKE of a private word without waiters",
         source: "perf bench futex wake",
         prepare: wake_none,
     },
@@ -28,13 +28,13 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["futex"],
-        about: "FUTEX_WAKE of another thread of this process and FUTEX_WAIT until it has done the same",
-        source: "own: what a lock or a condition costs when both sides sleep",
+        about: "FUTEX_WAKE of another thread of this process, and FUTEX_WAIT until it does the same",
+        source: "own: the cost of a lock or a condition if both sides sleep",
         prepare: round_trip,
     },
 ];
 
-/// Who may wait for a word.
+/// The possible waiters of a word.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Scope {
     /// Threads of one process.
@@ -52,7 +52,7 @@ impl Scope {
     }
 }
 
-/// Wakes one of those who wait for a word, and tells how many that were.
+/// Wakes one waiter of a word. Returns the number of woken waiters.
 #[inline]
 pub(super) fn wake(word: &AtomicU32, scope: Scope) -> io::Result<libc::c_long> {
     // SAFETY: the pointer is to a word that outlives the call.
@@ -60,11 +60,11 @@ pub(super) fn wake(word: &AtomicU32, scope: Scope) -> io::Result<libc::c_long> {
     check("futex", woken)
 }
 
-/// Times in a row that a sleeper may be woken though its word has not changed. The kernel may do so now and then;
-/// a call that does nothing does so always.
+/// Maximum number of consecutive wake-ups without a change of the word. The kernel may cause some; a call
+/// that does nothing always causes them.
 const IDLE_WAKES: u32 = 1000;
 
-/// Sleeps until the word holds `wanted`.
+/// Sleeps until the word is `wanted`.
 #[inline]
 pub(super) fn wait_for(word: &AtomicU32, wanted: u32, scope: Scope) -> io::Result<()> {
     for _ in 0..IDLE_WAKES {
@@ -74,10 +74,10 @@ pub(super) fn wait_for(word: &AtomicU32, wanted: u32, scope: Scope) -> io::Resul
         }
         wait_while(word, value, scope)?;
     }
-    Err(io::Error::other(format!("futex returned {IDLE_WAKES} times though nothing had changed")))
+    Err(io::Error::other(format!("futex returned {IDLE_WAKES} times although nothing had changed")))
 }
 
-/// Sleeps while the word holds `value`, as far as the kernel cares.
+/// Sleeps while the word is `value`, but may return earlier.
 #[inline]
 pub(super) fn wait_while(word: &AtomicU32, value: u32, scope: Scope) -> io::Result<()> {
     let forever: *const libc::timespec = std::ptr::null();
@@ -89,18 +89,18 @@ pub(super) fn wait_while(word: &AtomicU32, value: u32, scope: Scope) -> io::Resu
         return Ok(());
     }
     match io::Error::last_os_error().raw_os_error() {
-        // It has changed meanwhile, or a signal came.
+        // The word has changed, or a signal was received.
         Some(libc::EAGAIN | libc::EINTR) => Ok(()),
         _ => check("futex", -1).map(drop),
     }
 }
 
-/// `FUTEX_WAKE` with nobody to wake: what an unlock pays that could not know.
+/// `FUTEX_WAKE` without waiters: the cost to an unlock that cannot rule out waiters.
 fn wake_none(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     Ok(Prepared::alone(Steps::of(WakeNone::default())))
 }
 
-/// Wakes for a word of its own.
+/// Wake-ups of a word without waiters.
 #[derive(Debug, Default)]
 pub(super) struct WakeNone {
     word: Arc<AtomicU32>,
@@ -111,7 +111,7 @@ impl Step for WakeNone {
     fn step(&mut self) -> io::Result<()> {
         match wake(&self.word, Scope::Private)? {
             0 => Ok(()),
-            woken => Err(io::Error::other(format!("futex woke {woken} where nobody waits"))),
+            woken => Err(io::Error::other(format!("futex woke {woken} waiters of a word without waiters"))),
         }
     }
 
@@ -120,22 +120,23 @@ impl Step for WakeNone {
     }
 }
 
-/// The kernel answers a wake for nobody by zero, as would a call that is not made. That calls are made shows in one
-/// that the kernel must refuse: a wake for a word that is not aligned.
+/// Checks that system calls reach the kernel. The kernel returns zero for a wake without waiters, as would a
+/// call that is not made. Therefore this function makes a call that the kernel must reject: a wake for a word
+/// that is not aligned.
 pub(super) fn check_that_the_kernel_answers() -> io::Result<()> {
     let words = [0_u32; 2];
     let crooked = words.as_ptr().wrapping_byte_add(1);
-    // SAFETY: the kernel refuses the address without looking at what lies there.
+    // SAFETY: the kernel rejects the address without accessing it.
     let result =
         unsafe { libc::syscall(libc::SYS_futex, crooked, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };
     let error = io::Error::last_os_error();
     if result == -1 && error.raw_os_error() == Some(libc::EINVAL) {
         return Ok(());
     }
-    Err(io::Error::other("futex took a word that is not aligned, so the kernel was not asked"))
+    Err(io::Error::other("futex accepted a word that is not aligned, so the call did not reach the kernel"))
 }
 
-/// Two threads that wake each other in turn.
+/// Two threads that wake each other alternately.
 fn round_trip(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let (forth, back) = (Arc::new(Word::default()), Arc::new(Word::default()));
     let here = Waker { own: back.clone(), other: forth.clone(), turn: 0 };
@@ -143,7 +144,7 @@ fn round_trip(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refus
     between_threads(id, setting, Sides { here, there })
 }
 
-/// A word on a line of its own, so that the two sides meet in the kernel only.
+/// A word on its own line, so that the two sides share state in the kernel only.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Word(AtomicU32);
@@ -174,18 +175,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wake_for_nobody_is_told_from_no_call_at_all() {
+    fn a_wake_without_waiters_is_distinguished_from_no_call() {
         let mut nobody = WakeNone::default();
         nobody.step().unwrap();
         nobody.disarm(1).unwrap();
     }
 
     #[test]
-    fn a_wake_wakes_the_one_who_waits_and_tells_so() {
+    fn a_wake_wakes_the_waiter_and_returns_the_number() {
         let word = Arc::new(AtomicU32::new(0));
         let theirs = word.clone();
         let sleeper = std::thread::spawn(move || wait_for(&theirs, 1, Scope::Private).unwrap());
-        // It may not sleep yet.
+        // The thread may not sleep yet.
         while wake(&word, Scope::Private).unwrap() == 0 {
             std::thread::yield_now();
         }

@@ -1,7 +1,8 @@
-//! A turn that goes to another process or thread and comes back, by whatever lets one of them wait for the other.
+//! A turn that passes to another process or thread and back, by any mechanism with which one can wait for the
+//! other.
 //!
-//! Unlike a message, a turn carries nothing that could be compared. So the partner counts its turns in memory that
-//! both see, and a turn that comes back before it was counted was never away.
+//! Unlike a message, a turn has no contents that could be compared. The partner therefore counts its turns in
+//! shared memory; a turn that comes back before it was counted never reached the partner.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,21 +17,21 @@ use crate::benchmark::{Prepared, Refusal, Setting};
 use crate::evidence::Sharing;
 use crate::partner::{Partner, PartnerThread};
 
-/// One of the two who take turns.
+/// One of the two participants that take turns.
 pub(super) trait Side {
-    /// Before the first turn, which is this process's: it goes first, its partner follows.
+    /// Prepares for the first turn, which belongs to this process; the partner follows.
     fn begin(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Lets the other one go on.
+    /// Passes the turn to the other side.
     fn give(&mut self) -> io::Result<()>;
 
-    /// Waits until the other one has given.
+    /// Waits for the other side to pass the turn.
     fn take(&mut self) -> io::Result<()>;
 }
 
-/// Turns that go to a forked process and come back.
+/// Prepares turns that pass to a forked process and back.
 pub(super) fn between_processes<S: Side + 'static>(
     id: &PrimitiveId,
     setting: &Setting,
@@ -47,7 +48,7 @@ pub(super) fn between_processes<S: Side + 'static>(
     Ok(Prepared { operation: Box::new(Steps::of(handover)), baseline: None, sharing })
 }
 
-/// Turns that go to another thread of this process and come back.
+/// Prepares turns that pass to another thread of this process and back.
 pub(super) fn between_threads<S: Side + Send + 'static>(
     id: &PrimitiveId,
     setting: &Setting,
@@ -62,7 +63,7 @@ pub(super) fn between_threads<S: Side + Send + 'static>(
         take_turns(&mut there, &theirs);
     })?;
     let sharing = if cpu == setting.cpu {
-        // The processor time of this process is that of all its threads.
+        // The processor time of this process includes all of its threads.
         Sharing::OneCpu { partners: Vec::new() }
     } else {
         Sharing::TwoCpus { partner: thread.tid(), cpu }
@@ -72,22 +73,22 @@ pub(super) fn between_threads<S: Side + Send + 'static>(
     Ok(Prepared { operation: Box::new(Steps::of(handover)), baseline: None, sharing })
 }
 
-/// The two who take turns.
+/// The two participants that take turns.
 pub(super) struct Sides<S> {
-    /// This process's.
+    /// The side of this process.
     pub(super) here: S,
-    /// Its partner's.
+    /// The side of its partner.
     pub(super) there: S,
 }
 
-/// What the partner tells.
+/// What the partner reports.
 #[derive(Debug, Default)]
 struct Board {
     ready: AtomicU64,
     turns: AtomicU64,
 }
 
-/// Looks, a tenth of a millisecond apart, for a partner that has begun: two seconds.
+/// Number of checks, 0.1 ms apart, whether the partner has begun: 2 s in total.
 const LOOKS: u32 = 20_000;
 
 impl Board {
@@ -98,11 +99,11 @@ impl Board {
             }
             std::thread::sleep(Duration::from_micros(100));
         }
-        Err(io::Error::other("the partner did not begin"))
+        Err(io::Error::other("the partner did not begin within 2 s"))
     }
 }
 
-/// The partner's whole life.
+/// Runs the partner until it fails.
 fn take_turns(there: &mut impl Side, board: &Board) -> libc::c_int {
     if there.begin().is_err() {
         return libc::EXIT_FAILURE;
@@ -117,7 +118,7 @@ fn take_turns(there: &mut impl Side, board: &Board) -> libc::c_int {
     libc::EXIT_FAILURE
 }
 
-/// A turn there and back.
+/// A turn to the partner and back.
 struct Handover<S, B, O> {
     here: S,
     board: B,
@@ -136,7 +137,7 @@ impl<S: Side, B: std::ops::Deref<Target = Board>, O> Step for Handover<S, B, O> 
         if turns == self.due { Ok(()) } else { Err(wrong_turn(self.due, turns)) }
     }
 
-    /// Every turn was counted, or `step` would have failed.
+    /// `step` has already checked that every turn was counted.
     fn disarm(&mut self, _: u64) -> io::Result<()> {
         Ok(())
     }
@@ -144,14 +145,14 @@ impl<S: Side, B: std::ops::Deref<Target = Board>, O> Step for Handover<S, B, O> 
 
 #[cold]
 fn wrong_turn(due: u64, turns: u64) -> io::Error {
-    io::Error::other(format!("turn {due} came back when the partner had had {turns}"))
+    io::Error::other(format!("turn {due} came back, but the partner has counted {turns}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Neither waits nor gives.
+    /// Neither waits for the turn nor passes it.
     struct Careless;
 
     impl Side for Careless {
@@ -165,12 +166,11 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_was_never_away_is_an_error() {
+    fn a_turn_that_never_reached_the_partner_is_an_error() {
         let board = std::sync::Arc::new(Board::default());
         let mut handover = Handover { here: Careless, board: board.clone(), due: 0, _other: () };
-        assert!(
-            handover.step().unwrap_err().to_string().contains("turn 1 came back when the partner had had 0")
-        );
+        let error = handover.step().unwrap_err().to_string();
+        assert!(error.contains("turn 1 came back, but the partner has counted 0"), "{error}");
         board.turns.store(2, Ordering::Release);
         handover.step().unwrap();
         board.turns.store(9, Ordering::Release);

@@ -1,10 +1,10 @@
 //! One HTTP request over the loopback interface (lmbench 3, `lat_http`): a GET that a server in the partner
-//! answers from memory, over a connection that is kept or over a new one each time.
+//! process answers from memory, over a persistent connection or over a new one for each request.
 //!
-//! The server is the least that is one: it reads the request, finds it to be a GET of the one path that it has,
-//! and writes head and body with one call. Of every response the status, the length that it states and the length
-//! that came are checked while they are timed, as every client does; the body of the last one of a batch is
-//! compared as a whole, untimed.
+//! The server is minimal: it reads the request, checks that it is a GET of its only path, and writes head and
+//! body with one call. The status, the stated length and the received length of every response are checked in
+//! the timed part, as every client does; the body of the last response of a batch is compared as a whole,
+//! untimed.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -33,7 +33,7 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["write", "read"],
-        about: "HTTP GET of a body of this size from a server in another process, over a connection that is kept",
+        about: "HTTP GET of a body of this size from a server in another process, over a persistent connection",
         source: "lmbench 3, lat_http",
         prepare: request,
     },
@@ -48,24 +48,24 @@ pub(crate) const ROWS: &[Row] = &[
     },
 ];
 
-/// What the client asks for, over a connection that is kept.
+/// The client's request over a persistent connection.
 const REQUEST: &[u8] = b"GET /body HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n";
 
-/// The same where the client closes afterwards.
+/// The client's request over a connection that it closes afterwards.
 const LAST_REQUEST: &[u8] =
     b"GET /body HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\nConnection: close\r\n\r\n";
 
-/// What the server has.
+/// The only path of the server.
 const PATH: &str = "/body";
 
-/// Bytes of the longest body: beyond it, it is a transfer.
+/// Bytes of the longest body. Longer ones are bulk transfers.
 const BODY_MAX: Size = Size::mib(16);
 
-/// Bytes of a head at most, and headers in it.
+/// Maximum bytes of a head, and maximum number of headers.
 const HEAD_BYTES_MAX: usize = 1024;
 const HEADERS_MAX: usize = 16;
 
-/// A request over a connection that is kept.
+/// Prepares requests over a persistent connection.
 fn request(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     with_server(id, setting, |address, client, partner| {
         let connection = TcpStream::connect(address)?;
@@ -76,7 +76,7 @@ fn request(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal>
     })
 }
 
-/// A request over a new connection.
+/// Prepares requests that each use a new connection.
 fn request_connect(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     with_server(id, setting, |address, client, partner| {
         Ok(Box::new(Steps::of(Anew { address, client, _partner: partner })))
@@ -92,8 +92,8 @@ fn with_server(
     let body: Vec<u8> = (0..size).map(|_| setting.rng.random()).collect();
     let cpu = partner_cpu(id, setting)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    // Accepted connections inherit both: what is written goes at once, and the close that follows the client's
-    // leaves nothing behind, of which there would soon be more than there are ports.
+    // Accepted connections inherit both options: written bytes are sent immediately, and the close that
+    // follows the client's leaves no socket in TIME_WAIT; otherwise the ports would soon be exhausted.
     set_tcp_nodelay(&listener, true).map_err(io::Error::from)?;
     set_socket_linger(&listener, Some(Duration::ZERO)).map_err(io::Error::from)?;
     let response = response(&body);
@@ -104,7 +104,7 @@ fn with_server(
     Ok(Prepared { operation, baseline: None, sharing })
 }
 
-/// Requests over one connection.
+/// Requests over one persistent connection.
 struct Kept {
     connection: OwnedFd,
     client: Client,
@@ -122,7 +122,7 @@ impl Step for Kept {
     }
 }
 
-/// Requests over a connection each.
+/// Requests over one new connection each.
 struct Anew {
     address: SocketAddr,
     client: Client,
@@ -134,7 +134,7 @@ impl Step for Anew {
     fn step(&mut self) -> io::Result<()> {
         let connection = TcpStream::connect(self.address)?.into();
         self.client.request(&connection, LAST_REQUEST)?;
-        // SAFETY: the descriptor has just been given up by its owner, so it is closed once.
+        // SAFETY: the owner has just released the descriptor, so it is closed once.
         check("close", unsafe { libc::close(connection.into_raw_fd()) }).map(drop)
     }
 
@@ -143,12 +143,12 @@ impl Step for Anew {
     }
 }
 
-/// What asks, and checks what comes back.
+/// Sends requests and checks the responses.
 struct Client {
     into: Buffer,
-    /// The body that is due.
+    /// The expected body.
     body: Vec<u8>,
-    /// Where the last one that came begins.
+    /// Offset in `into` of the last body that was received.
     at: usize,
 }
 
@@ -170,7 +170,7 @@ impl Client {
             got += read(connection, &mut self.into[got..])?;
         }
         if got > due {
-            return Err(io::Error::other(format!("a response of {due} bytes was due and {got} came")));
+            return Err(io::Error::other(format!("expected a response of {due} bytes, received {got}")));
         }
         self.at = begins;
         Ok(())
@@ -179,15 +179,18 @@ impl Client {
     fn check_body(&mut self) -> io::Result<()> {
         let came = &mut self.into[self.at..self.at + self.body.len()];
         if came != self.body {
-            return Err(io::Error::other("the last response's body is not what the server has"));
+            return Err(io::Error::other(
+                "the body of the last response differs from the body of the server",
+            ));
         }
-        // Else a body that never came would be that of the batch before.
+        // Otherwise the body of this batch would pass as the body of the next one.
         came.fill(0);
         Ok(())
     }
 }
 
-/// Where the body of a response begins, if the head is complete, succeeds and states this length.
+/// Returns the offset of the body in a response; `None` if the head is incomplete. Fails unless the status is
+/// 200 and the head states this length once.
 #[inline]
 fn body_begins(bytes: &[u8], size: usize) -> io::Result<Option<usize>> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
@@ -204,12 +207,14 @@ fn body_begins(bytes: &[u8], size: usize) -> io::Result<Option<usize>> {
     let length =
         stated.next().and_then(|header| std::str::from_utf8(header.value).ok()?.parse::<usize>().ok());
     if length != Some(size) || stated.next().is_some() {
-        return Err(io::Error::other(format!("the response does not state its length as {size}, and once")));
+        return Err(io::Error::other(format!(
+            "the response must contain exactly one Content-Length header, with the value {size}"
+        )));
     }
     Ok(Some(begins))
 }
 
-/// The one response that the server has.
+/// Builds the server's only successful response.
 fn response(body: &[u8]) -> Vec<u8> {
     let head = format!(
         "HTTP/1.1 200 OK\r\nServer: assay\r\nContent-Type: application/octet-stream\r\nContent-Length: {}\r\n\r\n",
@@ -221,16 +226,16 @@ fn response(body: &[u8]) -> Vec<u8> {
 const NOT_FOUND: &[u8] = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n";
 const BAD_REQUEST: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
-/// The partner's whole life: connection after connection, each until the client ends it.
+/// Runs the partner: serves one connection after another, each until the client closes it.
 fn serve(listener: &TcpListener, response: &[u8]) -> libc::c_int {
     while let Ok((connection, _)) = listener.accept() {
-        // A connection that breaks is the client's to notice.
+        // The client detects and reports a broken connection.
         let _ = answer(&connection.into(), response);
     }
     libc::EXIT_FAILURE
 }
 
-/// Answers requests until the client ends the connection.
+/// Answers requests until the client closes the connection.
 fn answer(connection: &OwnedFd, response: &[u8]) -> io::Result<()> {
     let mut buffer = [0; HEAD_BYTES_MAX];
     let mut got = 0;
@@ -252,7 +257,7 @@ fn answer(connection: &OwnedFd, response: &[u8]) -> io::Result<()> {
     }
 }
 
-/// What a client has asked for, with the bytes of its request.
+/// What a client requested, with the length of the request in bytes.
 #[derive(Debug, PartialEq, Eq)]
 enum Asked {
     Body(usize),
@@ -274,7 +279,7 @@ fn asked(bytes: &[u8]) -> Asked {
     }
 }
 
-/// Writes all of it, in as many calls as the kernel makes of it.
+/// Writes all bytes, in as many calls as the kernel requires.
 fn send(connection: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         let sent = rustix::io::write(connection, bytes)?;
@@ -288,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_server_has_one_path_and_answers_other_requests_so() {
+    fn the_server_has_one_path_and_classifies_all_other_requests() {
         assert_eq!(asked(REQUEST), Asked::Body(REQUEST.len()));
         assert_eq!(asked(LAST_REQUEST), Asked::Body(LAST_REQUEST.len()));
         assert_eq!(asked(b"GET / HTTP/1.1\r\n\r\nGET"), Asked::Other(18));
@@ -303,7 +308,7 @@ mod tests {
         let good = response(b"abc");
         assert_eq!(body_begins(&good, 3).unwrap(), Some(good.len() - 3));
         assert_eq!(body_begins(&good[..40], 3).unwrap(), None);
-        assert!(body_begins(&good, 4).unwrap_err().to_string().contains("state its length as 4"));
+        assert!(body_begins(&good, 4).unwrap_err().to_string().contains("with the value 4"));
         assert!(body_begins(NOT_FOUND, 0).unwrap_err().to_string().contains("status Some(404)"));
         assert!(body_begins(b"HTTP/1.1 200 OK\r\n\r\n", 0).is_err());
         assert!(
@@ -312,7 +317,7 @@ mod tests {
         assert!(body_begins(b"220 mail.example.org\r\n", 3).is_err());
     }
 
-    /// What a client makes of what a server sends.
+    /// The client after it has received these parts from a server.
     fn received(parts: &[&[u8]], body: &[u8]) -> io::Result<Client> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let connection = TcpStream::connect(listener.local_addr().unwrap()).unwrap().into();
@@ -322,7 +327,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let server = OwnedFd::from(server);
-                // What is not read is answered with a reset at the end.
+                // If bytes remain unread, the close sends a reset.
                 read(&server, &mut [0; HEAD_BYTES_MAX]).unwrap();
                 for part in parts {
                     send(&server, part).unwrap();
@@ -341,19 +346,19 @@ mod tests {
             received(&[&whole[..9], &whole[9..whole.len() - 4], &whole[whole.len() - 4..]], b"0123456789")
                 .unwrap();
         client.check_body().unwrap();
-        assert!(client.check_body().is_err(), "the same body does not count twice");
+        assert!(client.check_body().is_err(), "the same body must not pass twice");
         let mut other = received(&[&response(b"0123456789")], b"012345678_").unwrap();
-        assert!(other.check_body().unwrap_err().to_string().contains("not what the server has"));
+        assert!(other.check_body().unwrap_err().to_string().contains("differs from the body of the server"));
     }
 
     #[test]
     fn a_response_that_ends_early_or_goes_on_is_an_error() {
         let whole = response(b"0123456789");
         let short = received(&[&whole[..whole.len() - 1]], b"0123456789").err().unwrap().to_string();
-        assert!(short.contains("has ended the connection"), "{short}");
+        assert!(short.contains("has closed the connection"), "{short}");
         let longer = [&whole[..], b"+"].concat();
         let long = received(&[&longer], b"0123456789");
-        assert!(long.err().unwrap().to_string().contains("was due and"));
+        assert!(long.err().unwrap().to_string().contains("expected a response of"));
         let no_head = [&b"HTTP/1.1 200 OK\r\nX: "[..], &[b'x'; 2000]].concat();
         let endless = received(&[&no_head], b"");
         assert!(endless.err().unwrap().to_string().contains("head does not end"));

@@ -1,4 +1,4 @@
-//! What the kernel counts in `/proc/interrupts`: the evidence that a processor was interrupted, and for what.
+//! The counts in `/proc/interrupts`: the evidence that a processor was interrupted, and for what.
 
 use std::io;
 
@@ -6,31 +6,32 @@ use assay_statistics::disturbance::LOST_MAX;
 
 use crate::benchmark::Disturbed;
 
-/// Interrupts of one kind that a processor must take, one for each operation.
+/// Interrupts of one kind that a processor must take, one per operation.
 #[derive(Debug)]
 pub(super) struct Due {
     description: &'static str,
     cpu: usize,
-    /// Count when the batch was armed.
+    /// The count when the batch was armed.
     before: u64,
 }
 
 impl Due {
-    /// Interrupts with this description on a processor, `None` where the kernel does not count them. Lines are
-    /// known by their description, because their names differ between architectures.
+    /// Interrupts with this description on a processor; `None` if the kernel does not count them. Lines are
+    /// found by their description, because their names differ between architectures.
     pub(super) fn counted(description: &'static str, cpu: usize) -> io::Result<Option<Self>> {
         let due = Self { description, cpu, before: 0 };
         Ok(parse(&table()?, description, cpu).map(|before| Self { before, ..due }))
     }
 
-    /// Before a batch.
+    /// Records the count before a batch.
     pub(super) fn begin(&mut self) -> io::Result<()> {
         self.before = self.count()?;
         Ok(())
     }
 
-    /// That each operation of a batch has interrupted the processor, but for as many as the time that a batch may lose
-    /// ([`LOST_MAX`]): while another task has the processor, the thread there need not be interrupted.
+    /// Checks that each operation of a batch has interrupted the processor. The share of missing interrupts
+    /// may be as large as the share of time that a batch may lose ([`LOST_MAX`]): while another task runs on
+    /// the processor, the kernel does not have to interrupt the thread there.
     pub(super) fn settle(&mut self, operations: u64) -> io::Result<()> {
         let taken = self.count()?.saturating_sub(self.before);
         self.check(operations, taken)
@@ -42,14 +43,16 @@ impl Due {
             return Ok(());
         }
         Err(Disturbed::error(format!(
-            "{operations} operations should have interrupted processor {} and it counts {taken} {}",
+            "{operations} operations should have interrupted processor {}, but it counts {taken} {}",
             self.cpu, self.description
         )))
     }
 
     fn count(&self) -> io::Result<u64> {
         let count = parse(&table()?, self.description, self.cpu);
-        count.ok_or_else(|| io::Error::other(format!("/proc/interrupts has lost its {}", self.description)))
+        count.ok_or_else(|| {
+            io::Error::other(format!("/proc/interrupts no longer counts {}", self.description))
+        })
     }
 }
 
@@ -57,8 +60,8 @@ fn table() -> io::Result<String> {
     std::fs::read_to_string("/proc/interrupts")
 }
 
-/// Reads a table whose head names the processors, and whose lines hold a name, a count for each of them, and a
-/// description.
+/// Parses a table whose head names the processors and whose lines contain a name, a count for each processor,
+/// and a description.
 fn parse(table: &str, description: &str, cpu: usize) -> Option<u64> {
     let (head, lines) = table.split_once('\n')?;
     let name = format!("CPU{cpu}");
@@ -97,14 +100,14 @@ ERR:          0
     }
 
     #[test]
-    fn a_batch_is_disturbed_if_more_than_a_twentieth_of_its_interrupts_were_not_taken() {
+    fn a_batch_is_disturbed_if_more_than_a_twentieth_of_its_interrupts_are_missing() {
         let due = Due { description: "TLB shootdowns", cpu: 1, before: 0 };
         due.check(100, 101).unwrap();
         due.check(100, 95).unwrap();
         let error = due.check(100, 94).unwrap_err();
         assert!(Disturbed::is(&error));
-        let told = "100 operations should have interrupted processor 1 and it counts 94 TLB shootdowns";
-        assert_eq!(error.to_string(), told);
+        let message = "100 operations should have interrupted processor 1, but it counts 94 TLB shootdowns";
+        assert_eq!(error.to_string(), message);
         assert!(due.check(1, 0).is_err());
     }
 }

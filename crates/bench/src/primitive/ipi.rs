@@ -1,9 +1,10 @@
-//! An interrupt that one processor sends to another, and waits for (own; what a change that every processor must
-//! know of at once costs: a new mapping of code, an expedited barrier, a TLB shootdown).
+//! An interrupt that one processor sends to another, and the wait until it is handled (own; the cost of a
+//! change that takes effect immediately on every processor: a new mapping of code, an expedited barrier, a
+//! TLB shootdown).
 //!
-//! `membarrier` with `PRIVATE_EXPEDITED` interrupts every processor that runs a thread of the caller's process, has
-//! each do a memory barrier, and returns when all have. The same call while that thread sleeps looks at the same
-//! processors and interrupts none: it is the baseline.
+//! `membarrier` with `PRIVATE_EXPEDITED` interrupts every processor that runs a thread of the caller's
+//! process, makes each execute a memory barrier, and returns when all have done so. The same call while that
+//! thread sleeps checks the same processors and interrupts none: it is the baseline.
 
 use std::io;
 use std::rc::Rc;
@@ -23,13 +24,13 @@ pub(crate) const ROWS: &[Row] = &[Row {
     profile: Profile::Quick,
     cost: Per::Operation,
     calls: &["membarrier"],
-    about: "interrupt to a processor in user mode, until it has answered: membarrier with a thread running there, \
+    about: "interrupt of another processor in user mode, until it responds: membarrier with a thread running there, \
             less membarrier with the thread asleep",
-    source: "own: what every change that other processors must know of at once waits for",
+    source: "own: the wait of every change that takes effect immediately on all processors",
     prepare: ipi,
 }];
 
-/// One interrupt to another processor, and its answer.
+/// Prepares an interrupt of another processor and its response.
 fn ipi(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let register = membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
     if register < 0 {
@@ -39,8 +40,7 @@ fn ipi(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let spinner = Rc::new(Spinner::start(setting)?);
     let due = Due::counted("Function call interrupts", spinner.cpu())?.ok_or_else(|| {
         Refusal::Unavailable(
-            "/proc/interrupts does not count function call interrupts, so nothing shows that one was taken"
-                .to_owned(),
+            "/proc/interrupts does not count function call interrupts, so they cannot be verified".to_owned(),
         )
     })?;
     let sharing = spinner.sharing();
@@ -57,7 +57,7 @@ fn membarrier(command: libc::c_int) -> libc::c_long {
 
 struct Barrier {
     spinner: Rc<Spinner>,
-    /// The interrupts that the other processor must take; none, and the thread sleeps.
+    /// The interrupts that the other processor must take; `None` if the thread sleeps.
     due: Option<Due>,
 }
 
@@ -66,7 +66,7 @@ impl Step for Barrier {
         match &mut self.due {
             Some(due) => {
                 due.begin()?;
-                // At last, because it may be kept from running again at any time.
+                // Last, because the thread can be preempted again at any time.
                 self.spinner.set(Activity::Spinning)
             }
             None => self.spinner.set(Activity::Sleeping),

@@ -1,10 +1,10 @@
 //! How late a sleep ends (lmbench 3, `lat_usleep`).
 //!
-//! One operation is a sleep of a fixed length, and what is taken off is staying awake for just as long, to which the
-//! clock adds one reading per batch. What remains is the time from the moment asked for until the sleeper runs: the
-//! slack that the kernel may use to end several sleeps at once, the timer's interrupt on an idle processor, and the
-//! way from there into the process. Slack is set, because it is inherited: to the kernel's default of 50 us, or to
-//! the least possible. A timerfd has none.
+//! One operation is a sleep of a fixed length; the baseline, staying awake for the same time, is subtracted
+//! (it adds one reading of the clock per batch). The remainder is the time from the requested moment until
+//! the sleeper runs: the slack that the kernel may use to end several sleeps together, the timer's interrupt
+//! on an idle processor, and the path from there into the process. The slack is set explicitly, because it is
+//! inherited: to the kernel's default of 50 us, or to the minimum. A timerfd has no slack.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -25,7 +25,7 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["clock_nanosleep", "nanosleep"],
-        about: "how much longer than 100 us a nanosleep of 100 us takes, with a timer slack of 50 us",
+        about: "time by which a nanosleep of 100 us exceeds it, with a timer slack of 50 us",
         source: "lmbench 3, lat_usleep",
         prepare: nanosleep,
     },
@@ -34,7 +34,7 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["clock_nanosleep", "nanosleep"],
-        about: "how much longer than 100 us a nanosleep of 100 us takes, with a timer slack of 1 ns",
+        about: "time by which a nanosleep of 100 us exceeds it, with a timer slack of 1 ns",
         source: "lmbench 3, lat_usleep, without the slack",
         prepare: nanosleep_without_slack,
     },
@@ -43,7 +43,7 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Full,
         cost: Per::Operation,
         calls: &["select", "pselect6"],
-        about: "how much longer than 100 us a select of nothing for 100 us takes, with a timer slack of 50 us",
+        about: "time by which a select of 100 us without descriptors exceeds it, with a timer slack of 50 us",
         source: "lmbench 3, lat_usleep",
         prepare: select,
     },
@@ -52,7 +52,7 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["epoll_wait", "epoll_pwait"],
-        about: "how much longer than 1 ms an epoll_wait of nothing for 1 ms takes, with a timer slack of 50 us",
+        about: "time by which an epoll_wait of 1 ms without descriptors exceeds it, with a timer slack of 50 us",
         source: "own: the timers of event loops",
         prepare: epoll,
     },
@@ -61,17 +61,17 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["timerfd_settime", "read"],
-        about: "how much longer than 100 us it takes to set a timerfd to 100 us and read it; it has no slack",
+        about: "time by which setting a timerfd to 100 us and reading it exceeds 100 us; it has no slack",
         source: "own: the timers of event loops",
         prepare: timerfd,
     },
 ];
 
-/// The kernel's default slack, and the least one that can be asked for, ns (prctl(2)).
+/// The kernel's default slack and the smallest one that can be set, ns (prctl(2)).
 const SLACK_DEFAULT_NS: libc::c_ulong = 50_000;
 const SLACK_LEAST_NS: libc::c_ulong = 1;
 
-/// What is asked for: long enough to go idle, short enough for many in a sample.
+/// The requested sleep: long enough for the processor to become idle, short enough for many in a sample.
 const ASKED_NS: libc::c_long = 100_000;
 
 /// `epoll_wait` counts in milliseconds.
@@ -89,7 +89,7 @@ fn nanosleeps(slack_ns: libc::c_ulong) -> Result<Prepared, Refusal> {
     set_slack(slack_ns)?;
     Ok(late(ASKED_NS, || {
         let asked = libc::timespec { tv_sec: 0, tv_nsec: ASKED_NS };
-        // SAFETY: the pointer is to a local; what would remain is not asked for.
+        // SAFETY: the pointer is to a local; the pointer to the remaining time is null.
         check("nanosleep", unsafe { libc::nanosleep(&raw const asked, std::ptr::null_mut()) }).map(drop)
     }))
 }
@@ -99,7 +99,7 @@ fn select(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     Ok(late(ASKED_NS, || {
         let mut asked = libc::timeval { tv_sec: 0, tv_usec: ASKED_NS / 1000 };
         let nothing = std::ptr::null_mut();
-        // SAFETY: there are no descriptors, and the pointer to the time limit is to a local.
+        // SAFETY: there are no descriptors, and the pointer to the timeout is to a local.
         let ready = unsafe { libc::select(0, nothing, nothing, nothing, &raw mut asked) };
         expect("select", ready as isize, 0)
     }))
@@ -109,7 +109,7 @@ fn epoll(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     set_slack(SLACK_DEFAULT_NS)?;
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
     Ok(late(1_000_000 * libc::c_long::from(ASKED_MS), move || {
-        // SAFETY: zeroes are a value of `epoll_event`, and the kernel writes at most one of them.
+        // SAFETY: zeroes are a valid `epoll_event`, and the kernel writes at most one of them.
         let ready = unsafe {
             let mut event: libc::epoll_event = std::mem::zeroed();
             libc::epoll_wait(poll.as_raw_fd(), &raw mut event, 1, ASKED_MS)
@@ -123,7 +123,7 @@ fn timerfd(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     Ok(late(ASKED_NS, move || set_and_read(&timer)))
 }
 
-/// A timer that nobody has set yet.
+/// Creates a timer that is not armed.
 pub(super) fn new_timerfd() -> io::Result<OwnedFd> {
     // SAFETY: the call takes numbers only.
     own("timerfd_create", unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC) })
@@ -136,12 +136,16 @@ fn set_and_read(timer: &OwnedFd) -> io::Result<()> {
         it_value: libc::timespec { tv_sec: 0, tv_nsec: ASKED_NS },
     };
     let (fd, mut expirations) = (timer.as_raw_fd(), 0_u64);
-    // SAFETY: the pointer is to a local; what was set before is not asked for.
+    // SAFETY: the pointer is to a local; the pointer to the previous setting is null.
     check("timerfd_settime", unsafe { libc::timerfd_settime(fd, 0, &raw const once, std::ptr::null_mut()) })?;
     // SAFETY: eight bytes are read into a local of eight.
     let got = unsafe { libc::read(fd, (&raw mut expirations).cast(), size_of::<u64>()) };
     expect("read", got, size_of::<u64>())?;
-    if expirations == 1 { Ok(()) } else { Err(io::Error::other(format!("it expired {expirations} times"))) }
+    if expirations == 1 {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!("the timer expired {expirations} times")))
+    }
 }
 
 fn set_slack(slack_ns: libc::c_ulong) -> io::Result<()> {
@@ -149,7 +153,7 @@ fn set_slack(slack_ns: libc::c_ulong) -> io::Result<()> {
     check("prctl", unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack_ns) }).map(drop)
 }
 
-/// How late a sleep of so many nanoseconds ends.
+/// Prepares the lateness of a sleep of this many nanoseconds.
 fn late(asked_ns: libc::c_long, sleep: impl FnMut() -> io::Result<()> + 'static) -> Prepared {
     let asked_ns = asked_ns.unsigned_abs();
     Prepared {
@@ -177,14 +181,14 @@ impl<S: FnMut() -> io::Result<()>> Operation for Asleep<S> {
         Ok(())
     }
 
-    /// The kernel ends no sleep before its time, which a call that does nothing would.
+    /// A real sleep never ends early, whereas a call that does nothing returns immediately.
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
         expect_done(std::mem::take(&mut self.done), operations)?;
         long_enough(self.slept_ns, operations * self.asked_ns)
     }
 }
 
-/// Stays awake until the moments at which sleeps would have to end each of which begins where the last one ends.
+/// Stays awake until each moment at which one of a series of back-to-back sleeps would have to end.
 struct Awake {
     asked_ns: u64,
     waited_ns: u64,
@@ -213,7 +217,7 @@ fn long_enough(took_ns: u64, asked_ns: u64) -> io::Result<()> {
     if took_ns >= asked_ns {
         return Ok(());
     }
-    Err(io::Error::other(format!("{took_ns} ns were waited where {asked_ns} ns were asked for")))
+    Err(io::Error::other(format!("waited {took_ns} ns instead of the requested {asked_ns} ns")))
 }
 
 #[cfg(test)]
@@ -221,15 +225,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sleep_that_ends_too_early_is_no_sleep() {
+    fn a_sleep_that_ends_too_early_is_an_error() {
         let mut asleep = Asleep { sleep: || Ok(()), asked_ns: 1_000_000_000, slept_ns: 0, done: 0 };
         asleep.run(3).unwrap();
         let error = asleep.disarm(3).unwrap_err().to_string();
-        assert!(error.contains("where 3000000000 ns were asked for"), "{error}");
+        assert!(error.contains("instead of the requested 3000000000 ns"), "{error}");
     }
 
     #[test]
-    fn staying_awake_lasts_as_long_as_the_sleeps_that_were_asked_for() {
+    fn staying_awake_lasts_as_long_as_the_requested_sleeps() {
         let mut awake = Awake { asked_ns: 10_000, waited_ns: 0 };
         awake.run(7).unwrap();
         awake.disarm(7).unwrap();

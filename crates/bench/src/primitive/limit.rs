@@ -1,5 +1,5 @@
-//! Numbers that an id may ask for. Those in the table are examples; a user may ask for any other, and what a
-//! benchmark cannot do is refused here with the numbers that it can.
+//! Limits of the numbers in an id. Those in the table are examples, and any other number can be requested; a
+//! number that a benchmark does not support is rejected here with the supported range.
 
 use std::ops::RangeInclusive;
 
@@ -7,14 +7,14 @@ use assay_quantity::{Key, PrimitiveId, Size};
 
 use crate::benchmark::Refusal;
 
-/// The bytes of one operation, if so many can be done.
+/// Returns the bytes of one operation. Fails if the size is outside of the range.
 pub(super) fn size(id: &PrimitiveId, possible: RangeInclusive<Size>) -> Result<usize, Refusal> {
     let (least, most) = (possible.start().bytes(), possible.end().bytes());
     number(id, Key::Size, least..=most)
         .ok_or_else(|| refused(id, Key::Size, &possible.start().to_string(), &possible.end().to_string()))
 }
 
-/// A count of things, if there can be so many.
+/// Returns the count that a key specifies. Fails if it is outside of the range.
 pub(super) fn count(id: &PrimitiveId, key: Key, possible: RangeInclusive<u64>) -> Result<usize, Refusal> {
     let (least, most) = (possible.start().to_string(), possible.end().to_string());
     number(id, key, possible).ok_or_else(|| refused(id, key, &least, &most))
@@ -28,7 +28,7 @@ fn number(id: &PrimitiveId, key: Key, possible: RangeInclusive<u64>) -> Option<u
 fn refused(id: &PrimitiveId, key: Key, least: &str, most: &str) -> Refusal {
     let name = key.row().name;
     Refusal::Unavailable(format!(
-        "{name} of {id} must be between {least} and {most} here; ask for one that is"
+        "{name} of {id} must be between {least} and {most}; choose a value in this range"
     ))
 }
 
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_within_the_limits_are_taken_and_others_refused_with_the_limits() {
+    fn numbers_within_the_limits_are_accepted_and_others_rejected_with_the_limits() {
         let size = |text: &str| size(&text.parse().unwrap(), Size(1)..=Size::mib(1));
         assert_eq!(size("file.read{size=1B}").unwrap(), 1);
         assert_eq!(size("file.read{size=1MiB}").unwrap(), 1 << 20);

@@ -63,16 +63,16 @@ pub(crate) const ROWS: &[Row] = &[
 
 const MAP_UNMAP: &str = "map the next part of a cached file, read one word of every page, unmap";
 
-/// Sizes of a part of a file that is mapped: from a word on.
+/// Sizes of a mapped part of a file: at least one word.
 const PARTS: RangeInclusive<Size> = Size(8)..=Size::mib(256);
 
-/// Map the next part of a cached file, add up every word of it, unmap it.
+/// Maps the next part of a cached file, adds up every word of it, and unmaps it.
 fn reread(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let size = limit::size(id, PARTS)?;
     Ok(Prepared::alone(Steps::of(MapPart::of(size, Sum::EveryWord, setting)?)))
 }
 
-/// Map the next part of a cached file, read the first word of each page of it, unmap it.
+/// Maps the next part of a cached file, reads the first word of each page of it, and unmaps it.
 fn map_unmap(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let size = limit::size(id, PARTS)?;
     Ok(Prepared::alone(Steps::of(MapPart::of(size, Sum::FirstWordOfPages, setting)?)))
@@ -89,9 +89,9 @@ struct MapPart {
     file: CachedFile,
     size: usize,
     which: Sum,
-    /// Bytes between the beginnings of two parts: whole pages.
+    /// Bytes between the starts of two parts: whole pages.
     step: usize,
-    /// What the words of each part of the file add up to.
+    /// The sum of the words of each part of the file.
     sums: Vec<u64>,
     sum: u64,
     due: u64,
@@ -114,7 +114,7 @@ impl MapPart {
         Ok(Self { file, size, which, step, sums, sum: 0, due: 0, last: std::ptr::null_mut() })
     }
 
-    /// How many words are added up, and the bytes between two of them.
+    /// Number of words that are added up, and the bytes between two of them.
     fn words(&self) -> (usize, usize) {
         match self.which {
             Sum::EveryWord => (self.size / size_of::<u64>(), size_of::<u64>()),
@@ -150,16 +150,16 @@ impl Step for MapPart {
 
     fn disarm(&mut self, _: u64) -> io::Result<()> {
         if self.sum != self.due {
-            return Err(io::Error::other("the sum of the mapped words is not that of the file"));
+            return Err(io::Error::other("the sum of the mapped words differs from the sum of the file"));
         }
         if is_mapped(self.last) {
-            return Err(io::Error::other("munmap has left the part of the file mapped"));
+            return Err(io::Error::other("munmap left the part of the file mapped"));
         }
         Ok(())
     }
 }
 
-/// Maps a part of a file to be read.
+/// Maps a part of a file for reading.
 #[inline]
 fn map_file(file: RawFd, size: usize, at: libc::off_t) -> io::Result<*mut u8> {
     // SAFETY: a new shared mapping of a file at an address of the kernel's choice.

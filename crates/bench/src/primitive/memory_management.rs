@@ -1,4 +1,4 @@
-//! Memory management on request: changing protection, giving memory back, moving the end of the heap.
+//! Explicit memory management: changing the protection, returning memory, moving the end of the heap.
 
 use std::fs::File;
 use std::io;
@@ -20,8 +20,8 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["mprotect"],
-        about: "mprotect of present memory, half of them to read-only and half of them back",
-        source: "own: what loaders, compilers at run time and collectors do",
+        about: "mprotect of present memory: half of the calls to read-only, half back",
+        source: "own: an operation of loaders, just-in-time compilers and garbage collectors",
         prepare: protect,
     },
     Row {
@@ -29,7 +29,7 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["madvise"],
-        about: "madvise(MADV_DONTNEED) of present anonymous memory, which gives its pages back",
+        about: "madvise(MADV_DONTNEED) of present anonymous memory, which returns its pages to the kernel",
         source: "own: how allocators return memory",
         prepare: discard,
     },
@@ -38,19 +38,19 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["brk"],
-        about: "brk that moves the end of the heap, half of them up and half of them down",
+        about: "brk that moves the end of the heap: half of the calls up, half down",
         source: "own: how small heaps grow",
         prepare: brk,
     },
 ];
 
-/// Memory that can be read and written.
+/// Read and write access.
 const ACCESS: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
 
-/// `mprotect` of memory that is present.
+/// Prepares `mprotect` of memory that is present.
 fn protect(id: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     let size = limit::size(id, Size(1)..=Size::mib(64))?;
-    // A page on either side that stays as it is keeps the memory from merging with its neighbours.
+    // An unchanged page on each side prevents the memory from merging with its neighbours.
     let page = rustix::param::page_size();
     let region = Region::new(size.next_multiple_of(page) + 2 * page, ACCESS)?;
     region.touch();
@@ -80,7 +80,7 @@ impl Protect {
 
     /// Whether the kernel can write to the memory.
     fn is_writable(&self) -> io::Result<bool> {
-        // SAFETY: the kernel writes one byte into our own mapping, if that can be written to.
+        // SAFETY: the kernel writes one byte into our own mapping, if it is writable.
         let got = unsafe { libc::read(self.zero.as_raw_fd(), self.start().cast(), 1) };
         if got < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT) {
             return Ok(false);
@@ -90,7 +90,7 @@ impl Protect {
 }
 
 impl Step for Protect {
-    /// Nobody may touch the memory.
+    /// Removes all access to the memory.
     fn arm(&mut self, _: u64) -> io::Result<()> {
         self.next = libc::PROT_READ;
         self.protect(self.start(), self.size, libc::PROT_NONE)
@@ -103,14 +103,14 @@ impl Step for Protect {
         Ok(())
     }
 
-    /// It can be written to, as after every second change, and no more after the next.
+    /// Checks that the memory is writable, as after every second change, and read-only after one more change.
     fn disarm(&mut self, _: u64) -> io::Result<()> {
         let after = self.is_writable()?;
         self.step()?;
         if after && !self.is_writable()? {
             Ok(())
         } else {
-            Err(io::Error::other("mprotect has left the memory protected as it was"))
+            Err(io::Error::other("mprotect did not change the protection of the memory"))
         }
     }
 
@@ -119,14 +119,14 @@ impl Step for Protect {
     }
 }
 
-/// `madvise` that gives present memory back.
+/// Prepares `madvise` that returns present memory.
 fn discard(id: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     let size = limit::size(id, Size(1)..=Size(DISCARDED_MAX / 4))?;
     let size = size.next_multiple_of(rustix::param::page_size());
     Ok(Prepared::alone(Steps::of(Discard { size, region: None, next: std::ptr::null_mut() })))
 }
 
-/// Bytes that the longest batch gives back: made present in a few milliseconds.
+/// Bytes that the longest batch returns: they can be made present in a few milliseconds.
 const DISCARDED_MAX: u64 = 8 << 20;
 
 struct Discard {
@@ -137,7 +137,7 @@ struct Discard {
 }
 
 impl Step for Discard {
-    /// All of the memory is present.
+    /// Maps the memory and makes all of it present.
     fn arm(&mut self, operations: u64) -> io::Result<()> {
         let operations = usize::try_from(operations).map_err(io::Error::other)?;
         let region = Region::new(operations * self.size, ACCESS)?;
@@ -151,15 +151,15 @@ impl Step for Discard {
     fn step(&mut self) -> io::Result<()> {
         let part = self.next;
         self.next = part.wrapping_add(self.size);
-        // SAFETY: `arm` has mapped so many parts for this very batch, and nothing points into them.
+        // SAFETY: `arm` has mapped one part for each operation of this batch, and nothing points into them.
         check("madvise", unsafe { libc::madvise(part.cast(), self.size, libc::MADV_DONTNEED) }).map(drop)
     }
 
-    /// None of it is.
+    /// Checks that none of the memory is present.
     fn disarm(&mut self, _: u64) -> io::Result<()> {
         match self.region.take().map(|region| region.present()).transpose()? {
             None | Some(0) => Ok(()),
-            Some(pages) => Err(io::Error::other(format!("madvise has left {pages} pages present"))),
+            Some(pages) => Err(io::Error::other(format!("madvise left {pages} pages present"))),
         }
     }
 
@@ -168,12 +168,12 @@ impl Step for Discard {
     }
 }
 
-/// `brk` that makes the heap larger, and smaller again.
+/// Prepares `brk` that alternately enlarges and shrinks the heap.
 fn brk(id: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     let size = limit::size(id, Size(1)..=Size::mib(64))?.next_multiple_of(rustix::param::page_size());
     let size = libc::c_long::try_from(size).map_err(io::Error::other)?;
     let end = move_to(0);
-    // Whoever allocates meanwhile finds the heap as he left it, because every second move brings it back.
+    // Allocations between batches find the heap unchanged, because every second move restores its end.
     Ok(Prepared::alone(Steps::of(Brk { end, size, next: end + size })))
 }
 
@@ -183,10 +183,11 @@ struct Brk {
     next: libc::c_long,
 }
 
-/// Asks for an end of the heap, and returns the one that the kernel has set. Below the heap, it sets none.
+/// Requests an end of the heap, and returns the end that the kernel has set. A request below the heap changes
+/// nothing.
 #[inline]
 fn move_to(end: libc::c_long) -> libc::c_long {
-    // SAFETY: the C library's part of the heap stays as it is: nobody asks for an end below it.
+    // SAFETY: the C library's part of the heap stays unchanged, because no caller requests an end below it.
     unsafe { libc::syscall(libc::SYS_brk, end) }
 }
 
@@ -200,7 +201,7 @@ impl Step for Brk {
     #[inline]
     fn step(&mut self) -> io::Result<()> {
         if move_to(self.next) != self.next {
-            return Err(io::Error::other("brk has left the end of the heap where it was"));
+            return Err(io::Error::other("brk did not move the end of the heap"));
         }
         self.next = self.end + self.end + self.size - self.next;
         Ok(())
@@ -210,7 +211,7 @@ impl Step for Brk {
         if move_to(0) == self.end {
             Ok(())
         } else {
-            Err(io::Error::other("brk has not brought the end of the heap back"))
+            Err(io::Error::other("brk did not restore the end of the heap"))
         }
     }
 
@@ -224,12 +225,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_that_was_not_given_back_is_noticed() {
+    fn memory_that_was_not_returned_is_an_error() {
         let page = rustix::param::page_size();
         let mut discard = Discard { size: page, region: None, next: std::ptr::null_mut() };
         discard.arm(3).unwrap();
         discard.step().unwrap();
-        assert_eq!(discard.disarm(3).unwrap_err().to_string(), "madvise has left 2 pages present");
+        assert_eq!(discard.disarm(3).unwrap_err().to_string(), "madvise left 2 pages present");
         discard.arm(2).unwrap();
         (0..2).for_each(|_| discard.step().unwrap());
         discard.disarm(2).unwrap();

@@ -1,5 +1,5 @@
 //! The benchmarks, one file per family. Each defines what is timed and how the kernel's work is checked;
-//! how long and how often is the harness's business. The rows that name them are in [`crate::table`].
+//! the harness decides how long and how often. The rows that name them are in [`crate::table`].
 
 pub(crate) mod address_space;
 pub(crate) mod arithmetic;

@@ -1,7 +1,7 @@
-//! Locks: a mutex that nobody else wants, and one that several threads fight for.
+//! Locks: a mutex without contention, and one that several threads contend for.
 //!
-//! What the mutex protects is a counter without an atomic: it comes out right only if no two threads were ever in
-//! the critical section at once.
+//! The mutex protects a non-atomic counter: its final value is right only if no two threads were ever in the
+//! critical section at the same time.
 
 use std::cell::UnsafeCell;
 use std::io;
@@ -28,8 +28,8 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &[],
-        about: "pthread_mutex_lock and unlock of a mutex that is free, in a process of several threads",
-        source: "own: what every critical section pays",
+        about: "pthread_mutex_lock and unlock of a free mutex, in a process of several threads",
+        source: "own: the cost of every critical section",
         prepare: lock_unlock,
     },
     Row {
@@ -37,8 +37,9 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["futex"],
-        about: "one critical section of any of so many threads that enter it all the time, on processors of their own",
-        source: "own: what a lock costs when it is wanted",
+        about: "one critical section of any of this number of threads, each on its own processor, which enter it \
+                repeatedly",
+        source: "own: the cost of a contended lock",
         prepare: contended,
     },
     Row {
@@ -46,18 +47,18 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Full,
         cost: Per::Operation,
         calls: &["futex"],
-        about: "one critical section of any of so many threads that enter it all the time",
-        source: "own: what a lock costs when it is wanted",
+        about: "one critical section of any of this number of threads, which enter it repeatedly",
+        source: "own: the cost of a contended lock",
         prepare: contended,
     },
 ];
 
-/// Most threads that fight for one mutex.
+/// Maximum number of threads that contend for one mutex.
 const THREADS_MAX: u64 = 256;
 
-/// Lock, count, unlock.
+/// Prepares lock, increment, unlock.
 fn lock_unlock(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
-    // While there is one thread, the C library's mutex does without atomic operations.
+    // With one thread, the C library's mutex does not use atomic operations.
     let second = PartnerThread::spawn(setting.cpu, || {
         loop {
             std::thread::park();
@@ -80,7 +81,7 @@ impl Step for LockUnlock {
 
     #[inline]
     fn step(&mut self) -> io::Result<()> {
-        // No counter comes to this target, so that every section counts.
+        // The counter never reaches this target, so every section counts.
         self.guarded.enter(u64::MAX).map(drop)
     }
 
@@ -89,7 +90,7 @@ impl Step for LockUnlock {
     }
 }
 
-/// A counter and the mutex that protects it, on one line as data and its lock often are.
+/// A counter and the mutex that protects it, on one cache line, as data and its lock often are.
 #[repr(align(128))]
 struct Guarded {
     mutex: UnsafeCell<libc::pthread_mutex_t>,
@@ -104,16 +105,17 @@ impl Default for Guarded {
 
 // SAFETY: the counter is touched only by the thread that holds the mutex.
 unsafe impl Sync for Guarded {}
-// SAFETY: neither belongs to a thread; a mutex is not moved once it is used, because `Guarded` is then shared or
-// boxed.
+// SAFETY: neither field is tied to a thread; a mutex is not moved after its first use, because `Guarded` is
+// then shared or boxed.
 unsafe impl Send for Guarded {}
 
 impl Guarded {
-    /// One critical section, which counts unless the target is reached. Tells whether it did.
+    /// Executes one critical section, which increments the counter unless it has reached the target. Returns
+    /// whether it incremented the counter.
     #[inline]
     fn enter(&self, target: u64) -> io::Result<bool> {
-        // SAFETY: the mutex was initialised. It is this thread's in between, and so is the counter; volatile, so
-        // that no two additions become one.
+        // SAFETY: the mutex is initialised. Between lock and unlock this thread has exclusive access to the
+        // counter; the accesses are volatile, so that additions are not merged.
         unsafe {
             done("pthread_mutex_lock", libc::pthread_mutex_lock(self.mutex.get()))?;
             let counter = self.counter.get();
@@ -141,16 +143,16 @@ impl Guarded {
         if counted == sections {
             return Ok(());
         }
-        Err(io::Error::other(format!("{sections} critical sections counted to {counted}")))
+        Err(io::Error::other(format!("expected {sections} critical sections, counted {counted}")))
     }
 }
 
-/// Several threads, one mutex.
+/// Prepares several threads that contend for one mutex.
 fn contended(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let threads = limit::count(id, Key::Threads, 2..=THREADS_MAX)?;
     let other_cpu = setting.other_cpu.ok_or_else(|| {
         Refusal::Unavailable(
-            "this process may use one processor only, and threads fight for a lock on several; allow it another"
+            "this process may use one processor only, but a contended lock requires several; allow another one"
                 .to_owned(),
         )
     })?;
@@ -170,39 +172,39 @@ fn contended(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusa
     Ok(Prepared { operation: Box::new(operation), baseline: None, sharing })
 }
 
-/// What the threads of a batch share.
+/// The state that the threads of a batch share.
 #[derive(Default)]
 struct Contest {
     guarded: Guarded,
-    /// What the counter comes to in this batch.
+    /// The value of the counter at the end of this batch.
     target: AtomicU64,
-    /// Critical sections of all threads in this batch, as each has counted its own.
+    /// Critical sections of all threads in this batch: the sum of their own counts.
     sections: AtomicU64,
-    /// Batches that have been armed. A partner makes itself ready at each.
+    /// Batches that have been armed. Each partner prepares for each of them.
     armed: AtomicU64,
-    /// Partners that wait for the start of the batch that is armed.
+    /// Partners that wait for the start of the armed batch.
     ready: AtomicU64,
     /// Batches that have been started.
     started: AtomicU64,
-    /// Partners that have found the target reached.
+    /// Partners that have seen that the target is reached.
     finished: AtomicU64,
 }
 
-/// Between batches partners sleep, and look this often whether the next one is armed.
+/// Interval at which partners, which sleep between batches, check whether the next one is armed.
 const LOOK: Duration = Duration::from_micros(50);
 
-/// A batch that takes longer than this has lost a partner, ns.
+/// Time after which a partner that has not responded counts as lost, ns.
 const LOST_NS: u64 = 2_000_000_000;
 
 impl Contest {
-    /// A partner's whole life. It ends when a lock fails, which the batch then notices.
+    /// Runs a partner until a lock fails; the batch then detects that the partner is missing.
     fn take_part(&self) {
         for batch in 1.. {
             while self.armed.load(Ordering::Acquire) < batch {
                 std::thread::sleep(LOOK);
             }
             self.ready.fetch_add(1, Ordering::Release);
-            // From here on awake, so that all begin together.
+            // Stays awake from here on, so that all threads begin together.
             while self.started.load(Ordering::Acquire) < batch {
                 std::thread::yield_now();
             }
@@ -213,7 +215,7 @@ impl Contest {
         }
     }
 
-    /// Enters the critical section until the target is reached, so that all fight to the end.
+    /// Enters the critical section until the target is reached, so that all threads contend until the end.
     #[inline]
     fn fight(&self) -> io::Result<()> {
         let target = self.target.load(Ordering::Relaxed);
@@ -225,12 +227,14 @@ impl Contest {
         Ok(())
     }
 
-    /// Waits, awake, until so many partners have been counted.
+    /// Waits, without sleeping, until a counter has reached the number of partners.
     fn wait_for(counter: &AtomicU64, partners: u64) -> io::Result<()> {
         let begun_ns = monotonic::now_ns();
         while counter.load(Ordering::Acquire) < partners {
             if monotonic::now_ns().saturating_sub(begun_ns) > LOST_NS {
-                return Err(io::Error::other("a thread waits for a lock that was released long ago"));
+                return Err(io::Error::other(
+                    "a thread did not respond within 2 s; it may have missed an unlock",
+                ));
             }
             std::thread::yield_now();
         }
@@ -238,7 +242,7 @@ impl Contest {
     }
 }
 
-/// The threads enter the critical section so many times together.
+/// Critical sections whose number all threads reach together.
 struct Contended {
     contest: Arc<Contest>,
     partners: u64,
@@ -263,8 +267,8 @@ impl Operation for Contended {
         Contest::wait_for(&self.contest.finished, self.partners)
     }
 
-    /// No count was lost, as it would be between two threads in the critical section at once; and those who slept
-    /// did so in the kernel.
+    /// Checks that no increment was lost, which would happen if two threads were in the critical section at
+    /// the same time, and that threads that slept did so in the kernel.
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
         check_that_the_kernel_answers()?;
         expect_done(self.contest.sections.load(Ordering::Acquire), operations)?;
@@ -277,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_that_fight_for_the_mutex_count_every_section_and_only_those() {
+    fn threads_that_contend_for_the_mutex_count_every_section_exactly_once() {
         let cpu = assay_process::cpus::allowed().unwrap()[0];
         let contest = Arc::new(Contest::default());
         let theirs = contest.clone();
@@ -292,11 +296,12 @@ mod tests {
     }
 
     #[test]
-    fn a_count_that_was_lost_between_two_sections_is_refused() {
+    fn a_lost_increment_is_an_error() {
         let guarded = Guarded::default();
         assert!(guarded.enter(2).unwrap());
         guarded.check(0, 1).unwrap();
-        assert!(guarded.check(0, 2).unwrap_err().to_string().contains("2 critical sections counted to 1"));
+        let error = guarded.check(0, 2).unwrap_err().to_string();
+        assert!(error.contains("expected 2 critical sections, counted 1"), "{error}");
         assert!(guarded.enter(2).unwrap());
         assert!(!guarded.enter(2).unwrap(), "the target is reached");
         guarded.check(0, 2).unwrap();

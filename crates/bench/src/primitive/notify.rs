@@ -1,4 +1,4 @@
-//! Descriptors that tell of something: event counters, queued signals, processes.
+//! Descriptors that report events: event counters, queued signals, processes.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -20,7 +20,7 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["write", "read"],
-        about: "write of a number to an event counter and read of it, within one process",
+        about: "write of a number to an event counter (eventfd) and read of it, within one process",
         source: "own: how event loops wake themselves",
         prepare: write_read,
     },
@@ -29,7 +29,7 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["read"],
-        about: "read of one signal that is queued, through a signalfd",
+        about: "read of one queued signal through a signalfd",
         source: "own: signals of an event loop",
         prepare: read_signal,
     },
@@ -39,7 +39,7 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::Operation,
         calls: &["pidfd_open", "close"],
         about: "pidfd_open of this process, and close",
-        source: "own: how supervisors hold on to a process",
+        source: "own: how supervisors keep a stable reference to a process",
         prepare: open_close,
     },
     Row {
@@ -48,12 +48,12 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::Operation,
         calls: &["pidfd_send_signal"],
         about: "pidfd_send_signal to this process, the handler, and the return from it",
-        source: "own: beside signal.deliver",
+        source: "own: for comparison with signal.deliver",
         prepare: send_signal,
     },
 ];
 
-/// A number into a counter and out of it, another one each time.
+/// Prepares the write of a number to a counter and its read, with a different number each time.
 fn write_read(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     let counter = eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from)?;
     Ok(Prepared::alone(Steps::of(Counter { counter, number: 0 })))
@@ -77,7 +77,7 @@ impl Step for Counter {
         if number == self.number { Ok(()) } else { Err(another_number(self.number, number)) }
     }
 
-    /// Every number has come back, or `step` would have failed.
+    /// `step` has already checked that every number came back.
     fn disarm(&mut self, _: u64) -> io::Result<()> {
         Ok(())
     }
@@ -85,14 +85,14 @@ impl Step for Counter {
 
 #[cold]
 fn another_number(due: u64, came: u64) -> io::Error {
-    io::Error::other(format!("{came} was read where {due} was due"))
+    io::Error::other(format!("read {came} instead of {due}"))
 }
 
-/// One `read` of a signal that waits.
+/// Prepares the `read` of one queued signal.
 fn read_signal(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     let signal = libc::SIGRTMIN();
-    // SAFETY: the set is filled before it is used; the calls change this thread's mask, and make a descriptor
-    // that nobody else owns.
+    // SAFETY: the set is filled before it is used; the calls change this thread's mask, and create a
+    // descriptor that has no other owner.
     let queue = unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         check("sigaddset", libc::sigaddset(&raw mut set, signal))?;
@@ -104,20 +104,20 @@ fn read_signal(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     Ok(Prepared::alone(Steps::of(ReadSignal { queue, signal, sent: 0, read: 0, longest })))
 }
 
-/// Signals that are queued at most, where the limit allows as many: a millisecond of reads.
+/// Maximum number of queued signals, if the limit allows as many: a millisecond of reads.
 const QUEUED_MAX: u64 = 8192;
 
 struct ReadSignal {
     queue: OwnedFd,
     signal: libc::c_int,
-    /// The values of the last signal that was queued and of the last one that was read.
+    /// The values of the last queued signal and of the last one read.
     sent: usize,
     read: usize,
     longest: u64,
 }
 
 impl Step for ReadSignal {
-    /// Queues a signal for each operation, each with a value of its own.
+    /// Queues a signal for each operation, each with a different value.
     fn arm(&mut self, operations: u64) -> io::Result<()> {
         for _ in 0..operations {
             self.sent += 1;
@@ -132,7 +132,7 @@ impl Step for ReadSignal {
     #[inline]
     fn step(&mut self) -> io::Result<()> {
         self.read += 1;
-        // SAFETY: zeroes are a value of the structure, and the pointer and the length are those of a local.
+        // SAFETY: zeroes are a valid value of the structure, and the pointer and the length describe a local.
         let (got, signal) = unsafe {
             let mut signal: libc::signalfd_siginfo = std::mem::zeroed();
             let length = size_of::<libc::signalfd_siginfo>();
@@ -150,7 +150,7 @@ impl Step for ReadSignal {
         if self.read == self.sent {
             return Ok(());
         }
-        Err(io::Error::other(format!("{} signals were queued and {} read", self.sent, self.read)))
+        Err(io::Error::other(format!("{} signals were queued, but {} were read", self.sent, self.read)))
     }
 
     fn max_batch(&self) -> u64 {
@@ -158,7 +158,7 @@ impl Step for ReadSignal {
     }
 }
 
-/// `pidfd_open` of this process, and `close`.
+/// Prepares `pidfd_open` of this process and `close`.
 fn open_close(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     pidfd_open(own_pid())?;
     Ok(Prepared::alone(Steps::of(OpenClose { own: own_pid(), due: 0 })))
@@ -166,8 +166,8 @@ fn open_close(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
 
 struct OpenClose {
     own: libc::pid_t,
-    /// The lowest free descriptor, which every call of the batch must return; it is not 0, which is what a call
-    /// that does nothing would.
+    /// The lowest free descriptor, which every call of the batch must return; it is not 0, which a call that
+    /// does nothing would return.
     due: libc::c_int,
 }
 
@@ -184,11 +184,11 @@ impl Step for OpenClose {
         if opened != libc::c_long::from(self.due) {
             return Err(not_opened(opened));
         }
-        // SAFETY: the descriptor was opened in the line above and is used nowhere else.
+        // SAFETY: the descriptor was opened above and is used nowhere else.
         check("close", unsafe { libc::close(self.due) }).map(drop)
     }
 
-    /// Nothing is left open: the lowest free descriptor is the same.
+    /// Checks that nothing is left open: the lowest free descriptor must be the same.
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
         let due = self.due;
         self.arm(operations)?;
@@ -213,16 +213,16 @@ fn pidfd_open(pid: libc::pid_t) -> Result<OwnedFd, Refusal> {
     // SAFETY: the call takes numbers only.
     let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     if opened < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) {
-        return Err(Refusal::Unavailable("this kernel has no pidfd_open; Linux 5.3 has".to_owned()));
+        return Err(Refusal::Unavailable("this kernel has no pidfd_open; it needs Linux 5.3".to_owned()));
     }
     Ok(kernel::own("pidfd_open", libc::c_int::try_from(opened).map_err(io::Error::other)?)?)
 }
 
-/// A signal to this process by its descriptor.
+/// Prepares a signal to this process through its descriptor.
 fn send_signal(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     let handler: extern "C" fn(libc::c_int) = count;
-    // SAFETY: zeroes are a value of `sigaction`: no flags, an empty mask. The handler only adds to an atomic, which
-    // is allowed in a signal handler.
+    // SAFETY: zeroes are a valid `sigaction`: no flags, an empty mask. The handler only adds to an atomic,
+    // which is allowed in a signal handler.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler as libc::sighandler_t;
@@ -252,7 +252,7 @@ impl Step for SendSignal {
     #[inline]
     fn step(&mut self) -> io::Result<()> {
         let nothing: *const libc::siginfo_t = std::ptr::null();
-        // SAFETY: sends a signal, for which there is a handler, to this process.
+        // SAFETY: sends a signal that has a handler to this process.
         let result = unsafe {
             libc::syscall(libc::SYS_pidfd_send_signal, self.own.as_raw_fd(), libc::SIGUSR2, nothing, 0)
         };
@@ -264,7 +264,7 @@ impl Step for SendSignal {
         if handled == operations {
             return Ok(());
         }
-        Err(io::Error::other(format!("{operations} signals were sent and {handled} handled")))
+        Err(io::Error::other(format!("{operations} signals were sent, but {handled} were handled")))
     }
 }
 
@@ -273,16 +273,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_counter_gives_back_what_it_was_given() {
+    fn a_counter_returns_the_number_that_was_written() {
         let mut counter = Counter { counter: eventfd(0, EventfdFlags::empty()).unwrap(), number: 41 };
         counter.step().unwrap();
         assert_eq!(counter.number, 42);
         rustix::io::write(&counter.counter, &1_u64.to_ne_bytes()).unwrap();
-        assert!(counter.step().unwrap_err().to_string().contains("44 was read where 43 was due"));
+        assert!(counter.step().unwrap_err().to_string().contains("read 44 instead of 43"));
     }
 
     #[test]
-    fn a_descriptor_that_is_not_new_is_refused() {
-        assert!(not_opened(0).to_string().contains("returned 0"), "what a call that does nothing returns");
+    fn a_descriptor_that_is_not_new_is_an_error() {
+        assert!(not_opened(0).to_string().contains("returned 0"), "a call that does nothing returns 0");
     }
 }

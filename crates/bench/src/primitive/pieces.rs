@@ -1,4 +1,4 @@
-//! Where the bytes of a transfer lie: `buffer=reused` or `buffer=fresh`.
+//! The location of the bytes of a transfer: `buffer=reused` or `buffer=fresh`.
 
 use std::io;
 
@@ -9,14 +9,14 @@ use super::size_of_operation;
 use crate::benchmark::Setting;
 use crate::layout::{Buffer, LINE, PAGE};
 
-/// A fresh buffer's region is this many times the last-level cache, so that a line that comes round again
-/// has been pushed out in the meantime, and so have the lines that making the region has put into it.
+/// The region of a fresh buffer is this many times the last-level cache, so that a line is evicted before it
+/// is used again, and so are the lines that the creation of the region brought into the cache.
 const TIMES_CACHE: u64 = 2;
 
-/// A fresh buffer's region is at most this large, and this large where the caches are unknown.
+/// Maximum size of the region of a fresh buffer, and its size if the caches are unknown.
 const REGION_MAX: Size = Size::mib(256);
 
-/// Pieces of one size, handed out in turn: always the same one, or always one that is in no cache.
+/// Pieces of one size, returned one after another: always the same one, or always one that is in no cache.
 #[derive(Debug)]
 pub(crate) struct Pieces {
     buffer: Buffer,
@@ -28,12 +28,12 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// The pieces that an id asks for; `reused` where it does not say.
+    /// The pieces that an id specifies; `reused` unless it specifies otherwise.
     pub(crate) fn of(id: &PrimitiveId, setting: &mut Setting) -> io::Result<Self> {
         Self::in_share(1, id, setting)
     }
 
-    /// Two series that are used in turn, so that half a region each is enough.
+    /// Two series that are used alternately, so that half a region each is enough.
     pub(crate) fn pair(id: &PrimitiveId, setting: &mut Setting) -> io::Result<[Self; 2]> {
         Ok([Self::half(id, setting)?, Self::half(id, setting)?])
     }
@@ -59,8 +59,8 @@ impl Pieces {
     }
 
     fn new(buffer: Buffer, size: usize, step: usize) -> Self {
-        // A piece smaller than a page lies in a page of its own, so that no neighbour is fetched with it;
-        // each lap through the region then takes the next lines of every page.
+        // A piece smaller than a page has a page of its own, so that no neighbour is fetched with it; each
+        // lap through the region then uses the next lines of every page.
         let lap_shift = if step > size { size.next_multiple_of(LINE) } else { 0 };
         Self { buffer, size, next: 0, step, lap: 0, lap_shift }
     }
@@ -105,6 +105,6 @@ mod tests {
         let mut all = starts(64, PAGE, 2, 2 * PAGE / 64);
         all.sort_unstable();
         all.dedup();
-        assert_eq!(all.len(), 2 * PAGE / 64, "every line once before any comes round");
+        assert_eq!(all.len(), 2 * PAGE / 64, "every line is used once before any is used again");
     }
 }

@@ -1,4 +1,4 @@
-//! Where a partner runs: `cpus=same` or `cpus=different`.
+//! The processor of a partner: `cpus=same` or `cpus=different`.
 
 use assay_quantity::{Key, PrimitiveId};
 
@@ -6,17 +6,17 @@ use crate::benchmark::{Refusal, Setting};
 use crate::evidence::Sharing;
 use crate::partner::Partner;
 
-/// The processor of the partner that an id asks for; this process's own where it does not say.
+/// Returns the processor that an id specifies for the partner; by default that of this process.
 pub(crate) fn partner_cpu(id: &PrimitiveId, setting: &Setting) -> Result<usize, Refusal> {
     match id.word(Key::Cpus) {
         "different" => setting.other_cpu.ok_or_else(|| {
-            Refusal::Unavailable("this process may use one processor only, and it needs two".to_owned())
+            Refusal::Unavailable("this process may use one processor only, but two are required".to_owned())
         }),
         _ => Ok(setting.cpu),
     }
 }
 
-/// Who is meant to run when a partner does on this processor.
+/// Returns the processes that are meant to run if a partner runs on this processor.
 pub(crate) fn sharing(setting: &Setting, cpu: usize, partner: &Partner) -> Sharing {
     if cpu == setting.cpu {
         Sharing::OneCpu { partners: vec![partner.pid()] }

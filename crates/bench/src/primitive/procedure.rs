@@ -1,4 +1,4 @@
-//! The call of a function: the boundary that costs least (lmbench 3, `lat_proc procedure`).
+//! The call of a function: the cheapest boundary (lmbench 3, `lat_proc procedure`).
 
 use std::arch::asm;
 use std::io;
@@ -14,12 +14,12 @@ pub(crate) const ROWS: &[Row] = &[Row {
     profile: Profile::Quick,
     cost: Per::Operation,
     calls: &[],
-    about: "call of a function of one argument that returns the next number, which is the next argument",
+    about: "call of a function that adds one to its argument; the result is the next argument",
     source: "lmbench 3, lat_proc procedure",
     prepare: call,
 }];
 
-/// A call that the compiler neither inlines nor computes.
+/// Prepares a call that the compiler neither inlines nor computes.
 fn call(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     Ok(Prepared::alone(Calls { value: 0, expected: 0 }))
 }
@@ -27,8 +27,8 @@ fn call(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
 /// Its argument plus one.
 #[inline(never)]
 extern "C" fn successor(mut value: u64) -> u64 {
-    // SAFETY: the block is a comment. The compiler does not know that, so every call must be made, and none of them
-    // has a result that it knows.
+    // SAFETY: the block is a comment. It is opaque to the compiler, which therefore must make every call and
+    // cannot compute any result.
     unsafe { asm!("/* {0} */", inout(reg) value, options(nomem, nostack, preserves_flags)) };
     value.wrapping_add(1)
 }
@@ -48,7 +48,7 @@ impl Operation for Calls {
         Ok(())
     }
 
-    /// The chain of all calls so far has come to their number.
+    /// Checks that the chain of all calls so far has reached their number.
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
         self.expected = self.expected.wrapping_add(operations);
         if self.value == self.expected {
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_chain_of_calls_counts_them_and_one_that_is_too_short_is_refused() {
+    fn the_chain_counts_the_calls_and_one_that_is_too_short_is_an_error() {
         let mut calls = Calls { value: 0, expected: 0 };
         for operations in [1, 1000, 64] {
             calls.run(operations).unwrap();

@@ -4,29 +4,29 @@ use assay_quantity::{Key, PrimitiveId};
 
 use crate::benchmark::{Refusal, Setting};
 
-/// The processor that a key of the id names, if this process may use it.
+/// Returns the processor that a key of the id names. Fails if this process may not use it.
 pub(super) fn named(id: &PrimitiveId, key: Key, setting: &Setting) -> Result<usize, Refusal> {
     let number = id.number(key).and_then(|number| usize::try_from(number).ok());
     number.filter(|cpu| setting.cpus.contains(cpu)).ok_or_else(|| {
         Refusal::Unavailable(format!(
-            "{} of {id} is none of the processors that this process may use, {:?}; ask for one of them",
+            "{} of {id} is none of the processors that this process may use, {:?}; choose one of them",
             key.row().name,
             setting.cpus
         ))
     })
 }
 
-/// Two different processors, of `from` and of `to`.
+/// Returns the two processors of `from` and `to`, which must differ.
 pub(super) fn pair(id: &PrimitiveId, setting: &Setting) -> Result<(usize, usize), Refusal> {
     if setting.cpus.len() < 2 {
         return Err(Refusal::Unavailable(
-            "this process may use one processor only, and it needs two".to_owned(),
+            "this process may use one processor only, but two are required".to_owned(),
         ));
     }
     let (from, to) = (named(id, Key::From, setting)?, named(id, Key::To, setting)?);
     if from == to {
         return Err(Refusal::Unavailable(format!(
-            "processor {from} hands nothing over to itself; ask for two different ones"
+            "from and to are both processor {from}; choose two different ones"
         )));
     }
     Ok((from, to))
@@ -66,7 +66,7 @@ mod tests {
             &[0, 3],
             "to of cache.transfer_line{from=0,to=1} is none",
         );
-        refused("cache.transfer_line{from=3,to=3}", &[0, 3], "hands nothing over to itself");
+        refused("cache.transfer_line{from=3,to=3}", &[0, 3], "from and to are both processor 3");
         refused("cache.transfer_line{from=0,to=1}", &[0], "one processor only");
         refused("cache.transfer_line", &[0, 1], "from of cache.transfer_line is none");
     }

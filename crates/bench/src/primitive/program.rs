@@ -23,7 +23,7 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["fork", "clone", "execve", "wait4"],
-        about: "fork, exec and run of a program that only ends, wait; static: one page without start-up \
+        about: "fork, exec and run of a program that exits immediately, wait; static: one page without start-up \
                 code; dynamic: /bin/true",
         source: "lmbench 1996, section 6.5; thesis, section 2.2.3",
         prepare: fork_exec,
@@ -48,35 +48,35 @@ const VFORK_EXEC: Row = Row {
     profile: Profile::Quick,
     cost: Per::Operation,
     calls: &["vfork", "clone", "execve", "wait4"],
-    about: "vfork, exec and run of a program that only ends, wait",
-    source: "own: beside fork",
+    about: "vfork, exec and run of a program that exits immediately, wait",
+    source: "own: for comparison with fork",
     prepare: vfork_exec,
 };
 
 const POSIX_SPAWN: Row = Row {
     calls: &["vfork", "clone", "clone3", "execve", "wait4", "mmap", "munmap", "rt_sigprocmask"],
-    about: "posix_spawn and run of a program that only ends, wait",
+    about: "posix_spawn and run of a program that exits immediately, wait",
     prepare: posix_spawn,
     ..VFORK_EXEC
 };
 
-/// `fork`, `execve` in the child, the program's run, `waitpid` in the parent.
+/// Prepares `fork`, `execve` in the child, the program's run, and `waitpid` in the parent.
 fn fork_exec(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     Ok(running(Program::of(id, setting)?, Program::fork))
 }
 
-/// The same with `vfork`.
+/// The same as [`fork_exec`] with `vfork`.
 fn vfork_exec(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let vfork = borrowed::vfork()?;
     Ok(running(Program::of(id, setting)?, move |program| program.vfork(vfork)))
 }
 
-/// The same with the C library's `posix_spawn`, without attributes and without actions on files.
+/// The same as [`fork_exec`] with the C library's `posix_spawn`, without attributes and file actions.
 fn posix_spawn(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     Ok(running(Program::of(id, setting)?, Program::spawn))
 }
 
-/// `fork`, `/bin/sh -c` of another program in the child, `waitpid` in the parent.
+/// Prepares `fork`, `/bin/sh -c` of another program in the child, and `waitpid` in the parent.
 fn shell(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     let program = Program::existing(&[c"/bin/sh", c"-c", c"/bin/true"])?;
     Ok(running(program, Program::fork))
@@ -99,7 +99,7 @@ impl<S: FnMut(&Program) -> io::Result<libc::pid_t>> Step for Running<S> {
         reap(child, self.program.exit_status)
     }
 
-    /// Every run has ended with the program's status, or `step` would have failed.
+    /// `step` has already checked the status of every run.
     fn disarm(&mut self, _: u64) -> io::Result<()> {
         Ok(())
     }
@@ -112,7 +112,7 @@ struct Program {
     _file: Option<StaticProgram>,
 }
 
-/// A list of arguments or of the environment as `execve` takes it. There are at most three words.
+/// A list of arguments or of the environment as `execve` takes it, with at most three words.
 type List = [*const libc::c_char; 4];
 
 const EMPTY: List = [std::ptr::null(); 4];
@@ -129,11 +129,11 @@ impl Program {
         }
     }
 
-    /// A program of the system's, which ends with success.
+    /// A program of the system that exits successfully.
     fn existing(words: &[&CStr]) -> Result<Self, Refusal> {
         let name = words[0].to_string_lossy();
         if !fs::exists(name.as_ref())? {
-            return Err(Refusal::Unavailable(format!("there is no {name}; install it")));
+            return Err(Refusal::Unavailable(format!("{name} does not exist; install it")));
         }
         let words = words.iter().map(|word| (*word).to_owned()).collect();
         Ok(Self { words, exit_status: libc::EXIT_SUCCESS, _file: None })
@@ -151,8 +151,8 @@ impl Program {
     fn fork(&self) -> io::Result<libc::pid_t> {
         let arguments = self.arguments();
         fork(|| {
-            // SAFETY: both lists end with a null pointer, and the strings outlive the call, which returns only
-            // when it fails.
+            // SAFETY: both lists end with a null pointer, and the strings outlive the call, which returns
+            // only if it fails.
             unsafe { libc::execve(arguments[0], arguments.as_ptr(), EMPTY.as_ptr()) };
         })
     }
@@ -167,8 +167,8 @@ impl Program {
     fn spawn(&self) -> io::Result<libc::pid_t> {
         let arguments = self.arguments();
         let mut child = 0;
-        // SAFETY: both lists end with a null pointer, and the strings outlive the call, which changes neither;
-        // the pointer is to a local.
+        // SAFETY: both lists end with a null pointer, and the strings outlive the call, which modifies
+        // neither; the pointer is to a local.
         let error = unsafe {
             libc::posix_spawn(
                 &raw mut child,
@@ -183,7 +183,7 @@ impl Program {
     }
 }
 
-/// A program of one page that only ends: no loader, no library, no start-up code.
+/// A program of one page that exits immediately: no loader, no library, no start-up code.
 struct StaticProgram {
     path: PathBuf,
     exit_status: u8,
@@ -191,11 +191,12 @@ struct StaticProgram {
 
 impl StaticProgram {
     fn write(setting: &mut Setting) -> Result<Self, Refusal> {
-        // Not success, so that a run that never was is not taken for one; below what shells give a meaning to.
+        // Not 0, so that a run that did not take place cannot pass as successful; below the values that have
+        // a meaning in shells.
         let exit_status = setting.rng.random_range(1..100);
         let (machine, code) = exit(exit_status).ok_or_else(|| {
             Refusal::Unavailable(
-                "no static program has been written for this architecture; see link=dynamic".to_owned(),
+                "no static program is available for this architecture; use link=dynamic".to_owned(),
             )
         })?;
         let path = setting.directory.join(format!("static-{}", std::process::id()));
@@ -216,12 +217,13 @@ impl StaticProgram {
 
 impl Drop for StaticProgram {
     fn drop(&mut self) {
-        // The directory is removed with everything in it at the end of the run.
+        // At the end of the run the directory is removed with its contents.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Machine code of `exit_group(status)`, with the ELF number of the machine.
+/// Returns the ELF number of the machine and the machine code of `exit_group(status)`; `None` for other
+/// architectures.
 fn exit(status: u8) -> Option<(u16, Vec<u8>)> {
     if cfg!(target_arch = "x86_64") {
         // mov edi, status; mov eax, 231; syscall
@@ -236,11 +238,11 @@ fn exit(status: u8) -> Option<(u16, Vec<u8>)> {
     }
 }
 
-/// Where the file is loaded, and where its code lies in it: behind the two headers.
+/// The address at which the file is loaded, and the offset of its code, which follows the two headers.
 const LOADED_AT: u64 = 0x40_0000;
 const CODE_AT: u64 = 64 + 56;
 
-/// An ELF file of one loadable segment (System V ABI, chapters 4 and 5).
+/// Builds an ELF file of one loadable segment (System V ABI, chapters 4 and 5).
 fn elf(machine: u16, code: &[u8]) -> Vec<u8> {
     let mut file = vec![0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let half = |file: &mut Vec<u8>, value: u16| file.extend(value.to_le_bytes());
@@ -270,15 +272,16 @@ fn elf(machine: u16, code: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// A static program in a directory of its own.
+    /// A static program in its own directory.
     fn a_static_program(exit_status: u8) -> (tempfile::TempDir, Program) {
         let directory = tempfile::tempdir().unwrap();
         let (code_file, path) = (directory.path().join("code"), directory.path().join("program"));
         let (machine, code) = exit(exit_status).unwrap();
         fs::write(&code_file, elf(machine, &code)).unwrap();
         fs::set_permissions(&code_file, fs::Permissions::from_mode(0o700)).unwrap();
-        // A file that is open for writing cannot be executed, and a process that another test forks right now
-        // has copies of all that is open here. What another program copies is never open here.
+        // A file that is open for writing cannot be executed, and a process that another test forks at this
+        // moment inherits every descriptor that is open here. A file that another program copies is never
+        // open here.
         let copied = std::process::Command::new("cp").arg(&code_file).arg(&path).status().unwrap();
         assert!(copied.success());
         let name = CString::new(path.as_os_str().as_bytes()).unwrap();
@@ -286,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn the_static_program_ends_with_the_status_that_was_written_into_it_however_it_is_started() {
+    fn the_static_program_exits_with_the_status_in_its_code_however_it_is_started() {
         let vfork = borrowed::vfork().unwrap();
         for exit_status in [1, 42, 99] {
             let (_directory, program) = a_static_program(exit_status);
@@ -299,10 +302,10 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_there_says_so() {
+    fn a_program_that_does_not_exist_is_reported() {
         let Err(Refusal::Unavailable(reason)) = Program::existing(&[c"/no/such/program"]) else {
-            panic!("found a program that is not there")
+            panic!("found a program that does not exist")
         };
-        assert_eq!(reason, "there is no /no/such/program; install it");
+        assert_eq!(reason, "/no/such/program does not exist; install it");
     }
 }

@@ -1,4 +1,4 @@
-//! Random bytes of the kernel's.
+//! Random bytes from the kernel.
 
 use std::io;
 
@@ -30,12 +30,12 @@ const GETRANDOM: Row = Row {
     profile: Profile::Quick,
     cost: Per::ByteOfSize,
     calls: &["getrandom"],
-    about: "getrandom of size bytes, by the system call and not by the C library, which may make them itself",
+    about: "getrandom of size bytes by the system call, because the C library may generate them itself",
     source: "own: keys, nonces and hash seeds",
     prepare: getrandom,
 };
 
-/// Most bytes of one call; the kernel gives up to 32 MiB.
+/// Maximum bytes of one call; the kernel returns up to 32 MiB.
 const SIZE_MAX: Size = Size::mib(16);
 
 fn getrandom(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
@@ -48,7 +48,7 @@ const WORD: usize = 8;
 
 struct Random {
     buffer: Buffer,
-    /// The first bytes of the call before.
+    /// The first bytes of the previous call.
     last: [u8; WORD],
 }
 
@@ -59,17 +59,17 @@ impl Step for Random {
         // SAFETY: the pointer and the length are those of a buffer that is borrowed mutably.
         let got = unsafe { libc::syscall(libc::SYS_getrandom, to, length, 0) };
         expect("getrandom", isize::try_from(got).map_err(io::Error::other)?, length)?;
-        // Eight equal bytes twice in a row would happen once in 2^64 calls; fewer prove nothing.
+        // Two calls in a row return the same eight bytes once in 2^64 calls; fewer bytes prove nothing.
         if let Some(first) = self.buffer.first_chunk() {
             if *first == self.last {
-                return Err(io::Error::other("getrandom left the bytes of the call before"));
+                return Err(io::Error::other("getrandom left the bytes of the previous call"));
             }
             self.last = *first;
         }
         Ok(())
     }
 
-    /// Every call gave new bytes, or `step` would have failed.
+    /// `step` has already checked that every call returned new bytes.
     fn disarm(&mut self, _: u64) -> io::Result<()> {
         Ok(())
     }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_call_gives_other_bytes_whatever_the_size() {
+    fn every_call_returns_new_bytes_for_any_size() {
         for size in [1, 7, 8, 300] {
             let mut random = Random { buffer: Buffer::aligned(size).unwrap(), last: [0; WORD] };
             for _ in 0..50 {

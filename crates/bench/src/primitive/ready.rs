@@ -1,9 +1,9 @@
 //! Waiting for many descriptors by `select`, `poll` and `epoll`, by their number and kind (lmbench 3,
 //! lat_select).
 //!
-//! Regular files are always ready, so a wait finds all of them. Of the connections a single one is ready,
-//! chosen at random: a wait that finds it, and it alone, has looked at all. Every descriptor is an open file
-//! or a connection of its own, where lmbench has duplicates of one, whose state is then always in the cache.
+//! Regular files are always ready, so a wait returns all of them. Of the connections one is ready, chosen at
+//! random: a wait that returns exactly this one has checked all. Every descriptor is a separate open file or
+//! connection, whereas lmbench uses duplicates of one, whose state is therefore always in the cache.
 
 use std::fs::File;
 use std::io;
@@ -97,9 +97,9 @@ pub(crate) const ROWS: &[Row] = &[
     },
 ];
 
-const SELECT: &str = "select for so many descriptors: all files are ready, one connection is";
-const POLL: &str = "poll for so many descriptors: all files are ready, one connection is";
-const EPOLL: &str = "epoll_wait on so many registered connections of which one is ready";
+const SELECT: &str = "select on this number of descriptors: files are all ready, of connections one is";
+const POLL: &str = "poll on this number of descriptors: files are all ready, of connections one is";
+const EPOLL: &str = "epoll_wait on this number of registered connections, one of which is ready";
 
 /// Descriptors to wait for, all below [`libc::FD_SETSIZE`], and which of them are ready.
 struct Watched {
@@ -117,12 +117,12 @@ enum Ready {
     One(usize),
 }
 
-/// Descriptors that the process has for other ends.
+/// Descriptors that the process uses for other purposes.
 const OTHERS: u64 = 64;
 
 impl Watched {
     fn of(id: &PrimitiveId, setting: &mut Setting) -> Result<Self, Refusal> {
-        // Those of select are below FD_SETSIZE; every connection has another end somewhere above.
+        // Descriptors of select are below FD_SETSIZE; every connection has a peer with a higher number.
         let most = (libc::FD_SETSIZE as u64 - OTHERS)
             .min(kernel::raise_descriptor_limit().saturating_sub(OTHERS) / 2);
         let count = limit::count(id, Key::Descriptors, 1..=most)?;
@@ -145,7 +145,7 @@ impl Watched {
         for _ in 0..count {
             let (here, there) = listener.pair()?;
             reset_on_close(here.as_fd())?;
-            // Out of the way, so that the ends that are watched are the lowest.
+            // Moves the peer to a high number, so that the watched ends have the lowest ones.
             peers.push(fcntl_dupfd_cloexec(&there, libc::FD_SETSIZE.try_into().map_err(io::Error::other)?)?);
             descriptors.push(here);
         }
@@ -158,7 +158,7 @@ impl Watched {
         self.descriptors.iter().map(AsRawFd::as_raw_fd)
     }
 
-    /// The positions of those that are ready.
+    /// The positions of the ready descriptors.
     fn ready(&self) -> std::ops::Range<usize> {
         match self.ready {
             Ready::All => 0..self.descriptors.len(),
@@ -167,7 +167,7 @@ impl Watched {
     }
 }
 
-/// The set that `select` takes, in words, as the kernel reads it.
+/// The set of `select`, in words, as the kernel reads it.
 type Set = [libc::c_ulong; libc::FD_SETSIZE / WORD_BITS];
 
 const WORD_BITS: usize = libc::c_ulong::BITS as usize;
@@ -183,7 +183,7 @@ fn set_of(descriptors: impl Iterator<Item = RawFd>) -> io::Result<Set> {
     Ok(set)
 }
 
-/// `select` for reading, with a set that is copied before, as every caller must.
+/// Prepares `select` for reading, including the copy of the set that every caller has to make.
 fn select(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let watched = Watched::of(id, setting)?;
     let asked = set_of(watched.numbers())?;
@@ -194,19 +194,19 @@ fn select(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> 
         let mut set = asked;
         let mut no_time = libc::timeval { tv_sec: 0, tv_usec: 0 };
         let none = std::ptr::null_mut();
-        // SAFETY: the set is as long as the kernel's own, and the pointers are to variables that outlive the
+        // SAFETY: the set is as long as the kernel's, and the pointers are to variables that outlive the
         // call.
         let found = unsafe { libc::select(highest + 1, (&raw mut set).cast(), none, none, &raw mut no_time) };
         expect("select", found as isize, watched.ready().len())?;
         if set == due {
             Ok(())
         } else {
-            Err(io::Error::other("select told other descriptors than those ready"))
+            Err(io::Error::other("select returned other descriptors than the ready ones"))
         }
     }))
 }
 
-/// `poll` for reading.
+/// Prepares `poll` for reading.
 fn poll(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let watched = Watched::of(id, setting)?;
     let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
@@ -220,12 +220,12 @@ fn poll(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
         if entries[first].revents == libc::POLLIN {
             Ok(())
         } else {
-            Err(io::Error::other("poll told other descriptors than those ready"))
+            Err(io::Error::other("poll returned other descriptors than the ready ones"))
         }
     }))
 }
 
-/// `epoll_wait` on registered connections.
+/// Prepares `epoll_wait` on registered connections.
 fn epoll_wait(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let watched = Watched::of(id, setting)?;
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;

@@ -1,9 +1,10 @@
-//! Record locks of a file that two processes pass a turn with (lmbench 3, `lat_fcntl`).
+//! Record locks of a file with which two processes pass a turn (lmbench 3, `lat_fcntl`).
 //!
-//! A lock that is released is not handed to the one who waits for it: whoever asks next gets it. So each side
-//! waits for a byte that the other one holds for certain, which takes three bytes that change roles. In turn i the
-//! first side releases byte `RELEASED[i]`, for which the second one waits, and waits for `AWAITED[i]`, which the
-//! second one holds and then releases. What each has got by then, the other one waits for next.
+//! A released lock is not handed to the process that waits for it: the next process that requests it gets it.
+//! Each side therefore waits for a byte that the other side certainly holds, which requires three bytes that
+//! change roles. In turn i the first side releases byte `RELEASED[i]`, for which the second one waits, and
+//! waits for `AWAITED[i]`, which the second one holds and then releases. Each side next waits for a byte that
+//! the other one holds by then.
 
 use std::fs::File;
 use std::io;
@@ -23,7 +24,7 @@ pub(crate) const ROWS: &[Row] = &[Row {
     profile: Profile::Quick,
     cost: Per::Operation,
     calls: &["fcntl"],
-    about: "release of a record lock that another process waits for, and wait for one that it releases then",
+    about: "release of a record lock that another process waits for, and wait for one that it then releases",
     source: "lmbench 3, lat_fcntl",
     prepare: round_trip,
 }];
@@ -32,7 +33,8 @@ const RELEASED: [libc::off_t; 3] = [0, 2, 1];
 const AWAITED: [libc::off_t; 3] = [1, 0, 2];
 
 fn round_trip(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
-    // Both sides keep the one open file: a process that closes any loses all its locks of that file.
+    // Both sides keep the same file open: a process that closes any descriptor of a file loses all its locks
+    // of it.
     let file = Rc::new(tempfile::tempfile_in(&setting.directory)?);
     let here = Locks { file: file.clone(), role: Role::First, turn: 0 };
     let there = Locks { file, role: Role::Second, turn: 0 };
@@ -54,7 +56,7 @@ struct Locks {
 impl Locks {
     #[inline]
     fn change(&self, byte: libc::off_t, how: libc::c_int) -> io::Result<()> {
-        // SAFETY: zeroes are a value of `flock`.
+        // SAFETY: zeroes are a valid `flock`.
         let mut lock: libc::flock = unsafe { std::mem::zeroed() };
         lock.l_type = libc::c_short::try_from(how).map_err(io::Error::other)?;
         lock.l_whence = SEEK_SET;
@@ -117,7 +119,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// The scheme with nobody but itself: who holds what, turn by turn.
+    /// Simulates which side holds which bytes, turn by turn.
     #[test]
     fn each_side_always_waits_for_a_byte_that_the_other_one_holds() {
         let (mut first, mut second) = (BTreeSet::from([0, 2]), BTreeSet::from([1]));
@@ -132,7 +134,7 @@ mod tests {
             let next = RELEASED[(turn + 1) % 3];
             assert!(
                 first.contains(&next),
-                "what the second asks for next is not free before turn {}",
+                "the first holds the byte that the second requests next, before turn {}",
                 turn + 1
             );
         }

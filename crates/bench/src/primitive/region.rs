@@ -5,8 +5,8 @@ use std::io;
 
 use crate::kernel::{check, failed};
 
-/// What `mmap` returned, if it is a mapping. Address 0 is none: the kernel gives it to nobody who does not
-/// ask.
+/// Returns the address that `mmap` returned. Fails if it is no mapping; address 0 is none, because the kernel
+/// returns it only if it is requested.
 #[inline]
 pub(super) fn mapped(result: *mut c_void) -> io::Result<*mut u8> {
     if result == libc::MAP_FAILED {
@@ -18,44 +18,44 @@ pub(super) fn mapped(result: *mut c_void) -> io::Result<*mut u8> {
     }
 }
 
-/// Whether there is memory at an address, by the kernel's account.
+/// Whether an address is mapped, according to the kernel.
 pub(super) fn is_mapped(page: *mut u8) -> bool {
     let mut resident = 0_u8;
-    // SAFETY: the kernel only looks at the address, and writes one byte for one page.
+    // SAFETY: the kernel only checks the address, and writes one byte for one page.
     unsafe { libc::mincore(page.cast(), 1, &raw mut resident) == 0 }
 }
 
-/// Anonymous memory of whole pages, without huge pages, that is unmapped with its owner.
+/// Anonymous memory of whole pages, without huge pages, that is unmapped on drop.
 pub(super) struct Region {
     pub(super) start: *mut u8,
     pub(super) bytes: usize,
 }
 
 impl Region {
-    /// New memory of at least so many bytes, none of it present.
+    /// Maps new memory of at least this many bytes, none of it present.
     pub(super) fn new(bytes: usize, protection: libc::c_int) -> io::Result<Self> {
         let bytes = bytes.next_multiple_of(rustix::param::page_size());
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: a new anonymous mapping at an address of the kernel's choice.
         let start = mapped(unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) })?;
-        // SAFETY: advice about exactly the mapping just made. A kernel without huge pages refuses it.
+        // SAFETY: advice about exactly this new mapping. A kernel without huge pages rejects it.
         unsafe { libc::madvise(start.cast(), bytes, libc::MADV_NOHUGEPAGE) };
         Ok(Self { start, bytes })
     }
 
-    /// How many of its pages are in memory.
+    /// Returns the number of its pages that are in memory.
     pub(super) fn present(&self) -> io::Result<usize> {
         let mut resident = vec![0_u8; self.bytes.div_ceil(rustix::param::page_size())];
-        // SAFETY: the kernel writes a byte for every page of the mapping into a vector of as many.
+        // SAFETY: the kernel writes one byte per page of the mapping into a vector of this length.
         let result = unsafe { libc::mincore(self.start.cast(), self.bytes, resident.as_mut_ptr()) };
         check("mincore", result)?;
         Ok(resident.iter().filter(|page| **page & 1 == 1).count())
     }
 
-    /// Writes to every page of it.
+    /// Writes to every page.
     pub(super) fn touch(&self) {
         for page in (0..self.bytes).step_by(rustix::param::page_size()) {
-            // SAFETY: within the mapping, which the caller has made writable.
+            // SAFETY: within the mapping, which the caller has mapped as writable.
             unsafe { self.start.add(page).write_volatile(1) };
         }
     }
@@ -63,8 +63,8 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nothing points into it any more. What cannot be unmapped goes with
-        // the process.
+        // SAFETY: the mapping is ours, and nothing points into it any more. If it cannot be unmapped, it ends
+        // with the process.
         let _ = unsafe { libc::munmap(self.start.cast(), self.bytes) };
     }
 }

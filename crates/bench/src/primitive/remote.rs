@@ -1,8 +1,8 @@
-//! Between two hosts: round trips, connections and bulk transfers with the one where `assay bench --serve`
-//! answers (lmbench 3, `lat_tcp`, `lat_udp`, `lat_connect` and `bw_tcp` with the name of a host).
+//! Between two hosts: round trips, connections and bulk transfers with a host that runs `assay bench --serve`
+//! (lmbench 3, `lat_tcp`, `lat_udp`, `lat_connect` and `bw_tcp` with the name of a host).
 //!
-//! Whether that host was disturbed, nobody here can see; the network's own waiting is part of the figures. A
-//! datagram that is lost, a segment that was sent twice and a peer that goes silent end the sample.
+//! Disturbance of that host is not visible here; waiting in the network is part of the figures. A lost
+//! datagram, a retransmitted segment and a silent peer end the sample.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -65,21 +65,21 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Full,
         cost: Per::ByteOfSize,
         calls: &["write", "read"],
-        about: "read of all that another host writes to a TCP socket",
+        about: "read from a TCP socket of bytes that another host writes",
         source: "lmbench 3, bw_tcp",
         prepare: stream_in,
     },
 ];
 
-/// Bytes of a batch at least, and the fewest and most pieces that this may take: segments come in bursts, and few
-/// of them tell no rate.
+/// Minimum bytes of a batch, and the limits of the minimum number of pieces: segments arrive in bursts, and a
+/// few of them do not show the rate.
 const BATCH_BYTES_MIN: u64 = 1 << 20;
 const BATCH_PIECES: [u64; 2] = [4, 16];
 
-/// Connections of a batch at most: far below what a listening queue holds.
+/// Maximum connections of a batch: far fewer than a listening queue holds.
 const CONNECTIONS_MAX: u64 = 64;
 
-/// A message to the peer and back.
+/// Prepares a message to the peer and back.
 fn round_trip(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let size = limit::size(id, SIZES)?;
     let connection = ask(peer(setting)?, Request::Session(Session::Echo { size }))?;
@@ -87,11 +87,11 @@ fn round_trip(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refus
     Ok(between_hosts(Steps::of(echo)))
 }
 
-/// A datagram to the peer and one back.
+/// Prepares a datagram to the peer and one back.
 fn datagram_round_trip(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let size = limit::size(id, Size(1)..=Size(datagram::BYTES_MAX.into()))?;
     let peer = peer(setting)?;
-    // The address that the way to the peer begins at, which the peer will look for.
+    // The local address of the datagrams to the peer, which the peer checks.
     let way = UdpSocket::bind(unspecified(peer))?;
     way.connect(peer)?;
     let port = way.local_addr()?.port();
@@ -100,10 +100,10 @@ fn datagram_round_trip(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepar
     Ok(between_hosts(Steps::of(echo)))
 }
 
-/// `socket` and `connect` to the peer.
+/// Prepares `socket` and `connect` to the peer.
 fn connect(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let peer = peer(setting)?;
-    // Nobody there is told at once, not by a batch that waits.
+    // Reports an unreachable peer immediately, instead of in a batch that waits.
     ask(peer, Request::Connect)?;
     Ok(between_hosts(Connect {
         peer,
@@ -111,7 +111,7 @@ fn connect(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> 
     }))
 }
 
-/// `write` of a piece, and its way into the peer's buffer.
+/// Prepares `write` of a piece, including its path into the peer's buffer.
 fn stream(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let size = limit::size(id, SIZES)?;
     let connection = ask(peer(setting)?, Request::Session(Session::Sink { size }))?;
@@ -120,7 +120,7 @@ fn stream(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> 
     Ok(between_hosts(outgoing.in_batches_of(pieces_min(size))))
 }
 
-/// `read` of a piece that the peer writes.
+/// Prepares `read` of a piece that the peer writes.
 fn stream_in(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let size = limit::size(id, SIZES)?;
     let connection = ask(peer(setting)?, Request::Session(Session::Source { size }))?;
@@ -137,16 +137,16 @@ fn pieces_min(size: usize) -> u64 {
     (BATCH_BYTES_MIN / size as u64).clamp(fewest, most)
 }
 
-/// The address of the peer that the user has named.
+/// Returns the address of the peer that the user specified.
 fn peer(setting: &Setting) -> Result<SocketAddr, Refusal> {
     setting.peer.ok_or_else(|| {
         Refusal::Unavailable(
-            "no peer was named; start 'assay bench --serve' there and give --peer ADDRESS".to_owned(),
+            "no peer was specified; start 'assay bench --serve' there and use --peer ADDRESS".to_owned(),
         )
     })
 }
 
-/// Any address and port of the peer's kind.
+/// Returns the unspecified address and port of the peer's address family.
 fn unspecified(peer: SocketAddr) -> SocketAddr {
     match peer {
         SocketAddr::V4(_) => (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
@@ -154,7 +154,7 @@ fn unspecified(peer: SocketAddr) -> SocketAddr {
     }
 }
 
-/// A connection to the peer on which this request was granted.
+/// Connects to the peer and sends a request. Fails unless the peer grants it.
 fn ask(peer: SocketAddr, request: Request) -> io::Result<TcpStream> {
     let connection = TcpStream::connect_timeout(&peer, PATIENCE).map_err(|error| {
         io::Error::other(format!(
@@ -169,7 +169,7 @@ fn ask(peer: SocketAddr, request: Request) -> io::Result<TcpStream> {
     Ok(connection)
 }
 
-/// That the answer to a request is that it is granted.
+/// Reads the answer to a request. Fails unless the request was granted.
 fn expect_granted(mut connection: &TcpStream, peer: SocketAddr) -> io::Result<()> {
     let mut line = [0; LINE_MAX];
     let mut come = 0;
@@ -187,7 +187,7 @@ fn expect_granted(mut connection: &TcpStream, peer: SocketAddr) -> io::Result<()
         _ if answer == OK => Ok(()),
         Some(reason) => Err(io::Error::other(format!("the peer {peer} refused: {reason}"))),
         None => Err(io::Error::other(format!(
-            "{peer} answers '{}', which is not what 'assay bench --serve' says; give its port to --peer",
+            "{peer} answers '{}', so it is not 'assay bench --serve'; check the port in --peer",
             answer.escape_debug()
         ))),
     }
@@ -207,7 +207,7 @@ impl Operation for Connect {
         Ok(())
     }
 
-    /// Each was made at once, and the peer answers over it.
+    /// Checks that each was established without a retransmission and that the peer answers over it.
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
         crate::benchmark::expect_done(self.made.len() as u64, operations)?;
         self.made.iter().try_for_each(|made| check_sent_once(made.as_fd()))?;
@@ -250,9 +250,11 @@ impl Operation for Incoming {
         crate::benchmark::expect_done(std::mem::take(&mut self.came), operations)?;
         let last = self.pieces.next();
         if last != self.pattern {
-            return Err(io::Error::other("what came last is not what the peer sends"));
+            return Err(io::Error::other(
+                "the last piece received differs from the pieces that the peer sends",
+            ));
         }
-        // Else a piece that never came would be that of the batch before.
+        // Otherwise the piece of this batch would pass as the piece of the next one.
         last.fill(0);
         Ok(())
     }

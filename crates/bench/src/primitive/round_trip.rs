@@ -1,7 +1,7 @@
 //! A message to another process and back: pipes, named pipes, sockets and event counters (lmbench, 1996,
 //! section 6.7).
 //!
-//! Every message carries another token than the one before it, and the same token must come back.
+//! Every message contains a token that differs from the previous one, and the same token must come back.
 
 use std::ffi::CString;
 use std::io;
@@ -68,40 +68,41 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["read", "write"],
-        about: "a count to another process and another back, through two event counters",
+        about: "a count to another process and back, through two event counters (eventfd)",
         source: "own: how event loops wake each other",
         prepare: eventfds,
     },
 ];
 
-/// Longest message: beyond it, it is a transfer.
+/// The longest message. Longer ones are bulk transfers.
 const MESSAGE_MAX: Size = Size::mib(16);
 
-/// Through two pipes.
+/// Prepares messages through two pipes.
 fn pipes(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     messages(id, setting, pipe_ends()?)
 }
 
-/// Through two named pipes. Only their names are on the file system; the bytes are in the kernel.
+/// Prepares messages through two named pipes. Only their names are on the file system; the bytes are in the
+/// kernel.
 fn fifos(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let (forth, back) = (fifo(&setting.directory, "forth")?, fifo(&setting.directory, "back")?);
     messages(id, setting, End::of_two_channels(forth, back))
 }
 
-/// Through a pair of Unix stream sockets.
+/// Prepares messages through a pair of Unix stream sockets.
 fn unix(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let (here, there) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
         .map_err(io::Error::from)?;
     messages(id, setting, (End::of_socket(here)?, End::of_socket(there)?))
 }
 
-/// Through a TCP connection over the loopback interface.
+/// Prepares messages through a TCP connection over the loopback interface.
 fn tcp(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let (here, there) = Listener::open(1)?.pair()?;
     messages(id, setting, (End::of_socket(here)?, End::of_socket(there)?))
 }
 
-/// Through two event counters, whose value is the message.
+/// Prepares messages through two event counters, whose value is the message.
 fn eventfds(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let channel = || -> io::Result<(OwnedFd, OwnedFd)> {
         let counter = eventfd(0, EventfdFlags::CLOEXEC)?;
@@ -125,14 +126,14 @@ fn prepare(
     let message = Buffer::new(size, &mut setting.rng)?;
     let mut copy = Buffer::new(size, &mut setting.rng)?;
     let partner = Partner::fork(cpu, || echo(&there, &mut copy))?;
-    // The partner has its own copy; without ours, its end shows as the end of the stream.
+    // The partner has its own copy. Without ours, the exit of the partner ends the stream.
     drop(there);
     let sharing = sharing(setting, cpu, &partner);
     let round_trip = RoundTrip { here, message, token: 0, _partner: partner };
     Ok(Prepared { operation: Box::new(Steps::of(round_trip)), baseline: None, sharing })
 }
 
-/// The partner's whole life: a message in, a message out, until there is none.
+/// Runs the partner: returns each message until the stream ends.
 fn echo(end: &End, message: &mut [u8]) -> libc::c_int {
     while end.read(message).is_ok() && end.write(message).is_ok() {}
     0
@@ -153,12 +154,12 @@ impl End {
         Ok(Self { input: socket.try_clone()?, output: socket })
     }
 
-    /// The ends of two channels, each an input and an output, that lead in opposite directions.
+    /// The ends of two channels in opposite directions, each with an input and an output.
     fn of_two_channels(forth: (OwnedFd, OwnedFd), back: (OwnedFd, OwnedFd)) -> (Self, Self) {
         (Self { input: back.0, output: forth.1 }, Self { input: forth.0, output: back.1 })
     }
 
-    /// Writes all of a message, for which one call is enough unless it is longer than the kernel's buffer.
+    /// Writes a whole message. One call is enough unless the message is longer than the kernel's buffer.
     #[inline]
     pub(super) fn write(&self, message: &[u8]) -> io::Result<()> {
         let mut rest = message;
@@ -170,7 +171,7 @@ impl End {
         Ok(())
     }
 
-    /// Reads as much as a message is long.
+    /// Reads a whole message.
     #[inline]
     pub(super) fn read(&self, message: &mut [u8]) -> io::Result<()> {
         let mut rest = message;
@@ -183,7 +184,8 @@ impl End {
     }
 }
 
-/// The bytes that a call has moved. None at all is the end of the stream, or a call that did nothing.
+/// Returns the number of bytes that a call moved. Fails if it moved none: the stream has ended, or the call
+/// did nothing.
 #[inline]
 fn moved(call: &'static str, result: isize) -> io::Result<usize> {
     match usize::try_from(check(call, result)?) {
@@ -197,7 +199,7 @@ fn nothing_moved(call: &'static str) -> io::Error {
     io::Error::other(format!("{call} moved no byte: the partner has ended"))
 }
 
-/// The input and the output of a new pipe.
+/// Creates a pipe and returns its input and output.
 pub(super) fn one_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(pipe_with(PipeFlags::CLOEXEC)?)
 }
@@ -206,7 +208,7 @@ fn pipe_ends() -> io::Result<(End, End)> {
     Ok(End::of_two_channels(one_pipe()?, one_pipe()?))
 }
 
-/// The input and the output of a new named pipe, whose name is removed at once.
+/// Creates a named pipe, removes its name, and returns its input and output.
 fn fifo(directory: &Path, direction: &str) -> io::Result<(OwnedFd, OwnedFd)> {
     let path = directory.join(format!("fifo-{direction}-{}", std::process::id()));
     let name = CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)?;
@@ -218,14 +220,14 @@ fn fifo(directory: &Path, direction: &str) -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 fn open_fifo(path: &Path) -> io::Result<(OwnedFd, OwnedFd)> {
-    // An output without an input, and the other way round, would wait: the input is opened without waiting.
+    // Opening one end blocks until the other one is open, so the input is opened without blocking.
     let input = rustix::fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
     let output = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
     rustix::io::ioctl_fionbio(&input, false)?;
     Ok((input, output))
 }
 
-/// A message there and back.
+/// A message to the partner and back.
 struct RoundTrip {
     here: End,
     message: Buffer,
@@ -233,11 +235,12 @@ struct RoundTrip {
     _partner: Partner,
 }
 
-/// Tokens are 1 to this one, in turn: none is zero, and any makes a number that an event counter takes.
+/// Tokens cycle from 1 to this value: none is zero, and each yields a number that is valid for an event
+/// counter.
 const TOKENS: u8 = 127;
 
 impl RoundTrip {
-    /// Marks the message at both ends.
+    /// Writes the token to the first and the last byte of the message.
     #[inline]
     fn mark(&mut self, token: u8) {
         let last = self.message.len() - 1;
@@ -254,7 +257,7 @@ impl RoundTrip {
 
 #[cold]
 fn another_token(token: u8, came: (u8, u8)) -> io::Error {
-    io::Error::other(format!("token {token} was sent and {came:?} came back"))
+    io::Error::other(format!("token {token} was sent, but {came:?} came back"))
 }
 
 impl Step for RoundTrip {
@@ -268,7 +271,7 @@ impl Step for RoundTrip {
         self.check()
     }
 
-    /// Every token has come back, or `step` would have failed.
+    /// `step` has already checked that every token came back.
     fn disarm(&mut self, _: u64) -> io::Result<()> {
         Ok(())
     }
@@ -296,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_any_length_come_back_even_where_no_pipe_holds_them() {
+    fn messages_of_any_length_come_back_even_if_no_pipe_holds_them() {
         for size in [1, 2, 4096, 300_000] {
             let mut round_trip = round_trip(size, pipe_ends().unwrap(), echo);
             round_trip.run(300).unwrap();
@@ -305,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn another_token_than_the_one_that_was_sent_is_an_error() {
+    fn a_token_that_differs_from_the_one_sent_is_an_error() {
         fn change(end: &End, message: &mut [u8]) -> libc::c_int {
             while end.read(message).is_ok() {
                 message[0] = 5;
@@ -315,11 +318,11 @@ mod tests {
         }
         let mut round_trip = round_trip(1, pipe_ends().unwrap(), change);
         let error = round_trip.run(10).unwrap_err().to_string();
-        assert!(error.contains("token 1 was sent and (5, 5) came back"), "{error}");
+        assert!(error.contains("token 1 was sent, but (5, 5) came back"), "{error}");
     }
 
     #[test]
-    fn a_partner_that_ends_ends_a_named_pipe_too() {
+    fn the_exit_of_the_partner_also_ends_a_named_pipe() {
         let directory = tempfile::tempdir().unwrap();
         let ends = End::of_two_channels(
             fifo(directory.path(), "forth").unwrap(),
@@ -331,7 +334,7 @@ mod tests {
             0
         }
         let mut round_trip = round_trip(1, ends, once);
-        // SIGPIPE is ignored in Rust programs, so either call may be the one that says it.
+        // SIGPIPE is ignored in Rust programs, so either call may report it.
         assert!(round_trip.run(2).is_err());
     }
 }

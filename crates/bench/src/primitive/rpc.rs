@@ -1,8 +1,8 @@
-//! The null call of ONC remote procedure calls (lmbench, 1996, section 6.7; lmbench 3, `lat_rpc`): what a round
-//! trip over TCP or UDP costs when messages are encoded, matched and decoded on both sides.
+//! The null call of ONC remote procedure calls (lmbench, 1996, section 6.7; lmbench 3, `lat_rpc`): the cost
+//! of a round trip over TCP or UDP with encoding, matching and decoding of messages on both sides.
 //!
-//! Both sides are ours, so no port mapper and no RPC library is in the figure; the messages are those of the
-//! standard. Every reply must be a success and carry the number of its call.
+//! Both sides are ours, so the figure includes no port mapper and no RPC library; the messages conform to the
+//! standard. Every reply must report success and contain the number of its call.
 
 mod message;
 
@@ -34,13 +34,13 @@ pub(crate) const ROWS: &[Row] = &[Row {
     prepare: null_call,
 }];
 
-/// Program, version and procedure: of the numbers that are left to users, and procedure 0, which by convention
-/// takes nothing and gives nothing (RFC 5531, sections 12.1 and 13.3).
+/// Program, version and procedure: a program number from the range reserved for users, and procedure 0, which
+/// by convention has no arguments and no result (RFC 5531, sections 12.1 and 13.3).
 const PROGRAM: u32 = 0x2000_0a55;
 const VERSION: u32 = 1;
 const NULL: u32 = 0;
 
-/// A null call to a server in the partner.
+/// Prepares a null call to a server in the partner.
 fn null_call(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     match id.word(Key::Transport) {
         "udp" => {
@@ -87,17 +87,17 @@ impl<T: Transport> Step for NullCalls<T> {
         Ok(())
     }
 
-    /// Every call has had its reply, or `step` would have failed.
+    /// `step` has already checked the reply to every call.
     fn disarm(&mut self, _: u64) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// The partner's whole life: a call in, its reply out.
+/// Runs the partner: replies to each call.
 fn serve(transport: &impl Transport) -> libc::c_int {
     let mut buffer = [0; MESSAGE_BYTES_MAX];
     while let Ok(message) = transport.receive(&mut buffer) {
-        // What is no call gets no reply, as the standard has it.
+        // As in the standard, a message that is not a call has no reply.
         let Ok(call) = Call::decode(message) else { continue };
         let (reply, length) = Reply { xid: call.xid, outcome: answer(&call) }.encode();
         if transport.send(&reply[..length]).is_err() {
@@ -107,7 +107,7 @@ fn serve(transport: &impl Transport) -> libc::c_int {
     libc::EXIT_FAILURE
 }
 
-/// What becomes of a call.
+/// Returns the outcome of a call.
 fn answer(call: &Call) -> Outcome {
     match (call.program, call.version, call.procedure) {
         (PROGRAM, VERSION, NULL) => Outcome::Success,
@@ -117,7 +117,7 @@ fn answer(call: &Call) -> Outcome {
     }
 }
 
-/// How messages travel.
+/// The transport of messages.
 trait Transport {
     fn socket(&self) -> &OwnedFd;
 
@@ -168,7 +168,7 @@ impl Transport for Records {
         write(&self.0, &record[..length])
     }
 
-    /// One call is under way at a time, so whatever has come belongs to one record.
+    /// One call is in progress at a time, so all received bytes belong to one record.
     #[inline]
     fn receive<'a>(&self, buffer: &'a mut [u8; MESSAGE_BYTES_MAX]) -> io::Result<&'a [u8]> {
         let mut got = 0;
@@ -180,7 +180,7 @@ impl Transport for Records {
                 break;
             }
             if message.len() > due || got == buffer.len() {
-                return Err(io::Error::other(format!("{got} bytes came for a record of {due}")));
+                return Err(io::Error::other(format!("received {got} bytes for a record of {due}")));
             }
         }
         Ok(&buffer[MARK..got])
@@ -223,9 +223,9 @@ mod tests {
         record.push(b'g');
         write(&here, &record).unwrap();
         let error = there.receive(&mut buffer).unwrap_err().to_string();
-        assert_eq!(error, "11 bytes came for a record of 6");
+        assert_eq!(error, "received 11 bytes for a record of 6");
         drop(here);
-        assert!(there.receive(&mut buffer).unwrap_err().to_string().contains("has ended the connection"));
+        assert!(there.receive(&mut buffer).unwrap_err().to_string().contains("has closed the connection"));
     }
 
     #[test]
@@ -238,6 +238,6 @@ mod tests {
         let buffer = [0; MESSAGE_BYTES_MAX];
         let mut calls = NullCalls { transport: Datagrams(here.into()), next, buffer, _partner: partner };
         let error = calls.step().unwrap_err().to_string();
-        assert_eq!(error, "a reply to call 1 where one to call 2 was due");
+        assert_eq!(error, "received a reply to call 1 instead of call 2");
     }
 }

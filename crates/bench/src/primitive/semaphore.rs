@@ -1,4 +1,4 @@
-//! Semaphores that two processes pass a turn with: System V's and POSIX's (lmbench 3, `lat_sem`).
+//! Semaphores with which two processes pass a turn: System V and POSIX (lmbench 3, `lat_sem`).
 
 use std::cell::UnsafeCell;
 use std::io;
@@ -19,7 +19,7 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["semop", "semtimedop"],
-        about: "semop that wakes another process and semop that waits until it has done the same",
+        about: "semop that wakes another process, and semop that waits until that process does the same",
         source: "lmbench 3, lat_sem",
         prepare: sysv,
     },
@@ -28,13 +28,13 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Full,
         cost: Per::Operation,
         calls: &["futex"],
-        about: "sem_post that wakes another process and sem_wait until it has done the same",
-        source: "own: beside System V's",
+        about: "sem_post that wakes another process, and sem_wait until that process does the same",
+        source: "own: for comparison with System V",
         prepare: posix,
     },
 ];
 
-/// Two semaphores of a System V set.
+/// Prepares two semaphores of a System V set.
 fn sysv(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let set = Rc::new(SysvSet::new()?);
     let here = Sysv { set: set.clone(), own: 0, other: 1 };
@@ -49,9 +49,10 @@ struct SysvSet {
 
 impl SysvSet {
     fn new() -> io::Result<Self> {
-        // A set outlives its processes unless somebody removes it, which a killed one does not. Whoever may makes
-        // an IPC namespace for it, which ends with them; without the privilege only `drop` removes it.
-        // SAFETY: the call takes a number only; what changes is which sets this process sees.
+        // A set outlives its processes unless one of them removes it, which a killed process does not. With
+        // the privilege, an IPC namespace is created for it, which ends with the processes; otherwise only
+        // `drop` removes it. SAFETY: the call takes a number only; it changes the sets that are visible to
+        // this process.
         let _ = unsafe { libc::unshare(libc::CLONE_NEWIPC) };
         // SAFETY: the call takes numbers only.
         let id = check("semget", unsafe { libc::semget(libc::IPC_PRIVATE, 2, 0o600) })?;
@@ -62,7 +63,7 @@ impl SysvSet {
 
 impl Drop for SysvSet {
     fn drop(&mut self) {
-        // SAFETY: the call takes numbers only, and nobody uses the set any more.
+        // SAFETY: the call takes numbers only, and the set is no longer in use.
         unsafe { libc::semctl(self.id, 0, libc::IPC_RMID) };
     }
 }
@@ -94,7 +95,7 @@ impl Side for Sysv {
     }
 }
 
-/// Two unnamed semaphores in shared memory.
+/// Prepares two unnamed semaphores in shared memory.
 fn posix(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let pair = Rc::new(Shared::new([Semaphore::zero()?, Semaphore::zero()?])?);
     let here = Posix { pair: pair.clone(), own: 0 };
@@ -102,20 +103,19 @@ fn posix(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     between_processes(id, setting, Sides { here, there })
 }
 
-/// A POSIX semaphore that processes may share, on a line of its own.
+/// A POSIX semaphore that processes may share, on its own cache line.
 #[repr(align(128))]
 struct Semaphore(UnsafeCell<libc::sem_t>);
 
-// SAFETY: a semaphore is made to be used by several at once, and the library's functions are the only ones that
-// look into it.
+// SAFETY: a semaphore is designed for concurrent use, and only the library's functions access its contents.
 unsafe impl Sync for Semaphore {}
 
 impl Semaphore {
-    /// A semaphore that is zero. It may be moved until it is used for the first time: it is a few numbers, and none
-    /// of them is its address.
+    /// A semaphore whose value is zero. It may be moved until its first use: it consists of a few numbers,
+    /// none of which is its address.
     fn zero() -> io::Result<Self> {
         const SHARED: libc::c_int = 1;
-        // SAFETY: zeroes are numbers, which the call sets; the pointer is to a local.
+        // SAFETY: zeroes are valid numbers, which the call overwrites; the pointer is to a local.
         unsafe {
             let mut semaphore: libc::sem_t = std::mem::zeroed();
             check("sem_init", libc::sem_init(&raw mut semaphore, SHARED, 0))?;
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_side_gives_the_other_can_take() {
+    fn a_turn_that_one_side_gives_can_be_taken_by_the_other() {
         let set = Rc::new(SysvSet::new().unwrap());
         let mut here = Sysv { set: set.clone(), own: 0, other: 1 };
         let mut there = Sysv { set, own: 1, other: 0 };

@@ -1,4 +1,4 @@
-//! Memory that a process shares with the partners that it forks: counters by which each tells what it did.
+//! Memory that a process shares with the partners that it forks: counters with which they report their work.
 
 use std::io;
 use std::ops::Deref;
@@ -6,24 +6,25 @@ use std::ptr::NonNull;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-/// A value that this process and every partner that it forks from now on see at the same address. It has
-/// nothing to drop and is changed through atomics, so `T` is made of those.
+/// A value that this process and every partner that it forks afterwards share at the same address. `T`
+/// consists of atomics, because the value is modified through them and is never dropped.
 #[derive(Debug)]
 pub(super) struct Shared<T: Sync> {
     value: NonNull<T>,
 }
 
 impl<T: Sync> Shared<T> {
-    /// Shares `value`.
+    /// Moves `value` to shared memory.
     pub(super) fn new(value: T) -> io::Result<Self> {
-        const { assert!(!std::mem::needs_drop::<T>(), "the memory is given back without dropping the value") };
+        const { assert!(!std::mem::needs_drop::<T>(), "the memory is unmapped without dropping the value") };
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps no memory of ours.
         let mapping =
             unsafe { mmap_anonymous(std::ptr::null_mut(), size_of::<T>(), access, MapFlags::SHARED) }?;
         let place =
             NonNull::new(mapping.cast::<T>()).ok_or_else(|| io::Error::other("mmap returned null"))?;
-        // SAFETY: the mapping is writable, as long as a `T`, and begins at a page, which is aligned for it.
+        // SAFETY: the mapping is writable, has the size of a `T`, and begins at a page, which is aligned for
+        // it.
         unsafe { place.write(value) };
         Ok(Self { value: place })
     }
@@ -33,13 +34,13 @@ impl<T: Sync> Deref for Shared<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: `new` has put a `T` there, which stays until `self` is dropped; those who see it at the same
-        // time use it as threads would, for which `T` is made.
+        // SAFETY: `new` has written a `T` there, which stays until `self` is dropped; processes that use it
+        // concurrently do so like threads, which `T: Sync` permits.
         unsafe { self.value.as_ref() }
     }
 }
 
-// SAFETY: it gives out nothing but `&T`, which threads may share.
+// SAFETY: it only provides `&T`, which threads may share.
 unsafe impl<T: Sync> Send for Shared<T> {}
 // SAFETY: as above.
 unsafe impl<T: Sync> Sync for Shared<T> {}
@@ -59,7 +60,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     #[test]
-    fn what_a_partner_counts_is_seen_here() {
+    fn the_count_of_a_partner_is_visible_here() {
         let counter = Shared::new(AtomicU64::new(3)).unwrap();
         let cpu = assay_process::cpus::allowed().unwrap()[0];
         let _partner = Partner::fork(cpu, || {

@@ -1,5 +1,5 @@
-//! TCP over the loopback interface: a listener, connections to it, and their ends; and the reading and writing
-//! of any socket.
+//! TCP over the loopback interface: a listener, connections to it, and their ends; also reading from and
+//! writing to any socket.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -17,18 +17,19 @@ pub(crate) struct Listener {
 const ADDRESS_BYTES: u32 = size_of_u32::<libc::sockaddr_in>();
 
 impl Listener {
-    /// Listens with room for `backlog` connections that wait to be accepted.
+    /// Listens with a queue for `backlog` connections that wait to be accepted.
     pub(crate) fn open(backlog: i32) -> io::Result<Self> {
         Self::with_buffers(backlog, None)
     }
 
-    /// The same; `bytes` of buffer for accepted sockets are asked for before the window scale is fixed.
+    /// The same as [`open`](Self::open), but requests `bytes` of buffer for accepted sockets before the
+    /// window scale is fixed.
     pub(crate) fn with_buffers(backlog: i32, bytes: Option<i32>) -> io::Result<Self> {
         let socket = stream_socket()?;
         if let Some(bytes) = bytes {
             enlarge(socket.as_fd(), bytes)?;
         }
-        // SAFETY: zeroes are a value of `sockaddr_in`.
+        // SAFETY: zeroes are a valid `sockaddr_in`.
         let mut address: libc::sockaddr_in = unsafe { std::mem::zeroed() };
         address.sin_family = ADDRESS_FAMILY;
         address.sin_addr.s_addr = u32::from(std::net::Ipv4Addr::LOCALHOST).to_be();
@@ -65,7 +66,7 @@ impl Listener {
         check("connect", result).map(drop)
     }
 
-    /// Accepts a connection that waits; there being none is an error, not a wait.
+    /// Accepts a waiting connection. Fails immediately if there is none.
     #[inline]
     pub(crate) fn accept(&self) -> io::Result<OwnedFd> {
         let mut address = MaybeUninit::<libc::sockaddr_in>::uninit();
@@ -82,12 +83,12 @@ impl Listener {
         own("accept4", fd)
     }
 
-    /// Both ends of a new connection that sends small pieces at once.
+    /// Returns both ends of a new connection that sends small pieces immediately.
     pub(crate) fn pair(&self) -> io::Result<(OwnedFd, OwnedFd)> {
         self.pair_from(stream_socket()?)
     }
 
-    /// The same from a socket that asks for `bytes` of buffer.
+    /// The same as [`pair`](Self::pair), but requests `bytes` of buffer for the connecting socket.
     pub(crate) fn pair_with_buffers(&self, bytes: i32) -> io::Result<(OwnedFd, OwnedFd)> {
         let socket = stream_socket()?;
         enlarge(socket.as_fd(), bytes)?;
@@ -104,8 +105,8 @@ impl Listener {
         Ok((here, there))
     }
 
-    /// Waits until so many connections wait to be accepted, which on the loopback interface they do
-    /// almost at once.
+    /// Waits until this many connections wait to be accepted, which takes almost no time on the loopback
+    /// interface.
     pub(crate) fn until_waiting(&self, connections: u64) -> io::Result<()> {
         let mut waiting = 0;
         for _ in 0..ATTEMPTS {
@@ -115,17 +116,17 @@ impl Listener {
             }
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
-        Err(io::Error::other(format!("{connections} connections should wait for accept and {waiting} do")))
+        Err(io::Error::other(format!("{connections} connections should wait for accept, but {waiting} do")))
     }
 
-    /// Connections that wait to be accepted: for a listening socket, the kernel keeps that number in the
-    /// field of unacknowledged segments.
+    /// Returns the number of connections that wait to be accepted: for a listening socket, the kernel reports
+    /// it in the field of unacknowledged segments.
     fn waiting(&self) -> io::Result<u64> {
         Ok(tcp_info(self.socket.as_fd())?.tcpi_unacked.into())
     }
 }
 
-/// `write` of all the bytes at once.
+/// Writes all the bytes with one `write`.
 #[inline]
 pub(crate) fn write(socket: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
     // SAFETY: the pointer and the length are those of a slice.
@@ -133,7 +134,8 @@ pub(crate) fn write(socket: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
     expect("write", sent, bytes.len())
 }
 
-/// `read` of what is there, once something is; the end of the connection is an error.
+/// Reads the available bytes with one `read`, which waits until there are any. Fails at the end of the
+/// connection.
 #[inline]
 pub(crate) fn read(socket: &OwnedFd, into: &mut [u8]) -> io::Result<usize> {
     // SAFETY: the pointer and the length are those of a slice that is borrowed mutably.
@@ -145,7 +147,7 @@ pub(crate) fn read(socket: &OwnedFd, into: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// `read` until the bytes are there, all of them.
+/// Calls `read` until the buffer is full.
 #[inline]
 pub(crate) fn read_all(socket: &OwnedFd, into: &mut [u8]) -> io::Result<()> {
     let mut got = 0;
@@ -157,26 +159,26 @@ pub(crate) fn read_all(socket: &OwnedFd, into: &mut [u8]) -> io::Result<()> {
 
 #[cold]
 fn ended() -> io::Error {
-    io::Error::other("read: the other side has ended the connection")
+    io::Error::other("read: the other side has closed the connection")
 }
 
-/// Bytes of the longest segment that a connection sends.
+/// Returns the bytes of the longest segment that a connection sends.
 pub(crate) fn segment_bytes(socket: BorrowedFd<'_>) -> io::Result<usize> {
     usize::try_from(tcp_info(socket)?.tcpi_snd_mss).map_err(io::Error::other)
 }
 
-/// That a connection is established and no segment of it was sent twice: else what was timed is the kernel's
-/// timer for lost segments, which lmbench's connect figure consists of.
+/// Checks that a connection is established and no segment of it was retransmitted. Otherwise the measured
+/// time is that of the kernel's timer for lost segments, which is what lmbench's connect figure consists of.
 pub(crate) fn check_sent_once(socket: BorrowedFd<'_>) -> io::Result<()> {
     let info = tcp_info(socket)?;
     if info.tcpi_state != ESTABLISHED {
         let state = info.tcpi_state;
-        return Err(io::Error::other(format!("a connection is not established, but in TCP state {state}")));
+        return Err(io::Error::other(format!("a connection is in TCP state {state}, not established")));
     }
     match info.tcpi_total_retrans {
         0 => Ok(()),
         times => Err(io::Error::other(format!(
-            "the kernel sent segments of a connection again ({times} of them), so its timer was measured"
+            "the kernel retransmitted {times} segments of a connection, so its timer would be measured"
         ))),
     }
 }
@@ -185,10 +187,10 @@ pub(crate) fn check_sent_once(socket: BorrowedFd<'_>) -> io::Result<()> {
 const ESTABLISHED: u8 = 1;
 
 fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<libc::tcp_info> {
-    // SAFETY: zeroes are a value of `tcp_info`, which is numbers only.
+    // SAFETY: zeroes are a valid `tcp_info`, which contains only numbers.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut length = size_of_u32::<libc::tcp_info>();
-    // SAFETY: the kernel writes at most `length` bytes into the local, and an older one fewer.
+    // SAFETY: the kernel writes at most `length` bytes into the local; an older kernel writes fewer.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -202,13 +204,13 @@ fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<libc::tcp_info> {
     Ok(info)
 }
 
-/// Times that [`Listener::until_waiting`] looks, a millisecond apart.
+/// Number of checks of [`Listener::until_waiting`], a millisecond apart.
 const ATTEMPTS: u32 = 200;
 
 #[expect(clippy::cast_possible_truncation, reason = "AF_INET is 2")]
 const ADDRESS_FAMILY: libc::sa_family_t = libc::AF_INET as libc::sa_family_t;
 
-/// The option that sends a small piece at once.
+/// The option that sends small pieces immediately.
 pub(crate) const NO_DELAY: (libc::c_int, libc::c_int) = (libc::IPPROTO_TCP, libc::TCP_NODELAY);
 
 #[inline]
@@ -217,11 +219,11 @@ fn stream_socket() -> io::Result<OwnedFd> {
     own("socket", unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })
 }
 
-/// A buffer that holds several of the largest transfers, with what the kernel keeps beside them.
+/// A buffer that holds several of the largest transfers, including the kernel's overhead.
 const ENOUGH: i32 = 1 << 20;
 
-/// Asks for buffers beyond the system's limit. Whoever may not asks for what the limit grants, where that
-/// is enough; where it is not, the kernel's own tuning goes further than the limit.
+/// Requests buffers beyond the system's limit. Without the privilege, requests what the limit grants if that
+/// is enough; otherwise requests nothing, because the kernel's own tuning exceeds the limit.
 fn enlarge(socket: BorrowedFd<'_>, bytes: i32) -> io::Result<()> {
     let both = [
         (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, "/proc/sys/net/core/rmem_max"),
@@ -244,13 +246,13 @@ fn enlarge(socket: BorrowedFd<'_>, bytes: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Closes a connection by a reset, so that neither side waits for old segments afterwards. A run makes
-/// more connections than there are ports to be left waiting.
+/// Closes a connection with a reset, so that neither side waits for old segments afterwards. A run creates
+/// more connections than there are ports that could be left waiting.
 pub(crate) fn reset(socket: OwnedFd) -> io::Result<()> {
     reset_on_close(socket.as_fd())
 }
 
-/// Lets a later `close` be such a reset.
+/// Makes a later `close` send a reset.
 pub(crate) fn reset_on_close(socket: BorrowedFd<'_>) -> io::Result<()> {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
     // SAFETY: the pointer and the length describe a local that outlives the call.
@@ -266,11 +268,12 @@ pub(crate) fn reset_on_close(socket: BorrowedFd<'_>) -> io::Result<()> {
     check("setsockopt SO_LINGER", result).map(drop)
 }
 
-/// How many connections fit into the listening queue and among this process's descriptors.
+/// Returns the number of connections that the listening queue and this process's descriptor limit allow.
 pub(crate) fn connections_max() -> u64 {
-    /// Enough for batches of a few hundred microseconds; each costs 25 us more to make and to take away.
+    /// Enough for batches of a few hundred microseconds; each further one takes 25 us to create and to
+    /// remove.
     const WANTED: u64 = 128;
-    /// Descriptors that the process has for other ends.
+    /// Descriptors that the process uses for other purposes.
     const OTHERS: u64 = 64;
     let queue = std::fs::read_to_string("/proc/sys/net/core/somaxconn")
         .ok()

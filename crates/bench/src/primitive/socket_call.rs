@@ -1,7 +1,7 @@
-//! Calls on sockets that move no bytes: making them, closing them, asking them.
+//! Calls on sockets that move no bytes: creation, closing, queries.
 //!
-//! A socket that was made must have the lowest free number, as the kernel promises (open(2)), and after a batch
-//! that number must be free again: a kernel that only says so is noticed.
+//! A new socket must have the lowest free number, as the kernel guarantees (open(2)), and after a batch that
+//! number must be free again: a call that only returns success is detected.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -21,8 +21,8 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["socket", "close"],
-        about: "socket of a TCP socket and close of it",
-        source: "own: what remains of a connection's life without the connection",
+        about: "creation of a TCP socket by socket, and close",
+        source: "own: a connection's lifetime without the connection",
         prepare: socket_close,
     },
     Row {
@@ -30,8 +30,8 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Full,
         cost: Per::Operation,
         calls: &["socketpair", "close"],
-        about: "socketpair of Unix stream sockets and close of both",
-        source: "own: how a process is given a way to talk to its parent",
+        about: "creation of two Unix stream sockets by socketpair, and close of both",
+        source: "own: how a process gets a channel to its parent",
         prepare: socketpair_close,
     },
     Row {
@@ -40,7 +40,7 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::Operation,
         calls: &["getsockopt"],
         about: "getsockopt(TCP_NODELAY) of an established connection",
-        source: "own: what servers ask of every connection",
+        source: "own: a query that servers make for every connection",
         prepare: ask_option,
     },
     Row {
@@ -49,12 +49,12 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::Operation,
         calls: &["getpeername"],
         about: "getpeername of an established TCP connection",
-        source: "own: what servers ask of every connection",
+        source: "own: a query that servers make for every connection",
         prepare: ask_peer,
     },
 ];
 
-/// `socket` and `close`.
+/// Prepares `socket` and `close`.
 fn socket_close(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     Ok(Prepared::alone(MakeAndClose::new(|free| {
         // SAFETY: the call takes numbers only.
@@ -63,7 +63,7 @@ fn socket_close(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     })))
 }
 
-/// `socketpair` and two times `close`.
+/// Prepares `socketpair` and two calls of `close`.
 fn socketpair_close(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     Ok(Prepared::alone(MakeAndClose::new(|free| {
         let mut made: [libc::c_int; 2] = [-1; 2];
@@ -71,27 +71,27 @@ fn socketpair_close(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusa
         // SAFETY: the kernel writes two numbers into an array of two.
         let result = unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, made.as_mut_ptr()) };
         check("socketpair", result)?;
-        // The second first, so that the lowest number is free again for the next pair.
+        // Closes the second descriptor first, so that the lowest number is free again for the next pair.
         check("socketpair", made[1])?;
         close_as("socketpair", made[1], made[1])?;
         close_as("socketpair", made[0], free)
     })))
 }
 
-/// Closes what a call has just made, if it has the number that it must have.
+/// Closes the descriptor that a call has just created. Fails if it does not have the expected number.
 #[inline]
 fn close_as(call: &'static str, made: RawFd, number: RawFd) -> io::Result<()> {
     check(call, made)?;
     if made != number {
         return Err(io::Error::other(format!(
-            "{call} gave descriptor {made} where {number} is the lowest free"
+            "{call} returned descriptor {made}, but the lowest free one is {number}"
         )));
     }
-    // SAFETY: the descriptor has just been made here and nobody else knows it.
+    // SAFETY: the descriptor has just been created and is used nowhere else.
     check("close", unsafe { libc::close(made) }).map(drop)
 }
 
-/// Descriptors made and closed at once; the closure gets the number that is free.
+/// Descriptors that are created and immediately closed; the closure receives the lowest free number.
 struct MakeAndClose<F> {
     make_and_close: F,
     free: RawFd,
@@ -125,19 +125,19 @@ impl<F: FnMut(RawFd) -> io::Result<()>> Operation for MakeAndClose<F> {
             Ok(())
         } else {
             Err(io::Error::other(format!(
-                "descriptor {} was closed and {free} is the lowest free",
+                "descriptor {} was closed, but the lowest free one is {free}",
                 self.free
             )))
         }
     }
 }
 
-/// The number that the next descriptor gets.
+/// Returns the number that the next descriptor gets.
 fn lowest_free() -> io::Result<RawFd> {
     Ok(rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?.as_raw_fd())
 }
 
-/// `getsockopt(TCP_NODELAY)`, which was set.
+/// Prepares `getsockopt(TCP_NODELAY)` of a connection on which the option is set.
 fn ask_option(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     let (socket, peer) = Listener::open(1)?.pair()?;
     let (level, option) = NO_DELAY;
@@ -154,7 +154,7 @@ fn ask_option(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     }))
 }
 
-/// `getpeername`, whose answer must be the port of the other end.
+/// Prepares `getpeername`, which must return the port of the other end.
 fn ask_peer(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     let (socket, peer) = Listener::open(1)?.pair()?;
     let port = match rustix::net::getsockname(&peer).map_err(io::Error::from)?.try_into() {
@@ -163,7 +163,7 @@ fn ask_peer(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     };
     Ok(Prepared::repeat(move || {
         let _open = &peer;
-        // SAFETY: zeroes are a value of `sockaddr_in`.
+        // SAFETY: zeroes are a valid `sockaddr_in`.
         let mut address: libc::sockaddr_in = unsafe { MaybeUninit::zeroed().assume_init() };
         let mut length = size_of_u32::<libc::sockaddr_in>();
         // SAFETY: the pointers are to locals of the length given, which outlive the call.
@@ -176,7 +176,7 @@ fn ask_peer(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
 
 #[cold]
 fn untold(call: &str) -> io::Error {
-    io::Error::other(format!("{call} succeeded and did not tell what is so"))
+    io::Error::other(format!("{call} succeeded, but returned a wrong value"))
 }
 
 #[cfg(test)]
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn a_descriptor_that_is_not_the_lowest_free_is_an_error() {
         let error = close_as("socket", 0, 7).unwrap_err().to_string();
-        assert_eq!(error, "socket gave descriptor 0 where 7 is the lowest free");
+        assert_eq!(error, "socket returned descriptor 0, but the lowest free one is 7");
         assert!(close_as("socket", -1, 7).unwrap_err().to_string().starts_with("socket: "));
     }
 }

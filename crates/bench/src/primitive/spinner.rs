@@ -1,5 +1,5 @@
-//! A thread of this process that keeps another processor in user mode, or sleeps: whom the kernel must interrupt
-//! when something changes for the whole process, and need not when the thread sleeps.
+//! A thread of this process that keeps another processor in user mode, or sleeps. The kernel must interrupt
+//! that processor when something changes for the whole process, but not while the thread sleeps.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,12 +13,12 @@ use crate::clock::monotonic;
 use crate::evidence::Sharing;
 use crate::partner::PartnerThread;
 
-/// What the thread does.
+/// The activity of the thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Activity {
     /// It runs in user mode all the time.
     Spinning,
-    /// It waits, and its processor has nothing to do for this process.
+    /// It waits, and its processor executes nothing for this process.
     Sleeping,
 }
 
@@ -31,21 +31,21 @@ pub(super) struct Spinner {
     wish: Arc<Wish>,
 }
 
-/// Whether the thread shall spin, and how often it has been round its loop.
+/// Whether the thread has to spin, and the number of iterations of its loop.
 #[derive(Debug, Default)]
 struct Wish {
     spin: AtomicBool,
     turns: AtomicU64,
 }
 
-/// How long the thread may take to change: it only has to be scheduled.
+/// Timeout for a change of the activity, for which the thread only has to be scheduled.
 const PATIENCE_NS: u64 = 2_000_000_000;
 
 impl Spinner {
     /// Starts the thread, sleeping, on the sample's second processor.
     pub(super) fn start(setting: &Setting) -> Result<Self, Refusal> {
         let cpu = setting.other_cpu.ok_or_else(|| {
-            Refusal::Unavailable("this process may use one processor only, and it needs two".to_owned())
+            Refusal::Unavailable("this process may use one processor only, but two are required".to_owned())
         })?;
         Ok(Self::on(cpu)?)
     }
@@ -56,7 +56,7 @@ impl Spinner {
         let life = {
             let wish = wish.clone();
             move || {
-                // Whoever waits for this has not gone: it is the very caller.
+                // Cannot fail: the caller waits for this message.
                 let _ = tell.send(thread::current());
                 spin_or_sleep(&wish);
             }
@@ -66,17 +66,17 @@ impl Spinner {
         Ok(Self { partner, thread, cpu, wish })
     }
 
-    /// Its processor.
+    /// Returns the processor of the thread.
     pub(super) fn cpu(&self) -> usize {
         self.cpu
     }
 
-    /// Who is meant to run beside it.
+    /// Describes the thread as the participant on the second processor.
     pub(super) fn sharing(&self) -> Sharing {
         Sharing::TwoCpus { partner: self.partner.tid(), cpu: self.cpu }
     }
 
-    /// Lets it do so, and waits until it does.
+    /// Sets the activity of the thread, and waits until the thread has changed to it.
     pub(super) fn set(&self, activity: Activity) -> io::Result<()> {
         let turns = self.turns();
         self.wish.spin.store(activity == Activity::Spinning, Ordering::SeqCst);
@@ -98,12 +98,12 @@ impl Spinner {
         if activity == Activity::Spinning {
             return Ok(self.turns() != turns_before);
         }
-        // That it is about to sleep says nothing: the kernel must have it asleep.
+        // The intention to sleep is not enough: the kernel must report the thread as asleep.
         Ok(Process::read(self.partner.tid())?.is_some_and(|thread| thread.is_asleep()))
     }
 }
 
-/// The life of the thread.
+/// Runs the thread.
 fn spin_or_sleep(wish: &Wish) {
     loop {
         while wish.spin.load(Ordering::Relaxed) {
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_thread_spins_and_sleeps_as_it_is_told() {
+    fn the_thread_spins_and_sleeps_as_requested() {
         let spinner = Spinner::on(assay_process::cpus::allowed().unwrap()[0]).unwrap();
         for _ in 0..3 {
             let before = spinner.turns();

@@ -1,7 +1,7 @@
 //! Bytes moved without passing through user memory: from a file into a pipe, and from a pipe into a socket.
 //!
-//! What goes into a pipe must come out of it again. A batch is spread over as many pipes as it fills; they
-//! are filled or emptied untimed, and what comes out of the last is compared with the file.
+//! The bytes that enter a pipe must also leave it. A batch is spread over as many pipes as it fills; they are
+//! filled or emptied untimed, and the last part that leaves a pipe is compared with the file.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -60,25 +60,25 @@ pub(crate) const ROWS: &[Row] = &[
     },
 ];
 
-/// Pipes of a batch.
+/// Number of pipes of a batch.
 const PIPES: usize = 16;
 
-/// Bytes of a pipe that are asked for: what the system grants to everybody unless it is set otherwise.
+/// Requested capacity of a pipe in bytes: the system's default limit for all users.
 const PIPE_BYTES: usize = 1 << 20;
 
-/// Largest transfer: it must fit into a pipe twice, wherever in a page it begins.
+/// The largest transfer: it must fit into a pipe twice, regardless of where in a page it begins.
 const SIZE_MAX: Size = Size::kib(256);
 
-/// A file, and pipes that parts of it go through.
+/// A file, and pipes through which parts of it pass.
 struct Conduit {
     file: CachedFile,
     pipes: Vec<(OwnedFd, OwnedFd)>,
     size: usize,
     /// Parts that fit into each of the pipes.
     parts: usize,
-    /// The part that is moved next, counted from the beginning of the batch.
+    /// The next part, counted from the beginning of the batch.
     next: usize,
-    /// Where in the file the part was that went in last.
+    /// The offset in the file of the last part that entered a pipe.
     last: libc::off_t,
 }
 
@@ -90,12 +90,12 @@ impl Conduit {
         for _ in 0..PIPES {
             let (output, input) =
                 pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(io::Error::from)?;
-            // Whoever may not have so much keeps what he was given.
+            // If the limit does not permit this size, the pipe keeps its current one.
             let _ = fcntl_setpipe_size(&input, PIPE_BYTES);
             bytes = bytes.min(rustix::pipe::fcntl_getpipe_size(&input).map_err(io::Error::from)?);
             pipes.push((output, input));
         }
-        // A pipe holds so many pieces, none of them longer than a page.
+        // A pipe holds one piece per page of its capacity, and no piece is longer than a page.
         let pieces = size.div_ceil(PAGE) + usize::from(!size.is_multiple_of(PAGE));
         let parts = bytes / rustix::param::page_size() / pieces;
         if parts * PIPES < 2 || parts == 0 {
@@ -112,7 +112,7 @@ impl Conduit {
         (self.parts * PIPES) as u64
     }
 
-    /// The pipe that the next part goes through.
+    /// The pipe of the next part.
     #[inline]
     fn pipe(&mut self) -> (libc::c_int, libc::c_int) {
         let (output, input) = &self.pipes[self.next / self.parts];
@@ -120,7 +120,7 @@ impl Conduit {
         (output.as_raw_fd(), input.as_raw_fd())
     }
 
-    /// The next part of the file into its pipe.
+    /// Splices the next part of the file into its pipe.
     #[inline]
     fn fill(&mut self) -> io::Result<()> {
         let (_, input) = self.pipe();
@@ -132,17 +132,17 @@ impl Conduit {
         expect("splice", moved, self.size)
     }
 
-    /// The next part out of its pipe into a socket.
+    /// Splices the next part out of its pipe into a socket.
     #[inline]
     fn pass_on(&mut self, socket: &OwnedFd) -> io::Result<()> {
         let (output, _) = self.pipe();
         let (none, socket) = (std::ptr::null_mut(), socket.as_raw_fd());
-        // SAFETY: the call takes no memory of ours.
+        // SAFETY: the call accesses no memory of this process.
         let moved = unsafe { libc::splice(output, none, socket, none, self.size, 0) };
         expect("splice", moved, self.size)
     }
 
-    /// Reads so many parts, of which the last must be the one that went in last.
+    /// Reads this many parts. The last of them must be the last part that entered a pipe.
     fn check(&self, parts: u64, mut read: impl FnMut(usize, &mut [u8]) -> io::Result<()>) -> io::Result<()> {
         let mut part = vec![0; self.size];
         for number in 0..usize::try_from(parts).map_err(io::Error::other)? {
@@ -151,12 +151,12 @@ impl Conduit {
         if self.file.contents().are(&part, self.last.cast_unsigned()) {
             Ok(())
         } else {
-            Err(io::Error::other("what was spliced is not what is in the file"))
+            Err(io::Error::other("the spliced bytes differ from the file"))
         }
     }
 }
 
-/// Reads until the part is full. What is not there is not waited for.
+/// Reads until the part is full. Does not wait for missing bytes.
 fn read_whole(from: &OwnedFd, part: &mut [u8]) -> io::Result<()> {
     let mut done = 0;
     while done < part.len() {
@@ -168,7 +168,7 @@ fn read_whole(from: &OwnedFd, part: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// `splice` of the next part of a file into a pipe.
+/// Prepares `splice` of the next part of a file into a pipe.
 fn file_to_pipe(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     Ok(Prepared::alone(Steps::of(FileToPipe { conduit: Conduit::of(id, setting)? })))
 }
@@ -198,7 +198,7 @@ impl Step for FileToPipe {
     }
 }
 
-/// `splice` of a part out of a pipe into a Unix stream socket.
+/// Prepares `splice` of a part out of a pipe into a Unix stream socket.
 fn pipe_to_unix(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let conduit = Conduit::of(id, setting)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -208,11 +208,11 @@ fn pipe_to_unix(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Ref
         set_socket_send_buffer_size(&sender, SOCKET_BYTES).map_err(io::Error::from)?;
     }
     let buffer = socket_send_buffer_size(&sender).map_err(io::Error::from)?;
-    // The kernel's own bookkeeping takes about as much as the bytes of small parts.
+    // For small parts, the kernel's own bookkeeping takes about as much memory as the bytes.
     let fits = (buffer / (2 * conduit.size.max(PAGE))) as u64;
     if fits < 2 {
         return Err(Refusal::Unavailable(format!(
-            "the buffer of a Unix socket is {} here, too small for two parts; raise /proc/sys/net/core/wmem_max",
+            "the buffer of a Unix socket is {}, too small for two parts; raise /proc/sys/net/core/wmem_max",
             Size(buffer as u64)
         )));
     }
@@ -224,7 +224,7 @@ fn pipe_to_unix(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Ref
     })))
 }
 
-/// Buffer that is asked for: what all pipes hold together.
+/// Requested buffer: the total capacity of all pipes.
 const SOCKET_BYTES: usize = PIPES * PIPE_BYTES;
 
 struct PipeToUnix {

@@ -1,24 +1,24 @@
-//! One operation over and over, with a look at the kernel's work after each batch.
+//! A repeated operation, with a check of the kernel's work after each batch.
 //!
-//! Most benchmarks are a loop around one call or a few. Such a benchmark says what one [`Step`] is and how
-//! the work of a batch shows afterwards; the loop and the count of its turns are here.
+//! Most benchmarks are a loop around one call or a few. Such a benchmark defines one [`Step`] and how to
+//! verify the work of a batch; this module contains the loop and the count of its iterations.
 
 use std::io;
 
 use crate::benchmark::{Operation, expect_done};
 
-/// One operation, and what shows that it was done.
+/// One operation, and the evidence that it was executed.
 pub(super) trait Step {
-    /// Makes ready for a batch, untimed. What [`disarm`](Self::disarm) looks for must not be there yet.
+    /// Prepares a batch, untimed. The evidence that [`disarm`](Self::disarm) checks must not exist yet.
     fn arm(&mut self, operations: u64) -> io::Result<()> {
         let _ = operations;
         Ok(())
     }
 
-    /// The timed part: once.
+    /// Executes the timed operation once.
     fn step(&mut self) -> io::Result<()>;
 
-    /// Looks, untimed, for what only a batch that was really done leaves behind.
+    /// Checks, untimed, for evidence that only a batch that was really executed leaves behind.
     fn disarm(&mut self, operations: u64) -> io::Result<()>;
 
     /// The longest batch that can be armed.
@@ -26,13 +26,13 @@ pub(super) trait Step {
         u64::MAX
     }
 
-    /// What the length of a batch must be a multiple of.
+    /// The length of a batch must be a multiple of this number.
     fn granule(&self) -> u64 {
         1
     }
 }
 
-/// A step in a loop compiled for it alone.
+/// A step in a loop that is compiled for this step type.
 pub(super) struct Steps<S> {
     step: S,
     done: u64,
@@ -58,7 +58,8 @@ impl<S: Step> Operation for Steps<S> {
     }
 
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
-        // Both, because the step's part also clears away what a batch that was not done has been armed with.
+        // Both are executed, because the step's part also removes what a batch that was not executed was
+        // armed with.
         let shown = self.step.disarm(operations);
         expect_done(std::mem::take(&mut self.done), operations)?;
         shown
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_so_many_steps_and_ends_at_the_first_that_fails() {
+    fn a_batch_executes_the_given_number_of_steps_and_ends_at_the_first_failure() {
         let mut steps = Steps::of(Count { steps: 0, fails_at: 8 });
         steps.arm(7).unwrap();
         steps.run(7).unwrap();
@@ -109,10 +110,10 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_was_not_run_or_left_no_trace_is_refused() {
+    fn a_batch_that_was_not_run_or_left_no_trace_is_an_error() {
         let mut steps = Steps::of(Count { steps: 0, fails_at: 0 });
         let error = steps.disarm(3).unwrap_err().to_string();
-        assert!(error.contains("3 operations were asked for and 0 done"), "{error}");
+        assert!(error.contains("0 of 3 operations were done"), "{error}");
         steps.run(3).unwrap();
         steps.step.steps = 0;
         assert_eq!(steps.disarm(3).unwrap_err().to_string(), "unseen");

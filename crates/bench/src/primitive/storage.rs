@@ -1,9 +1,8 @@
-//! What lies beneath the page cache: how many bytes really went to and from it, and files that are read and
-//! written past the page cache.
+//! Storage beneath the page cache: the number of bytes that were really read from and written to it, and
+//! files that are read and written past the page cache.
 //!
-//! The kernel counts for every process the bytes that it caused to be fetched from storage, and those that it
-//! caused to be sent there (proc(5), `/proc/PID/io`). A file system that keeps its files in memory counts
-//! none.
+//! For every process the kernel counts the bytes that it caused to be read from storage and to be written to
+//! it (proc(5), `/proc/PID/io`). A file system that keeps its files in memory counts none.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -30,13 +29,13 @@ pub(super) struct Transferred {
 const ACCOUNT: &str = "/proc/self/io";
 
 impl Transferred {
-    /// Since the process began.
+    /// Returns the bytes since the process began.
     pub(super) fn now() -> io::Result<Self> {
         parse(&fs::read_to_string(ACCOUNT)?)
-            .ok_or_else(|| io::Error::other(format!("{ACCOUNT} does not tell read_bytes and write_bytes")))
+            .ok_or_else(|| io::Error::other(format!("{ACCOUNT} does not contain read_bytes and write_bytes")))
     }
 
-    /// Since an earlier moment.
+    /// Returns the bytes since an earlier moment.
     pub(super) fn since(self, before: Self) -> Self {
         Self {
             read_bytes: self.read_bytes - before.read_bytes,
@@ -53,19 +52,19 @@ fn parse(account: &str) -> Option<Transferred> {
     Some(Transferred { read_bytes: value("read_bytes")?, written_bytes: value("write_bytes")? })
 }
 
-/// Refuses what `call` is for where files are kept in memory, or where the kernel does not count.
+/// Fails if `call` cannot be measured, because files are kept in memory or the kernel does not count.
 pub(super) fn required(setting: &Setting, call: &str) -> Result<(), Refusal> {
     if file_system(&setting.directory)? == "tmpfs" {
         return Err(none(setting, call));
     }
     Transferred::now().map(drop).map_err(|error| {
         Refusal::Unavailable(format!(
-            "the kernel does not count the bytes of storage ({error}); it needs CONFIG_TASK_IO_ACCOUNTING"
+            "the kernel does not count bytes of storage ({error}); use one with CONFIG_TASK_IO_ACCOUNTING"
         ))
     })
 }
 
-/// What is said where `call` moves no bytes to or from storage.
+/// The refusal if `call` moves no bytes to or from storage.
 pub(super) fn none(setting: &Setting, call: &str) -> Refusal {
     let directory = setting.directory.display();
     Refusal::Unavailable(format!(
@@ -73,35 +72,36 @@ pub(super) fn none(setting: &Setting, call: &str) -> Refusal {
     ))
 }
 
-/// Bytes of a file that is read or written past the page cache: large beside what a disk's controller reads
+/// Bytes of a file that is read or written past the page cache: much more than a disk's controller reads
 /// ahead, and written in a few tens of milliseconds.
 pub(super) const FILE_BYTES: usize = 32 << 20;
 
-/// Space that must be left beside such a file: a benchmark must not be what fills a disk.
+/// Free space that such a file requires, in multiples of its size: a benchmark must not fill a disk.
 const SPACE_TIMES: u64 = 8;
 
-/// Bytes of one write while a file is made.
+/// Bytes of one write during the creation of a file.
 const PART_BYTES: usize = 1 << 20;
 
-/// What the files hold is the same in every process, because they are made once for a run.
+/// Seed of the contents of the files, which are the same in every process, because a file is created once per
+/// run.
 const CONTENTS_SEED: u64 = 0x6173_7361_7900_0001;
 
-/// A file past the page cache, all of it on storage.
+/// A file that is accessed past the page cache and is entirely on storage.
 #[derive(Debug)]
 pub(super) struct DirectFile {
     pub(super) file: File,
     pub(super) contents: Contents,
-    /// What offsets and sizes must be a multiple of.
+    /// Offsets and sizes must be multiples of this number.
     pub(super) block: usize,
 }
 
 impl DirectFile {
-    /// The file that all processes of a run read. The first makes it.
+    /// Opens the file that all processes of a run read. The first process creates it.
     pub(super) fn to_read(setting: &Setting) -> Result<Self, Refusal> {
         required(setting, O_DIRECT)?;
         let path = setting.shared_directory.join("disk-read");
         if !path.exists() {
-            // Made under another name, so that nobody finds half of it.
+            // Created under another name, so that no process finds an incomplete file.
             let unfinished = setting.shared_directory.join(format!("disk-{}", std::process::id()));
             write(&open(&unfinished)?, &setting.shared_directory)?;
             fs::rename(&unfinished, &path)?;
@@ -109,8 +109,7 @@ impl DirectFile {
         Self::of(open(&path)?, setting)
     }
 
-    /// A file that no other process reads or writes while this one has it: copies of a benchmark have one
-    /// each.
+    /// Opens a file that no other process uses at the same time: each copy of a benchmark has its own.
     pub(super) fn to_write(setting: &Setting) -> Result<Self, Refusal> {
         required(setting, O_DIRECT)?;
         let mut number = 0;
@@ -138,7 +137,7 @@ impl DirectFile {
     }
 }
 
-/// Whether nobody else had the lock, which this process has now.
+/// Attempts to lock a file. Returns whether this process has the lock; `false` if another one has it.
 fn is_locked_now(file: &File) -> io::Result<bool> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),
@@ -153,20 +152,20 @@ fn contents() -> Contents {
     Contents::random(&mut Pcg64Mcg::seed_from_u64(CONTENTS_SEED))
 }
 
-/// Opens a file past the page cache, and makes it where there is none.
+/// Opens a file past the page cache, and creates it if it does not exist.
 fn open(path: &Path) -> Result<File, Refusal> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).custom_flags(libc::O_DIRECT);
     options.open(path).map_err(|error| {
         Refusal::Unavailable(format!(
-            "{} cannot be opened with O_DIRECT ({error}); set TMPDIR to a file system that can go past the page cache",
+            "{} cannot be opened with O_DIRECT ({error}); set TMPDIR to a file system that supports it",
             path.display()
         ))
     })
 }
 
-/// What the file system wants direct transfers to be a multiple of: since Linux 6.1 it says so; a page does
-/// everywhere.
+/// Returns the number of which direct transfers must be a multiple, according to the file system (since Linux
+/// 6.1); otherwise the size of a page, which is sufficient everywhere.
 fn block(file: &File) -> usize {
     let told = rustix::fs::statx(file, "", rustix::fs::AtFlags::EMPTY_PATH, DIO_ALIGN);
     told.ok()
@@ -185,7 +184,7 @@ fn write(file: &File, directory: &Path) -> Result<(), Refusal> {
     let (free, needed) = (space.f_bavail * space.f_frsize, FILE_BYTES as u64 * SPACE_TIMES);
     if free < needed {
         return Err(Refusal::Unavailable(format!(
-            "{} has {} left, and {} must be; free some or set TMPDIR to another file system",
+            "{} has {} of free space and {} are required; free some or set TMPDIR to another file system",
             directory.display(),
             Size(free),
             Size(needed)
@@ -205,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_another_has_locked_is_passed_over_and_one_that_cannot_be_locked_is_an_error() {
+    fn a_file_that_is_already_locked_is_skipped_and_one_that_cannot_be_locked_is_an_error() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         let first = File::create(&path).unwrap();
@@ -217,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_account_is_read_by_name_and_one_without_the_names_is_none() {
+    fn the_counts_are_read_by_name_and_are_none_if_a_name_is_missing() {
         let text = "rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 5\nwrite_bytes: 6\ncancelled_write_bytes: 7\n";
         assert_eq!(parse(text), Some(Transferred { read_bytes: 5, written_bytes: 6 }));
         assert_eq!(parse("rchar: 1\n"), None);

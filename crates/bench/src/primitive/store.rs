@@ -1,6 +1,6 @@
-//! Stores and the buffer that they wait in (Bershad, Draves and Forin, *Using Microbenchmarks to Evaluate System
-//! Performance*, 1992, section 3.2: a lock that is taken and released with no store in between looks cheaper than
-//! any lock is in use, because the write buffer never fills).
+//! Stores and the buffer in which they wait (Bershad, Draves and Forin, *Using Microbenchmarks to Evaluate
+//! System Performance*, 1992, section 3.2: a lock that is taken and released with no store in between appears
+//! cheaper than any lock in real use, because the write buffer never fills).
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,7 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &[],
-        about: "compare-and-exchange that takes a free lock and store that releases it, with nothing in between",
+        about: "compare-and-exchange that takes a free lock, and store that releases it, with nothing in between",
         source: "Using Microbenchmarks to Evaluate System Performance, 1992, section 3.2",
         prepare: lock_unlock,
     },
@@ -56,30 +56,30 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Full,
         cost: Per::Operation,
         calls: &[],
-        about: "so many stores that miss the first-level cache, and multiplications during which they could be done",
+        about: "this number of stores that miss the first-level cache, and multiplications that can overlap them",
         source: "uarch-bench; the 1992 paper, section 3.2: the depth of a write buffer may be hard to discover",
         prepare: burst,
     },
 ];
 
-/// Taking a free lock and releasing it.
+/// Prepares taking and releasing a free lock.
 fn lock_unlock(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     Ok(Prepared::alone(Steps::of(Lock { word: Box::new(AtomicU64::new(0)), turns: 0, protected: Nothing })))
 }
 
-/// Taking a free lock, one store, and releasing it.
+/// Prepares taking a free lock, one store, and releasing the lock.
 fn lock_store_unlock(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let protected = Bytes { pieces: Pieces::of(id, setting)?, last: std::ptr::null() };
     Ok(Prepared::alone(Steps::of(Lock { word: Box::new(AtomicU64::new(0)), turns: 0, protected })))
 }
 
-/// What is done while a lock is held.
+/// The work while a lock is held.
 trait Protected {
     fn change(&mut self, turn: u64);
     fn was_changed(&self, turn: u64) -> bool;
 }
 
-/// Nothing, as in the benchmark that the paper warns of.
+/// No work, as in the benchmark that the paper warns about.
 struct Nothing;
 
 impl Protected for Nothing {
@@ -97,7 +97,7 @@ struct Bytes {
     last: *const u8,
 }
 
-/// What a turn stores.
+/// The byte that a turn stores.
 fn lowest_byte(turn: u64) -> u8 {
     turn.to_le_bytes()[0]
 }
@@ -106,7 +106,8 @@ impl Protected for Bytes {
     #[inline]
     fn change(&mut self, turn: u64) {
         let byte = &raw mut self.pieces.next()[0];
-        // SAFETY: the first byte of a piece, which nobody else has; volatile, so that no store is left out.
+        // SAFETY: the first byte of a piece, which is borrowed exclusively; volatile, so that no store is
+        // removed.
         unsafe { byte.write_volatile(lowest_byte(turn)) };
         self.last = byte;
     }
@@ -118,7 +119,7 @@ impl Protected for Bytes {
     }
 }
 
-/// A lock whose word counts, so that it tells how often it was taken and released: odd while it is held.
+/// A lock whose word counts how often it was taken and released: odd while the lock is held.
 struct Lock<P> {
     word: Box<AtomicU64>,
     turns: u64,
@@ -136,7 +137,7 @@ impl<P: Protected> Step for Lock<P> {
     fn step(&mut self) -> io::Result<()> {
         let free = 2 * self.turns;
         if self.word.compare_exchange(free, free + 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            return Err(io::Error::other("the lock is held, though nobody else knows it"));
+            return Err(io::Error::other("the lock is held, although no other thread uses it"));
         }
         self.turns += 1;
         self.protected.change(self.turns);
@@ -149,19 +150,21 @@ impl<P: Protected> Step for Lock<P> {
         if word == 2 * operations && self.protected.was_changed(operations) {
             return Ok(());
         }
-        Err(io::Error::other(format!("{operations} turns left the lock at {word}, or stored nothing")))
+        Err(io::Error::other(format!(
+            "after {operations} turns the word of the lock is {word}, or nothing was stored"
+        )))
     }
 }
 
-/// A burst of stores, and multiplications beside which they can be done.
+/// Prepares a burst of stores, and multiplications that can overlap them.
 fn burst(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let stores = limit::count(id, Key::Stores, 1..=STORES_MAX)?;
-    // Half of the second-level cache: more than the first level holds, and the next one is not needed.
+    // Half of the second-level cache: more than the first level holds, so that the next level is not needed.
     let set = setting.caches.l2.and_then(|cache| usize::try_from(cache.bytes() / 2).ok());
     let lines = set.map_or(0, |set| set / LINE);
     if lines < stores {
         return Err(Refusal::Unavailable(
-            "the machine does not tell the size of its second-level cache, or it is too small; \
+            "the machine does not report the size of its second-level cache, or the cache is too small; \
              see /sys/devices/system/cpu/cpu0/cache"
                 .to_owned(),
         ));
@@ -174,16 +177,17 @@ fn burst(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
 /// Far beyond the depth of any store buffer.
 const STORES_MAX: u64 = 1024;
 
-/// Blocks of multiplications after each burst: some 500 ns, longer than the longest burst of the table takes to drain
-/// into the second-level cache (128 stores of 1 to 4 ns each). As long as the buffer holds the whole burst, the
-/// multiplications begin at once and a burst costs what they take; a longer burst keeps them waiting until all but a
-/// bufferful of stores is done. So the cost is level up to the depth of the buffer, and rises from there on.
+/// Blocks of multiplications after each burst: about 500 ns, longer than the longest burst of the table takes
+/// to drain into the second-level cache (128 stores of 1 to 4 ns each). While the buffer holds the whole
+/// burst, the multiplications begin immediately and determine the cost of a burst; after a longer burst they
+/// wait until the remaining stores fit into the buffer. The cost is therefore constant up to the depth of the
+/// buffer, and then rises.
 const BLOCKS: u64 = 3;
 
 struct Bursts {
     buffer: Buffer,
     stores: usize,
-    /// Bursts that have room in the buffer side by side.
+    /// Bursts that fit into the buffer next to each other.
     slots: usize,
     /// Bursts so far; the next one stores its number.
     bursts: u64,
@@ -202,7 +206,7 @@ impl Operation for Bursts {
         let mut slot = usize::try_from(self.bursts % self.slots as u64).map_err(io::Error::other)?;
         let mut multiplications = self.multiplications;
         for burst in self.bursts + 1..=self.bursts + operations {
-            // SAFETY: `slot` is below `slots`, which is how many times `stores` lines fit into the buffer.
+            // SAFETY: `slot` is below `slots`, the number of times that `stores` lines fit into the buffer.
             unsafe { store_lines(lines.add(slot * self.stores * LINE), self.stores, burst) };
             multiplications.go_on(BLOCKS);
             slot = if slot + 1 == self.slots { 0 } else { slot + 1 };
@@ -220,7 +224,7 @@ impl Operation for Bursts {
             let due = last_burst(self.bursts, slot, self.slots as u64).to_ne_bytes();
             if !lines.chunks_exact(LINE).all(|line| line.starts_with(&due)) {
                 return Err(io::Error::other(
-                    "a line does not hold the number of the last burst that it was in",
+                    "a line does not contain the number of the last burst that wrote to it",
                 ));
             }
         }
@@ -231,15 +235,15 @@ impl Operation for Bursts {
 /// Stores without a branch between them.
 const UNROLLED: usize = 8;
 
-/// Stores `value` to the first word of so many lines.
+/// Stores `value` to the first word of `stores` lines.
 ///
 /// # Safety
-/// The lines are writable memory that nobody else uses, and begin at a multiple of their length.
+/// The lines are writable memory that is not used otherwise, and begin at a multiple of their length.
 #[inline]
 unsafe fn store_lines(mut line: *mut u8, stores: usize, value: u64) {
     for _ in 0..stores / UNROLLED {
         for next in 0..UNROLLED {
-            // SAFETY: one of the lines; volatile, so that no store is left out.
+            // SAFETY: one of the lines; volatile, so that no store is removed.
             unsafe { line.add(next * LINE).cast::<u64>().write_volatile(value) };
         }
         // SAFETY: at most the end of the lines.
@@ -251,7 +255,8 @@ unsafe fn store_lines(mut line: *mut u8, stores: usize, value: u64) {
     }
 }
 
-/// The number of the last of so many bursts, counted from 1, that was stored in a slot; 0 if none was.
+/// Returns the number of the last burst, counted from 1, that was stored in a slot after this many bursts; 0
+/// if none was.
 fn last_burst(bursts: u64, slot: u64, slots: u64) -> u64 {
     if bursts <= slot { 0 } else { bursts - (bursts - 1 - slot) % slots }
 }
@@ -275,25 +280,25 @@ mod tests {
     }
 
     #[test]
-    fn every_line_holds_the_last_burst_that_it_was_in() {
+    fn every_line_contains_the_number_of_its_last_burst() {
         for (stores, slots) in [(1, 1), (7, 3), (8, 5), (19, 4)] {
             let mut bursts = bursts(stores, slots);
             for operations in [1, 2, 1, 7, 12] {
                 batch(&mut bursts, operations).unwrap();
             }
             let last = bursts.buffer.len() - LINE;
-            assert_eq!(bursts.buffer[last..], [0; LINE], "the line after the last slot is nobody's");
+            assert_eq!(bursts.buffer[last..], [0; LINE], "the line after the last slot is unused");
         }
     }
 
     #[test]
-    fn a_store_or_a_multiplication_that_is_missing_is_refused() {
+    fn a_missing_store_or_multiplication_is_an_error() {
         let mut bursts = bursts(9, 4);
         batch(&mut bursts, 6).unwrap();
         bursts.arm(2).unwrap();
         bursts.run(2).unwrap();
         bursts.buffer[(3 * 9 + 8) * LINE] ^= 1;
-        assert!(bursts.disarm(2).unwrap_err().to_string().contains("the last burst that it was in"));
+        assert!(bursts.disarm(2).unwrap_err().to_string().contains("the last burst that wrote to it"));
         bursts.buffer[(3 * 9 + 8) * LINE] ^= 1;
         bursts.done = 2;
         bursts.multiplications.go_on(1);
@@ -315,18 +320,18 @@ mod tests {
     }
 
     #[test]
-    fn the_word_of_the_lock_counts_and_a_store_that_is_missing_is_refused() {
+    fn the_word_of_the_lock_counts_and_a_missing_store_is_an_error() {
         let mut free = lock(Nothing);
         for operations in [1, 50] {
             batch(&mut free, operations).unwrap();
         }
         free.arm(3).unwrap();
-        assert!(free.disarm(3).unwrap_err().to_string().contains("3 operations were asked for and 0 done"));
-        assert!(batch(&mut lock(Forgetful), 3).unwrap_err().to_string().contains("stored nothing"));
+        assert!(free.disarm(3).unwrap_err().to_string().contains("0 of 3 operations were done"));
+        assert!(batch(&mut lock(Forgetful), 3).unwrap_err().to_string().contains("nothing was stored"));
     }
 
     #[test]
-    fn a_lock_that_somebody_else_holds_is_an_error() {
+    fn a_lock_that_is_already_held_is_an_error() {
         let mut held = Lock { word: Box::new(AtomicU64::new(1)), turns: 0, protected: Nothing };
         assert!(held.step().unwrap_err().to_string().contains("is held"));
     }

@@ -1,10 +1,10 @@
 //! Bytes through a TCP connection over the loopback interface, both ends in one process (thesis, sections
-//! 2.2.3 and 4.2): what a server pays to send, what it pays to receive, and both together.
+//! 2.2.3 and 4.2): the cost to a server of sending, of receiving, and of both together.
 //!
 //! On the loopback interface a `write` does not return before the segments are in the peer's queue, so
-//! sending and receiving can be timed apart: send n pieces and drain them untimed, or queue n pieces
-//! untimed and read them. A batch must fit into the socket's buffers, and that every byte arrived is
-//! checked after each.
+//! sending and receiving can be timed separately: send n pieces and drain them untimed, or queue n pieces
+//! untimed and read them. A batch must fit into the socket's buffers; the arrival of every byte is checked
+//! after each batch.
 
 use std::io;
 
@@ -136,23 +136,23 @@ pub(crate) const ROWS: &[Row] = &[
     },
 ];
 
-/// `write` of one piece.
+/// Prepares `write` of one piece.
 fn send(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     sending(id, setting, |wire, pieces| wire.write(pieces.next()))
 }
 
-/// `writev` of one piece in two segments: a header and the rest.
+/// Prepares `writev` of one piece in two segments: a header and the rest.
 fn writev(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     sending(id, setting, |wire, pieces| wire.write_segments(pieces.next()))
 }
 
-/// `sendfile` of the next part of a cached file.
+/// Prepares `sendfile` of the next part of a cached file.
 fn sendfile(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let mut file = CachedFile::holding(limit::size(id, SIZES)?, setting)?;
     sending(id, setting, move |wire, pieces| wire.send_file(&mut file, pieces.size()))
 }
 
-/// `read` of one piece that waits in the socket's queue.
+/// Prepares `read` of one piece that is already in the socket's queue.
 fn receive(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     limit::size(id, SIZES)?;
     let pieces = Pieces::of(id, setting)?;
@@ -161,7 +161,7 @@ fn receive(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal>
     Ok(Prepared::alone(Receive { wire, pieces, queued, pieces_max }))
 }
 
-/// `write` of one piece and `read` of it at the other end.
+/// Prepares `write` of one piece and `read` of it at the other end.
 fn transfer(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     limit::size(id, SIZES)?;
     let [mut out, mut back] = Pieces::pair(id, setting)?;
@@ -183,34 +183,35 @@ fn sending(
     Ok(Prepared::alone(Send { wire, pieces, send, pieces_max }))
 }
 
-/// Buffer asked for on each side, where we may. What the kernel grants is twice as much, for its own
-/// bookkeeping; where we may not, its own tuning gives up to a few MiB.
+/// Requested buffer of each side, if permitted. The kernel grants twice as much, for its own bookkeeping. If
+/// the request is not permitted, the kernel's own tuning grants up to a few MiB.
 const BUFFER_BYTES: i32 = 16 << 20;
 
 /// Bytes of the longest batch: a millisecond of the fastest transfers, and a quarter of the buffer.
 const BATCH_BYTES_MAX: usize = 4 << 20;
 
-/// Pieces of the longest batch: a millisecond of the smallest transfers. Longer ones would cost more in
-/// the untimed half of the work than they tell.
+/// Pieces of the longest batch: a millisecond of the smallest transfers. Longer batches would cost more time
+/// in the untimed half of the work than their precision is worth.
 const PIECES_MAX: usize = 1024;
 
-/// Sizes of a piece: of the largest, two make a batch.
+/// Sizes of a piece: two of the largest form a batch.
 const SIZES: std::ops::RangeInclusive<Size> = Size(1)..=Size::mib(4);
 
-/// A connection whose windows have been opened for pieces of `size` bytes, and how many of them can be
-/// sent in a row and arrive at once. It is made last, because a window closes again when nothing is sent for long.
+/// Returns a connection whose windows are open for pieces of `size` bytes, and the number of pieces that can
+/// be sent in a row and arrive without waiting for a reader. It is created last, because a window closes
+/// again if nothing is sent for long.
 fn streaming(size: usize) -> Result<(Wire, u64), Refusal> {
     let wire = Wire::open(BUFFER_BYTES)?;
-    // Reno, which every kernel has, keeps doubling its window until something is lost. The usual
-    // algorithms stop at some twenty segments on a loopback connection, whose acknowledgements they
-    // take for a crowded network; then a batch would wait for a reader that comes after it.
+    // Reno, which every kernel provides, keeps doubling its window until a segment is lost. The usual
+    // algorithms stop at about twenty segments on a loopback connection, because they interpret its
+    // acknowledgements as congestion; a batch would then wait for a reader that only runs after it.
     wire.use_reno()?;
     let longest = (BATCH_BYTES_MAX / size).clamp(2, PIECES_MAX);
     match wire.open_window(size, longest)? {
         Some(pieces_max) => Ok((wire, pieces_max)),
         None => Err(Refusal::Unavailable(format!(
-            "batches of two pieces of {} do not fit into the socket buffers that this user may have; choose a smaller size, \
-             or run as root",
+            "batches of two pieces of {} do not fit into the socket buffers that this user may have; choose a \
+             smaller size, or run as root",
             Size(size as u64)
         ))),
     }

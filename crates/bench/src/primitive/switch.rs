@@ -1,16 +1,17 @@
 //! The context switch (lmbench, 1996, section 6.6; thesis, section 2.2.4).
 //!
-//! A token goes round a ring of processes through pipes. Each process adds up a piece of memory, its working set,
-//! and passes the token on. What is left of a pass when the same pass within one process is taken off is one
-//! switch. What that is depends on whose memory is added up:
+//! A token goes round a ring of processes through pipes. Each process adds up a piece of memory, its working
+//! set, and passes the token on. One switch is a pass less the same pass within one process. Its meaning
+//! depends on whose memory is added up:
 //!
-//! - `context_switch` is the thesis's: the pieces lie in one region that all processes share, and the one process
-//!   goes over the same pieces in the same order. The caches hold the same lines both times, so that their
-//!   refilling is in neither; the switch remains, with what the hardware makes it lose.
-//! - `context_switch_refill` is lmbench's: every process has a piece of its own, and the one process goes over its
-//!   own again and again, in cache. The refilling of the caches remains in the switch. On a machine whose caches
-//!   hold all pieces that is little; lmbench prints nothing where the difference comes out below zero, here such
-//!   a sample is counted as one without a cost.
+//! - `context_switch` is that of the thesis: the pieces lie in one region that all processes share, and the
+//!   single process reads the same pieces in the same order. The caches hold the same lines both times, so
+//!   that neither includes their refilling; the remainder is the switch, including what the hardware loses by
+//!   it.
+//! - `context_switch_refill` is that of lmbench: every process has its own piece, and the single process
+//!   reads its own piece repeatedly, from the cache. The switch includes the refilling of the caches. On a
+//!   machine whose caches hold all pieces this is little; lmbench prints nothing if the difference is below
+//!   zero, whereas here such a sample is counted as one without a cost.
 
 use std::io;
 use std::rc::Rc;
@@ -41,8 +42,8 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["read", "write"],
-        about: "one switch in a ring of processes: a token's pass between two less its pass within one; on \
-                different processors with the waking of an idle one",
+        about: "one switch in a ring of processes: a pass of a token between two less a pass within one; on \
+                different processors including the waking of an idle one",
         source: "lmbench 1996, section 6.6; thesis, section 2.2.4",
         prepare: switch,
     },
@@ -118,60 +119,61 @@ const SWITCH: Row = Row {
     profile: Profile::Quick,
     cost: Per::Operation,
     calls: &["read", "write"],
-    about: "one switch in a ring of processes that each add up set bytes of a region they share, less the pass \
-            and the adding up within one process",
+    about: "one switch in a ring of processes that each add up set bytes of a shared region, less the pass and \
+            the adding up within one process",
     source: "thesis, section 2.2.4",
     prepare: switch,
 };
 
 const REFILL: Row = Row {
     about: "one switch in a ring of processes that each add up set bytes of their own, less the pass and the \
-            adding up of one such set within one process: with the refilling of the caches",
+            adding up of one such set within one process: includes the refilling of the caches",
     source: "lmbench 1996, section 6.6",
     prepare: switch_and_refill,
     ..SWITCH
 };
 
-/// Most processes in a ring: each is a fork, and a sample makes them all.
+/// Maximum processes in a ring: a sample forks all of them.
 const PROCESSES_MAX: u64 = 1024;
 
-/// Most bytes of all working sets together.
+/// Maximum bytes of all working sets together.
 const SETS_MAX: u64 = 1 << 30;
 
-/// The switch without the refilling of caches: one region for all.
+/// Prepares the switch without the refilling of caches: one region for all.
 fn switch(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let processes = processes(id)?;
     let words = words_of_set(id, processes)?;
     ring(id, setting, processes, Sets::Shared { words })
 }
 
-/// The switch with the refilling of caches: a piece of memory for each.
+/// Prepares the switch with the refilling of caches: a separate piece of memory for each.
 fn switch_and_refill(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let processes = processes(id)?;
     let words = words_of_set(id, processes)?;
     ring(id, setting, processes, Sets::Private { words })
 }
 
-/// Processes of the ring that an id asks for.
+/// Returns the number of processes in the ring that an id specifies.
 fn processes(id: &PrimitiveId) -> Result<usize, Refusal> {
-    /// Descriptors that this process has for other ends.
+    /// Descriptors that this process uses for other purposes.
     const OTHERS: u64 = 64;
     let most = match id.word(Key::Cpus) {
-        // One beside us: a larger ring would pass the token between processes that share a processor as well.
+        // One other process: a larger ring would also pass the token between processes that share a
+        // processor.
         "different" => 2,
-        // The pass within one process goes through as many pipes, each of two descriptors.
+        // The pass within one process uses the same number of pipes, each with two descriptors.
         _ => PROCESSES_MAX.min(raise_descriptor_limit().saturating_sub(OTHERS) / 2),
     };
     limit::count(id, Key::Processes, 2..=most)
 }
 
-/// Words of a working set; none where the id does not ask for one.
+/// Returns the number of words of a working set; 0 if the id does not specify one.
 fn words_of_set(id: &PrimitiveId, processes: usize) -> Result<usize, Refusal> {
     let Some(bytes) = id.number(Key::Set) else { return Ok(0) };
     let most = SETS_MAX / processes as u64;
     if bytes == 0 || bytes > most {
         return Err(Refusal::Unavailable(format!(
-            "the set of {id} must be between 1B and {} for {processes} processes; ask for one that is",
+            "the set of {id} must be between 1B and {} for {processes} processes; choose another one",
             Size(most)
         )));
     }
@@ -180,12 +182,12 @@ fn words_of_set(id: &PrimitiveId, processes: usize) -> Result<usize, Refusal> {
 
 const WORD: u64 = size_of::<u64>() as u64;
 
-/// Whose the working sets are.
+/// The ownership of the working sets.
 #[derive(Debug, Clone, Copy)]
 enum Sets {
     /// Pieces of one region.
     Shared { words: usize },
-    /// Each process's own.
+    /// One for each process.
     Private { words: usize },
 }
 
@@ -213,7 +215,7 @@ fn ring(id: &PrimitiveId, setting: &mut Setting, processes: usize, sets: Sets) -
     Ok(Prepared { operation: Box::new(operation), baseline: Some(Box::new(baseline)), sharing })
 }
 
-/// Working sets in one piece of memory, one after another, each beginning at a line.
+/// Working sets in one piece of memory, one after another, each beginning at a cache line.
 struct Region {
     buffer: Buffer,
     words: usize,
@@ -222,11 +224,11 @@ struct Region {
 }
 
 impl Region {
-    /// The sets of these members of the ring, filled.
+    /// Creates and fills the sets of these members of the ring.
     fn new(members: std::ops::Range<usize>, words: usize, rng: &mut Pcg64Mcg) -> io::Result<Self> {
         let step = (words * size_of::<u64>()).next_multiple_of(LINE);
         let pieces = members.len();
-        // Without working sets too there is a buffer, but of nothing.
+        // A buffer also exists if there are no working sets.
         let mut buffer = Buffer::new((pieces * step).max(1), rng)?;
         for (piece, member) in buffer.chunks_exact_mut(step.max(1)).zip(members) {
             for (place, word) in piece.as_chunks_mut().0.iter_mut().zip(contents(member, words)) {
@@ -236,7 +238,7 @@ impl Region {
         Ok(Self { buffer, words, step, pieces })
     }
 
-    /// The sum of the set of a member; there may be one set for all.
+    /// Returns the sum of the set of a member; all members may share one set.
     #[inline]
     fn sum(&self, member: usize) -> u64 {
         let piece = &self.buffer[member % self.pieces * self.step..][..self.words * size_of::<u64>()];
@@ -244,27 +246,28 @@ impl Region {
     }
 }
 
-/// The words of a member's working set.
+/// Returns the words of a member's working set.
 fn contents(member: usize, words: usize) -> impl Iterator<Item = u64> {
     (0..words as u64).map(move |word| word + member as u64)
 }
 
-/// Their sum.
+/// Returns the sum of the words of a member's working set.
 fn sum_of_contents(member: usize, words: usize) -> u64 {
     contents(member, words).fold(0, u64::wrapping_add)
 }
 
-/// Words per turn of the loop: one line, so that counting costs little beside loading.
+/// Words per iteration of the loop: one line, so that the overhead of the loop is small compared with the
+/// loads.
 const UNROLLED: usize = LINE / size_of::<u64>();
 
-/// Loads every word of whole words that begin at a line.
+/// Loads every word of a piece that begins at a line, and returns their sum.
 #[inline]
 fn sum(piece: &[u8]) -> u64 {
     let (lines, rest) = piece.as_chunks::<LINE>();
     let mut sums = [0_u64; UNROLLED];
     for line in lines {
         for (word, sum) in sums.iter_mut().enumerate() {
-            // SAFETY: the word lies within the line, which is aligned; volatile, so that none is left out.
+            // SAFETY: the word lies within the line, which is aligned; volatile, so that no load is removed.
             let word = unsafe { line.as_ptr().cast::<u64>().add(word).read_volatile() };
             *sum = sum.wrapping_add(word);
         }
@@ -273,22 +276,23 @@ fn sum(piece: &[u8]) -> u64 {
     sums.into_iter().chain(rest).fold(0, u64::wrapping_add)
 }
 
-/// What a member does to the token: adds one and a byte that depends on all of its sum, so that the token that
-/// comes home tells whether every member had it and went over its set.
+/// Returns the token after a member has handled it: adds one and a byte that depends on every bit of the sum,
+/// so that the returned token shows whether every member received it and added up its set.
 #[inline]
 fn handled(token: u8, sum: u64) -> u8 {
-    /// 2^64 over the golden ratio: every bit of the sum reaches the highest byte (Knuth, volume 3, section 6.4).
+    /// 2^64 over the golden ratio: every bit of the sum affects the highest byte (Knuth, volume 3, section
+    /// 6.4).
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
     let [highest, ..] = sum.wrapping_mul(SPREAD).to_be_bytes();
     token.wrapping_add(highest).wrapping_add(1)
 }
 
-/// The ring of processes. This one is its member 0.
+/// The ring of processes. This process is member 0.
 struct Ring {
     here: End,
     region: Rc<Region>,
     own_sum: u64,
-    /// What the others make of a zero.
+    /// The token 0 after all other members have handled it.
     others: u8,
     token: u8,
     partners: Vec<Partner>,
@@ -320,8 +324,8 @@ impl Ring {
                     }
                 }
             })?);
-            // Our copy of its end is closed before the next one is forked: should a member end, so do all that
-            // come after it, and we read the end of the stream.
+            // Our copy of its end is closed before the next one is forked: if a member exits, all members
+            // after it also exit, and this process reads the end of the stream.
             input = next;
         }
         let others = (1..processes).fold(0, |token, member| handled(token, sum_of_contents(member, words)));
@@ -346,10 +350,10 @@ impl Ring {
 
 #[cold]
 fn wrong_token(token: u8, came: u8) -> io::Error {
-    io::Error::other(format!("token {token} came home as {came}, or a working set was not added up"))
+    io::Error::other(format!("token {token} came back as {came}, or a working set was not added up"))
 }
 
-/// The life of a member: a token in, its set added up, the token out, until there is none.
+/// Runs a member: reads a token, adds up its set, and writes the token, until the stream ends.
 fn pass_on(end: &End, region: &Region, member: usize) -> libc::c_int {
     let mut token = [0];
     while end.read(&mut token).is_ok() {
@@ -361,7 +365,7 @@ fn pass_on(end: &End, region: &Region, member: usize) -> libc::c_int {
     0
 }
 
-/// As many passes of the token as there are processes are one lap, so that an operation is one pass.
+/// A lap has one pass of the token per process, and an operation is one pass.
 impl Operation for Ring {
     fn run(&mut self, operations: u64) -> io::Result<()> {
         for _ in 0..operations / self.granule() {
@@ -380,11 +384,11 @@ impl Operation for Ring {
     }
 }
 
-/// The same passes within this process: as many pipes, the same sets.
+/// The same passes within this process: the same number of pipes and the same sets.
 struct Within {
     pipes: Vec<End>,
     region: Rc<Region>,
-    /// Of all words and tokens, and what it must be after one lap.
+    /// The sum of all words and tokens, and its expected value after one lap.
     sum: u64,
     expected: u64,
     done: u64,
@@ -421,7 +425,7 @@ impl Operation for Within {
         if sum == self.expected.wrapping_mul(laps) {
             Ok(())
         } else {
-            Err(io::Error::other("a token was not passed or a working set not added up"))
+            Err(io::Error::other("a token was not passed, or a working set was not added up"))
         }
     }
 
@@ -459,12 +463,12 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_leaves_out_its_working_set_is_noticed() {
+    fn a_member_that_skips_its_working_set_is_an_error() {
         for words in [10, 2048] {
             let (mut ring, mut within) = a_ring(3, Sets::Shared { words });
             ring.others = (1..3).fold(0, |token, _| handled(token, 0));
             let error = ring.run(3).unwrap_err().to_string();
-            assert!(error.contains("token 1 came home as"), "{error}");
+            assert!(error.contains("token 1 came back as"), "{error}");
             within.run(3).unwrap();
             within.sum -= 1;
             assert!(within.disarm(3).unwrap_err().to_string().contains("not added up"));
@@ -472,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_ends_ends_the_lap() {
+    fn the_exit_of_a_member_ends_the_lap() {
         let (mut ring, _) = a_ring(5, Sets::Private { words: 4 });
         drop(ring.partners.remove(2));
         let error = ring.run(5).unwrap_err().to_string();
@@ -480,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_ring_cannot_be_is_refused_with_what_it_can() {
+    fn an_invalid_ring_is_rejected_with_the_valid_range() {
         let id = |text: &str| text.parse::<PrimitiveId>().unwrap();
         for text in [
             "process.context_switch{processes=1,cpus=same}",

@@ -1,4 +1,4 @@
-//! Making a thread and waiting for its end.
+//! Creation of a thread and the wait for its end.
 
 use std::ffi::c_void;
 use std::io;
@@ -16,17 +16,18 @@ pub(crate) const ROWS: &[Row] = &[Row {
     profile: Profile::Quick,
     cost: Per::Operation,
     calls: &["clone3", "clone", "futex", "rt_sigprocmask", "set_robust_list", "rseq", "madvise", "exit"],
-    about: "pthread_create of a thread that only returns, and pthread_join; its stack comes from the library's cache",
-    source: "own: what the processes cost without an address space of their own",
+    about: "pthread_create of a thread that returns immediately, and pthread_join; its stack comes from the \
+            library's cache",
+    source: "own: the cost of a process without a separate address space",
     prepare: create_join,
 }];
 
-/// `pthread_create` and `pthread_join`.
+/// Prepares `pthread_create` and `pthread_join`.
 fn create_join(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     Ok(family(CreateJoin { token: 0 }))
 }
 
-/// A thread's whole life: it returns the number that follows its argument.
+/// Runs the thread: returns its argument plus one.
 extern "C" fn successor(argument: *mut c_void) -> *mut c_void {
     argument.wrapping_byte_add(1)
 }
@@ -40,7 +41,7 @@ impl Step for CreateJoin {
     fn step(&mut self) -> io::Result<()> {
         let argument = std::ptr::without_provenance_mut(self.token);
         let mut result = std::ptr::null_mut();
-        // SAFETY: the thread touches no memory, and has ended when this block has.
+        // SAFETY: the thread accesses no memory, and has ended at the end of this block.
         unsafe {
             let mut thread = std::mem::zeroed();
             done(
@@ -53,13 +54,13 @@ impl Step for CreateJoin {
         if result.addr() == self.token { Ok(()) } else { Err(another_result(self.token, result.addr())) }
     }
 
-    /// Every thread has returned what it alone had to, or `step` would have failed.
+    /// `step` has already checked that every thread returned its own number.
     fn disarm(&mut self, _: u64) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// The result of a call of the threads' library, which is the number of an error.
+/// Converts the result of a call of the threads' library, which is an error number.
 #[inline]
 pub(super) fn done(call: &'static str, error: libc::c_int) -> io::Result<()> {
     if error == 0 { Ok(()) } else { Err(refused(call, error)) }
@@ -73,7 +74,7 @@ fn refused(call: &'static str, error: libc::c_int) -> io::Error {
 
 #[cold]
 fn another_result(due: usize, result: usize) -> io::Error {
-    io::Error::other(format!("the thread returned {result} where {due} was due"))
+    io::Error::other(format!("the thread returned {result} instead of {due}"))
 }
 
 #[cfg(test)]
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_of_the_threads_library_is_told_with_its_call() {
+    fn an_error_of_the_threads_library_is_reported_with_its_call() {
         done("pthread_join", 0).unwrap();
         let error = done("pthread_join", libc::ESRCH).unwrap_err().to_string();
         assert!(error.starts_with("pthread_join: No such process"), "{error}");

@@ -1,9 +1,9 @@
-//! The interrupt of a timer: what is lost of a program's time each time that one expires (own; the kernel's ticks
-//! and every timer of every other process take it from whoever runs).
+//! The interrupt of a timer: the time that a program loses each time that a timer expires (own; the kernel's
+//! ticks and every timer of every other process take this time from the running program).
 //!
-//! One operation is a fixed amount of work, during which one timer expires that nobody waits for; the same work
-//! without a timer is the baseline. The timers are set before the timed part, each for a time of its own, because a
-//! periodic one starts anew only when it is read.
+//! One operation is a fixed amount of work, during which one timer expires without a waiter; the same work
+//! without a timer is the baseline. The timers are set before the timed part, each to a different time,
+//! because a periodic timer is only rearmed when it is read.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -28,41 +28,42 @@ pub(crate) const ROWS: &[Row] = &[Row {
     profile: Profile::Quick,
     cost: Per::Operation,
     calls: &[],
-    about: "interrupt of a timer that expires and wakes nobody: work during which it does less the work alone",
-    source: "own: what every tick takes from whoever runs",
+    about: "interrupt of a timer that expires without waking a process: work during which it expires, less the \
+            work alone",
+    source: "own: the time that every tick takes from the running program",
     prepare: timer,
 }];
 
-/// Work of one operation, ns: many times an interrupt, so that one has ended long before the next one comes, and
-/// few enough for the interrupts to be a good part of the time.
+/// Work of one operation, ns: many times an interrupt, so that one has ended long before the next one occurs,
+/// and short enough that the interrupts are a considerable part of the time.
 const WORK_NS: u64 = 10_000;
 
-/// Time from one expiry to the next, ns: less than the work takes, should the processor have become faster since
-/// the work was measured, so that the last timer expires before the work has ended.
+/// Time from one expiry to the next, ns: less than the work takes even if the processor has become faster
+/// since the work was measured, so that the last timer expires before the work has ended.
 const SPACING_NS: u64 = 8_000;
 
-/// Work before the first expiry and after the last one, ns, the same in every batch: what passes between the
-/// setting of the timers and the begin of the work, and some more.
+/// Work before the first expiry and after the last one, ns, the same in every batch: the time between the
+/// setting of the timers and the beginning of the work, and a reserve.
 const MARGIN_NS: u64 = 200_000;
 
-/// What the setting of one timer takes at most, ns.
+/// Maximum time for setting one timer, ns.
 const SETTING_NS: u64 = 3_000;
 
-/// Shortest batch: of a shorter one most would be margin.
+/// The shortest batch: a shorter one would consist mostly of the margin.
 const OPERATIONS_MIN: u64 = 64;
 
-/// Timers that can be set: that many descriptors every process may have.
+/// Number of timers: every process may have this many descriptors.
 const TIMERS_MAX: usize = 512;
 
-/// The resolution that a timer needs, ns: coarser ones expire at ticks, several of them at once.
+/// The required resolution of a timer, ns: coarser timers expire at ticks, several of them at the same one.
 const RESOLUTION_NS: i64 = 1000;
 
-/// One interrupt of a timer.
+/// Prepares one interrupt of a timer.
 fn timer(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let resolution = clock_getres(ClockId::Monotonic);
     if resolution.tv_sec > 0 || resolution.tv_nsec > RESOLUTION_NS {
         return Err(Refusal::Unavailable(format!(
-            "timers of this kernel expire at ticks, every {} ns; it needs one with CONFIG_HIGH_RES_TIMERS",
+            "timers of this kernel expire at ticks, every {} ns; use one with CONFIG_HIGH_RES_TIMERS",
             resolution.tv_nsec
         )));
     }
@@ -87,14 +88,14 @@ fn one_timer() -> io::Result<OwnedFd> {
     Ok(timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?)
 }
 
-/// How fast additions are.
+/// The speed of additions.
 struct Pace {
     additions: u64,
     ns: u64,
 }
 
 impl Pace {
-    /// The fastest of a few attempts, so that work is never shorter than it shall be.
+    /// Measures the fastest of a few attempts, so that work is never shorter than required.
     fn measure(rng: &mut Pcg64Mcg) -> io::Result<Self> {
         const ADDITIONS: u64 = 1 << 18;
         let mut work = additions(rng);
@@ -109,23 +110,23 @@ impl Pace {
         Ok(Self { additions: ADDITIONS, ns: fastest_ns.max(1) })
     }
 
-    /// Additions that take so long.
+    /// Returns the number of additions that take this time.
     fn additions(&self, ns: u64) -> u64 {
         self.additions * ns / self.ns
     }
 }
 
-/// Work, while timers expire if there are any.
+/// Work during which timers expire, if there are any.
 struct Interrupted<W> {
     work: W,
     /// Additions of one operation.
     operation: u64,
-    /// Additions of a batch beside its operations.
+    /// Additions of a batch in addition to its operations.
     margin: u64,
     timers: Vec<OwnedFd>,
-    /// When the first timer expires.
+    /// The time at which the first timer expires.
     first_ns: u64,
-    /// When the work of a batch began and ended.
+    /// The times at which the work of a batch began and ended.
     ran_ns: Option<(u64, u64)>,
 }
 
@@ -150,21 +151,23 @@ impl<W: Operation> Interrupted<W> {
         Ok(())
     }
 
-    /// That every timer has expired during the work.
+    /// Checks that every timer has expired during the work.
     fn expect_expired(&self, operations: u64, (begun_ns, ended_ns): (u64, u64)) -> io::Result<()> {
         let last_ns = self.first_ns + operations.saturating_sub(1) * SPACING_NS;
         if begun_ns > self.first_ns {
-            // None of them may expire in the next batch.
+            // Waits until all have expired, because none may expire in the next batch.
             while monotonic::now_ns() <= last_ns {
                 std::hint::spin_loop();
             }
             let late_ns = begun_ns - self.first_ns;
-            return Err(Disturbed::error(format!("the work began {late_ns} ns after the first timer")));
+            return Err(Disturbed::error(format!(
+                "the work began {late_ns} ns after the first timer expired"
+            )));
         }
         if ended_ns < last_ns {
             let early_ns = last_ns - ended_ns;
             return Err(io::Error::other(format!(
-                "the work ended {early_ns} ns before the last timer: the processor has become faster"
+                "the work ended {early_ns} ns before the last timer expired: the processor has become faster"
             )));
         }
         for (timer, turn) in self.timers.iter().zip(0..operations) {
@@ -195,7 +198,7 @@ impl<W: Operation> Operation for Interrupted<W> {
 
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
         self.work.disarm(self.additions(operations))?;
-        let ran_ns = self.ran_ns.take().ok_or_else(|| io::Error::other("the work was not begun"))?;
+        let ran_ns = self.ran_ns.take().ok_or_else(|| io::Error::other("the work was not executed"))?;
         if self.timers.is_empty() { Ok(()) } else { self.expect_expired(operations, ran_ns) }
     }
 
@@ -228,8 +231,8 @@ mod tests {
 
     #[test]
     fn every_timer_expires_during_the_work() {
-        // A busy machine may disturb a batch, which is then refused, or the measuring of the pace: of a hundred, one
-        // is not.
+        // A busy machine may disturb a batch, which is then rejected, or the measurement of the pace. At
+        // least one of a hundred attempts is undisturbed.
         let passes = (0..100).any(|_| {
             let mut interrupted = interrupted(64);
             interrupted.arm(64).unwrap();
@@ -240,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_that_did_not_expire_is_refused() {
+    fn a_timer_that_did_not_expire_is_an_error() {
         let mut interrupted = interrupted(64);
         interrupted.first_ns = monotonic::now_ns();
         let since = (interrupted.first_ns, interrupted.first_ns + 64 * SPACING_NS);
@@ -248,7 +251,7 @@ mod tests {
         assert!(error.contains("timer 0 of 64 did not expire"), "{error}");
         let late = interrupted.expect_expired(64, (since.0 + 1, since.1)).unwrap_err();
         assert!(Disturbed::is(&late));
-        assert_eq!(late.to_string(), "the work began 1 ns after the first timer");
+        assert_eq!(late.to_string(), "the work began 1 ns after the first timer expired");
         assert!(monotonic::now_ns() > interrupted.first_ns + 63 * SPACING_NS);
         let early = interrupted.expect_expired(64, (since.0, since.0)).unwrap_err();
         assert!(!Disturbed::is(&early));
@@ -256,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_was_not_done_is_refused() {
+    fn work_that_was_not_executed_is_an_error() {
         let mut interrupted = interrupted(0);
         interrupted.arm(64).unwrap();
         assert!(interrupted.disarm(64).is_err());

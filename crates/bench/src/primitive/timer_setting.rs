@@ -1,5 +1,4 @@
-//! What it costs to set a timer that is armed already to another time, as every time limit of a server does that is
-//! moved on.
+//! The cost of moving the expiry of an armed timer, as for every timeout of a server that is extended.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -20,7 +19,7 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::Operation,
         calls: &["setitimer"],
         about: "setitimer that moves the expiry of an armed ITIMER_REAL",
-        source: "own: what a time limit costs",
+        source: "own: the cost of a timeout",
         prepare: setitimer,
     },
     Row {
@@ -29,7 +28,7 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::Operation,
         calls: &["timer_settime"],
         about: "timer_settime that moves the expiry of an armed POSIX timer",
-        source: "own: what a time limit costs",
+        source: "own: the cost of a timeout",
         prepare: timer_settime,
     },
     Row {
@@ -38,12 +37,12 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::Operation,
         calls: &["timerfd_settime"],
         about: "timerfd_settime that moves the expiry of an armed timer",
-        source: "own: what a time limit costs",
+        source: "own: the cost of a timeout",
         prepare: timerfd_settime,
     },
 ];
 
-/// When the timers expire, in seconds: never while they are measured.
+/// Time until the timers expire, in seconds: never during the measurement.
 const AN_HOUR: libc::time_t = 3600;
 
 fn setitimer(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
@@ -52,7 +51,7 @@ fn setitimer(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
             it_interval: libc::timeval { tv_sec: 0, tv_usec: interval.into() },
             it_value: libc::timeval { tv_sec: AN_HOUR, tv_usec: 0 },
         };
-        // SAFETY: zeroes are a value of `itimerval`; the pointers are to locals that outlive the call.
+        // SAFETY: zeroes are a valid `itimerval`; the pointers are to locals that outlive the call.
         let (result, old) = unsafe {
             let mut old: libc::itimerval = std::mem::zeroed();
             (libc::setitimer(libc::ITIMER_REAL, &raw const new, &raw mut old), old)
@@ -63,8 +62,8 @@ fn setitimer(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
 }
 
 fn timer_settime(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
-    // SAFETY: zeroes are a value of `timer_t`, and the pointer is to a local. Without an event an expiry would send
-    // SIGALRM.
+    // SAFETY: zeroes are a valid `timer_t`, and the pointer is to a local. Without an event, an expiry would
+    // send SIGALRM.
     let timer = unsafe {
         let mut timer: libc::timer_t = std::mem::zeroed();
         let made = libc::timer_create(libc::CLOCK_MONOTONIC, std::ptr::null_mut(), &raw mut timer);
@@ -98,13 +97,14 @@ fn in_an_hour(interval_ns: u32) -> libc::itimerspec {
     }
 }
 
-/// Repeats `set`, which sets a timer to an hour from now with an interval, and tells the interval that it had.
+/// Prepares repeated calls of `set`, which sets a timer to an hour from now with an interval and returns the
+/// previous interval.
 fn resetting(mut set: impl FnMut(u32) -> io::Result<libc::c_long> + 'static) -> Result<Prepared, Refusal> {
     set(INTERVALS)?;
     Ok(Prepared::alone(Steps::of(Reset { set, interval: INTERVALS })))
 }
 
-/// Intervals are 1 to this one, in turn, in the unit of the call.
+/// Intervals cycle from 1 to this value, in the unit of the call.
 const INTERVALS: u32 = 999_999;
 
 struct Reset<S> {
@@ -113,7 +113,7 @@ struct Reset<S> {
 }
 
 impl<S: FnMut(u32) -> io::Result<libc::c_long>> Step for Reset<S> {
-    /// The kernel tells the interval of the setting before this one.
+    /// The kernel must return the interval of the previous setting.
     #[inline]
     fn step(&mut self) -> io::Result<()> {
         let due = libc::c_long::from(self.interval);
@@ -122,7 +122,7 @@ impl<S: FnMut(u32) -> io::Result<libc::c_long>> Step for Reset<S> {
         if had == due { Ok(()) } else { Err(another_interval(due, had)) }
     }
 
-    /// The last setting of the batch is told by one more.
+    /// One more call returns the last setting of the batch.
     fn disarm(&mut self, _: u64) -> io::Result<()> {
         self.step()
     }
@@ -130,7 +130,7 @@ impl<S: FnMut(u32) -> io::Result<libc::c_long>> Step for Reset<S> {
 
 #[cold]
 fn another_interval(due: libc::c_long, had: libc::c_long) -> io::Error {
-    io::Error::other(format!("the timer had an interval of {had} where it was set to {due}"))
+    io::Error::other(format!("the timer was set to an interval of {due}, but had one of {had}"))
 }
 
 #[cfg(test)]
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_timer_that_was_not_set_is_noticed_by_the_interval_that_it_has() {
+    fn a_timer_that_was_not_set_is_detected_by_its_interval() {
         let mut had = 3;
         let mut set =
             Reset { set: move |interval: u32| Ok(std::mem::replace(&mut had, interval.into())), interval: 3 };
@@ -146,6 +146,6 @@ mod tests {
         set.step().unwrap();
         let mut lost = Reset { set: |_| Ok(0), interval: 3 };
         let error = lost.step().unwrap_err().to_string();
-        assert_eq!(error, "the timer had an interval of 0 where it was set to 3");
+        assert_eq!(error, "the timer was set to an interval of 3, but had one of 0");
     }
 }

@@ -1,11 +1,11 @@
-//! Changing the protection of a page, and what that does to the translation buffers: of this processor, and of
-//! another one that runs a thread of the same process (own; garbage collectors and snapshots do it, and every
-//! `munmap` does).
+//! Changes of the protection of a page, and their effect on the translation buffers of this processor and of
+//! another one that runs a thread of the same process (own; garbage collectors and snapshots make such
+//! changes, and so does every `munmap`).
 //!
-//! Access to a page is taken away and given back in turn. Who takes it away must have the old translation thrown
-//! out by every processor that may hold it; who reads the page after it was given back must have it loaded again.
-//! The same changes of pages that were never touched concern no translation: they are the baseline of the first
-//! figure. The same changes while the other thread sleeps are the baseline of the second.
+//! Access to a page is alternately revoked and restored. Revoking it invalidates the old translation in every
+//! processor that may hold it; reading the page after access was restored loads the translation again. The
+//! same changes of pages that were never touched affect no translation: they are the baseline of the first
+//! figure. The same changes while the other thread sleeps are the baseline of the second one.
 
 use std::io;
 use std::rc::Rc;
@@ -29,8 +29,8 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["mprotect"],
-        about: "mprotect of one page, half of them to no access and half back to reading, and then a load",
-        source: "own: what snapshots and garbage collectors do",
+        about: "mprotect of one page: half of the calls to no access, half back to read access and then a load",
+        source: "own: an operation of snapshots and garbage collectors",
         prepare: change,
     },
     Row {
@@ -38,8 +38,8 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["mprotect"],
-        about: "a translation thrown out and loaded again: mprotect of a page to no access and back, less the \
-                same of a page that was never touched",
+        about: "invalidation and reload of a translation: mprotect of a page to no access and back, less the \
+                same for a page that was never touched",
         source: "own: the part of every munmap and mprotect that depends on the hardware",
         prepare: invalidate,
     },
@@ -48,32 +48,32 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["mprotect"],
-        about: "a translation thrown out of another processor as well: mprotect of a page to no access and back \
+        about: "invalidation of a translation on another processor: mprotect of a page to no access and back \
                 with a thread running there, less the same with the thread asleep",
-        source: "own: what processes with threads pay for every page that they take back",
+        source: "own: the cost to processes with threads of every page whose access they revoke",
         prepare: shootdown,
     },
 ];
 
-/// One `mprotect` of a page.
+/// Prepares one `mprotect` of a page.
 fn change(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     Ok(Prepared::alone(Changes::new(1, Contents::Touched, &mut setting.rng)?))
 }
 
-/// One translation thrown out and loaded again.
+/// Prepares the invalidation and the reload of one translation.
 fn invalidate(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let operation = Box::new(Changes::new(2, Contents::Touched, &mut setting.rng)?);
     let baseline = Box::new(Changes::new(2, Contents::Absent, &mut setting.rng)?);
     Ok(Prepared { operation, baseline: Some(baseline), sharing: Sharing::Alone })
 }
 
-/// One translation thrown out of another processor.
+/// Prepares the invalidation of one translation on another processor.
 fn shootdown(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let spinner = Rc::new(Spinner::start(setting)?);
     let due = Due::counted("TLB shootdowns", spinner.cpu())?;
     if due.is_none() && cfg!(target_arch = "x86_64") {
         return Err(Refusal::Unavailable(
-            "/proc/interrupts does not count TLB shootdowns, so nothing shows that one took place".to_owned(),
+            "/proc/interrupts does not count TLB shootdowns, so they cannot be verified".to_owned(),
         ));
     }
     let mut beside = |activity, due| {
@@ -84,29 +84,30 @@ fn shootdown(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal
     Ok(Prepared { operation, baseline: Some(baseline), sharing: spinner.sharing() })
 }
 
-/// What is in the pages.
+/// The contents of the pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Contents {
-    /// Each holds a number, and is read whenever it can be.
+    /// Each page contains a number, and is read whenever it is readable.
     Touched,
-    /// Nothing: no page was ever touched, so none has a translation.
+    /// No page was ever touched, so none has a translation.
     Absent,
 }
 
-/// Pages that are changed in turn. A batch is a power of two, which three does not divide: so some of them are
-/// changed an odd number of times, and how they are protected in the end tells that the changes took place.
+/// Number of pages that are changed one after another. Three does not divide the length of a batch, which is
+/// a power of two: some pages are therefore changed an odd number of times, and their final protection shows
+/// that the changes took place.
 const PAGES: usize = 3;
 
 /// Changes of the protection of pages.
 struct Changes {
-    /// Holds the pages, each between two that stay writable, so that each remains a mapping of its own, however it
-    /// is protected: splitting and joining mappings would cost more than the change.
+    /// Contains the pages, each between two that stay writable, so that each remains a separate mapping with
+    /// any protection: splitting and merging mappings would cost more than the change.
     _buffer: Buffer,
     pages: [*mut u8; PAGES],
     contents: Contents,
     /// Changes of one operation.
     per_operation: u64,
-    /// Sum of what was read.
+    /// Sum of the numbers that were read.
     sum: u64,
     done: u64,
 }
@@ -117,10 +118,10 @@ impl Changes {
         let mut buffer = Buffer::new((2 * PAGES + 2) * page, rng)?;
         let skipped = buffer.as_ptr().align_offset(page);
         let first = (&raw mut buffer[skipped]).cast::<u8>();
-        // SAFETY: every other page of our own buffer, to which no reference is made from now on.
+        // SAFETY: every other page of our own buffer, to which no reference is created afterwards.
         let pages = std::array::from_fn(|turn| unsafe { first.add((2 * turn + 1) * page) });
         for (at, number) in pages.into_iter().zip(1..) {
-            // SAFETY: one of these pages, which becomes read-only at last.
+            // SAFETY: one of these pages, which finally becomes read-only.
             unsafe {
                 at.cast::<u64>().write_volatile(number);
                 if contents == Contents::Absent {
@@ -132,13 +133,14 @@ impl Changes {
         Ok(Self { _buffer: buffer, pages, contents, per_operation, sum: 0, done: 0 })
     }
 
-    /// Whether a page can be read after so many changes, which begin by taking access away.
+    /// Whether a page is readable after this many changes, the first of which revokes access.
     fn readable_after(turn: usize, changes: u64) -> bool {
         let of_page = (changes + (PAGES - 1 - turn) as u64) / PAGES as u64;
         of_page.is_multiple_of(2)
     }
 
-    /// Sum of what was read after so many changes: each page's number as often as access was given back to it.
+    /// Returns the expected sum after this many changes: each page's number as often as access to it was
+    /// restored.
     fn sum_after(changes: u64) -> u64 {
         let (laps, rest) = (changes / (2 * PAGES as u64), changes % (2 * PAGES as u64));
         let of_lap: u64 = (1..=PAGES as u64).sum();
@@ -150,7 +152,7 @@ impl Operation for Changes {
     fn arm(&mut self, _: u64) -> io::Result<()> {
         self.sum = 0;
         for at in self.pages {
-            // SAFETY: a page of ours, which can be read from then on.
+            // SAFETY: a page of ours, which is readable afterwards.
             unsafe {
                 mprotect(at.cast(), rustix::param::page_size(), MprotectFlags::READ)?;
                 if self.contents == Contents::Touched {
@@ -167,7 +169,7 @@ impl Operation for Changes {
         let (mut turn, mut access) = (0, libc::PROT_NONE);
         for _ in 0..operations * self.per_operation {
             let at = self.pages[turn];
-            // SAFETY: changes the protection of a page of ours, which is accessed below alone.
+            // SAFETY: changes the protection of a page of ours, which is accessed only below.
             check("mprotect", unsafe { libc::mprotect(at.cast(), length, access) })?;
             if touched && access == libc::PROT_READ {
                 // SAFETY: the page has just become readable.
@@ -191,7 +193,7 @@ impl Operation for Changes {
             let due = Self::readable_after(turn, changes);
             if can_be_read(&maps, at as usize) != Some(due) {
                 return Err(io::Error::other(format!(
-                    "mprotect returned 0 {changes} times and did not change a page"
+                    "mprotect succeeded {changes} times, but a page has the wrong protection"
                 )));
             }
         }
@@ -199,11 +201,12 @@ impl Operation for Changes {
         if self.sum == due {
             return Ok(());
         }
-        Err(io::Error::other(format!("the pages gave {} where {due} was due", self.sum)))
+        Err(io::Error::other(format!("the sum of the pages read is {} instead of {due}", self.sum)))
     }
 }
 
-/// Whether the mapping at an address can be read, from `/proc/self/maps` (proc(5)); `None` where there is none.
+/// Whether the mapping at an address is readable, according to `/proc/self/maps` (proc(5)); `None` if there
+/// is no mapping.
 fn can_be_read(maps: &str, address: usize) -> Option<bool> {
     maps.lines().find_map(|line| {
         let (range, rest) = line.split_once(' ')?;
@@ -213,12 +216,12 @@ fn can_be_read(maps: &str, address: usize) -> Option<bool> {
     })
 }
 
-/// Changes beside a thread on another processor.
+/// Changes in the presence of a thread on another processor.
 struct Beside {
     changes: Changes,
     spinner: Rc<Spinner>,
     activity: Activity,
-    /// The shootdowns that the other processor must take, where they are counted.
+    /// The shootdowns that the other processor must take, if they are counted.
     due: Option<Due>,
 }
 
@@ -228,7 +231,7 @@ impl Operation for Beside {
         if let Some(due) = &mut self.due {
             due.begin()?;
         }
-        // At last, because it may be kept from running again at any time.
+        // Last, because the thread can be preempted again at any time.
         self.spinner.set(self.activity)
     }
 
@@ -252,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_protection_and_the_sum_after_any_number_of_changes_are_foreseen() {
+    fn the_protection_and_the_sum_after_any_number_of_changes_are_predicted() {
         for contents in [Contents::Touched, Contents::Absent] {
             let mut changes = changes(1, contents);
             for operations in 1..=20 {
@@ -274,17 +277,17 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_did_not_take_place_is_refused() {
+    fn a_change_that_did_not_take_place_is_an_error() {
         let mut changes = changes(2, Contents::Touched);
         changes.arm(4).unwrap();
         changes.run(4).unwrap();
         let page = rustix::param::page_size();
         for at in changes.pages {
-            // SAFETY: a page of the benchmark's own.
+            // SAFETY: a page of the benchmark.
             unsafe { mprotect(at.cast(), page, MprotectFlags::READ) }.unwrap();
         }
         let error = changes.disarm(4).unwrap_err().to_string();
-        assert!(error.contains("mprotect returned 0 8 times"), "{error}");
+        assert!(error.contains("mprotect succeeded 8 times"), "{error}");
     }
 
     #[test]
@@ -294,7 +297,7 @@ mod tests {
         changes.run(64).unwrap();
         let mut present = [0_u8; 1];
         for at in changes.pages {
-            // SAFETY: asks about one page of ours, and writes one byte.
+            // SAFETY: queries one page of ours, and writes one byte.
             let asked = unsafe { libc::mincore(at.cast(), 1, present.as_mut_ptr()) };
             assert_eq!((asked, present[0] & 1), (0, 0));
         }

@@ -13,7 +13,7 @@ use super::connection::Endpoint;
 use crate::benchmark::Refusal;
 use crate::kernel::{check, own, size_of_u32};
 
-/// A listening socket, whose name is removed with it.
+/// A listening socket, whose name is removed on drop.
 #[derive(Debug)]
 pub(crate) struct UnixListener {
     listener: NamedTempFile<net::UnixListener>,
@@ -23,20 +23,20 @@ pub(crate) struct UnixListener {
 const ADDRESS_BYTES: u32 = size_of_u32::<libc::sockaddr_un>();
 
 impl UnixListener {
-    /// Listens under a new name in this directory, with room for `backlog` connections that wait.
+    /// Listens under a new name in this directory, with a queue for `backlog` waiting connections.
     pub(crate) fn open(directory: &Path, backlog: i32) -> Result<Self, Refusal> {
         let named = tempfile::Builder::new()
             .prefix("socket-")
             .make_in(directory, |path| net::UnixListener::bind(path));
         let listener = named.map_err(|error| match error.kind() {
             io::ErrorKind::InvalidInput => Refusal::Unavailable(format!(
-                "the name of a Unix socket has fewer than 108 bytes, which {} leaves no room for; choose a \
+                "the name of a Unix socket must have fewer than 108 bytes, and one in {} is longer; choose a \
                  shorter TMPDIR",
                 directory.display()
             )),
             _ => Refusal::Failed(error),
         })?;
-        // A second call only changes the length of the queue.
+        // Calling listen again only changes the length of the queue.
         rustix::net::listen(listener.as_file(), backlog).map_err(io::Error::from)?;
         listener.as_file().set_nonblocking(true)?;
         let address = address(listener.path())?;
@@ -44,13 +44,13 @@ impl UnixListener {
     }
 }
 
-/// The address of a path, as the socket calls take it.
+/// Returns the address of a path, as the socket calls take it.
 fn address(path: &Path) -> io::Result<libc::sockaddr_un> {
-    // SAFETY: zeroes are a value of `sockaddr_un`.
+    // SAFETY: zeroes are a valid `sockaddr_un`.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     address.sun_family = FAMILY;
     let name = path.as_os_str().as_bytes();
-    // One byte stays for the zero at the end.
+    // The last byte is reserved for the terminating zero.
     if name.len() >= address.sun_path.len() {
         return Err(io::Error::other(format!("{} is too long for a Unix socket", path.display())));
     }
@@ -80,12 +80,12 @@ impl Endpoint for UnixListener {
     fn accept(&self) -> io::Result<OwnedFd> {
         let listener = self.listener.as_file().as_raw_fd();
         let (address, length) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: without a place for the address, the call takes numbers only.
+        // SAFETY: without a pointer to an address, the call takes numbers only.
         own("accept4", unsafe { libc::accept4(listener, address, length, libc::SOCK_CLOEXEC) })
     }
 
-    /// A Unix connection waits as soon as `connect` has returned. How many wait the kernel does not tell; it is
-    /// seen when they are accepted.
+    /// A Unix connection waits as soon as `connect` has returned. The kernel does not report the number of
+    /// waiting connections; it is checked when they are accepted.
     fn until_waiting(&self, _: u64) -> io::Result<()> {
         Ok(())
     }
@@ -94,11 +94,11 @@ impl Endpoint for UnixListener {
         match self.accept() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
             Err(error) => Err(error),
-            Ok(_) => Err(io::Error::other("a connection waits that should have been accepted")),
+            Ok(_) => Err(io::Error::other("a connection is still waiting that should have been accepted")),
         }
     }
 
-    /// A Unix connection is made by no segments that could be lost; that it was made is seen by accepting it.
+    /// A Unix connection uses no segments that could be lost; accepting it shows that it was established.
     fn check_made(_: &OwnedFd) -> io::Result<()> {
         Ok(())
     }
@@ -114,18 +114,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_is_too_long_is_refused_with_what_to_do() {
+    fn a_name_that_is_too_long_is_rejected_with_a_remedy() {
         let directory = tempfile::tempdir().unwrap();
         let deep = directory.path().join("x".repeat(100));
         std::fs::create_dir(&deep).unwrap();
         let Err(Refusal::Unavailable(reason)) = UnixListener::open(&deep, 1) else {
-            panic!("a name of more than 108 bytes was taken")
+            panic!("a name of more than 108 bytes was accepted")
         };
         assert!(reason.contains("fewer than 108 bytes") && reason.contains("shorter TMPDIR"), "{reason}");
     }
 
     #[test]
-    fn the_name_goes_with_the_listener() {
+    fn the_name_is_removed_with_the_listener() {
         let directory = tempfile::tempdir().unwrap();
         let listener = UnixListener::open(directory.path(), 1).unwrap();
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);

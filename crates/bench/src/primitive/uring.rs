@@ -1,8 +1,7 @@
-//! Requests through the rings of io_uring: what a submission costs when there is nothing to do, what a read
-//! of the page cache costs that way, alone and eight at a time, and a ring that a thread of the kernel
-//! watches.
+//! Requests through the rings of io_uring: the cost of submitting a request that does nothing, of reading
+//! from the page cache, alone and eight at a time, and of a ring that a kernel thread polls.
 //!
-//! Every request carries a number that its completion must bring back.
+//! Every request contains a number that its completion must return.
 
 use std::io;
 use std::ops::RangeInclusive;
@@ -26,7 +25,7 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["io_uring_enter"],
-        about: "io_uring_enter that submits a request to do nothing and waits for it",
+        about: "io_uring_enter that submits a request that does nothing, and waits for its completion",
         source: "own: lower bound of every request",
         prepare: nop,
     },
@@ -35,7 +34,7 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &[],
-        about: "request to do nothing, taken and completed by a polling thread of the kernel on another processor",
+        about: "request that does nothing, completed by a polling kernel thread on another processor",
         source: "own: requests without system calls (IORING_SETUP_SQPOLL)",
         prepare: nop_polled,
     },
@@ -45,7 +44,7 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::ByteOfSize,
         calls: &["io_uring_enter"],
         about: "io_uring_enter that submits a read of the next part of a cached file and waits for it",
-        source: "own: beside file.read",
+        source: "own: for comparison with file.read",
         prepare: read,
     },
     Row {
@@ -63,7 +62,7 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::ByteOfSize,
         calls: &["io_uring_enter"],
         about: "io_uring_enter that submits a read of the next part of a cached file and waits for it",
-        source: "own: beside file.read",
+        source: "own: for comparison with file.read",
         prepare: read,
     },
     Row {
@@ -80,29 +79,30 @@ pub(crate) const ROWS: &[Row] = &[
 /// Requests that are submitted together.
 const BATCH: usize = 8;
 
-/// Places in a ring: all of a batch, and as many again.
+/// Entries of a ring: twice the number of requests that are submitted together.
 const ENTRIES: u32 = 16;
 
-/// How long a polling thread looks before it sleeps, ms: longer than the untimed part between two batches.
+/// Time for which the polling thread polls before it sleeps, ms: longer than the untimed part between two
+/// batches.
 const IDLE_MS: u32 = 1000;
 
-/// Looks for a completion before its absence is an error: some seconds, in which a polling thread that waits
-/// for its processor has had it many times.
+/// Number of checks for a completion before its absence is an error: a few seconds, during which a polling
+/// thread that waits for its processor has run many times.
 const LOOKS_MAX: u32 = 100_000_000;
 
 /// Sizes of a read.
 const SIZES: RangeInclusive<Size> = Size(1)..=Size::mib(8);
 
-/// A request to do nothing.
+/// Prepares a request that does nothing.
 fn nop(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     let ring = opened(IoUring::new(ENTRIES))?;
     Ok(Prepared::alone(Steps::of(Nop { ring: Ring { ring, token: 0 }, begun: 0 })))
 }
 
-/// The same through a ring that a thread of the kernel polls.
+/// Prepares a request that does nothing, through a ring that a kernel thread polls.
 fn nop_polled(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let cpu = setting.other_cpu.ok_or_else(|| {
-        Refusal::Unavailable("this process may use one processor only, and it needs two".to_owned())
+        Refusal::Unavailable("this process may use one processor only, but two are required".to_owned())
     })?;
     let number = u32::try_from(cpu).map_err(io::Error::other)?;
     let ring = opened(IoUring::builder().setup_sqpoll(IDLE_MS).setup_sqpoll_cpu(number).build(ENTRIES))?;
@@ -111,7 +111,7 @@ fn nop_polled(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusa
     Ok(Prepared { sharing, ..Prepared::alone(Steps::of(nop)) })
 }
 
-/// A ring, if the kernel gives any to this process.
+/// Returns the ring. Converts errors if io_uring is missing or forbidden to "unavailable".
 fn opened(ring: io::Result<IoUring>) -> Result<IoUring, Refusal> {
     ring.map_err(|error| match error.raw_os_error() {
         Some(libc::ENOSYS) => {
@@ -125,10 +125,10 @@ fn opened(ring: io::Result<IoUring>) -> Result<IoUring, Refusal> {
     })
 }
 
-/// The thread that polls a ring, as the kernel tells it beside the ring's descriptor.
+/// Returns the thread that polls a ring, according to the information about the ring's descriptor.
 fn polling_thread(ring: &IoUring) -> io::Result<libc::pid_t> {
     let told = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", ring.as_raw_fd()))?;
-    sq_thread(&told).ok_or_else(|| io::Error::other("the ring's fdinfo does not tell its SqThread"))
+    sq_thread(&told).ok_or_else(|| io::Error::other("the ring's fdinfo does not contain its SqThread"))
 }
 
 fn sq_thread(fdinfo: &str) -> Option<libc::pid_t> {
@@ -143,15 +143,16 @@ struct Ring {
 }
 
 impl Ring {
-    /// Puts a request into the ring under the next number.
+    /// Adds a request with the next number to the ring.
     ///
     /// # Safety
-    /// What the request points to must live, and be nobody else's, until it completes.
+    /// The memory that the request points to must stay valid, and must not be accessed otherwise, until the
+    /// request completes.
     #[inline]
     unsafe fn push(&mut self, request: squeue::Entry) -> io::Result<()> {
         self.token = self.token.wrapping_add(1);
         let request = request.user_data(self.token);
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.ring.submission().push(&request) }.map_err(|_| io::Error::other("the ring is full"))
     }
 
@@ -160,7 +161,7 @@ impl Ring {
     fn complete(&mut self, count: usize, due: i32) -> io::Result<()> {
         let submitted = self.ring.submit_and_wait(count)?;
         if submitted != count {
-            return Err(io::Error::other(format!("io_uring_enter took {submitted} of {count} requests")));
+            return Err(io::Error::other(format!("io_uring_enter accepted {submitted} of {count} requests")));
         }
         for _ in 0..count {
             self.take(count as u64, due)?;
@@ -168,23 +169,23 @@ impl Ring {
         Ok(())
     }
 
-    /// Takes one completion of the last `count` requests out of the ring.
+    /// Removes one completion of the last `count` requests from the ring, which must return `due`.
     #[inline]
     fn take(&mut self, count: u64, due: i32) -> io::Result<()> {
         match self.ring.completion().next() {
-            None => Err(io::Error::other("io_uring_enter came back without the completion it waited for")),
+            None => Err(io::Error::other("io_uring_enter returned without the completion")),
             Some(done) if self.token.wrapping_sub(done.user_data()) >= count => {
-                Err(io::Error::other("the ring completed a request that was not made"))
+                Err(io::Error::other("the ring completed a request that was not submitted"))
             }
             Some(done) if done.result() == due => Ok(()),
             Some(done) if done.result() < 0 => Err(io::Error::from_raw_os_error(-done.result())),
             Some(done) => {
-                Err(io::Error::other(format!("a request returned {} where {due} was due", done.result())))
+                Err(io::Error::other(format!("a request returned {} instead of {due}", done.result())))
             }
         }
     }
 
-    /// Looks for the completion of one request until it is there.
+    /// Polls until one request has completed.
     #[inline]
     fn spin(&mut self) -> io::Result<()> {
         self.ring.submit()?;
@@ -194,7 +195,7 @@ impl Ring {
             }
             std::hint::spin_loop();
         }
-        Err(io::Error::other("the polling thread does not take what is in the ring"))
+        Err(io::Error::other("the polling thread does not process the requests in the ring"))
     }
 }
 
@@ -217,18 +218,18 @@ impl Step for Nop {
         if self.ring.ring.params().is_setup_sqpoll() { self.ring.spin() } else { self.ring.complete(1, 0) }
     }
 
-    /// Each request was numbered, and the completion of each was taken.
+    /// Checks the number of requests. `step` has already checked the completion of each.
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
         expect_done(self.ring.token.wrapping_sub(self.begun), operations)
     }
 }
 
-/// A read of the next part of a cached file.
+/// Prepares a read of the next part of a cached file.
 fn read(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     Ok(Prepared::alone(Reads::of(1, id, setting)?))
 }
 
-/// The same, eight at a time.
+/// Prepares reads of the next parts of a cached file, eight at a time.
 fn read_batch(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     Ok(Prepared::alone(Reads::of(BATCH, id, setting)?))
 }
@@ -236,7 +237,7 @@ fn read_batch(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refus
 struct Reads {
     ring: Ring,
     file: CachedFile,
-    /// Where each request of a submission reads to, and where in the file it read from.
+    /// The buffer of each request of a submission, and the offset in the file from which it was read.
     parts: Vec<(Buffer, libc::off_t)>,
     done: u64,
 }
@@ -260,8 +261,8 @@ impl Reads {
             *at = self.file.advance(buffer.len());
             length = u32::try_from(buffer.len()).map_err(io::Error::other)?;
             let read = opcode::Read::new(file, buffer.as_mut_ptr(), length).offset(at.cast_unsigned());
-            // SAFETY: every request has a buffer of its own, which `self` keeps; it is waited for below, and
-            // should that fail, the process makes no more use of the buffers.
+            // SAFETY: every request has its own buffer, which `self` keeps. The request is awaited below; if
+            // that fails, the process no longer uses the buffers.
             unsafe { self.ring.push(read.build())? };
         }
         self.ring.complete(self.parts.len(), length.cast_signed())
@@ -282,14 +283,14 @@ impl Operation for Reads {
         Ok(())
     }
 
-    /// The buffers hold the parts of the file that were asked for last.
+    /// Checks that the buffers contain the parts of the file that were requested last.
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
         expect_done(std::mem::take(&mut self.done), operations)?;
         let contents = self.file.contents();
         if self.parts.iter().all(|(buffer, at)| contents.are(buffer, at.cast_unsigned())) {
             Ok(())
         } else {
-            Err(io::Error::other("a read through the ring returned bytes that are not those of the file"))
+            Err(io::Error::other("a read through the ring returned bytes that differ from the file"))
         }
     }
 
@@ -310,18 +311,18 @@ mod tests {
     }
 
     #[test]
-    fn a_completion_that_says_something_else_than_was_due_is_an_error() {
+    fn an_unexpected_completion_is_an_error() {
         let mut ring = Ring { ring: IoUring::new(ENTRIES).unwrap(), token: 41 };
         // SAFETY: the request points to nothing.
         unsafe { ring.push(opcode::Nop::new().build()).unwrap() };
         ring.complete(1, 0).unwrap();
         // SAFETY: as above.
         unsafe { ring.push(opcode::Nop::new().build()).unwrap() };
-        assert_eq!(ring.complete(1, 7).unwrap_err().to_string(), "a request returned 0 where 7 was due");
+        assert_eq!(ring.complete(1, 7).unwrap_err().to_string(), "a request returned 0 instead of 7");
         // SAFETY: as above.
         unsafe { ring.push(opcode::Nop::new().build()).unwrap() };
         ring.token += 9;
-        assert!(ring.complete(1, 0).unwrap_err().to_string().contains("not made"));
+        assert!(ring.complete(1, 0).unwrap_err().to_string().contains("not submitted"));
         assert!(ring.take(1, 0).unwrap_err().to_string().contains("without the completion"));
     }
 }

@@ -1,17 +1,18 @@
-//! What waking a sleeper costs the one who wakes: the part of a send or an unlock that the same call does not
-//! have when nobody sleeps.
+//! The cost of a wake-up to the waker: the part of a send or an unlock that the same call does not have if
+//! there is no sleeper.
 //!
-//! `process.wakeup{cpus=different}` and `tcp.wakeup`: the partner sleeps on another processor, which is otherwise
-//! idle. One operation is the wake and then a pause of [`NAP_NS`], for which this process stays awake; the same
-//! pause follows the call that wakes nobody, so that it drops out of the difference. The pause lets the partner
-//! wake up, tell that it did, go to sleep again and leave its processor idle. How deep that processor sleeps by
-//! then decides what the next wake costs: `wakeup_deep` pauses for [`DEEP_NAP_NS`]. Before each wake the partner
-//! has told of the last one, and after each batch its own count of the times that it gave the processor up shows
-//! that it really slept before all but a few. So an operation contains the kernel's search for the sleeper, its way
-//! into the run queue of the other processor, and the interrupt or the flag that brings that processor out of
-//! idling; it contains neither the time until the sleeper runs nor the sleeper's own work. What `tcp.wakeup` adds
-//! is the way from the socket to `epoll_wait`, and the connection's lines, which the reader's processor has had
-//! in the meantime: all that `tcp.send`, whose reader is not asleep but absent, does not know.
+//! `process.wakeup{cpus=different}` and `tcp.wakeup`: the partner sleeps on another processor, which is
+//! otherwise idle. One operation is a wake-up and then a pause of [`NAP_NS`], during which this process stays
+//! awake; the baseline, a call that wakes no process, is followed by the same pause, so that the pause
+//! cancels. During the pause the partner wakes up, reports this, falls asleep again and leaves its processor
+//! idle. The cost of the next wake-up depends on how deep that processor sleeps by then: `wakeup_deep` pauses
+//! for [`DEEP_NAP_NS`]. Before each wake-up the partner has reported the previous one, and after each batch
+//! its own count of voluntary switches shows that it really slept before all but a few. An operation
+//! therefore includes the kernel's search for the sleeper, the enqueueing of the sleeper in the run queue of
+//! the other processor, and the interrupt or the flag that ends the idling of that processor; it includes
+//! neither the time until the sleeper runs nor the sleeper's own work. `tcp.wakeup` adds the path from the
+//! socket to `epoll_wait`, and the connection's cache lines, which have been in the reader's processor since
+//! the previous write: none of this is in `tcp.send`, which has no waiting reader.
 
 use std::io;
 use std::ops::RangeInclusive;
@@ -43,9 +44,9 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["futex"],
-        about: "FUTEX_WAKE of a process that sleeps on another processor, idle for 50 us, less one that wakes \
-                nobody: the waker's share",
-        source: "own: what a request costs beside its bytes when its reader sleeps",
+        about: "FUTEX_WAKE of a process that sleeps on another processor, idle for 50 us, less one without a \
+                sleeper: the cost to the waker",
+        source: "own: the cost of a request in addition to its bytes if its reader sleeps",
         prepare: wake_after_a_nap,
     },
     Row {
@@ -53,9 +54,9 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Full,
         cost: Per::Operation,
         calls: &["futex"],
-        about: "FUTEX_WAKE of a process that sleeps on another processor, idle for 1 ms, less one that wakes \
-                nobody: the waker's share",
-        source: "own: idle states cost those who end them",
+        about: "FUTEX_WAKE of a process that sleeps on another processor, idle for 1 ms, less one without a \
+                sleeper: the cost to the waker",
+        source: "own: the cost of ending an idle state",
         prepare: wake_from_deep_sleep,
     },
     Row {
@@ -64,8 +65,8 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::Operation,
         calls: &["write"],
         about: "write of 256 bytes to a TCP connection whose reader sleeps in epoll_wait on another processor, \
-                idle for 50 us, less a write that nobody reads",
-        source: "own: what a response costs beside its bytes when its client sleeps",
+                idle for 50 us, less a write without a waiting reader",
+        source: "own: the cost of a response in addition to its bytes if its client sleeps",
         prepare: send_after_a_nap,
     },
     Row {
@@ -74,18 +75,18 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::Operation,
         calls: &["write"],
         about: "write of 256 bytes to a TCP connection whose reader sleeps in epoll_wait on another processor, \
-                idle for 1 ms, less a write that nobody reads",
-        source: "own: idle states cost those who end them",
+                idle for 1 ms, less a write without a waiting reader",
+        source: "own: the cost of ending an idle state",
         prepare: send_into_deep_sleep,
     },
 ];
 
-/// Pause after a wake, ns: several times what a sleeper takes to come and go, and about the time between the
-/// requests of a busy client.
+/// Pause after a wake-up, ns: several times longer than a sleeper takes to wake up and fall asleep again, and
+/// about the time between the requests of a busy client.
 const NAP_NS: u64 = 50_000;
 
-/// Pause after which an idle processor is in a deeper state: beyond the times that kernels and hypervisors poll
-/// for work before they stop it (0.2 ms each by default).
+/// Pause after which an idle processor is in a deeper state: longer than kernels and hypervisors poll for
+/// work before they stop it (0.2 ms each by default).
 const DEEP_NAP_NS: u64 = 1_000_000;
 
 fn wake_after_a_nap(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
@@ -104,7 +105,7 @@ fn send_into_deep_sleep(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepa
     send_elsewhere(id, setting, DEEP_NAP_NS)
 }
 
-/// `FUTEX_WAKE` of a process on another processor.
+/// Prepares `FUTEX_WAKE` of a process on another processor.
 fn wake_elsewhere(id: &PrimitiveId, setting: &mut Setting, pause_ns: u64) -> Result<Prepared, Refusal> {
     let cpu = partner_cpu(id, setting)?;
     let words = Rc::new(Shared::new([AtomicU32::new(0), AtomicU32::new(0)])?);
@@ -128,8 +129,8 @@ fn wake_elsewhere(id: &PrimitiveId, setting: &mut Setting, pause_ns: u64) -> Res
     })
 }
 
-/// Changes a word and wakes who sleeps on it. A sleeper that is late for its nap is not found, and sees the change;
-/// how often that happened is looked at after the batch.
+/// Changes a word and wakes its sleeper. A sleeper that is late is not found, but sees the change; the number
+/// of these cases is checked after the batch.
 #[inline]
 fn wake_up(word: &AtomicU32, sleepers: RangeInclusive<libc::c_long>) -> io::Result<()> {
     word.fetch_add(1, Ordering::Release);
@@ -139,19 +140,20 @@ fn wake_up(word: &AtomicU32, sleepers: RangeInclusive<libc::c_long>) -> io::Resu
 
 #[cold]
 fn too_many(woken: libc::c_long) -> io::Error {
-    io::Error::other(format!("futex woke {woken} sleepers, which is more than there are"))
+    io::Error::other(format!("futex woke {woken} sleepers, more than exist"))
 }
 
 /// Bytes of the writes of `tcp.wakeup`: a small response.
 const RESPONSE: usize = 256;
 
-/// Buffers of the connection that nobody reads.
+/// Buffers of the connection without a reader.
 const BUFFER_BYTES: i32 = 1 << 20;
 
-/// Writes of its longest batch: a few milliseconds of short naps, and as many deep ones as a sample has time for.
+/// Writes of the longest batch of that connection: a few milliseconds with short pauses, and as many long
+/// pauses as a sample has time for.
 const UNREAD_MAX: usize = 64;
 
-/// `write` to a reader on another processor that sleeps in `epoll_wait`.
+/// Prepares `write` to a reader on another processor that sleeps in `epoll_wait`.
 fn send_elsewhere(id: &PrimitiveId, setting: &mut Setting, pause_ns: u64) -> Result<Prepared, Refusal> {
     let cpu = partner_cpu(id, setting)?;
     let (socket, reader) = Listener::open(1)?.pair()?;
@@ -168,7 +170,7 @@ fn send_elsewhere(id: &PrimitiveId, setting: &mut Setting, pause_ns: u64) -> Res
     unread.use_reno()?;
     let longest = unread.open_window(RESPONSE, UNREAD_MAX)?.ok_or_else(|| {
         Refusal::Unavailable(
-            "two writes of 256 bytes do not arrive at once; raise net.core.rmem_max".to_owned(),
+            "the socket buffers do not hold two writes of 256 bytes; raise net.core.rmem_max".to_owned(),
         )
     })?;
     let unread = Rc::new(unread);
@@ -186,9 +188,9 @@ fn send_elsewhere(id: &PrimitiveId, setting: &mut Setting, pause_ns: u64) -> Res
     })
 }
 
-/// Sleeps until a response is there, and takes it.
+/// Sleeps until a response has arrived, and reads it.
 fn read_when_ready(poll: &OwnedFd, reader: &OwnedFd) -> io::Result<()> {
-    // SAFETY: zeroes are a value of `epoll_event`, and the kernel writes at most one of them.
+    // SAFETY: zeroes are a valid `epoll_event`, and the kernel writes at most one of them.
     let ready = unsafe {
         let mut event: libc::epoll_event = std::mem::zeroed();
         libc::epoll_wait(poll.as_raw_fd(), &raw mut event, 1, -1)
@@ -200,26 +202,26 @@ fn read_when_ready(poll: &OwnedFd, reader: &OwnedFd) -> io::Result<()> {
     expect("read", got, RESPONSE)
 }
 
-/// A process that sleeps until it is woken, tells so, and sleeps again.
+/// A process that sleeps until it is woken, reports this, and sleeps again.
 struct Sleeper {
     board: Shared<Board>,
     partner: Partner,
 }
 
-/// What the sleeper tells.
+/// What the sleeper reports.
 #[derive(Debug, Default)]
 struct Board {
-    /// Processor given up of its own accord since it began.
+    /// Voluntary switches since it began.
     switches: AtomicU64,
-    /// Times that it was woken, plus one once it has begun.
+    /// Number of wake-ups, plus one once it has begun.
     wakes: AtomicU64,
 }
 
-/// Looks, a tenth of a millisecond apart, for a sleeper that is asleep: two seconds.
+/// Number of checks, 0.1 ms apart, whether the sleeper is asleep: 2 s in total.
 const LOOKS: u32 = 20_000;
 
 impl Sleeper {
-    /// Forks a process that takes nap after nap, and waits until it is asleep.
+    /// Forks a process that calls `nap` repeatedly, and waits until it is asleep.
     fn fork(cpu: usize, mut nap: impl FnMut() -> io::Result<()>) -> io::Result<Rc<Self>> {
         let board = Shared::new(Board::default())?;
         let partner = Partner::fork(cpu, || {
@@ -232,7 +234,7 @@ impl Sleeper {
             }
             libc::EXIT_FAILURE
         })?;
-        // What the sleeper waits for belongs to it alone from here on.
+        // From here on only the sleeper has the resources on which it waits.
         drop(nap);
         let sleeper = Self { board, partner };
         sleeper.wait_until_asleep()?;
@@ -247,29 +249,29 @@ impl Sleeper {
             }
             std::thread::sleep(Duration::from_micros(100));
         }
-        Err(io::Error::other("the sleeper does not fall asleep"))
+        Err(io::Error::other("the sleeper did not fall asleep within 2 s"))
     }
 }
 
-/// A sleeper that has not told of a wake after so long is lost, ns.
+/// Time after which a sleeper that has not reported a wake-up counts as lost, ns.
 const LOST_NS: u64 = 1_000_000_000;
 
-/// One wake and one in so many may find the sleeper awake, because something else kept it from its nap: they are the
-/// cheaper ones, and so few do not move the median of the slopes.
+/// One wake-up, and in addition one in this number, may find the sleeper awake, because other work prevented
+/// it from falling asleep. Such wake-ups are cheaper, but too few to move the median of the slopes.
 const AWAKE_ONE_IN: u64 = 16;
 
-/// Wakes, each followed by a pause.
+/// Wake-ups, each followed by a pause.
 struct Wakes<W> {
     wake: W,
     sleeper: Rc<Sleeper>,
-    /// Sleepers that one call wakes: the one there is, or none.
+    /// Number of sleepers that one call wakes: 1, or 0 for the baseline.
     sleepers: u64,
     pause_ns: u64,
-    /// What the sleeper told before this batch.
+    /// The counts that the sleeper reported before this batch.
     wakes_before: u64,
     switches_before: u64,
     done: u64,
-    /// Pauses of the batch that took longer because the sleeper was late.
+    /// Pauses of the batch that were extended because the sleeper was late.
     extended: u64,
 }
 
@@ -287,9 +289,9 @@ impl<W: FnMut() -> io::Result<()>> Wakes<W> {
         }
     }
 
-    /// Stays awake until the pause is over and the sleeper has told of so many wakes. One that was late gets the
-    /// whole pause again, so that it sleeps before the next wake; the batch is disturbed then, because the pause is no
-    /// part of a wake.
+    /// Stays awake until the pause is over and the sleeper has reported this many wake-ups. If the sleeper is
+    /// late, the whole pause is repeated, so that it sleeps before the next wake-up; the batch is then
+    /// disturbed, because the pause is not part of a wake-up.
     #[inline]
     fn pause(&mut self, wakes: u64) -> io::Result<()> {
         let begun_ns = monotonic::now_ns();
@@ -306,7 +308,7 @@ impl<W: FnMut() -> io::Result<()>> Wakes<W> {
                 return Ok(());
             }
             if now_ns.saturating_sub(begun_ns) > LOST_NS {
-                return Err(io::Error::other("the sleeper was woken and did not tell so"));
+                return Err(io::Error::other("the sleeper was woken, but did not report this within 1 s"));
             }
             pause_begun_ns = now_ns;
             extended = 1;
@@ -332,29 +334,30 @@ impl<W: FnMut() -> io::Result<()>> Operation for Wakes<W> {
         Ok(())
     }
 
-    /// Every wake has arrived, found a sleeper that had given the processor up, and been told of in time.
+    /// Checks that every wake-up arrived, that the sleeper was asleep before all but a few, and that it
+    /// reported each of them in time.
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
         expect_done(std::mem::take(&mut self.done), operations)?;
         let due = operations * self.sleepers;
         let wakes = self.sleeper.board.wakes.load(Ordering::Acquire) - self.wakes_before;
         if wakes != due {
-            return Err(io::Error::other(format!("of {due} wakes {wakes} arrived")));
+            return Err(io::Error::other(format!("{wakes} of {due} wake-ups arrived")));
         }
         let (extended, pause_ns) = (std::mem::take(&mut self.extended), self.pause_ns);
         if extended > 0 {
             return Err(Disturbed::error(format!(
-                "in {extended} of {operations} pauses of {pause_ns} ns the sleeper had not told of its wake"
+                "the sleeper was late in {extended} of {operations} pauses of {pause_ns} ns"
             )));
         }
         let naps = self.sleeper.board.switches.load(Ordering::Relaxed) - self.switches_before;
         if naps + 1 + due / AWAKE_ONE_IN < due {
-            return Err(Disturbed::error(format!("of {due} wakes {naps} found the sleeper asleep")));
+            return Err(Disturbed::error(format!("{naps} of {due} wake-ups found the sleeper asleep")));
         }
         Ok(())
     }
 }
 
-/// Writes to a connection that nobody reads until the batch has ended.
+/// Writes to a connection that is not read until the batch has ended.
 struct Unread<W> {
     writes: Wakes<W>,
     wire: Rc<Wire>,
@@ -401,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn every_wake_finds_the_sleeper_asleep_and_one_for_nobody_wakes_nobody() {
+    fn every_wakeup_finds_the_sleeper_asleep_and_one_without_a_sleeper_wakes_none() {
         let words = Rc::new(Shared::new([AtomicU32::new(0), AtomicU32::new(0)]).unwrap());
         let sleeper = a_sleeper(&words);
         let calls: [&dyn Fn() -> io::Result<()>; 2] =
@@ -409,7 +412,7 @@ mod tests {
         for (call, sleepers) in calls.into_iter().zip([1, 0]) {
             let mut wakes = Wakes::new(call, &sleeper, sleepers, NAP_NS);
             for operations in [1, 20] {
-                // A busy machine may keep the sleeper from its processor: of a hundred batches, once it does not.
+                // A busy machine may delay the sleeper. At least one of a hundred batches is undisturbed.
                 let passes = (0..100).any(|_| {
                     wakes.arm(operations).unwrap();
                     wakes.run(operations).unwrap();
@@ -438,7 +441,7 @@ mod tests {
             let (word, is_due) = (&words[0], &is_due);
             scope.spawn(move || {
                 is_due.wait();
-                // Far longer than the pause needs to begin, and not so long that the sleeper is lost.
+                // Much longer than the pause takes to begin, and too short for the sleeper to count as lost.
                 std::thread::sleep(Duration::from_nanos(LOST_NS / 2));
                 wake_up(word, 0..=1).unwrap();
             });
@@ -446,12 +449,12 @@ mod tests {
         });
         let error = late.disarm(1).unwrap_err();
         assert!(Disturbed::is(&error));
-        let told = "in 1 of 1 pauses of 0 ns the sleeper had not told of its wake";
-        assert_eq!((error.to_string(), late.extended), (told.to_owned(), 0));
+        let message = "the sleeper was late in 1 of 1 pauses of 0 ns";
+        assert_eq!((error.to_string(), late.extended), (message.to_owned(), 0));
     }
 
     #[test]
-    fn a_wake_that_the_sleeper_did_not_sleep_for_is_refused() {
+    fn a_wakeup_that_did_not_arrive_or_found_the_sleeper_awake_is_an_error() {
         let words = Rc::new(Shared::new([AtomicU32::new(0), AtomicU32::new(0)]).unwrap());
         let sleeper = a_sleeper(&words);
         let mut wakes = Wakes::new(|| Ok(()), &sleeper, 1, NAP_NS);
@@ -459,14 +462,14 @@ mod tests {
         wakes.done = 40;
         let error = wakes.disarm(40).unwrap_err();
         assert!(!Disturbed::is(&error));
-        assert_eq!(error.to_string(), "of 40 wakes 0 arrived");
-        // Told of, but not slept for as often.
+        assert_eq!(error.to_string(), "0 of 40 wake-ups arrived");
+        // All wake-ups are reported, but the sleeper slept less often.
         sleeper.board.wakes.fetch_add(40, Ordering::Release);
         for (naps, accepted) in [(36, false), (37, true)] {
             sleeper.board.switches.store(wakes.switches_before + naps, Ordering::Relaxed);
             wakes.done = 40;
             let disturbed = wakes.disarm(40).is_err_and(|error| Disturbed::is(&error));
-            assert_eq!(disturbed, !accepted, "{naps} naps for 40 wakes");
+            assert_eq!(disturbed, !accepted, "{naps} naps for 40 wake-ups");
         }
     }
 }

@@ -1,10 +1,10 @@
-//! What waking a sleeper on the same processor costs the one who wakes.
+//! The cost to the waker of waking a sleeper on the same processor.
 //!
-//! A sleeper that was woken may take the processor at once, and then it is a switch that is measured. So the sleepers
-//! are of the kind that does not preempt (`SCHED_BATCH`), and there is one for every wake of a batch: they run when
-//! it has ended. Tasks of `SCHED_IDLE` do not preempt either, but beside two busy loops on the processor it took a
-//! second until all of them were asleep again. What remains is the kernel's search for the sleeper and its way into
-//! this processor's run queue.
+//! A sleeper that is woken may take the processor immediately, so that a switch would be measured. The
+//! sleepers therefore use a policy that does not preempt (`SCHED_BATCH`), and there is one for every wake-up
+//! of a batch: they run when the batch has ended. Tasks of `SCHED_IDLE` do not preempt either, but with two
+//! busy loops on the processor it took a second until all of them were asleep again. The cost consists of the
+//! kernel's search for the sleeper and the enqueueing of the sleeper in this processor's run queue.
 
 use std::io;
 use std::sync::Arc;
@@ -26,19 +26,20 @@ pub(crate) const ROWS: &[Row] = &[Row {
     profile: Profile::Quick,
     cost: Per::Operation,
     calls: &["futex"],
-    about: "FUTEX_WAKE of a thread that sleeps on this processor and does not preempt, less one that wakes \
-            nobody",
-    source: "own: what a request costs beside its bytes when its reader sleeps",
+    about: "FUTEX_WAKE of a thread that sleeps on this processor and does not preempt, less one without a \
+            sleeper",
+    source: "own: the cost of a request in addition to its bytes if its reader sleeps",
     prepare: wake_here,
 }];
 
-/// Looks, a tenth of a millisecond apart, for sleepers that are asleep: two seconds.
+/// Number of checks, 0.1 ms apart, whether all sleepers are asleep: 2 s in total.
 const LOOKS: u32 = 20_000;
 
-/// Sleepers on this processor: the longest batch. Each is a thread that a sample makes.
+/// Number of sleepers on this processor, which is the length of the longest batch. A sample creates a thread
+/// for each.
 const SLEEPERS: usize = 128;
 
-/// `FUTEX_WAKE` of a thread on this processor.
+/// Prepares `FUTEX_WAKE` of a thread on this processor.
 fn wake_here(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let board = Arc::new(AtomicU64::new(0));
     let mut words = Vec::with_capacity(SLEEPERS);
@@ -56,7 +57,7 @@ fn wake_here(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal
     })
 }
 
-/// The life of a sleeper on this processor.
+/// Runs a sleeper on this processor.
 fn sleep_here(word: &AtomicU32, wakes: &AtomicU64) {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: the pointer is to a local that outlives the call, which changes this thread only.
@@ -75,19 +76,20 @@ fn sleep_here(word: &AtomicU32, wakes: &AtomicU64) {
 
 struct WakesHere {
     words: Vec<Arc<AtomicU32>>,
-    /// Times that a sleeper was woken, plus one for each that has begun.
+    /// Number of wake-ups that sleepers have reported, plus one for each sleeper that has begun.
     wakes: Arc<AtomicU64>,
-    /// What that must come to.
+    /// The expected value of `wakes`.
     due: u64,
     done: u64,
-    /// Sleepers that had not fallen asleep, so that they were not woken.
+    /// Sleepers that were not asleep and therefore not woken.
     awake: u64,
     /// Sleepers that ran before the batch had ended.
     ran: u64,
 }
 
 impl Operation for WakesHere {
-    /// All sleepers have told of their last wake, and have then had the processor for long enough to sleep.
+    /// Waits until all sleepers have reported their last wake-up and have then had the processor long enough
+    /// to fall asleep.
     fn arm(&mut self, _: u64) -> io::Result<()> {
         for _ in 0..LOOKS {
             let told = self.wakes.load(Ordering::Acquire) == self.due;
@@ -96,7 +98,7 @@ impl Operation for WakesHere {
                 return Ok(());
             }
         }
-        Err(io::Error::other("not all sleepers fall asleep"))
+        Err(io::Error::other("not all sleepers fell asleep within 2 s"))
     }
 
     fn run(&mut self, operations: u64) -> io::Result<()> {
@@ -118,7 +120,8 @@ impl Operation for WakesHere {
         expect_done(std::mem::take(&mut self.done), operations)?;
         self.arm(operations)?;
         let (awake, ran) = (std::mem::take(&mut self.awake), self.ran);
-        // A tick of the clock may let one run; a scheduler that lets most run adds a switch to most wakes.
+        // A tick of the clock may let one run; if the scheduler lets most run, most wake-ups include a
+        // switch.
         if awake > 0 || (ran > 1 && 2 * ran > operations) {
             return Err(Disturbed::error(format!(
                 "{awake} of {operations} sleepers were awake and {ran} ran before the batch had ended"
@@ -137,21 +140,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sleepers_here_run_after_the_batch_that_wakes_them() {
+    fn sleepers_on_this_processor_run_after_the_batch_that_wakes_them() {
         let cpu = assay_process::cpus::allowed().unwrap()[0];
         assay_process::cpus::pin(cpu).unwrap();
         let (wakes, word) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU32::new(0)));
         let (theirs, told) = (word.clone(), wakes.clone());
         PartnerThread::spawn(cpu, move || sleep_here(&theirs, &told)).unwrap();
         let mut here = WakesHere { words: vec![word], wakes, due: 1, done: 0, awake: 0, ran: 0 };
-        // A busy machine may keep the sleeper from falling asleep in time: of a hundred batches, in one it does not.
+        // On a busy machine the sleeper may fall asleep too late. At least one of a hundred batches is
+        // undisturbed.
         let passes = (0..100).any(|_| {
             here.arm(1).unwrap();
             here.run(1).unwrap();
             here.disarm(1).is_ok()
         });
         assert!(passes);
-        assert!(here.disarm(1).unwrap_err().to_string().contains("1 operations were asked for and 0 done"));
+        assert!(here.disarm(1).unwrap_err().to_string().contains("0 of 1 operations were done"));
         (here.done, here.ran) = (3, 2);
         let error = here.disarm(3).unwrap_err();
         assert!(Disturbed::is(&error));

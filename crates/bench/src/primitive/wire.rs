@@ -1,4 +1,4 @@
-//! Both ends of a TCP connection over the loopback interface, and the ways to put bytes into it.
+//! Both ends of a TCP connection over the loopback interface, and the ways to write bytes to it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -7,7 +7,7 @@ use super::file::CachedFile;
 use super::socket::{Listener, reset_on_close, segment_bytes};
 use crate::kernel::{check, expect, set_option};
 
-/// A connection whose ends are both ours. It ends by a reset, so that no port stays occupied after it.
+/// A connection with both ends in this process. It is closed with a reset, so that no port stays occupied.
 pub(crate) struct Wire {
     sender: OwnedFd,
     receiver: OwnedFd,
@@ -16,37 +16,38 @@ pub(crate) struct Wire {
 /// Bytes of the first segment of a `writev`: a response head.
 pub(crate) const HEADER_BYTES: usize = 256;
 
-/// Times that a batch length is tried: the windows of both sides double with each.
+/// Number of attempts with one batch length: the windows of both sides double with each.
 const ATTEMPTS: u32 = 8;
 
-/// Times that [`Wire::check_arrived`] looks for bytes that are due, a millisecond apart: enough for ksoftirqd,
-/// and far from the 200 ms after which the kernel itself sends what is corked.
+/// Number of checks of [`Wire::check_arrived`] for expected bytes, a millisecond apart: enough for ksoftirqd,
+/// and far less than the 200 ms after which the kernel itself sends corked bytes.
 const LOOKS: u32 = 20;
 
-/// The option that holds back what does not fill a segment.
+/// The option that holds back bytes that do not fill a segment.
 const CORK: (libc::c_int, libc::c_int) = (libc::IPPROTO_TCP, libc::TCP_CORK);
 
 impl Wire {
-    /// A new connection; `buffer_bytes` are asked for on both sides.
+    /// Opens a new connection and requests `buffer_bytes` on both sides.
     pub(crate) fn open(buffer_bytes: i32) -> io::Result<Self> {
         let listener = Listener::with_buffers(1, Some(buffer_bytes))?;
         let (sender, receiver) = listener.pair_with_buffers(buffer_bytes)?;
-        // A full buffer is an error of the benchmark, not something to wait for: the reader is ourselves.
+        // A full buffer is an error of the benchmark. Waiting would not end, because this process is the
+        // reader.
         rustix::io::ioctl_fionbio(&sender, true)?;
         reset_on_close(sender.as_fd())?;
         Ok(Self { sender, receiver })
     }
 
-    /// Lets Reno control congestion.
+    /// Selects Reno for congestion control.
     pub(crate) fn use_reno(&self) -> io::Result<()> {
         rustix::net::sockopt::set_tcp_congestion(&self.sender, "reno")?;
         Ok(())
     }
 
-    /// Sends and drains ever longer batches of pieces until twice `longest` arrive at once, or a length does
-    /// not in several attempts. Either way the edge may be near, and it moves with the kernel's tuning of buffers:
-    /// half of what arrived is kept. Returns the pieces of the longest batch, at least two, or nothing where not
-    /// even twice as many arrive.
+    /// Sends and drains increasingly long batches of pieces until twice `longest` arrive without a reader, or
+    /// a length does not arrive in several attempts. In both cases the limit may be near, and it moves with
+    /// the kernel's tuning of buffers, so half of the length that arrived is used. Returns the pieces of the
+    /// longest batch, at least two; `None` if not even twice as many arrive.
     pub(crate) fn open_window(&self, size: usize, longest: usize) -> io::Result<Option<u64>> {
         let piece = vec![0; size];
         let mut pieces = 1;
@@ -79,8 +80,8 @@ impl Wire {
         Ok(arrived == sent && sent == (pieces * piece.len()) as u64)
     }
 
-    /// Sends and drains until a segment holds more than so many bytes: a connection begins with segments
-    /// of half its first window. Returns whether it does.
+    /// Sends and drains until a segment holds more than this many bytes: a connection begins with segments of
+    /// half its first window. Returns whether it succeeded.
     pub(crate) fn open_segment(&self, bytes: usize) -> io::Result<bool> {
         let piece = vec![0; bytes];
         for _ in 0..ATTEMPTS {
@@ -92,18 +93,18 @@ impl Wire {
         Ok(segment_bytes(self.sender.as_fd())? > bytes)
     }
 
-    /// From now on what does not fill a segment is held back.
+    /// Holds back bytes that do not fill a segment from now on.
     pub(crate) fn cork(&self) -> io::Result<()> {
         set_option(self.sender.as_fd(), CORK, 1)
     }
 
-    /// Sends what was held back.
+    /// Sends the bytes that were held back.
     #[inline]
     pub(crate) fn uncork(&self) -> io::Result<()> {
         set_option(self.sender.as_fd(), CORK, 0)
     }
 
-    /// `write` of a piece.
+    /// Writes a piece with `write`.
     #[inline]
     pub(crate) fn write(&self, piece: &[u8]) -> io::Result<()> {
         // SAFETY: the pointer and the length are those of a slice.
@@ -111,8 +112,8 @@ impl Wire {
         expect("write", sent, piece.len())
     }
 
-    /// `writev` of a piece in two segments: a header and the rest. A piece that is no longer than a header
-    /// is one segment.
+    /// Writes a piece with `writev` in two segments: a header and the rest. A piece that is not longer than a
+    /// header is one segment.
     #[inline]
     pub(crate) fn write_segments(&self, piece: &[u8]) -> io::Result<()> {
         let (header, body) = piece.split_at(HEADER_BYTES.min(piece.len()));
@@ -125,7 +126,7 @@ impl Wire {
         expect("writev", sent, piece.len())
     }
 
-    /// `sendfile` of the next part of a file.
+    /// Sends the next part of a file with `sendfile`.
     #[inline]
     pub(crate) fn send_file(&self, file: &mut CachedFile, size: usize) -> io::Result<()> {
         let mut at = file.advance(size);
@@ -134,7 +135,7 @@ impl Wire {
         expect("sendfile", sent, size)
     }
 
-    /// `read` of a piece that waits.
+    /// Reads a waiting piece with `read`.
     #[inline]
     pub(crate) fn read(&self, piece: &mut [u8]) -> io::Result<()> {
         // SAFETY: the pointer and the length are those of a slice that is borrowed mutably.
@@ -142,8 +143,8 @@ impl Wire {
         expect("read", got, piece.len())
     }
 
-    /// That so many bytes wait at the receiver. Bytes that are due are waited for: a kernel that is short of
-    /// time leaves their delivery to ksoftirqd. That nothing waits must be so at once.
+    /// Checks that this many bytes wait at the receiver. Waits for expected bytes, because the kernel leaves
+    /// their delivery to ksoftirqd under load; for 0 bytes it checks once.
     pub(crate) fn check_arrived(&self, bytes: u64) -> io::Result<()> {
         self.check_arrived_within(if bytes == 0 { 1 } else { LOOKS }, bytes)
     }
@@ -160,11 +161,11 @@ impl Wire {
         if arrived == bytes {
             Ok(())
         } else {
-            Err(io::Error::other(format!("{bytes} bytes were due at the receiver and {arrived} are there")))
+            Err(io::Error::other(format!("expected {bytes} bytes at the receiver, found {arrived}")))
         }
     }
 
-    /// Takes so many bytes out of the receiver's queue without copying them.
+    /// Removes this many bytes from the receiver's queue without copying them.
     pub(crate) fn drain(&self, bytes: u64) -> io::Result<()> {
         let mut left = usize::try_from(bytes).map_err(io::Error::other)?;
         while left > 0 {
@@ -173,7 +174,7 @@ impl Wire {
                 unsafe { libc::recv(self.receiver.as_raw_fd(), std::ptr::null_mut(), left, libc::MSG_TRUNC) };
             match usize::try_from(check("recv", got)?) {
                 Ok(got) if got > 0 => left -= got.min(left),
-                _ => return Err(io::Error::other(format!("the connection ended with {left} bytes due"))),
+                _ => return Err(io::Error::other(format!("the connection ended with {left} bytes missing"))),
             }
         }
         Ok(())
@@ -185,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_that_are_due_are_waited_for_and_too_few_or_too_many_are_an_error() {
+    fn expected_bytes_are_awaited_and_too_few_or_too_many_are_an_error() {
         let wire = Wire::open(1 << 16).unwrap();
         wire.check_arrived(0).unwrap();
         std::thread::scope(|scope| {
@@ -197,7 +198,7 @@ mod tests {
         });
         for wrong in [0, 99, 101] {
             let error = wire.check_arrived(wrong).unwrap_err().to_string();
-            assert!(error.contains(&format!("{wrong} bytes were due at the receiver and 100")), "{error}");
+            assert!(error.contains(&format!("expected {wrong} bytes at the receiver, found 100")), "{error}");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! `sched_yield` between two processes: the shortest way from one to another, with nothing said and nobody asleep.
+//! `sched_yield` between two processes: the shortest path from one to the other, without communication and
+//! sleep.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,12 +21,12 @@ pub(crate) const ROWS: &[Row] = &[Row {
     profile: Profile::Quick,
     cost: Per::Operation,
     calls: &["sched_yield"],
-    about: "sched_yield to another process that yields at once, until the processor is back: two switches",
-    source: "own: the shortest way from one process to another",
+    about: "sched_yield to another process that yields back, until this process runs again: two switches",
+    source: "own: the shortest path from one process to another",
     prepare: yield_to_another,
 }];
 
-/// `sched_yield` beside a partner that does nothing else.
+/// Prepares `sched_yield` on the processor of a partner that does nothing else.
 fn yield_to_another(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     limit::count(id, Key::Processes, 2..=2)?;
     let yields = Shared::new(AtomicU64::new(0))?;
@@ -60,16 +61,14 @@ impl Step for Yield {
         check("sched_yield", unsafe { libc::sched_yield() }).map(drop)
     }
 
-    /// A scheduler need not switch at every yield. One that leaves out some would be measured as too fast; one turn may
-    /// still be under way when the batch ends.
+    /// A scheduler does not have to switch at every yield. If it skipped some, the figure would be too low.
+    /// One turn may still be in progress when the batch ends.
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
         let answered = self.yields.load(Ordering::Relaxed) - self.before;
         if answered + 1 + operations / 100 >= operations {
             return Ok(());
         }
-        Err(io::Error::other(format!(
-            "{operations} yields were made and the other process had {answered} turns"
-        )))
+        Err(io::Error::other(format!("after {operations} yields the other process has run {answered} times")))
     }
 }
 
@@ -79,13 +78,13 @@ mod tests {
     use crate::benchmark::Operation;
 
     #[test]
-    fn a_scheduler_that_does_not_switch_gives_no_number() {
+    fn a_scheduler_that_does_not_switch_is_an_error() {
         let yields = Shared::new(AtomicU64::new(7)).unwrap();
         let partner = Partner::fork(assay_process::cpus::allowed().unwrap()[0], || 0).unwrap();
         let mut alone = Steps::of(Yield { yields, before: 0, _partner: partner });
         alone.arm(500).unwrap();
         alone.run(500).unwrap();
         let error = alone.disarm(500).unwrap_err().to_string();
-        assert!(error.contains("500 yields were made and the other process had 0 turns"), "{error}");
+        assert!(error.contains("after 500 yields the other process has run 0 times"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! The process that measures: one benchmark, prepared from one seed, timed once.
+//! The measuring process: prepares one benchmark from one seed and times it once.
 
 use std::io::{self, Write};
 
@@ -21,35 +21,37 @@ use crate::{counter, describe, kernel, layout, table};
 /// A request that cannot be answered.
 #[derive(Debug, thiserror::Error)]
 pub enum SampleError {
-    /// Not a request of this version's.
-    #[error("'{0}' is no request for a sample ({1}); 'sample' is for assay's own use, run 'assay bench'")]
+    /// The text is not a request of this version.
+    #[error("'{0}' is not a sample request ({1}); 'sample' is for internal use, run 'assay bench'")]
     Request(String, serde_json::Error),
     /// The answer cannot be written.
     #[error("cannot write the sample: {0}; run 'assay bench', which reads it")]
     Write(#[from] io::Error),
 }
 
-/// Measures one sample in this process as a [`Spawner`](super::Spawner) asks, and writes the answer to `out`.
+/// Measures one sample in this process as a [`Spawner`](super::Spawner) requests, and writes the answer to
+/// `out`.
 ///
-/// It binds the calling thread to one processor and ends with its parent, so it is for a process of its
-/// own, with one thread.
+/// Binds the calling thread to one processor and makes the process end with its parent. Call it only in a
+/// dedicated process with one thread.
 ///
 /// # Errors
-/// [`SampleError`] if there is no request or nobody to answer to. A measurement that fails is an answer.
+/// Returns [`SampleError`] if the request is invalid or the answer cannot be written. A failed measurement is
+/// an answer.
 pub fn sample_main(request: &str, out: &mut impl Write) -> Result<(), SampleError> {
     answer_with(request, out, &mut |_, prepared| prepared)
 }
 
-/// Does the same with every operation made so many nanoseconds longer: a slowdown of known size, to see whether a
-/// comparison finds it.
+/// Does the same as [`sample_main`] with every operation made `delay_ns` longer: a slowdown of known size, to
+/// test whether a comparison finds it.
 ///
 /// # Errors
-/// As [`sample_main`].
+/// See [`sample_main`].
 pub fn delayed_sample_main(request: &str, delay_ns: f64, out: &mut impl Write) -> Result<(), SampleError> {
     answer_with(request, out, &mut |clock, prepared| delayed(prepared, delay_ns, clock))
 }
 
-/// Measures a benchmark that `alter` may change after it was prepared, and writes the answer.
+/// Measures a benchmark that `alter` may change after its preparation, and writes the answer.
 fn answer_with(
     request: &str,
     out: &mut impl Write,
@@ -67,13 +69,13 @@ fn answer_with(
     Ok(())
 }
 
-/// Measures a benchmark whose work is sabotaged, and returns whether it yields a sample despite that. `None` if the benchmark
-/// cannot be prepared.
+/// Measures a benchmark whose work is sabotaged, and returns whether it yields a sample despite that. `None`
+/// if the benchmark cannot be prepared.
 ///
-/// Writes nothing: the calls that write may be among the sabotaged ones.
+/// Writes nothing: the calls that write may be sabotaged too.
 ///
 /// # Errors
-/// [`SampleError`] if the request cannot be parsed.
+/// Returns [`SampleError`] if the request cannot be parsed.
 pub fn yields_sample_despite_sabotage(
     request: &str,
     sabotage: Sabotage,
@@ -92,7 +94,7 @@ pub fn yields_sample_despite_sabotage(
     Ok(prepared_at_all.then_some(outcome.is_ok()))
 }
 
-/// Runs `then` at the stack's random depth.
+/// Calls `then` at a random stack depth.
 fn at_depth<T>(
     request: &str,
     then: &mut dyn FnMut(&Request) -> Result<T, Refusal>,
@@ -102,7 +104,7 @@ fn at_depth<T>(
     let mut outcome = None;
     let mut depth = seed::stream(parsed.seed, Purpose::Depth);
     layout::at_random_depth(&mut depth, &mut || outcome = Some(then(&parsed)));
-    let never = || Err(Refusal::Failed(io::Error::other("it was never begun")));
+    let never = || Err(Refusal::Failed(io::Error::other("the measurement did not start")));
     Ok(outcome.unwrap_or_else(never))
 }
 
@@ -136,17 +138,17 @@ fn measure_here(
     })
 }
 
-/// Why nothing is counted of a primitive that has a baseline.
-const DIFFERENCE: &str = "its cost is a difference of two operations, and events are not subtracted";
+/// Why no events are counted for a primitive with a baseline.
+const DIFFERENCE: &str = "its cost is the difference of two operations, and events are not subtracted";
 
-/// A benchmark in the process that measures it, before it is prepared.
+/// A benchmark in the measuring process, before its preparation.
 struct Bench<'a> {
     request: &'a Request,
     benchmark: Benchmark,
     clock: Source,
     schedule: Schedule,
     cpus: Vec<usize>,
-    /// Time of a change of a page's protection, ns.
+    /// Time to change the protection of a page, ns.
     mprotect_ns: Option<f64>,
 }
 
@@ -156,8 +158,7 @@ impl<'a> Bench<'a> {
         let cpus = cpus::allowed()?;
         kernel::raise_descriptor_limit();
         let benchmark = request.primitive.parse().ok().and_then(|id| table::find(&id));
-        let benchmark =
-            benchmark.ok_or_else(|| Refusal::Unavailable("no benchmark has this name".to_owned()))?;
+        let benchmark = benchmark.ok_or_else(|| Refusal::Unavailable("unknown benchmark".to_owned()))?;
         let clock = match request.ticks_per_ns {
             Some(ticks_per_ns) => Source::Counter { ticks_per_ns },
             None => Source::MonotonicRaw,
@@ -185,7 +186,8 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// The benchmark, ready to be timed, and the processor that it has moved this process to, if it has.
+    /// Prepares the benchmark, and returns it with the processor of this process, which the preparation may
+    /// change.
     fn prepare(&self) -> Result<(Prepared, usize), Refusal> {
         let mut setting = self.setting();
         let prepared = (self.benchmark.prepare)(&self.benchmark.primitive, &mut setting)?;
@@ -203,7 +205,7 @@ impl<'a> Bench<'a> {
         let granule = prepared.operation.granule();
         if granule > 1 {
             return Err(Refusal::Unavailable(format!(
-                "it is done {granule} times at once, so that only the first would find empty caches"
+                "a batch has at least {granule} operations, and only the first would start with empty caches"
             )));
         }
         let mut setting = self.setting();
@@ -211,7 +213,7 @@ impl<'a> Bench<'a> {
         Ok(harness::cold_sample(&self.clock, watch, &mut || eviction.evict(), prepared)?)
     }
 
-    /// What is counted beside the time, in batches of their own.
+    /// Counts events in separate batches.
     fn events(&self, prepared: &mut Prepared) -> io::Result<Vec<Counted>> {
         if prepared.baseline.is_some() {
             return Ok(counter::refused(DIFFERENCE));
@@ -222,7 +224,7 @@ impl<'a> Bench<'a> {
         counter::count(&self.clock, self.schedule, prepared.operation.as_mut())
     }
 
-    /// One batch for a program that counts what is executed.
+    /// Runs one batch for a program that counts what is executed.
     fn count(&self, mut prepared: Prepared, lengths: u64) -> Result<WireSample, Refusal> {
         if prepared.baseline.is_some() {
             return Err(Refusal::Unavailable(DIFFERENCE.to_owned()));
@@ -231,7 +233,7 @@ impl<'a> Bench<'a> {
         Ok(WireSample { observations: vec![WireBatch::from(batch)], ..WireSample::default() })
     }
 
-    /// The copies that the id asks for, this process being one of them.
+    /// Starts the copies that the id requests; this process is one of them.
     fn start_copies(&self) -> Result<Copies, Refusal> {
         let primitive = &self.benchmark.primitive;
         let crowd = Crowd::of(primitive, &self.cpus, self.request.cpu)?;

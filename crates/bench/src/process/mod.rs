@@ -1,9 +1,9 @@
-//! One sample, one process: the unit of replication (Kalibera and Jones, ISMM 2013).
+//! Takes each sample in its own process, the unit of replication (Kalibera and Jones, ISMM 2013).
 //!
-//! The parent starts a program of the caller's choice with one more argument, a `Request` in JSON; the
-//! program calls [`sample_main`] with it, which measures and writes one line of JSON. Whatever else
-//! happens in between (a crash, a hang, a line that is none) is a rejected sample with its reason. The
-//! types on the wire are not the types computed with.
+//! The parent starts a program that the caller chooses, with one additional argument, a `Request` in JSON.
+//! The program passes it to [`sample_main`], which measures and writes one line of JSON. Any failure (a
+//! crash, a hang, an invalid line) gives a rejected sample with its reason. The wire types are separate from
+//! the types used in computations.
 
 mod child;
 mod wire;
@@ -36,17 +36,17 @@ pub use self::child::{SampleError, delayed_sample_main, sample_main, yields_samp
 #[derive(Debug, Clone, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "there is one for each process")]
 pub enum Outcome {
-    /// It measured something.
+    /// The process measured a sample.
     Sample(Sample),
-    /// It did not, and why.
+    /// The process failed, for this reason.
     Rejected(String),
-    /// This machine has not got the primitive, and why.
+    /// The primitive is not available on this machine, for this reason.
     Unavailable(String),
-    /// It was told to stop.
+    /// The process was stopped.
     Stopped,
 }
 
-/// Starts the processes that measure.
+/// Starts the measuring processes.
 #[derive(Debug, Clone)]
 pub struct Spawner {
     /// The program to execute.
@@ -55,33 +55,33 @@ pub struct Spawner {
     pub arguments: Vec<OsString>,
 }
 
-/// Where and how one sample is taken: everything but the benchmark.
+/// The settings of one sample, without the benchmark.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Circumstances<'a> {
     pub(crate) seed: u64,
     pub(crate) cpu: usize,
     pub(crate) other_cpu: Option<usize>,
-    /// For this sample alone.
+    /// Directory of this sample only.
     pub(crate) directory: &'a Path,
-    /// For all samples of the run.
+    /// Directory for all samples of the run.
     pub(crate) shared_directory: &'a Path,
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) clock: &'a Calibration,
     pub(crate) limit: Duration,
-    /// Lengths of the one batch that is counted instead of timed.
+    /// If set, one batch of this multiple of the fixed length is counted instead of timed.
     pub(crate) counted: Option<u64>,
-    /// Whether the counters of processor and kernel are read as well.
+    /// Whether to read the counters of the processor and the kernel.
     pub(crate) counters: bool,
-    /// Effective sizes of the caches; without them, the claimed ones.
+    /// Effective sizes of the caches; if `None`, the reported sizes are used.
     pub(crate) effective: Option<CacheSizes>,
 }
 
-/// How often the parent looks whether it shall stop. Each look costs a few microseconds on whatever
-/// processor the parent is, so a sample of 20 ms sees none or one.
+/// Interval at which the parent checks whether to stop. Each check costs a few microseconds on the parent's
+/// processor; at most one falls within a sample of 20 ms.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 impl Spawner {
-    /// Takes one sample of a benchmark in a fresh process.
+    /// Takes one sample of a benchmark in a new process.
     pub(crate) fn sample(
         &self,
         benchmark: &Benchmark,
@@ -127,7 +127,7 @@ impl Spawner {
         command.args(&self.arguments).arg(serde_json::to_string(&request)?);
         command.env_clear().env("PATH", "/usr/bin:/bin");
         command.env("ASSAY_LAYOUT", layout::environment(&mut environment));
-        // A group of its own, so that partners end with it, and Ctrl-C reaches only the parent.
+        // A separate process group, so that partners end with it, and Ctrl-C reaches only the parent.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut started = command.spawn()?;
         let output = started.stdout.take();
@@ -141,16 +141,16 @@ enum Ended {
     Stopped,
 }
 
-/// A started process; dropping it ends it and everything that it has started.
+/// A started process. Dropping it ends the process, its descendants and its process group.
 struct Running {
     child: Child,
-    /// `None` once it is at its end.
+    /// `None` after end of file.
     output: Option<ChildStdout>,
     said: Vec<u8>,
 }
 
 impl Running {
-    /// Reads what it says until it has ended, the time is over or `stop` is set.
+    /// Reads its output until it ends, the time is over or `stop` is set.
     fn wait(&mut self, limit: Duration, stop: &AtomicBool) -> io::Result<Ended> {
         let begun = monotonic::now_ns();
         loop {
@@ -173,7 +173,7 @@ impl Running {
     }
 }
 
-/// Whether there is something to read, or the end, within the time of a look.
+/// Waits for at most [`LOOK`], and returns whether output or end of file can be read.
 fn is_ready(output: &ChildStdout) -> io::Result<bool> {
     match poll(&mut [PollFd::new(output, PollFlags::IN)], Some(&LOOK)) {
         Ok(0) | Err(rustix::io::Errno::INTR) => Ok(false),
@@ -182,7 +182,7 @@ fn is_ready(output: &ChildStdout) -> io::Result<bool> {
     }
 }
 
-/// Adds to `said` what can be read at once; its length, zero at the end.
+/// Appends the available output to `said`, and returns its length, zero at end of file.
 fn read_part(output: &mut ChildStdout, said: &mut Vec<u8>) -> io::Result<usize> {
     let mut part = [0; 4096];
     let length = output.read(&mut part)?;
@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_that_is_no_sample_is_rejected_with_its_reason() {
+    fn an_invalid_answer_is_rejected_with_its_reason() {
         let reason = |output: &str, exit| match answer(output.as_bytes(), exit, 1) {
             Outcome::Rejected(reason) => reason,
             other => panic!("{other:?}"),
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_of_unknown_shape_is_refused() {
+    fn an_invalid_request_is_rejected() {
         let mut out = Vec::new();
         let error = sample_main("{\"primitive\":\"call.null\",\"colour\":1}", &mut out).unwrap_err();
         assert!(error.to_string().contains("run 'assay bench'"), "{error}");

@@ -1,5 +1,5 @@
-//! What parent and child say to each other: a request as an argument, an answer as a line of JSON. The types
-//! computed with can change without these.
+//! The protocol between parent and child: a request as an argument, an answer as a line of JSON. The types
+//! used in computations can change without changing these.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::describe::CacheSizes;
 
-/// What a process is asked for.
+/// A request for a sample.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Request {
@@ -20,18 +20,19 @@ pub(super) struct Request {
     pub(super) directory: PathBuf,
     pub(super) shared_directory: PathBuf,
     pub(super) peer: Option<SocketAddr>,
-    /// One batch only, of so many times the usual length, for a program that counts what it executes.
+    /// Requests a single batch of this multiple of the fixed length, for a program that counts what is
+    /// executed.
     pub(super) counted: Option<u64>,
-    /// Whether counters are read as well.
+    /// Whether to read counters.
     pub(super) counters: bool,
-    /// Absent: the sizes that the machine claims.
+    /// Absent: the sizes that the machine reports.
     pub(super) effective: Option<WireCaches>,
     /// Absent: `CLOCK_MONOTONIC_RAW`.
     pub(super) ticks_per_ns: Option<f64>,
     pub(super) resolution_ns: f64,
 }
 
-/// Bytes of the three levels of cache, as far as they are known.
+/// Bytes of the three cache levels; `None` if unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct WireCaches(Option<u64>, Option<u64>, Option<u64>);
 
@@ -48,7 +49,7 @@ impl From<WireCaches> for CacheSizes {
     }
 }
 
-/// What it answers.
+/// The answer of a measuring process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub(super) enum Answer {
@@ -68,10 +69,10 @@ pub(super) struct WireSample {
     pub(super) counted: Vec<WireCounted>,
 }
 
-/// An event, and its batches or why there are none.
+/// An event, and its batches or the reason why there are none.
 pub(super) type WireCounted = (String, Result<Vec<(u64, f64)>, String>);
 
-/// A batch: its operations, its time and what it lost of that, ns.
+/// A batch: its operations, its elapsed time and its lost time, ns.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct WireBatch(u64, f64, f64);
 
@@ -87,7 +88,7 @@ impl From<WireBatch> for Observation {
     }
 }
 
-/// [`Condition`] on the wire: the compiler sees that neither has a field more than the other.
+/// [`Condition`] on the wire; the compiler checks that both have the same fields.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Condition", deny_unknown_fields)]
 struct WireCondition {

@@ -1,17 +1,20 @@
-//! What a measuring host asks of the host that answers it: one line, which is answered with one line.
+//! The protocol between a measuring host and its peer: a request of one line, answered with one line.
 //!
 //! ```text
-//! assay-bench/1 connect               ok, and the connection ends
-//! assay-bench/1 echo SIZE             ok, then every message of SIZE bytes comes back
-//! assay-bench/1 datagrams SIZE PORT   ok, then every datagram of SIZE bytes from the asker's UDP port PORT to the
-//!                                     same port as the connection's comes back, as long as the connection lasts
-//! assay-bench/1 sink SIZE             ok, then COUNT, and so many pieces of SIZE bytes; back come COUNT and the
-//!                                     digest of the last piece; and again
-//! assay-bench/1 source SIZE           ok, then COUNT; back come so many pieces of SIZE bytes; and again
+//! assay-bench/1 connect               ok, then the server closes the connection
+//! assay-bench/1 echo SIZE             ok, then the server returns every message of SIZE bytes
+//! assay-bench/1 datagrams SIZE PORT   ok, then, while the connection is open, the server returns every
+//!                                     datagram of SIZE bytes from the client's UDP port PORT to the UDP port
+//!                                     with the number of the connection's port
+//! assay-bench/1 sink SIZE             ok, then repeatedly: the client sends COUNT and COUNT pieces of SIZE
+//!                                     bytes; the server returns COUNT and the digest of the last piece
+//! assay-bench/1 source SIZE           ok, then repeatedly: the client sends COUNT; the server returns COUNT
+//!                                     pieces of SIZE bytes
 //! ```
 //!
-//! COUNT and digest are numbers of eight bytes, the highest first. Whatever else is asked is answered with
-//! `refused: ` and why, and the connection ends. A change of any of this is a new number in the first word.
+//! COUNT and digest are numbers of eight bytes, big-endian. The answer to any other request is `refused: `
+//! and the reason, and the server closes the connection. Any change of the protocol requires a new number in
+//! the first word.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,34 +22,34 @@ use std::str::FromStr;
 /// The first word of every request.
 pub(crate) const VERSION: &str = "assay-bench/1";
 
-/// The answer to a request that is granted.
+/// The answer to a granted request.
 pub(crate) const OK: &str = "ok";
 
-/// How the answer to a request begins that is not.
+/// The beginning of the answer to a refused request.
 pub(crate) const REFUSED: &str = "refused: ";
 
-/// Bytes of a line at most, its end included.
+/// Maximum length of a line in bytes, including its end.
 pub(crate) const LINE_MAX: usize = 256;
 
-/// Bytes of a message or a piece at most: what one session may make the other side hold.
+/// Maximum size of a message or piece in bytes: the memory that one session may require on the other side.
 pub(crate) const SIZE_MAX: usize = 1 << 20;
 
-/// Bytes of a datagram at most.
+/// Maximum size of a datagram in bytes.
 pub(crate) const DATAGRAM_MAX: usize = 65_507;
 
-/// Pieces of a batch at most.
+/// Maximum number of pieces in a batch.
 pub(crate) const COUNT_MAX: u64 = 1 << 24;
 
-/// What is asked.
+/// A request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Request {
-    /// Nothing but an answer.
+    /// An answer only.
     Connect,
-    /// Something that goes on until the connection ends.
+    /// A session that continues until the connection ends.
     Session(Session),
 }
 
-/// What goes on in a session.
+/// The kind of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Session {
     Echo { size: usize },
@@ -55,20 +58,18 @@ pub(crate) enum Session {
     Source { size: usize },
 }
 
-/// Why it is not granted.
+/// Why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refused {
-    #[error("this host speaks {VERSION} and nothing else; run the same version of assay on both")]
+    #[error("this host supports only {VERSION}; run the same version of assay on both hosts")]
     Version,
-    #[error("a request is connect, echo SIZE, datagrams SIZE PORT, sink SIZE or source SIZE")]
+    #[error("a request must be connect, echo SIZE, datagrams SIZE PORT, sink SIZE or source SIZE")]
     Request,
-    #[error("SIZE is from 1 to {0} bytes")]
+    #[error("SIZE must be from 1 to {0} bytes")]
     Size(usize),
-    #[error("PORT is from 1 to 65535")]
+    #[error("PORT must be from 1 to 65535")]
     Port,
-    #[error(
-        "a request is one line of at most {LINE_MAX} bytes of ASCII, and nothing follows it before its answer"
-    )]
+    #[error("a request must be one line of at most {LINE_MAX} bytes of ASCII with nothing after it")]
     Line,
 }
 
@@ -122,24 +123,24 @@ fn port(word: Option<&str>) -> Result<u16, Refused> {
     u16::try_from(port).ok().filter(|port| *port > 0).ok_or(Refused::Port)
 }
 
-/// A number as [`Request`] writes it: digits and nothing else.
+/// Parses a number as [`Request`] writes it: digits only.
 fn number(word: Option<&str>) -> Option<u64> {
     word.filter(|word| word.bytes().all(|byte| byte.is_ascii_digit()))?.parse().ok()
 }
 
-/// What is known of a line of which these bytes have come.
+/// The state of a line that is being received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// Its end has not.
+    /// The line is incomplete.
     Unfinished,
-    /// All of it.
+    /// The line is a request.
     Asks(Request),
-    /// Enough to know that it is none.
+    /// The line is invalid.
     Bad(Refused),
 }
 
 impl Line {
-    /// Looks at all that has come so far.
+    /// Parses all bytes received so far.
     pub(crate) fn of(bytes: &[u8]) -> Self {
         let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
             return if bytes.len() < LINE_MAX { Line::Unfinished } else { Line::Bad(Refused::Line) };
@@ -154,13 +155,13 @@ impl Line {
     }
 }
 
-/// What pieces are made of: bytes that tell their place.
+/// Returns the contents of a piece: bytes that depend on their position.
 pub(crate) fn pattern(size: usize) -> Vec<u8> {
-    // The period is no power of two, so that a piece that is off by a page or a line is another one.
+    // The period is not a power of two, so that a piece that is shifted by a page or a line is different.
     (0..=250).cycle().take(size).collect()
 }
 
-/// A number that depends on every byte and its place (the FNV-1a hash).
+/// Returns a number that depends on every byte and its position (the FNV-1a hash).
 pub(crate) fn digest(bytes: &[u8]) -> u64 {
     const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0100_0000_01b3;
@@ -194,7 +195,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_comes_is_a_request_or_refused_before_the_line_is_too_long(
+        fn any_input_is_a_request_or_refused_before_the_line_is_too_long(
             bytes in prop::collection::vec(any::<u8>(), 0..400)
         ) {
             match Line::of(&bytes) {
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_granted_says_what_would_be() {
+    fn invalid_requests_are_refused_with_the_matching_reason() {
         let refused = |line: &str| match Line::of(line.as_bytes()) {
             Line::Bad(refused) => refused,
             other => panic!("{line:?}: {other:?}"),

@@ -1,7 +1,7 @@
-//! What is done for one connection after its request is granted: to give back, to take or to give bytes.
+//! The sessions: after a request is granted, echoes, receives or sends bytes on its connection.
 //!
-//! The server does it in a thread per connection, and a benchmark's own partner does the very same in a process,
-//! so that the figures of both kinds of partner compare.
+//! The server runs each session in a thread, and a benchmark's own partner runs the same code in a process,
+//! so that the figures of both kinds of partner are comparable.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -15,13 +15,13 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv,
 use super::protocol::{COUNT_MAX, DATAGRAM_MAX, digest};
 use crate::primitive::pieces::Pieces;
 
-/// How often somebody who waits looks whether he shall stop.
+/// Interval at which a waiting session checks whether to stop.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Ticks in a row without a byte after which a session is over: 10 s.
+/// Number of consecutive ticks without a byte after which a session ends: 10 s.
 const TICKS_MAX: u32 = 50;
 
-/// A connection, with everything that may end its use.
+/// A connection and the flag that stops its session.
 pub(crate) struct Link<'a> {
     connection: TcpStream,
     stop: &'a AtomicBool,
@@ -30,17 +30,17 @@ pub(crate) struct Link<'a> {
 /// Why a session ended.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum End {
-    /// The other side has no more to ask.
-    #[error("the other side has ended it")]
+    /// The other side closed the connection between messages.
+    #[error("the other side closed the connection")]
     Closed,
-    /// This side was told to stop.
-    #[error("this side was told to stop")]
+    /// This side was stopped.
+    #[error("this side was stopped")]
     Stopped,
-    /// Nothing came or went for too long.
-    #[error("nothing was sent or taken for {} s", TICK.as_secs_f32() * TICKS_MAX as f32)]
+    /// No byte was sent or received for too long.
+    #[error("nothing was sent or received for {} s", TICK.as_secs_f32() * TICKS_MAX as f32)]
     Idle,
-    /// The other side asked for too much, or ended in the middle.
-    #[error("the other side broke the protocol")]
+    /// The other side requested too much, or closed the connection within a message.
+    #[error("the other side violated the protocol")]
     Protocol,
     /// The network failed.
     #[error(transparent)]
@@ -54,7 +54,7 @@ impl End {
 }
 
 impl<'a> Link<'a> {
-    /// A connection that waits for nothing longer than a tick without looking at `stop`.
+    /// Creates a link that checks `stop` at least once per tick while it waits.
     pub(crate) fn new(connection: TcpStream, stop: &'a AtomicBool) -> io::Result<Self> {
         connection.set_nonblocking(false)?;
         connection.set_nodelay(true)?;
@@ -63,7 +63,7 @@ impl<'a> Link<'a> {
         Ok(Self { connection, stop })
     }
 
-    /// Reads until the buffer is full. The connection may end before its first byte only.
+    /// Reads until the buffer is full. The connection may end only before the first byte.
     fn fill(&self, buffer: &mut [u8]) -> Result<(), End> {
         let mut got = 0;
         while got < buffer.len() {
@@ -85,7 +85,7 @@ impl<'a> Link<'a> {
         Ok(())
     }
 
-    /// A number of pieces that the other side announces.
+    /// Reads the number of pieces that the other side announces.
     fn count(&self) -> Result<u64, End> {
         let mut bytes = [0; 8];
         self.fill(&mut bytes)?;
@@ -95,7 +95,7 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Calls again as long as only a tick has passed, and not too many of them.
+    /// Repeats a call that timed out after a tick, at most [`TICKS_MAX`] times.
     fn persist(&self, mut call: impl FnMut() -> rustix::io::Result<usize>) -> Result<usize, End> {
         for _ in 0..TICKS_MAX {
             match call() {
@@ -111,15 +111,15 @@ impl<'a> Link<'a> {
         Err(End::Idle)
     }
 
-    /// Whether the other side has ended the connection. During datagrams it has nothing to say over it, so that
-    /// whatever it does say ends it as well.
+    /// Whether the other side has closed the connection. During a session of datagrams it must send nothing
+    /// on the connection; anything that it sends also ends the session.
     fn has_ended(&self) -> bool {
         let (byte, look) = (&mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT);
         !matches!(recv(&self.connection, byte, look), Err(Errno::AGAIN))
     }
 }
 
-/// Gives back every message of `size` bytes.
+/// Returns every message of `size` bytes to the sender.
 pub(crate) fn echo(link: &Link<'_>, size: usize) -> End {
     let mut message = vec![0; size];
     let mut turn = || link.fill(&mut message).and_then(|()| link.send(&message));
@@ -130,7 +130,7 @@ pub(crate) fn echo(link: &Link<'_>, size: usize) -> End {
     }
 }
 
-/// Takes as many pieces as are announced, and says how many have come; again and again.
+/// Repeatedly receives the announced number of pieces and sends it back with the digest of the last piece.
 pub(crate) fn sink(link: &Link<'_>, pieces: &mut Pieces) -> End {
     loop {
         if let Err(end) = take_batch(link, pieces) {
@@ -148,12 +148,12 @@ fn take_batch(link: &Link<'_>, pieces: &mut Pieces) -> Result<(), End> {
     if announced > 0 {
         link.fill(last).map_err(End::in_the_middle)?;
     }
-    // At once, because it ends the other side's timing; the digest of what lies in the buffer has time.
+    // Send the count immediately, because it ends the other side's timing; the digest is not timed.
     link.send(&announced.to_be_bytes())?;
     link.send(&digest(last).to_be_bytes())
 }
 
-/// Gives as many pieces as are asked for; again and again.
+/// Repeatedly sends the requested number of pieces.
 pub(crate) fn source(link: &Link<'_>, pieces: &mut Pieces) -> End {
     loop {
         if let Err(end) = give_batch(link, pieces) {
@@ -169,9 +169,9 @@ fn give_batch(link: &Link<'_>, pieces: &mut Pieces) -> Result<(), End> {
     Ok(())
 }
 
-/// A socket for datagrams between the connection's own address here and a port of the other side's. All sessions
-/// share one port here, so that a firewall need let through only that one; the kernel gives each what comes from
-/// its own peer.
+/// Opens a socket for datagrams between the connection's local address and a port of the other side. All
+/// sessions share one local port, so that a firewall needs to permit only this one; the kernel delivers to
+/// each socket the datagrams of its own peer.
 pub(crate) fn datagram_socket(connection: &TcpStream, port: u16) -> io::Result<UdpSocket> {
     let (here, mut there) = (connection.local_addr()?, connection.peer_addr()?);
     there.set_port(port);
@@ -185,8 +185,8 @@ pub(crate) fn datagram_socket(connection: &TcpStream, port: u16) -> io::Result<U
     Ok(socket)
 }
 
-/// Gives back every datagram of `size` bytes from the one peer, as long as the connection lasts. Others are
-/// ignored: whoever is not in a session gets nothing out of this host, and nobody more than he has sent.
+/// Returns every datagram of `size` bytes from the peer while the connection is open. Other datagrams are
+/// ignored: a host without a session gets no answer, and no host receives more than it sent.
 pub(crate) fn datagrams(link: &Link<'_>, socket: &UdpSocket, size: usize) -> End {
     let mut message = [0; DATAGRAM_MAX + 1];
     let mut quiet_ticks = 0;
@@ -198,10 +198,10 @@ pub(crate) fn datagrams(link: &Link<'_>, socket: &UdpSocket, size: usize) -> End
         match socket.recv_from(&mut message) {
             Ok((bytes, from)) if bytes == size && same(from, peer) => {
                 quiet_ticks = 0;
-                // One that cannot be sent is one that is lost, which the other side notices.
+                // A datagram that cannot be sent is lost, which the other side detects.
                 let _ = socket.send(&message[..size]);
             }
-            // Neither does an error stay: the peer's socket may not have been open yet.
+            // An error is not permanent: the peer's socket may not have been open yet.
             Ok(_) | Err(_) => {
                 if link.stop.load(Ordering::Relaxed) {
                     return End::Stopped;
@@ -216,7 +216,8 @@ pub(crate) fn datagrams(link: &Link<'_>, socket: &UdpSocket, size: usize) -> End
     End::Idle
 }
 
-/// Whether two addresses are of one socket; a scope of an IPv6 address is this host's own business.
+/// Whether two addresses belong to the same socket. The scope of an IPv6 address is local to this host and
+/// ignored.
 fn same(one: SocketAddr, other: SocketAddr) -> bool {
     (one.ip(), one.port()) == (other.ip(), other.port())
 }
@@ -234,7 +235,7 @@ mod tests {
         (here, listener.accept().unwrap().0)
     }
 
-    /// A link whose ticks are short.
+    /// Returns a link with short ticks.
     fn impatient(connection: TcpStream) -> Link<'static> {
         let link = Link::new(connection, &NEVER).unwrap();
         link.connection.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
@@ -243,12 +244,12 @@ mod tests {
     }
 
     #[test]
-    fn whoever_sends_nothing_and_whoever_takes_nothing_is_given_up() {
+    fn a_session_ends_if_the_other_side_sends_nothing_or_receives_nothing() {
         let (_here, there) = pair();
         let link = impatient(there);
         assert!(matches!(echo(&link, 1), End::Idle));
         assert!(matches!(link.send(&vec![0; 64 << 20]), Err(End::Idle)));
-        assert_eq!(End::Idle.to_string(), "nothing was sent or taken for 10 s");
+        assert_eq!(End::Idle.to_string(), "nothing was sent or received for 10 s");
     }
 
     #[test]
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_ends_when_it_is_told_to_stop() {
+    fn a_session_ends_when_it_is_stopped() {
         let (_here, there) = pair();
         let stop = AtomicBool::new(true);
         assert!(matches!(echo(&Link::new(there, &stop).unwrap(), 1), End::Stopped));

@@ -1,4 +1,4 @@
-//! A server on the loopback interface, with all sorts of askers.
+//! Tests a server on the loopback interface with valid and invalid clients.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::protocol::{VERSION, digest, pattern};
 use super::*;
 
-/// A server in a thread, which is stopped when it is dropped.
+/// A server in a thread.
 struct Running {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
@@ -26,7 +26,7 @@ impl Running {
         Self { address, stop, thread }
     }
 
-    /// A connection on which these bytes were sent, and the line that came back.
+    /// Connects and sends these bytes; returns the connection and the line received.
     fn told(&self, bytes: &[u8]) -> (BufReader<TcpStream>, String) {
         let mut connection = TcpStream::connect(self.address).unwrap();
         connection.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -57,27 +57,27 @@ fn read<const N: usize>(reader: &mut BufReader<TcpStream>) -> [u8; N] {
     bytes
 }
 
-/// Whether the other side ends the connection without another word.
+/// Whether the other side closes the connection without sending more bytes.
 fn has_ended(reader: &mut BufReader<TcpStream>) -> bool {
     match reader.read_to_end(&mut Vec::new()) {
         Ok(bytes) => bytes == 0,
-        // Bytes that it never read it answers with a reset.
+        // If the other side did not read all bytes, its kernel resets the connection.
         Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
     }
 }
 
 #[test]
-fn what_is_no_request_is_refused_with_one_line_and_nothing_more() {
+fn an_invalid_request_is_refused_with_one_line_only() {
     let server = Running::start();
     let too_long = [b'x'; LINE_MAX];
     let cases: [(&[u8], &str); 7] = [
-        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "nothing follows it"),
-        (b"GET / HTTP/1.1\n", "refused: this host speaks assay-bench/1"),
-        (b"assay-bench/1 fly\n", "refused: a request is connect, echo SIZE"),
-        (b"assay-bench/1 sink 99999999\n", "refused: SIZE is from 1 to 1048576"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "with nothing after it"),
+        (b"GET / HTTP/1.1\n", "refused: this host supports only assay-bench/1"),
+        (b"assay-bench/1 fly\n", "refused: a request must be connect, echo SIZE"),
+        (b"assay-bench/1 sink 99999999\n", "refused: SIZE must be from 1 to 1048576"),
         (b"assay-bench/1 datagrams 1 0\n", "refused: PORT"),
-        (b"\xff\xfe\n", "refused: a request is one line"),
-        (&too_long, "refused: a request is one line"),
+        (b"\xff\xfe\n", "refused: a request must be one line"),
+        (&too_long, "refused: a request must be one line"),
     ];
     for (bytes, reason) in cases {
         let (mut reader, line) = server.told(bytes);
@@ -85,20 +85,20 @@ fn what_is_no_request_is_refused_with_one_line_and_nothing_more() {
         assert!(has_ended(&mut reader));
     }
     let (_, line) = server.asked("connect");
-    assert_eq!(line, "ok\n", "and others are served as before");
+    assert_eq!(line, "ok\n", "other clients are still served");
     assert_eq!(server.stop(), Served { connections: 8, granted: 1, refused: 7, broken: 0 });
 }
 
 #[test]
-fn a_connection_that_does_not_ask_in_time_is_refused() {
+fn a_connection_without_a_request_in_time_is_refused() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let mut here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let mut asker = Asker::new(listener.accept().unwrap().0, 0).unwrap();
     assert!(matches!(asker.look(4_999_999_999), Look::Waits));
     here.write_all(b"assay-bench/1 conn").unwrap();
     assert!(matches!(asker.look(4_999_999_999), Look::Waits));
-    let Look::Bad(reason) = asker.look(5_000_000_001) else { panic!("it may wait for ever") };
-    assert_eq!(reason, "no request came within 5 s");
+    let Look::Bad(reason) = asker.look(5_000_000_001) else { panic!("it may wait forever") };
+    assert_eq!(reason, "no request was received within 5 s");
     drop(here);
     while matches!(asker.look(0), Look::Waits) {
         std::thread::sleep(Duration::from_millis(1));
@@ -107,7 +107,7 @@ fn a_connection_that_does_not_ask_in_time_is_refused() {
 }
 
 #[test]
-fn messages_pieces_and_answers_are_those_of_the_protocol() {
+fn messages_pieces_and_answers_follow_the_protocol() {
     let server = Running::start();
     let (mut echo, line) = server.asked("echo 3");
     assert_eq!(line, "ok\n");
@@ -148,7 +148,7 @@ fn only_datagrams_of_the_session_come_back() {
     own.send_to(b"good", server.address).unwrap();
     assert_eq!(own.recv(&mut buffer).unwrap(), 4);
     assert_eq!(&buffer[..4], b"good");
-    // The server answers in the order in which it is asked: what has not come back before the witness's never will.
+    // The server answers in order: a datagram that is not returned before the witness's is never returned.
     let comes_back = |socket: &UdpSocket, message: &[u8]| {
         socket.set_nonblocking(true).unwrap();
         socket.send_to(message, server.address).unwrap();
@@ -192,24 +192,24 @@ fn two_sessions_of_datagrams_share_the_port_and_each_gets_its_own() {
 }
 
 #[test]
-fn more_sessions_than_there_may_be_are_refused_until_others_end() {
+fn sessions_beyond_the_maximum_are_refused_until_others_end() {
     let server = Running::start();
     let mut sessions: Vec<_> = (0..SESSIONS_MAX).map(|_| server.asked("echo 1")).collect();
     assert!(sessions.iter().all(|(_, line)| line == "ok\n"));
     let (_, line) = server.asked("echo 1");
-    assert!(line.starts_with("refused: 64 sessions are under way here"), "{line}");
-    assert_eq!(server.asked("connect").1, "ok\n", "what is no session needs no room");
+    assert!(line.starts_with("refused: 64 sessions are running here"), "{line}");
+    assert_eq!(server.asked("connect").1, "ok\n", "a request without a session is not limited");
     sessions.pop();
     let again = (0..6000).any(|_| {
         std::thread::sleep(Duration::from_millis(10));
         server.asked("echo 1").1 == "ok\n"
     });
-    assert!(again, "the place of a session that ended was not given to another");
+    assert!(again, "no new session was granted after another one ended");
     drop(sessions);
 }
 
 #[test]
-fn whoever_breaks_the_protocol_ends_his_session_and_nobody_elses() {
+fn a_protocol_violation_ends_only_the_session_of_its_client() {
     let server = Running::start();
     let (mut other, _) = server.asked("echo 1");
     let (mut endless, _) = server.asked("sink 1");
@@ -226,14 +226,14 @@ fn whoever_breaks_the_protocol_ends_his_session_and_nobody_elses() {
 }
 
 #[test]
-fn every_session_ends_when_the_server_is_told_to_stop() {
+fn every_session_ends_when_the_server_is_stopped() {
     let server = Running::start();
     let port = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
     let mut idle: Vec<_> = ["echo 1", "sink 1", "source 1", &format!("datagrams 1 {port}")]
         .into_iter()
         .map(|request| server.asked(request).0)
         .collect();
-    // One who asks for more than he takes.
+    // A client that requests more than it receives.
     let (greedy, _) = server.asked("source 1048576");
     write(&greedy, &1000_u64.to_be_bytes());
     let served = server.stop();

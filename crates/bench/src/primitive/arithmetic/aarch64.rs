@@ -1,16 +1,16 @@
-//! The blocks in the instructions of AArch64.
+//! The blocks in AArch64 instructions.
 
 use std::arch::asm;
 
 use super::Registers;
 
-/// A block of `$rounds` rounds, each of which does one instruction to every register that is listed, with
-/// register 0 as the other operand. What is done to different registers is independent.
+/// A block of `$rounds` rounds. Each round applies one instruction to every listed register, with register 0
+/// as the other operand. The instructions on different registers are independent.
 macro_rules! chains {
     ($name:ident, $class:ident, $mnemonic:literal, $width:literal, $rounds:literal, [$($x:ident = $at:literal)*]) => {
         #[inline]
         pub(super) fn $name(registers: &mut Registers, blocks: u64) {
-            // SAFETY: arithmetic on the registers named here; it touches no memory and no stack.
+            // SAFETY: arithmetic on the registers named here, without access to memory or the stack.
             unsafe {
                 asm!(
                     ".p2align 6",
@@ -32,8 +32,8 @@ macro_rules! chains {
     };
 }
 
-/// One chain, and as many as keep every unit of today's processors busy: latency times units is at most 8
-/// for integers and 12 for floating point.
+/// One chain, and enough chains to keep every unit of today's processors busy: latency times units is at most
+/// 8 for integers and 12 for floating point.
 macro_rules! latency_and_throughput {
     (reg, $mnemonic:literal, $width:literal, $one:ident, $many:ident) => {
         chains!($one, reg, $mnemonic, $width, 128, [b = 1]);
@@ -57,12 +57,12 @@ latency_and_throughput!(vreg, "fmul", ":d", mul_float64, muls_float64);
 latency_and_throughput!(vreg, "fdiv", ":s", div_float32, divs_float32);
 latency_and_throughput!(vreg, "fdiv", ":d", div_float64, divs_float64);
 
-/// A block of `$rounds` rounds of these instructions on the registers 0, 1 and 2, called `p`, `q` and `r`.
+/// A block of `$rounds` rounds of these instructions on registers 0, 1 and 2, called `p`, `q` and `r`.
 macro_rules! block {
     ($name:ident, $rounds:literal, [$($instruction:literal)*]) => {
         #[inline]
         pub(super) fn $name(registers: &mut Registers, blocks: u64) {
-            // SAFETY: arithmetic on the registers named here; it touches no memory and no stack.
+            // SAFETY: arithmetic on the registers named here, without access to memory or the stack.
             unsafe {
                 asm!(
                     ".p2align 6",
@@ -85,7 +85,7 @@ macro_rules! block {
     };
 }
 
-// Exclusive or of two registers into each other in turn.
+// Exclusive or of two registers, alternately into each of them.
 block!(bit_int32, 64, ["eor {q:w}, {q:w}, {r:w}" "eor {r:w}, {r:w}, {q:w}"]);
 block!(bit_int64, 64, ["eor {q:x}, {q:x}, {r:x}" "eor {r:x}, {r:x}, {q:x}"]);
 

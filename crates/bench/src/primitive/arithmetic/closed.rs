@@ -1,9 +1,9 @@
-//! What n operations of a block must give, computed without doing them one after another.
+//! The expected result of n operations of a block, computed without executing them.
 //!
-//! Every form is chosen so that the result tells how many operations there were: a sum and a power grow with
-//! n; exclusive or of two values into each other comes round after six, which no batch (a power of two times
-//! its block) is a multiple of; divisions add their quotients up; and floating-point operands are such that
-//! each operation moves the value up by exactly one unit in its last place, which rounding keeps exact.
+//! Every form is chosen so that the result depends on the number of operations. A sum and a power grow with
+//! n. Alternate exclusive or of two values repeats after six operations, and no batch (a power of two times
+//! its block) is a multiple of six. Divisions add up their quotients. Floating-point operands are chosen so
+//! that each operation increases the value by exactly one unit in its last place, which rounding keeps exact.
 
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
@@ -19,31 +19,31 @@ pub(super) enum Type {
     Float64,
 }
 
-/// What a chain computes; register 0 is `a`, register 1 is `x`.
+/// The computation of a chain. Register 0 is `a`, register 1 is `x`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// `x += a`.
     Sum,
     /// `x *= a`.
     Product,
-    /// `x ^= y` and `y ^= x` in turn; register 2 is `y`.
+    /// `x ^= y` and `y ^= x` alternately; register 2 is `y`.
     Bit,
     /// `x = a / x`, and register 2 is the sum of all `x`.
     Quotient,
-    /// Register 2 is the sum of as many `a / x`.
+    /// Register 2 is the sum of `a / x`, once per operation.
     Quotients,
     /// `x = (x + a) % d`; register 2 is `d`.
     Remainder,
-    /// `x += a`, where `a` is a unit in the last place of `x`.
+    /// `x += a`, where `a` is one unit in the last place of `x`.
     FloatSum,
-    /// `x *= a`, where `a` is the number after 1.
+    /// `x *= a`, where `a` is the next number above 1.
     FloatProduct,
-    /// `x /= a`, where `a` is the number before 1.
+    /// `x /= a`, where `a` is the next number below 1.
     FloatQuotient,
 }
 
 impl Type {
-    /// The word of the key `type`.
+    /// Returns the value of the key `type`.
     pub(super) fn name(self) -> &'static str {
         match self {
             Type::Int32 => "int32",
@@ -57,7 +57,7 @@ impl Type {
         matches!(self, Type::Int32 | Type::Float32)
     }
 
-    /// The bits of a register that the type has.
+    /// Returns the bits of a register that the type uses.
     fn mask(self) -> u64 {
         if self.is_narrow() { u64::from(u32::MAX) } else { u64::MAX }
     }
@@ -70,27 +70,27 @@ impl Type {
         }
     }
 
-    /// Distance of the number after 1 from 1.
+    /// Returns the distance from 1 to the next number above it.
     fn epsilon(self) -> f64 {
         if self.is_narrow() { f64::from(f32::EPSILON) } else { f64::EPSILON }
     }
 
-    /// Numbers of a float type between 1 and 2.
+    /// Returns the count of numbers of a float type between 1 and 2.
     fn floats(self) -> u64 {
         if self.is_narrow() { 1 << 23 } else { 1 << 52 }
     }
 }
 
 impl Form {
-    /// Registers to begin with.
+    /// Returns the initial registers.
     pub(super) fn start(self, of: Type, rng: &mut Pcg64Mcg) -> Registers {
         let mut registers = Registers::default();
-        // Divisors and quotients of half the width, so that the dividend has nearly all of it.
+        // Divisors and quotients of half the width, so that the dividend has nearly the full width.
         let half = if of.is_narrow() { 1_u64 << 14 } else { 1 << 30 };
         let mut number = |from: u64| rng.random_range(from..2 * from);
         match self {
             Form::Sum | Form::Product | Form::Bit => {
-                // Of the odd numbers, those of this residue have powers that come round last of all.
+                // Among the odd numbers, the powers of those with this residue have the longest period.
                 registers = registers.map(|_| number(1 << 62) & of.mask());
                 registers[0] = (registers[0] & !7) | 5;
             }
@@ -103,7 +103,7 @@ impl Form {
                 registers[..3].copy_from_slice(&[dividend, dividend % divisor, divisor]);
             }
             Form::FloatSum | Form::FloatProduct | Form::FloatQuotient => {
-                // At the lower end, which leaves room to climb.
+                // At the lower end, which leaves room for increases.
                 let lowest = of.float_bits(1.0);
                 registers = registers.map(|_| lowest + number(of.floats() / 32) - of.floats() / 32);
                 registers[0] = of.float_bits(match self {
@@ -116,7 +116,7 @@ impl Form {
         registers
     }
 
-    /// Registers after so many operations, dealt to so many chains in turn.
+    /// Returns the registers after `operations` operations, distributed evenly over `chains` chains.
     pub(super) fn after(self, of: Type, start: &Registers, chains: usize, operations: u64) -> Registers {
         let mut registers = *start;
         let [a, x, third, ..] = *start;
@@ -135,7 +135,7 @@ impl Form {
                 }
             }
             Form::Quotient => {
-                // The divisor and its quotient change places with every operation.
+                // The divisor and its quotient are swapped by every operation.
                 let both = x.wrapping_add(a / x).wrapping_mul(operations / 2);
                 let odd = if operations % 2 == 1 { a / x } else { 0 };
                 registers[1] = if operations % 2 == 1 { a / x } else { x };
@@ -144,7 +144,7 @@ impl Form {
             Form::Quotients => registers[2] = third.wrapping_add((a / x).wrapping_mul(operations)),
             Form::Remainder => {
                 let [a, x, divisor, times] = [a, x, third, operations].map(u128::from);
-                // A remainder is below its divisor, which is a register's value.
+                // A remainder is below its divisor, which fits into a register.
                 registers[1] = u64::try_from((x + a * times) % divisor).unwrap_or(u64::MAX);
             }
             Form::FloatSum | Form::FloatProduct | Form::FloatQuotient => {
@@ -154,8 +154,8 @@ impl Form {
         registers.map(|register| register & of.mask())
     }
 
-    /// Operations of a chain for which the form holds: a product climbs by one unit only below 1.5, which is
-    /// where the rounding of its exact value changes.
+    /// Returns the maximum number of operations of a chain for which the form is valid. A product increases
+    /// by one unit only below 1.5, where the rounding of its exact value changes.
     pub(super) fn longest(self, of: Type) -> u64 {
         match self {
             Form::FloatSum | Form::FloatProduct | Form::FloatQuotient => of.floats() / 2 - of.floats() / 16,
@@ -164,7 +164,7 @@ impl Form {
     }
 }
 
-/// `base` to the power of `exponent`, modulo 2^64.
+/// Returns `base` to the power of `exponent`, modulo 2^64.
 fn power(base: u64, exponent: u64) -> u64 {
     (0..u64::BITS).rev().fold(1_u64, |power, bit| {
         let squared = power.wrapping_mul(power);
@@ -177,8 +177,8 @@ mod tests {
     use super::*;
     use rand::SeedableRng;
 
-    /// The same, one operation at a time.
-    #[expect(clippy::cast_possible_truncation, reason = "registers hold numbers of 32 bits there")]
+    /// Executes one operation.
+    #[expect(clippy::cast_possible_truncation, reason = "the registers contain 32-bit numbers for this type")]
     fn step(form: Form, of: Type, registers: &mut Registers, turn: u64) {
         let [a, x, y, ..] = *registers;
         let [f, g] = [a, x].map(f64::from_bits);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_closed_form_is_what_one_operation_after_another_gives() {
+    fn the_closed_form_equals_executing_one_operation_after_another() {
         for (form, of) in forms() {
             let start = form.start(of, &mut Pcg64Mcg::seed_from_u64(3));
             let mut registers = start;
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn single_precision_climbs_by_one_unit_up_to_the_longest_batch() {
+    fn single_precision_increases_by_one_unit_up_to_the_longest_batch() {
         for form in FLOAT {
             let start = form.start(Type::Float32, &mut Pcg64Mcg::seed_from_u64(3));
             let mut registers = start;
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn no_batch_gives_the_values_that_it_began_with() {
+    fn no_batch_ends_with_its_initial_values() {
         for (form, of) in forms() {
             let start = form.start(of, &mut Pcg64Mcg::seed_from_u64(5));
             for doublings in 0..15 {

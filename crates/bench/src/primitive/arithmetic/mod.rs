@@ -1,7 +1,8 @@
-//! Arithmetic: the core clock, and how long an operation takes when it waits for the one before it (latency)
-//! and when it waits for nothing (throughput). lmbench 3, `lat_ops` and `par_ops`, whose integer add came out
-//! as 0.00 ns because the compiler had folded it: here every block is written in the machine's instructions,
-//! and what n operations must give is computed another way and compared after every batch.
+//! Arithmetic: the core clock, and the time of an operation that waits for the previous one (latency) and of
+//! an independent operation (throughput). This corresponds to `lat_ops` and `par_ops` of lmbench 3, whose
+//! integer add was reported as 0.00 ns because the compiler had folded it. Here every block is written in
+//! machine instructions, and the expected result of n operations is computed in another way and compared
+//! after every batch.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -29,7 +30,7 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         Profile::Quick,
         &["cpu.cycle"],
-        "one cycle of the core clock: an integer addition that waits for the one before it",
+        "one cycle of the core clock: an integer addition that waits for the previous one",
         "own: the core clock is not the counter that times batches",
     ),
     row(
@@ -83,7 +84,7 @@ pub(crate) const ROWS: &[Row] = &[
     ),
 ];
 
-const LATENCY: &str = "one operation that waits for the result of the one before it";
+const LATENCY: &str = "one operation that waits for the result of the previous one";
 const LAT_OPS: &str = "lmbench 3, lat_ops, with the results checked";
 
 const fn row(
@@ -95,10 +96,10 @@ const fn row(
     Row { ids, profile, cost: Per::Operation, calls: &[], about, source, prepare }
 }
 
-/// What a block works on: register 0 is the operand that stays the same, the others change.
+/// The registers of a block: register 0 is the constant operand, the others change.
 type Registers = [u64; 13];
 
-/// Operations without a branch between them, so many times over.
+/// Operations without a branch between them, repeated the given number of times.
 type Block = fn(&mut Registers, u64);
 
 /// A block and what it computes.
@@ -108,7 +109,7 @@ struct Body {
     of: Type,
     block: Block,
     form: Form,
-    /// Registers, from 1 on, that the operations are dealt to in turn.
+    /// Number of registers, from 1 on, over which the operations are distributed.
     chains: usize,
     /// Operations of one block.
     operations: u64,
@@ -158,7 +159,7 @@ const BODIES: &[Body] = &[
     twelve("div_throughput", Type::Float64, block::divs_float64, Form::FloatQuotient),
 ];
 
-/// The addition that every processor does in one cycle.
+/// The addition that every processor executes in one cycle.
 const ADDITION: Body = one("add", Type::Int64, block::add_int64, Form::Sum);
 
 /// One operation of the id's kind on the id's type.
@@ -167,24 +168,24 @@ fn prepare(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal>
     let body = match id.operation() {
         "cycle" => ADDITION,
         _ => *BODIES.iter().find(of_id).ok_or_else(|| {
-            Refusal::Unavailable(format!("no processor has {id}; see 'assay bench --list'"))
+            Refusal::Unavailable(format!("{id} does not exist on any processor; see 'assay bench --list'"))
         })?,
     };
-    // The addition that keeps the dividend large is no part of a remainder.
+    // The addition that keeps the dividend large is not part of a remainder.
     let baseline = (body.form == Form::Remainder)
         .then(|| -> Box<dyn Operation> { Box::new(Chains::new(ADDITION, &mut setting.rng)) });
     let operation = Box::new(Chains::new(body, &mut setting.rng));
     Ok(Prepared { operation, baseline, sharing: Sharing::Alone })
 }
 
-/// Additions, each of which waits for the one before it: work whose time is the core clock's.
+/// Additions, each of which waits for the previous one, so that their time depends only on the core clock.
 pub(super) fn additions(rng: &mut Pcg64Mcg) -> impl Operation + use<> {
     Chains::new(ADDITION, rng)
 }
 
-/// Multiplications, each of which waits for the one before it and for nothing else: time in which the processor can
-/// do something beside them. They keep a unit busy for a fraction of the time only, so that somebody else who shares
-/// the core hardly delays them.
+/// Multiplications, each of which waits only for the previous one, so that the processor can execute other
+/// work during them. They keep a unit busy for only a fraction of the time, so that a hardware thread that
+/// shares the core hardly delays them.
 #[derive(Clone, Copy)]
 pub(super) struct Multiplications {
     start: Registers,
@@ -192,33 +193,33 @@ pub(super) struct Multiplications {
 }
 
 impl Multiplications {
-    /// Multiplications of one block.
+    /// Number of multiplications in one block.
     pub(super) const BLOCK: u64 = 128;
 
-    /// Multiplications that begin with a random number.
+    /// Returns multiplications that begin with a random number.
     pub(super) fn new(rng: &mut Pcg64Mcg) -> Self {
         let start = Form::FloatProduct.start(Type::Float64, rng);
         Self { start, registers: start }
     }
 
-    /// Back to the beginning.
+    /// Resets the registers to their initial values.
     pub(super) fn begin(&mut self) {
         self.registers = self.start;
     }
 
-    /// The next blocks.
+    /// Executes the next blocks.
     #[inline]
     pub(super) fn go_on(&mut self, blocks: u64) {
         block::mul_float64(&mut self.registers, blocks);
     }
 
-    /// That so many blocks have been done since the beginning.
+    /// Checks that this number of blocks has been executed since the beginning.
     pub(super) fn expect(&self, blocks: u64) -> io::Result<()> {
         let due = Form::FloatProduct.after(Type::Float64, &self.start, 1, blocks * Self::BLOCK);
         if self.registers == due {
             return Ok(());
         }
-        Err(io::Error::other(format!("{blocks} blocks of multiplications did not give what was due")))
+        Err(io::Error::other(format!("{blocks} blocks of multiplications did not give the expected result")))
     }
 }
 
@@ -257,7 +258,7 @@ impl Operation for Chains {
             return Ok(());
         }
         Err(io::Error::other(format!(
-            "{operations} operations {operation} of {} gave {:x?} where {due:x?} was due",
+            "{operations} operations {operation} of {} gave {:x?} instead of {due:x?}",
             of.name(),
             self.registers
         )))
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn one_operation_too_few_in_any_chain_is_refused() {
+    fn one_missing_operation_in_any_chain_is_rejected() {
         for body in BODIES {
             let (mut chains, operations) = (chains(body), 2 * body.operations);
             for chain in 1..=body.chains {
@@ -307,10 +308,10 @@ mod tests {
                 let fewer =
                     body.form.after(body.of, &chains.start, body.chains, operations - body.chains as u64);
                 chains.registers[chain] = fewer[chain];
-                // What a remainder or a quotient is made of stands beside it.
+                // The operands of a remainder or a quotient are in register 2.
                 chains.registers[2] = if body.chains == 1 { fewer[2] } else { chains.registers[2] };
                 let error = chains.disarm(operations).unwrap_err().to_string();
-                assert!(error.contains(body.operation) && error.contains("was due"), "{error}");
+                assert!(error.contains(body.operation) && error.contains("instead of"), "{error}");
             }
         }
     }

@@ -1,16 +1,16 @@
-//! The blocks in the instructions of x86-64: scalar SSE2 for floating point, as every compiler emits it.
+//! The blocks in x86-64 instructions: scalar SSE2 for floating point, as every compiler emits it.
 
 use std::arch::asm;
 
 use super::Registers;
 
-/// A block of `$rounds` rounds, each of which does one instruction to every register that is listed, with
-/// register 0 as the other operand. What is done to different registers is independent.
+/// A block of `$rounds` rounds. Each round applies one instruction to every listed register, with register 0
+/// as the other operand. The instructions on different registers are independent.
 macro_rules! chains {
     ($name:ident, $class:ident, $mnemonic:literal, $width:literal, $rounds:literal, [$($x:ident = $at:literal)*]) => {
         #[inline]
         pub(super) fn $name(registers: &mut Registers, blocks: u64) {
-            // SAFETY: arithmetic on the registers named here; it touches no memory and no stack.
+            // SAFETY: arithmetic on the registers named here, without access to memory or the stack.
             unsafe {
                 asm!(
                     ".p2align 6",
@@ -30,8 +30,8 @@ macro_rules! chains {
     };
 }
 
-/// One chain, and as many as keep every unit of today's processors busy: latency times units is at most 8
-/// for integers and 12 for floating point.
+/// One chain, and enough chains to keep every unit of today's processors busy: latency times units is at most
+/// 8 for integers and 12 for floating point.
 macro_rules! latency_and_throughput {
     (reg, $mnemonic:literal, $width:literal, $one:ident, $many:ident) => {
         chains!($one, reg, $mnemonic, $width, 128, [b = 1]);
@@ -55,12 +55,12 @@ latency_and_throughput!(xmm_reg, "mulsd", mul_float64, muls_float64);
 latency_and_throughput!(xmm_reg, "divss", div_float32, divs_float32);
 latency_and_throughput!(xmm_reg, "divsd", div_float64, divs_float64);
 
-/// Exclusive or of two registers into each other in turn.
+/// Exclusive or of two registers, alternately into each of them.
 macro_rules! bit {
     ($name:ident, $width:literal) => {
         #[inline]
         pub(super) fn $name(registers: &mut Registers, blocks: u64) {
-            // SAFETY: arithmetic on the registers named here; it touches no memory and no stack.
+            // SAFETY: arithmetic on the registers named here, without access to memory or the stack.
             unsafe {
                 asm!(
                     ".p2align 6",
@@ -85,12 +85,12 @@ bit!(bit_int32, ":e");
 bit!(bit_int64, ":r");
 
 /// Signed division of register 0 by register 1, and the sum of the quotients in register 2. In a chain the
-/// quotient becomes the next divisor, by a move that this instruction set cannot do without.
+/// quotient becomes the next divisor, by a move that this instruction set requires.
 macro_rules! div {
     ($name:ident, $width:literal, $dividend:literal, $extend:literal, [$($next:literal)?]) => {
         #[inline]
         pub(super) fn $name(registers: &mut Registers, blocks: u64) {
-            // SAFETY: arithmetic on the registers named here; it touches no memory and no stack. The
+            // SAFETY: arithmetic on the registers named here, without access to memory or the stack. The
             // divisors are positive and the quotients fit, by the choice of the starting values.
             unsafe {
                 asm!(
@@ -128,7 +128,7 @@ macro_rules! remainder {
     ($name:ident, $width:literal, $add:literal, $extend:literal) => {
         #[inline]
         pub(super) fn $name(registers: &mut Registers, blocks: u64) {
-            // SAFETY: arithmetic on the registers named here; it touches no memory and no stack. The
+            // SAFETY: arithmetic on the registers named here, without access to memory or the stack. The
             // divisor is positive and the quotients fit, by the choice of the starting values.
             unsafe {
                 asm!(

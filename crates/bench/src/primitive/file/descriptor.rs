@@ -1,5 +1,5 @@
-//! Calls on an open file that move no bytes: asking for its size and flags, moving its position, duplicating
-//! it.
+//! Calls on an open file that transfer no bytes: reading its size and flags, changing its position,
+//! duplicating its descriptor.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -30,7 +30,7 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::Operation,
         calls: &["dup", "close"],
         about: "dup of a descriptor and close of the copy",
-        source: "own: shells and servers move descriptors so",
+        source: "own: how shells and servers move descriptors",
         prepare: dup_close,
     },
     Row {
@@ -39,7 +39,7 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::Operation,
         calls: &["lseek"],
         about: "lseek to another position of an open file",
-        source: "own: buffered readers move so",
+        source: "own: how buffered readers change their position",
         prepare: lseek,
     },
     Row {
@@ -48,16 +48,16 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::Operation,
         calls: &["fcntl"],
         about: "fcntl(F_GETFL) on an open file",
-        source: "own: what libraries ask of descriptors that they are given",
+        source: "own: how libraries check descriptors that they receive",
         prepare: fcntl,
     },
 ];
 
-/// A structure for `stat` to fill.
-// SAFETY: `stat` is numbers only, so zeroes are a value of it.
+/// A structure that `stat` fills.
+// SAFETY: `stat` consists of numbers only, so zeroes are a valid value.
 pub(super) const ZERO_STAT: libc::stat = unsafe { std::mem::zeroed() };
 
-/// That the file which was asked about has so many bytes.
+/// Checks that the file of this `stat` has the expected size.
 #[inline]
 pub(super) fn check_size(call: &'static str, stat: &libc::stat, due: usize) -> io::Result<()> {
     if usize::try_from(stat.st_size) == Ok(due) { Ok(()) } else { Err(wrong_size(call, stat.st_size, due)) }
@@ -65,20 +65,20 @@ pub(super) fn check_size(call: &'static str, stat: &libc::stat, due: usize) -> i
 
 #[cold]
 fn wrong_size(call: &'static str, told: libc::off_t, due: usize) -> io::Error {
-    io::Error::other(format!("{call} told a size of {told} bytes of a file that has {due}"))
+    io::Error::other(format!("{call} reported a size of {told} bytes for a file of {due} bytes"))
 }
 
-/// The number that the next descriptor will have: the lowest free one, which POSIX promises. A call that
-/// returns it has made a descriptor, and that it returns it again shows that the one before was closed.
+/// The number of the next descriptor: the lowest free one, as POSIX guarantees. A call that returns it has
+/// created a descriptor, and if a later call returns it again, the previous descriptor was closed.
 pub(super) struct Slot(RawFd);
 
 impl Slot {
-    /// Finds it. Another descriptor that is made and kept moves it.
+    /// Finds the number. It changes if another descriptor is created and kept open.
     pub(super) fn find() -> io::Result<Self> {
         Ok(Self(std::fs::File::open("/dev/null")?.as_raw_fd()))
     }
 
-    /// That a call has made a descriptor of this number.
+    /// Checks that a call has created a descriptor with this number.
     #[inline]
     pub(super) fn check(&self, call: &'static str, descriptor: RawFd) -> io::Result<()> {
         if descriptor == self.0 { Ok(()) } else { Err(self.not_next(call, descriptor)) }
@@ -89,16 +89,19 @@ impl Slot {
         if descriptor < 0 {
             return failed(call);
         }
-        io::Error::other(format!("{call} returned descriptor {descriptor} where {} was the next", self.0))
+        io::Error::other(format!(
+            "{call} returned descriptor {descriptor} instead of {}, the next free one",
+            self.0
+        ))
     }
 
-    /// That no descriptor has this number.
+    /// Checks that no descriptor has this number.
     pub(super) fn check_closed(&self) -> io::Result<()> {
         // SAFETY: the call takes numbers only.
         if unsafe { libc::fcntl(self.0, libc::F_GETFD) } < 0 {
             Ok(())
         } else {
-            Err(io::Error::other(format!("close has left descriptor {} open", self.0)))
+            Err(io::Error::other(format!("descriptor {} is still open after close", self.0)))
         }
     }
 }
@@ -137,7 +140,7 @@ impl Step for DupClose {
         // SAFETY: the descriptor is open.
         let copy = unsafe { libc::dup(self.scratch.descriptor()) };
         self.slot.check("dup", copy)?;
-        // SAFETY: closes the descriptor just made, which nothing else knows.
+        // SAFETY: closes the new descriptor, which nothing else uses.
         check("close", unsafe { libc::close(copy) }).map(drop)
     }
 
@@ -146,10 +149,11 @@ impl Step for DupClose {
     }
 }
 
-/// Positions that `lseek` moves between: none is 0, which a call that does nothing would return.
+/// Number of positions that `lseek` cycles through. None of them is 0, the result of a call that does
+/// nothing.
 const POSITIONS: libc::off_t = 4096;
 
-/// `lseek` to another position every time.
+/// `lseek` to a different position each time.
 fn lseek(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let scratch = Scratch::empty(setting)?;
     let mut position = 1;
@@ -159,12 +163,12 @@ fn lseek(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
         let told = unsafe { libc::lseek(scratch.descriptor(), position, libc::SEEK_SET) };
         match check("lseek", told)? {
             told if told == position => Ok(()),
-            told => Err(io::Error::other(format!("lseek to {position} went to {told}"))),
+            told => Err(io::Error::other(format!("lseek to {position} moved to {told}"))),
         }
     }))
 }
 
-/// `fcntl` that asks for the flags of a file.
+/// `fcntl` that reads the flags of a file.
 fn fcntl(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let scratch = Scratch::empty(setting)?;
     Ok(Prepared::repeat(move || {
@@ -173,7 +177,7 @@ fn fcntl(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
         if flags & libc::O_ACCMODE == libc::O_RDWR {
             Ok(())
         } else {
-            Err(io::Error::other("fcntl told other flags than the file was opened with"))
+            Err(io::Error::other("fcntl returned flags that differ from those of open"))
         }
     }))
 }
@@ -183,28 +187,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_descriptor_of_another_number_and_one_that_stays_open_are_noticed() {
-        // Other tests of this process open and close files, so the slot is made far above theirs.
+    fn a_wrong_descriptor_and_one_that_stays_open_are_detected() {
+        // Other tests of this process open and close files, so this slot is far above theirs.
         let base = std::fs::File::open("/dev/null").unwrap();
         // SAFETY: the descriptor is open.
         let high = unsafe { libc::fcntl(base.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 900) };
         let slot = Slot(high);
         slot.check("dup", high).unwrap();
         let error = slot.check("dup", 0).unwrap_err().to_string();
-        assert_eq!(error, format!("dup returned descriptor 0 where {high} was the next"));
-        assert!(slot.check_closed().unwrap_err().to_string().contains("left descriptor"));
-        // SAFETY: closes the copy made above.
+        assert_eq!(error, format!("dup returned descriptor 0 instead of {high}, the next free one"));
+        assert!(slot.check_closed().unwrap_err().to_string().contains("is still open"));
+        // SAFETY: closes the copy created above.
         assert_eq!(unsafe { libc::close(high) }, 0);
         slot.check_closed().unwrap();
     }
 
     #[test]
-    fn another_size_than_the_files_is_noticed() {
+    fn a_wrong_size_is_detected() {
         let mut stat = ZERO_STAT;
         stat.st_size = 7;
         check_size("stat", &stat, 7).unwrap();
         let error = check_size("stat", &stat, 8).unwrap_err().to_string();
-        assert_eq!(error, "stat told a size of 7 bytes of a file that has 8");
+        assert_eq!(error, "stat reported a size of 7 bytes for a file of 8 bytes");
         stat.st_size = -1;
         assert!(check_size("stat", &stat, 8).is_err());
     }

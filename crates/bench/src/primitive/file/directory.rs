@@ -1,8 +1,8 @@
-//! Names in a directory: files made and deleted, by type of file system (lmbench 3, lat_fs: 0, 1, 4 and 10
-//! KiB), renamed, directories made, removed and listed.
+//! Names in a directory: files created and deleted, by type of file system (lmbench 3, lat_fs: 0, 1, 4 and 10
+//! KiB), files renamed, and directories created, removed and listed.
 //!
-//! A batch makes its files in a new directory and finds them there afterwards, each of its size; what a batch
-//! deletes is made untimed. Names are made before, so that none is formatted in the timed part.
+//! A batch creates its files in a new directory and checks afterwards that each exists with its size. Files
+//! to be deleted are created untimed. Names are formatted in advance, outside the timed part.
 
 use std::ffi::CStr;
 use std::io;
@@ -117,7 +117,7 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::Operation,
         calls: &["renameat", "renameat2"],
         about: "renameat of a file within its directory",
-        source: "own: how programs replace a file as a whole",
+        source: "own: how programs replace a whole file",
         prepare: rename,
     },
     Row {
@@ -126,7 +126,7 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::Operation,
         calls: &["mkdirat", "unlinkat"],
         about: "mkdirat, and unlinkat of the same directory",
-        source: "own: what temporary directories and lock directories cost",
+        source: "own: the cost of temporary directories and lock directories",
         prepare: make_remove,
     },
     Row {
@@ -134,35 +134,36 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["open", "openat", "getdents64", "close"],
-        about: "open of a directory of 100 files, getdents64 until its end, close",
-        source: "own: what ls and file servers do before anything else",
+        about: "open of a directory of 100 files, getdents64 to its end, close",
+        source: "own: the first operation of ls and file servers",
         prepare: list,
     },
 ];
 
-const CREATE: &str = "openat of a new file, write of size bytes where there is a size, close";
-const DELETE: &str = "unlinkat of a file of size bytes, empty where there is no size";
+const CREATE: &str = "openat of a new file, write of size bytes if a size is given, close";
+const DELETE: &str = "unlinkat of a file of size bytes, or of an empty file without a size";
 
-/// Files of the longest batch: a few milliseconds of the fastest file system's.
+/// Files of the longest batch: a few milliseconds on the fastest file system.
 const FILES_MAX: u64 = 2048;
 
-/// Bytes of the files of the longest batch; all batches of a process together have some twenty times as many.
+/// Total bytes of the files of the longest batch. All batches of a process together have about twenty times
+/// as many.
 const BYTES_MAX: u64 = 8 << 20;
 
 /// Largest file.
 const SIZE_MAX: Size = Size::kib(256);
 
-/// A new file of `size` bytes.
+/// Creates a new file of `size` bytes.
 fn create(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     Ok(Prepared::alone(Steps::of(Create { files: Files::of(id, setting)? })))
 }
 
-/// One of many files deleted.
+/// Deletes one of many files.
 fn delete(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     Ok(Prepared::alone(Steps::of(Delete { files: Files::of(id, setting)? })))
 }
 
-/// Files of one size, those of each batch in a directory of their own.
+/// Files of one size, with a separate directory for each batch.
 struct Files {
     place: Place,
     room: Room,
@@ -183,7 +184,7 @@ impl Files {
         Ok(Self { room: place.room()?, place, names, contents, slot: Slot::find()?, next: 0 })
     }
 
-    /// Begins with the first file of a new directory.
+    /// Starts with the first file of a new directory.
     fn begin(&mut self) -> io::Result<()> {
         self.next = 0;
         self.room = self.place.room()?;
@@ -197,7 +198,7 @@ impl Files {
         FILES_MAX.min(BYTES_MAX / bytes)
     }
 
-    /// Name of the next file.
+    /// Returns the name of the next file.
     #[inline]
     fn next(&mut self) -> &CStr {
         self.next += 1;
@@ -216,7 +217,7 @@ impl Files {
             let written = unsafe { libc::write(file, contents.as_ptr().cast(), contents.len()) };
             expect("write", written, contents.len())?;
         }
-        // SAFETY: closes the descriptor just opened, which nothing else knows.
+        // SAFETY: closes the new descriptor, which nothing else uses.
         check("close", unsafe { libc::close(file) }).map(drop)
     }
 
@@ -226,15 +227,13 @@ impl Files {
         unlink(directory, self.next(), 0)
     }
 
-    /// That there are so many files, and no descriptor is left of them.
+    /// Checks that the directory contains this number of files, and that no descriptor is still open.
     fn check(&self, due: u64) -> io::Result<()> {
         self.slot.check_closed()?;
         let bytes = self.contents.as_ref().map_or(0, |contents| contents.len() as u64);
         match self.room.files_of(bytes)? {
             files if files == due => Ok(()),
-            files => {
-                Err(io::Error::other(format!("{due} files were due in the directory and {files} are there")))
-            }
+            files => Err(io::Error::other(format!("the directory contains {files} files instead of {due}"))),
         }
     }
 }
@@ -294,7 +293,7 @@ impl Step for Delete {
     }
 }
 
-/// `renameat` of a file to the other of two names.
+/// `renameat` of a file, alternately to one of two names.
 fn rename(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let mut place = Place::of(id, setting)?;
     let room = place.room()?;
@@ -332,10 +331,10 @@ impl Step for Rename {
         Ok(())
     }
 
-    /// The file has left the name that it had before the batch, and gets it back.
+    /// Checks that the file no longer has the name that it had before the batch, and restores this name.
     fn disarm(&mut self, _: u64) -> io::Result<()> {
         if self.exists("start") || !(self.exists("here") || self.exists("there")) {
-            return Err(io::Error::other("renameat has left the file where it was"));
+            return Err(io::Error::other("renameat did not move the file"));
         }
         self.rename(self.from, c"start")?;
         (self.from, self.to) = (c"start", c"here");
@@ -359,7 +358,7 @@ struct MakeRemove {
 const LONG_AGO: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 impl Step for MakeRemove {
-    /// The parent directory has not been changed for long.
+    /// Sets an old modification time of the parent directory.
     fn arm(&mut self, _: u64) -> io::Result<()> {
         let times = Timestamps { last_access: LONG_AGO, last_modification: LONG_AGO };
         Ok(rustix::fs::utimensat(rustix::fs::CWD, self.room.path(), &times, rustix::fs::AtFlags::empty())?)
@@ -373,21 +372,21 @@ impl Step for MakeRemove {
         unlink(directory, c"made", libc::AT_REMOVEDIR)
     }
 
-    /// The parent directory has been changed, and is empty again.
+    /// Checks that the parent directory was modified and is empty again.
     fn disarm(&mut self, _: u64) -> io::Result<()> {
         let changed = rustix::fs::stat(self.room.path())?.st_mtime != LONG_AGO.tv_sec;
         if changed && self.room.files_of(0)? == 0 {
             Ok(())
         } else {
-            Err(io::Error::other("mkdirat and unlinkat have left no trace in the parent directory"))
+            Err(io::Error::other("mkdirat and unlinkat left the parent directory unmodified or not empty"))
         }
     }
 }
 
-/// Entries of the directory that is listed.
+/// Entries of the listed directory.
 const ENTRIES: u64 = 100;
 
-/// A directory opened, read to its end and closed.
+/// Opens a directory, reads it to its end and closes it.
 fn list(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let mut files = Files::of(id, setting)?;
     (0..ENTRIES).try_for_each(|_| files.create())?;
@@ -397,7 +396,7 @@ fn list(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     Ok(Prepared::alone(Steps::of(List { _files: files, path, buffer, slot, listed: 0 })))
 }
 
-/// Bytes that one `getdents64` may fill: what the C library's `readdir` offers, and room for all entries.
+/// Size of the buffer of one `getdents64`: that of the C library's `readdir`, enough for all entries.
 const LISTING_BYTES: usize = 32 << 10;
 
 struct List {
@@ -435,25 +434,25 @@ impl Step for List {
         if self.listed == 0 || self.read(directory)? != 0 {
             return Err(io::Error::other("getdents64 did not list the directory in one piece"));
         }
-        // SAFETY: closes the descriptor just opened, which nothing else knows.
+        // SAFETY: closes the new descriptor, which nothing else uses.
         check("close", unsafe { libc::close(directory) }).map(drop)
     }
 
-    /// Every entry was listed once.
+    /// Checks that every entry was listed once.
     fn disarm(&mut self, _: u64) -> io::Result<()> {
         self.slot.check_closed()?;
         let listed = entries(&self.buffer[..self.listed]);
         self.listed = 0;
-        // The directory itself and its parent come with them.
+        // The listing includes the directory itself and its parent.
         if listed == ENTRIES + 2 {
             Ok(())
         } else {
-            Err(io::Error::other(format!("getdents64 listed {listed} entries of {}", ENTRIES + 2)))
+            Err(io::Error::other(format!("getdents64 listed {listed} entries instead of {}", ENTRIES + 2)))
         }
     }
 }
 
-/// Entries of a listing: each has its length at byte 16 (getdents(2)).
+/// Returns the number of entries of a listing. Each entry has its length at byte 16 (getdents(2)).
 fn entries(mut listing: &[u8]) -> u64 {
     let mut entries = 0;
     while let Some(length) = listing.get(16..18) {
@@ -470,7 +469,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_of_a_listing_are_counted_and_a_cut_one_is_not() {
+    fn entries_of_a_listing_are_counted_except_a_truncated_one() {
         let mut listing = vec![0_u8; 24 + 32];
         listing[16] = 24;
         listing[24 + 16] = 32;

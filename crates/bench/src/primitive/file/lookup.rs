@@ -1,4 +1,4 @@
-//! Finding a file by its name: `open`, `stat`, and both of a name that is not there (lmbench 3, lat_syscall;
+//! Lookup of a file by name: `open`, `stat`, and both for a name that does not exist (lmbench 3, lat_syscall;
 //! thesis, section 4.2).
 
 use std::ffi::CString;
@@ -32,8 +32,8 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["open", "openat"],
-        about: "open that fails because there is no such file",
-        source: "own: library and configuration search paths consist of these",
+        about: "open that fails because the file does not exist",
+        source: "own: searches for libraries and configuration files consist of these",
         prepare: open_missing,
     },
     Row {
@@ -50,13 +50,13 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &["stat", "newfstatat", "statx"],
-        about: "stat that fails because there is no such file",
-        source: "own: interpreters look for their modules so",
+        about: "stat that fails because the file does not exist",
+        source: "own: how interpreters search for modules",
         prepare: stat_missing,
     },
 ];
 
-/// Bytes of a file whose size is looked at: random, so that nobody guesses it.
+/// Returns a random size for a file whose size is checked, so that it cannot be guessed.
 pub(super) fn any_size(setting: &mut Setting) -> usize {
     setting.rng.random_range(1..=super::PAGE)
 }
@@ -82,7 +82,7 @@ impl Step for OpenClose {
     fn step(&mut self) -> io::Result<()> {
         let file = open(&self.scratch.name);
         self.slot.check("open", file)?;
-        // SAFETY: closes the descriptor just opened, which nothing else knows.
+        // SAFETY: closes the new descriptor, which nothing else uses.
         check("close", unsafe { libc::close(file) }).map(drop)
     }
 
@@ -131,11 +131,11 @@ fn missing(setting: &Setting) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)
 }
 
-/// That a call has failed because there is no such file, and for no other reason.
+/// Checks that a call has failed because the file does not exist, and for no other reason.
 #[inline]
 fn expect_missing(call: &'static str, result: libc::c_int) -> io::Result<()> {
     if result >= 0 {
-        return Err(io::Error::other(format!("{call} found the file that must be missing")));
+        return Err(io::Error::other(format!("{call} found a file that must not exist")));
     }
     match io::Error::last_os_error().raw_os_error() {
         Some(libc::ENOENT) => Ok(()),

@@ -1,6 +1,5 @@
-//! Files: finding them by name, asking about open ones, moving bytes through the page cache, making them
-//! durable, and making and deleting them. One file per kind of work; what they share is in `scratch` and
-//! `place`.
+//! Files: lookup by name, calls on open files, transfers through the page cache, synchronisation with
+//! storage, creation and deletion. One file per kind of operation; shared code is in `scratch` and `place`.
 
 pub(crate) mod descriptor;
 pub(crate) mod directory;

@@ -1,15 +1,15 @@
-//! Directories to make files in, on a file system of a given type.
+//! Directories for new files, on a file system of a given type.
 //!
-//! What a new file costs may depend on what was deleted before it: ext4 without a journal gives out no inode
-//! that was freed in the last minutes, and looks at each of those again for every new file in its group of
-//! blocks. After others have deleted thousands that takes ten times as long as all the rest (and makes
-//! lmbench's lat_fs bimodal). So every process makes its files in a group of its own, as far as there are
-//! any, each batch in a new directory there, and deletes none of them before it ends.
+//! The cost of a new file may depend on earlier deletions: ext4 without a journal does not reuse an inode
+//! that was freed in the last minutes, and checks each of these for every new file in its block group. After
+//! thousands of deletions by others this takes ten times as long as all the rest (and makes lmbench's lat_fs
+//! bimodal). Every process therefore creates its files in its own block group, if available, each batch in a
+//! new directory there, and deletes none of them before it ends.
 //!
-//! The run's own directory lies where temporary files go; other types are looked for in the few directories
-//! that are meant for anybody's files, never in places where a benchmark has no business. A directory that is
-//! made outside of the run's own goes with the benchmark; one that a killed process has left behind is
-//! recognised by the lock that nobody holds on it any more, and removed by the next.
+//! The run's own directory is in the directory for temporary files. Other types of file system are searched
+//! only in the few directories that are intended for files of all users. A directory created outside of the
+//! run's own is removed with the benchmark. If a killed process leaves one behind, the next process
+//! recognises it because its lock is no longer held, and removes it.
 
 use std::borrow::Cow;
 use std::ffi::CStr;
@@ -24,7 +24,8 @@ use rustix::fs::{FlockOperation, IFlags, Mode, OFlags, flock, ioctl_setflags, st
 
 use crate::benchmark::{Refusal, Setting};
 
-/// What `statfs` calls the types that ids name (linux/magic.h). One driver serves ext2, ext3 and ext4.
+/// The `statfs` types of the file systems that ids name (linux/magic.h). One driver serves ext2, ext3 and
+/// ext4.
 const TYPES: [(i64, &str); 5] = [
     (0x0102_1994, "tmpfs"),
     (0xef53, "ext4"),
@@ -33,34 +34,35 @@ const TYPES: [(i64, &str); 5] = [
     (0x794c_7630, "overlay"),
 ];
 
-/// Directories for anybody's files, besides the run's own.
+/// Directories for files of all users, in addition to the run's own.
 const PLACES: [&str; 4] = ["/dev/shm", "/tmp", "/var/tmp", "."];
 
-/// How the names of directories outside of the run's own begin.
+/// Prefix of the names of directories outside of the run's own.
 const PREFIX: &str = "assay-files-";
 
-/// A directory that was left behind is at least so much older than a new one, in seconds: between the making
-/// of a directory and its locking nobody may take it for abandoned.
+/// Minimum age difference between an abandoned directory and a new one, in seconds, so that a directory that
+/// was created but not yet locked is not considered abandoned.
 const ABANDONED_S: i64 = 60;
 
-/// The type of the file system that a directory lies on.
+/// Returns the type of the file system that contains a directory.
 pub(crate) fn file_system(directory: &Path) -> io::Result<&'static str> {
     let found = statfs(directory)?.f_type;
     Ok(TYPES.iter().find(|(number, _)| *number == found).map_or("other", |(_, name)| name))
 }
 
-/// Where directories are made. It goes with everything in it when it is dropped.
+/// A directory in which directories are created. It is removed with its contents when it is dropped.
 pub(super) struct Place {
     path: PathBuf,
     /// Locked while the place is in use.
     directory: File,
-    /// A directory in it, in a group of blocks of its own.
+    /// A subdirectory in a block group of its own.
     inner: PathBuf,
     rooms: u32,
 }
 
 impl Place {
-    /// A new directory on the type of file system that an id names, or on that of the run's own directory.
+    /// Creates a directory on the type of file system that an id names, or on that of the run's own
+    /// directory.
     pub(super) fn of(id: &PrimitiveId, setting: &Setting) -> Result<Self, Refusal> {
         let wanted = id.word(Key::Filesystem);
         let own = setting.directory.as_path();
@@ -78,20 +80,20 @@ impl Place {
     fn inside(parent: &Path, prefix: &str) -> io::Result<Self> {
         let path = parent.join(format!("{prefix}{}", std::process::id()));
         fs::create_dir(&path)?;
-        // The name decides about the group, so every process has another.
+        // The name determines the block group, so every process uses a different one.
         let inner = path.join(std::process::id().to_string());
         let place = Self { directory: open(&path)?, path, inner, rooms: 0 };
         flock(&place.directory, FlockOperation::NonBlockingLockExclusive)?;
-        // Directories in it shall be spread over the groups. File systems that know no such thing refuse the
+        // Spreads the subdirectories over the block groups. File systems that do not support this reject the
         // flag.
         let _ = ioctl_setflags(&place.directory, IFlags::TOPDIR);
         fs::create_dir(&place.inner)?;
-        // Whatever cannot be swept is in nobody's way.
+        // Directories that cannot be removed do no harm.
         let _ = place.sweep(parent);
         Ok(place)
     }
 
-    /// Removes what processes that were killed have left in `parent`.
+    /// Removes directories that killed processes have left in `parent`.
     fn sweep(&self, parent: &Path) -> io::Result<()> {
         let own = self.directory.metadata()?;
         for entry in fs::read_dir(parent)? {
@@ -109,7 +111,7 @@ impl Place {
         Ok(())
     }
 
-    /// A new directory, which is empty.
+    /// Creates a new, empty directory.
     pub(super) fn room(&mut self) -> io::Result<Room> {
         self.rooms += 1;
         let path = self.inner.join(self.rooms.to_string());
@@ -120,7 +122,8 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // What cannot be removed now is swept by a later benchmark, or goes with the run's directory.
+        // Directories that cannot be removed now are removed by a later benchmark, or with the run's
+        // directory.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
@@ -140,7 +143,7 @@ impl Room {
         self.directory.as_raw_fd()
     }
 
-    /// How many files there are, when every one has so many bytes.
+    /// Returns the number of files. Fails if one of them does not have this size.
     pub(super) fn files_of(&self, bytes: u64) -> io::Result<u64> {
         let mut files = 0;
         for entry in fs::read_dir(&self.path)? {
@@ -163,24 +166,24 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 fn none(wanted: &str, own: &Path) -> Refusal {
-    // Every sample has a directory of its own there, whose name would make every refusal another one.
+    // Every sample has its own directory there; including its name would make every message different.
     let temporary = own.parent().unwrap_or(own);
     let mut places = vec![temporary.to_string_lossy()];
     places.extend(PLACES.into_iter().filter(|place| Path::new(place) != temporary).map(Cow::from));
     let places = places.join(", ");
-    let kind = if wanted == "other" { "a type of its own" } else { wanted };
+    let kind = if wanted == "other" { "a type without a name here" } else { wanted };
     Refusal::Unavailable(format!(
-        "none of {places} is a directory on {kind} that can be written to; set TMPDIR to one that is"
+        "none of {places} is a writable directory on {kind}; set TMPDIR to one that is"
     ))
 }
 
-/// Names of files, made before they are needed.
+/// Names of files, formatted in advance.
 pub(super) struct Names(Vec<[u8; Self::BYTES]>);
 
 impl Names {
     const BYTES: usize = 8;
 
-    /// So many different ones.
+    /// Returns `count` different names.
     pub(super) fn numbered(count: u64) -> Self {
         let name = |number: u64| {
             let mut name = *b"f000000\0";
@@ -190,7 +193,7 @@ impl Names {
         Self((0..count).map(name).collect())
     }
 
-    /// The one of this number.
+    /// Returns the name with this number.
     #[inline]
     pub(super) fn name(&self, number: usize) -> &CStr {
         CStr::from_bytes_until_nul(&self.0[number]).unwrap_or_default()
@@ -209,14 +212,14 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_file_systems_are_told_by_their_type() {
+    fn file_systems_are_recognised_by_their_type() {
         assert_eq!(file_system(Path::new("/dev/shm")).unwrap(), "tmpfs");
         assert_eq!(file_system(Path::new("/proc")).unwrap(), "other");
         assert!(file_system(Path::new("/no/such")).is_err());
     }
 
     #[test]
-    fn what_a_killed_process_left_is_removed_and_what_is_new_or_locked_is_kept() {
+    fn abandoned_directories_are_removed_and_new_or_locked_ones_are_kept() {
         let parent = tempfile::tempdir().unwrap();
         let make = |name: &str, age_s: i64| {
             let path = parent.path().join(name);
@@ -242,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_another_size_are_not_counted_but_refused() {
+    fn files_of_another_size_are_an_error() {
         let parent = tempfile::tempdir().unwrap();
         let mut place = Place::inside(parent.path(), PREFIX).unwrap();
         let room = place.room().unwrap();

@@ -1,5 +1,5 @@
-//! Files to work on, with contents that tell where in the file they are, so that bytes that were never read
-//! or came from somewhere else are noticed.
+//! Files for the benchmarks. Their contents identify the offset in the file, so that bytes that were never
+//! read or that come from another offset are detected.
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
@@ -14,21 +14,20 @@ use rand::{Rng, RngExt};
 use crate::benchmark::Setting;
 use crate::primitive::memory::steady;
 
-/// A file is written page by page, as programs write theirs. One large write would leave large folios in
-/// the page cache, and overwriting a few bytes of one costs ext4 of Linux 6.18 a dozen times as much (a
-/// 64-byte `pwrite` took 7.4 us instead of 0.6 us), because it visits every block of the folio.
+/// Bytes of one write. A file is written page by page, as programs do. One large write would leave large
+/// folios in the page cache, and overwriting a few bytes of one costs twelve times as much with ext4 of Linux
+/// 6.18 (a 64-byte `pwrite` took 7.4 us instead of 0.6 us), because it visits every block of the folio.
 pub(crate) const PAGE: usize = 4096;
 
-/// Bytes of the file that transfers walk through: larger than most second-level caches, small enough to
-/// be written anew for every process. A multiple of every transfer size.
+/// Bytes of the file that transfers traverse: larger than most second-level caches, and small enough to be
+/// written again by every process. A multiple of every transfer size.
 const FILE_BYTES: usize = 8 << 20;
 
-/// Bytes of the pieces in which a file is read before it is measured: few calls, and a buffer that the second-level
-/// cache holds.
+/// Bytes of the pieces in which a file is read before the measurement: few calls, and a buffer that fits into
+/// the second-level cache.
 const LAP_PIECE: usize = 64 << 10;
 
-/// What is in a file: the same random page again and again, but for its first word, which is another one on
-/// every page.
+/// The contents of a file: the same random page repeated, except that the first word differs on every page.
 #[derive(Debug, Clone)]
 pub(crate) struct Contents {
     template: [u8; PAGE],
@@ -36,21 +35,21 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
-    /// Bytes of the word that tells pages apart.
+    /// Bytes of the word that distinguishes pages.
     const WORD: usize = size_of::<u64>();
 
-    /// Contents that nothing in memory happens to hold.
+    /// Returns random contents, which occur nowhere else in memory.
     pub(crate) fn random(rng: &mut impl Rng) -> Self {
         let mut template = [0; PAGE];
         rng.fill_bytes(&mut template);
         Self { template, first: rng.random() }
     }
 
-    /// The first word of a page.
+    /// Returns the first word of a page.
     #[inline]
     pub(crate) fn word(&self, page: u64) -> u64 {
-        // Odd, so that 2^64 pages differ; with all its bits in use, so that the words of neighbours look
-        // random.
+        // The factor is odd, so that 2^64 pages differ, and uses all bits, so that the words of neighbours
+        // look random.
         self.first.wrapping_add(page.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
@@ -60,7 +59,7 @@ impl Contents {
         page
     }
 
-    /// Writes into `piece` what the file holds from `at` on.
+    /// Fills `piece` with the contents of the file from offset `at` on.
     pub(crate) fn fill(&self, piece: &mut [u8], at: u64) {
         for (number, within, part) in parts(piece.len(), at) {
             let page = self.page(number);
@@ -69,7 +68,7 @@ impl Contents {
         }
     }
 
-    /// Whether `piece` is what the file holds from `at` on.
+    /// Returns whether `piece` equals the contents of the file from offset `at` on.
     pub(crate) fn are(&self, piece: &[u8], at: u64) -> bool {
         parts(piece.len(), at).all(|(number, within, part)| {
             let page = self.page(number);
@@ -77,7 +76,7 @@ impl Contents {
         })
     }
 
-    /// Sum of the words of `bytes` bytes from the beginning of a page on.
+    /// Returns the sum of the words of `bytes` bytes from the beginning of a page on.
     pub(crate) fn sum(&self, page: u64, bytes: usize) -> u64 {
         parts(bytes, page * PAGE as u64)
             .flat_map(|(number, _, part)| words(&self.page(number)[..part.len()]))
@@ -85,13 +84,14 @@ impl Contents {
     }
 }
 
-/// The words of a page, as a program that adds them up reads them; bytes that make no word are left out.
+/// Returns the words of a page, as read by a program that adds them up. Bytes after the last whole word are
+/// ignored.
 fn words(page: &[u8]) -> Vec<u64> {
     page.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect()
 }
 
-/// The parts of a stretch of `length` bytes from `at` on that lie in one page each: the page's number, where
-/// in the page, and where in the stretch.
+/// Divides the `length` bytes from offset `at` on into parts that each lie in one page. Returns the number of
+/// the page, the offset in the page, and the range within the `length` bytes.
 fn parts(length: usize, at: u64) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -103,7 +103,7 @@ fn parts(length: usize, at: u64) -> impl Iterator<Item = (u64, usize, std::ops::
     })
 }
 
-/// A file that goes when it is dropped. A killed process leaves it to the run's temporary directory.
+/// A file that is removed when it is dropped. A killed process leaves it in the run's temporary directory.
 pub(crate) struct Scratch {
     path: PathBuf,
     pub(super) name: CString,
@@ -112,7 +112,7 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// A new file of so many bytes, all of them in the page cache.
+    /// Creates a file of `bytes` bytes, all of them in the page cache.
     pub(crate) fn with_bytes(setting: &mut Setting, bytes: usize) -> io::Result<Self> {
         let scratch = Self::empty(setting)?;
         for (page, at) in (0..bytes).step_by(PAGE).enumerate() {
@@ -122,9 +122,9 @@ impl Scratch {
         Ok(scratch)
     }
 
-    /// A new file that is empty.
+    /// Creates an empty file.
     pub(crate) fn empty(setting: &mut Setting) -> io::Result<Self> {
-        // A process may have several files, which are told apart by a number that its seed makes.
+        // A process may have several files, which are distinguished by a number from its seed.
         let number: u32 = setting.rng.random();
         let path = setting.directory.join(format!("file-{}-{number:08x}", std::process::id()));
         let name = CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)?;
@@ -132,12 +132,12 @@ impl Scratch {
         Ok(Self { path, name, file, contents: Contents::random(&mut setting.rng) })
     }
 
-    /// Its name.
+    /// Returns its path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its descriptor.
+    /// Returns its descriptor.
     #[inline]
     pub(crate) fn descriptor(&self) -> RawFd {
         self.file.as_raw_fd()
@@ -146,27 +146,27 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // The directory is removed with everything in it at the end of the run.
+        // The directory is removed with all of its contents at the end of the run.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// A file in the page cache that transfers walk through, again and again.
+/// A file in the page cache that transfers traverse repeatedly.
 pub(crate) struct CachedFile {
     scratch: Scratch,
     bytes: usize,
     next: usize,
-    /// Whether the last cache may hold all of it; true where no cache is known.
+    /// Whether the last cache may hold all of it; true if no cache is known.
     fits: bool,
 }
 
 impl CachedFile {
-    /// A new file on the file system to be measured.
+    /// Creates a file on the measured file system.
     pub(crate) fn new(setting: &mut Setting) -> io::Result<Self> {
         Self::holding(0, setting)
     }
 
-    /// The same, large enough for transfers of `size` bytes.
+    /// Creates a file that is large enough for transfers of `size` bytes.
     pub(crate) fn holding(size: usize, setting: &mut Setting) -> io::Result<Self> {
         let bytes = FILE_BYTES.max(size.next_multiple_of(PAGE));
         let fits = setting.caches.last().is_none_or(|last| bytes as u64 <= last.bytes());
@@ -177,8 +177,8 @@ impl CachedFile {
         Ok(file)
     }
 
-    /// Reads the file until the caches have settled ([`steady`]). Without that, 64 KiB took 9.5, 6.9, 5.0, 3.5 and 3.2 us in
-    /// the first five laps that a process timed.
+    /// Reads the file until the caches have settled ([`steady`]). Without this, 64 KiB took 9.5, 6.9, 5.0,
+    /// 3.5 and 3.2 us in the first five laps that a process timed.
     fn settle(&self) -> io::Result<()> {
         let mut piece = vec![0; LAP_PIECE];
         for _ in 0..steady::LAPS {
@@ -198,18 +198,18 @@ impl CachedFile {
         &self.scratch.file
     }
 
-    /// Transfers of `size` bytes that make a lap, one for each page at most: smaller ones take long and change little.
-    /// `None` if no cache holds the file.
+    /// Returns the number of transfers of `size` bytes in a lap, at most one for each page: smaller ones take
+    /// long and change little. `None` if no cache holds the file.
     pub(super) fn lap(&self, size: usize) -> Option<u64> {
         self.fits.then_some((self.bytes / size.max(PAGE)) as u64)
     }
 
-    /// What is in it.
+    /// Returns its contents.
     pub(crate) fn contents(&self) -> &Contents {
         &self.scratch.contents
     }
 
-    /// Where the next `size` bytes begin.
+    /// Returns the offset of the next `size` bytes.
     #[inline]
     #[expect(clippy::cast_possible_wrap, reason = "far below 2^63")]
     pub(crate) fn advance(&mut self, size: usize) -> libc::off_t {
@@ -218,12 +218,12 @@ impl CachedFile {
         at as libc::off_t
     }
 
-    /// Where pieces of `size` bytes begin.
+    /// Returns the offsets of pieces of `size` bytes.
     pub(crate) fn places(&self, size: usize) -> impl Iterator<Item = u64> + use<> {
         (0..(self.bytes / size) as u64).map(move |place| place * size as u64)
     }
 
-    /// Where the last of so many pieces of `size` bytes will begin.
+    /// Returns the offset of the last of the next `pieces` pieces of `size` bytes.
     pub(crate) fn last(&self, size: usize, pieces: u64) -> u64 {
         let (places, next) = ((self.bytes / size) as u64, (self.next / size) as u64);
         (next + pieces.saturating_sub(1)) % places * size as u64
@@ -257,14 +257,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_filled_in_is_recognised_at_its_place_and_nowhere_else(
+        fn contents_are_recognised_at_their_offset_and_nowhere_else(
             at in 0u64..20_000, length in 9usize..9000, other in 1u64..5, flipped: usize,
         ) {
             let contents = contents(at);
             let mut piece = vec![0; length];
             contents.fill(&mut piece, at);
             prop_assert!(contents.are(&piece, at));
-            // A stretch with a page's first word in it differs on every page.
+            // A piece that contains the first word of a page differs on every page.
             if at % PAGE as u64 + length as u64 >= (PAGE + 8) as u64 {
                 prop_assert!(!contents.are(&piece, at + other * PAGE as u64));
             }
@@ -273,7 +273,7 @@ mod tests {
         }
 
         #[test]
-        fn the_sum_is_that_of_the_words_that_are_filled_in(page in 0u64..9, count in 1usize..2000) {
+        fn the_sum_is_that_of_the_filled_words(page in 0u64..9, count in 1usize..2000) {
             let contents = contents(page);
             let mut piece = vec![0; count * 8];
             contents.fill(&mut piece, page * PAGE as u64);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_holds_what_it_says_and_goes_with_its_owner() {
+    fn a_file_has_its_contents_and_is_removed_with_its_owner() {
         let directory = tempfile::tempdir().unwrap();
         let mut setting = setting(directory.path());
         let scratch = Scratch::with_bytes(&mut setting, 3 * PAGE + 5).unwrap();
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn transfers_walk_through_the_file_and_begin_again_before_its_end() {
+    fn transfers_traverse_the_file_and_restart_before_its_end() {
         let directory = tempfile::tempdir().unwrap();
         let mut setting = setting(directory.path());
         let size = 3 << 20;
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lap_goes_through_a_file_that_caches_may_hold_in_no_more_transfers_than_it_has_pages() {
+    fn a_lap_of_a_file_that_caches_may_hold_has_at_most_one_transfer_per_page() {
         let directory = tempfile::tempdir().unwrap();
         let mut setting = setting(directory.path());
         let laps = |setting: &mut Setting| {

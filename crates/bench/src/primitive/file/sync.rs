@@ -1,7 +1,7 @@
-//! Making a file durable: a write and the call that waits until it is on the disk.
+//! Synchronisation of a file with storage: a write and the call that waits until it is on the disk.
 //!
-//! That the call did so is seen in the kernel's own account: the first write to a page after the page has
-//! been written back counts as a page to be written, a write to one that still waits does not.
+//! The kernel's counters show that the call did so: the first write to a page after the page was written back
+//! counts as a page to be written, a write to a page that is still dirty does not.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -27,7 +27,7 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::Operation,
         calls: &["pwrite64", "fsync"],
         about: "pwrite of size bytes over the beginning of a file, and fsync",
-        source: "own: what a committed transaction waits for",
+        source: "own: the latency of a committed transaction",
         prepare: fsync,
     },
     Row {
@@ -36,7 +36,7 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::Operation,
         calls: &["pwrite64", "fdatasync"],
         about: "pwrite of size bytes over the beginning of a file, and fdatasync",
-        source: "own: what a database's log waits for",
+        source: "own: the latency of a database's log",
         prepare: fdatasync,
     },
 ];
@@ -46,13 +46,13 @@ const SIZE_MAX: Size = Size::mib(1);
 
 /// `pwrite` and `fsync`.
 fn fsync(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
-    // SAFETY: the caller passes a descriptor that is open.
+    // SAFETY: the caller passes an open descriptor.
     synced(id, setting, "fsync", |file| unsafe { libc::fsync(file) })
 }
 
 /// `pwrite` and `fdatasync`.
 fn fdatasync(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
-    // SAFETY: the caller passes a descriptor that is open.
+    // SAFETY: the caller passes an open descriptor.
     synced(id, setting, "fdatasync", |file| unsafe { libc::fdatasync(file) })
 }
 
@@ -82,7 +82,7 @@ struct Synced<F> {
 }
 
 impl<F: Fn(RawFd) -> libc::c_int> Step for Synced<F> {
-    /// Nothing of the file waits to be written.
+    /// Synchronises the file, so that none of its pages are dirty.
     fn arm(&mut self, _: u64) -> io::Result<()> {
         check("fsync", (self.call)(self.scratch.descriptor()))?;
         self.before = Transferred::now()?;
@@ -97,7 +97,8 @@ impl<F: Fn(RawFd) -> libc::c_int> Step for Synced<F> {
         check(self.name, (self.call)(file)).map(drop)
     }
 
-    /// One more write finds the pages written back as well, so it is counted like those of the batch.
+    /// Writes once more. This write also finds the pages written back, so it is counted like those of the
+    /// batch.
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
         self.scratch.file.write_all_at(&self.piece, 0)?;
         let written = Transferred::now()?.since(self.before).written_bytes;
@@ -106,7 +107,7 @@ impl<F: Fn(RawFd) -> libc::c_int> Step for Synced<F> {
             Ok(())
         } else {
             let name = self.name;
-            Err(io::Error::other(format!("{name} has let {written} bytes be written where {due} were due")))
+            Err(io::Error::other(format!("{written} bytes were written by {name} instead of {due}")))
         }
     }
 }

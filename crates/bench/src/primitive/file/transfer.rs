@@ -1,4 +1,4 @@
-//! Bytes to, from and between files that are in the page cache: reread, overwrite, copy (lmbench, 1996,
+//! Transfers to, from and between files that are in the page cache: reread, overwrite, copy (lmbench, 1996,
 //! section 5.3; thesis, sections 2.2.3 and 2.2.5).
 
 use std::io;
@@ -111,10 +111,11 @@ pub(crate) const ROWS: &[Row] = &[
 const READ: &str = "pread of the next part of a cached file of 8 MiB";
 const COPY: &str = "copy_file_range of the next part of a cached file of 8 MiB over the same part of another";
 
-/// Most bytes of one transfer: the file that holds them is written anew for every process.
+/// Largest transfer: the file that holds it is written again by every process.
 pub(crate) const SIZE_MAX: Size = Size::mib(256);
 
-/// Transfers once the caches have settled: reading a file alone does not leave there what writes and buffers do.
+/// Returns the transfers after the caches have settled. Reading a file alone does not leave the caches in the
+/// same state as writes and buffers do.
 fn settled(transfer: impl Step + 'static, lap: Option<u64>) -> Result<Prepared, Refusal> {
     let transfers = Steps::of(transfer);
     Ok(Prepared::alone(match lap {
@@ -134,7 +135,7 @@ fn read(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
 struct Read {
     file: CachedFile,
     pieces: Pieces,
-    /// The piece that was read last, and where in the file it is from.
+    /// The last piece that was read, and its offset in the file.
     last: Option<(*mut u8, libc::off_t)>,
 }
 
@@ -150,18 +151,18 @@ impl Step for Read {
         expect("pread", got, piece.len())
     }
 
-    /// The last piece holds its part of the file, and then nothing, so that the next batch cannot find it
-    /// there.
+    /// Checks that the last piece contains its part of the file, and clears it, so that the next batch cannot
+    /// find it there.
     fn disarm(&mut self, _: u64) -> io::Result<()> {
         let Some((piece, at)) = self.last.take() else { return Ok(()) };
-        // SAFETY: it is a piece of the buffer that `self.pieces` owns and that nobody else borrows now.
+        // SAFETY: it is a piece of the buffer that `self.pieces` owns and that is not borrowed now.
         let piece = unsafe { std::slice::from_raw_parts_mut(piece, self.pieces.size()) };
         let right = self.file.contents().are(piece, at.cast_unsigned());
         piece.fill(0);
         if right {
             Ok(())
         } else {
-            Err(io::Error::other("pread returned bytes that are not those of the file"))
+            Err(io::Error::other("pread returned bytes that differ from those of the file"))
         }
     }
 }
@@ -177,12 +178,12 @@ fn write(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
 struct Write {
     file: CachedFile,
     pieces: Pieces,
-    /// Where the last piece of this batch will be.
+    /// Offset of the last piece of this batch.
     last: u64,
 }
 
 impl Step for Write {
-    /// The place where the last piece belongs gets bytes that are in no piece: those are zeroes.
+    /// Overwrites the range of the last piece with bytes that no piece contains: pieces are zeroes.
     fn arm(&mut self, operations: u64) -> io::Result<()> {
         self.last = self.file.last(self.pieces.size(), operations);
         self.file.overwrite(self.last, &vec![0xa5; self.pieces.size()])
@@ -202,7 +203,7 @@ impl Step for Write {
         if there.iter().all(|byte| *byte == 0) {
             Ok(())
         } else {
-            Err(io::Error::other("pwrite has left the file as it was"))
+            Err(io::Error::other("pwrite did not change the file"))
         }
     }
 }
@@ -219,7 +220,7 @@ struct CopyRange {
     from: CachedFile,
     to: CachedFile,
     size: usize,
-    /// Where the last part of this batch will be.
+    /// Offset of the last part of this batch.
     last: u64,
 }
 
@@ -243,7 +244,7 @@ impl Step for CopyRange {
         if self.from.contents().are(&there, self.last) {
             Ok(())
         } else {
-            Err(io::Error::other("copy_file_range left bytes that are not those of the file it copied"))
+            Err(io::Error::other("copy_file_range left bytes that differ from those of the source file"))
         }
     }
 }

@@ -1,8 +1,8 @@
-//! The rate of reading, writing and copying (thesis, section 2.2.5: one method of access and the machine's word
-//! for all three), and of writing past the caches.
+//! Bandwidth of reading, writing and copying (thesis, section 2.2.5: one access method and the machine's word
+//! size for all three), and of writing past the caches.
 //!
-//! Every byte that is counted is touched, and looked at afterwards: lmbench's `bw_mem rd` counts eight times the
-//! words that it reads.
+//! Every counted byte is accessed, and checked afterwards. lmbench's `bw_mem rd` counts eight times the words
+//! that it reads.
 
 use std::io;
 
@@ -113,16 +113,16 @@ pub(crate) const ROWS: &[Row] = &[
     ),
 ];
 
-/// What the rows of one operation have in common: what it is, where it comes from, how it is made ready.
+/// What the rows of one operation share: its description, its source and its `prepare` function.
 type Kind = (&'static str, &'static str, Prepare);
 
 const READ: Kind = ("load of every word of the working set, in order", SOURCE, read);
 const WRITE: Kind = ("store to every word of the working set, in order", SOURCE, write);
 const COPY: Kind =
-    ("load and store of every word from one half of the working set to the other, in order", SOURCE, copy);
+    ("copy of every word from one half of the working set to the other, in order", SOURCE, copy);
 const NONTEMPORAL: Kind = (
-    "store past the caches to every word of the working set, in order",
-    "own: what streaming copies and hypervisors' zeroing use; stress-ng has it without a time per byte",
+    "non-temporal store to every word of the working set, in order",
+    "own: used by streaming copies and by hypervisors for zeroing; stress-ng reports no time per byte",
     write_nontemporal,
 );
 const SOURCE: &str = "thesis, section 2.2.5";
@@ -131,25 +131,25 @@ const fn row(profile: Profile, ids: &'static [&'static str], (about, source, pre
     Row { ids, profile, cost: Per::ByteOf(CHUNK as u64), calls: &[], about, source, prepare }
 }
 
-/// Read every word of the next chunk of the working set.
+/// Reads every word of the next chunk of the working set.
 fn read(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let set = WorkingSet::of(id, setting, Course::Sweep)?;
     let chunks = set.chunks(1, CHUNK)?;
     let buffer = Buffer::new(chunks * CHUNK, &mut setting.rng)?;
     let pass = Read::of(buffer, chunks, setting.rng.random());
     if set.residence == Residence::Memory {
-        // What was written to make ready is not to be written back while reading is timed.
+        // Data that was written during preparation must not be written back while reads are timed.
         flush_all(&pass.buffer);
     }
     Ok(Prepared::alone(Walk::settled(pass, set, CHUNK as u64)?))
 }
 
-/// Write every word of the next chunk of the working set.
+/// Writes every word of the next chunk of the working set.
 fn write(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     written(id, setting, Temporal)
 }
 
-/// The same with stores that leave no line in a cache.
+/// Like `write`, with stores that leave no line in a cache.
 fn write_nontemporal(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     written(id, setting, NonTemporal)
 }
@@ -166,7 +166,7 @@ fn written<S: Store + 'static>(
     Ok(Prepared::alone(Walk::settled(pass, set, CHUNK as u64)?))
 }
 
-/// Copy every word of the next chunk of one half of the working set to the other half.
+/// Copies every word of the next chunk of one half of the working set to the other half.
 fn copy(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let set = WorkingSet::of(id, setting, Course::Sweep)?;
     let chunks = set.chunks(2, CHUNK)?;
@@ -178,14 +178,14 @@ fn copy(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
 struct Read {
     buffer: Buffer,
     chunks: usize,
-    /// What the first word holds; each holds one more than the one before it.
+    /// The value of the first word. Each word is one more than the previous one.
     first: u64,
     sum: u64,
 }
 
 impl Read {
     fn of(buffer: Buffer, chunks: usize, first: u64) -> Self {
-        // SAFETY: the buffer is so long and nobody else's.
+        // SAFETY: the buffer has this length and is not shared.
         unsafe { number_words(buffer.base().cast(), chunks, first) };
         Self { buffer, chunks, first, sum: 0 }
     }
@@ -218,7 +218,7 @@ impl Pass for Read {
         if self.sum == due {
             Ok(())
         } else {
-            Err(io::Error::other(format!("what was read adds up to {} where {due} is due", self.sum)))
+            Err(io::Error::other(format!("the words read add up to {} instead of {due}", self.sum)))
         }
     }
 }
@@ -226,7 +226,7 @@ impl Pass for Read {
 struct Write<S> {
     buffer: Buffer,
     chunks: usize,
-    /// What this batch writes; every batch writes something else.
+    /// The value that this batch writes. It differs from batch to batch.
     value: u64,
     store: S,
 }
@@ -274,7 +274,7 @@ impl<S: Store> Pass for Write<S> {
     }
 }
 
-/// The first half holds numbers; what the second holds is forgotten after each batch.
+/// The first half contains numbers. The second half is cleared after each batch.
 struct Copy {
     buffer: Buffer,
     chunks: usize,
@@ -282,8 +282,8 @@ struct Copy {
 
 impl Copy {
     fn of(buffer: Buffer, chunks: usize) -> Self {
-        // From 1, because a word that was not copied is 0.
-        // SAFETY: the buffer is longer than that and nobody else's.
+        // Starts at 1, because a word that was not copied is 0.
+        // SAFETY: the buffer is longer than this and is not shared.
         unsafe { number_words(buffer.base().cast(), chunks, 1) };
         Self { buffer, chunks }
     }
@@ -301,7 +301,7 @@ impl Pass for Copy {
         for turn in 0..WORDS / WORDS_PER_TURN {
             for word in 0..WORDS_PER_TURN {
                 let place = chunk * WORDS + turn * WORDS_PER_TURN + word;
-                // SAFETY: the buffer is twice as long as the region that is walked over.
+                // SAFETY: the buffer is twice as long as the region that is traversed.
                 unsafe { words.add(distance + place).write_volatile(words.add(place).read_volatile()) };
             }
         }
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_that_were_done_pass_their_check() {
+    fn complete_batches_pass_their_check() {
         batches(&mut walk(Read::of(buffer(CHUNKS), CHUNKS, u64::MAX - 700)), &LENGTHS, |_| false).unwrap();
         batches(&mut walk(write(Temporal)), &LENGTHS, |_| false).unwrap();
         batches(&mut walk(Copy::of(buffer(2 * CHUNKS), CHUNKS)), &LENGTHS, |_| false).unwrap();
@@ -350,9 +350,9 @@ mod tests {
         assert!(left_out.to_string().contains("512 of 512 words"), "{left_out}");
     }
 
-    /// Also in a later batch, when an earlier one has done the same before.
+    /// Also in a later batch, after an earlier one has processed the same chunks.
     #[test]
-    fn a_chunk_that_was_left_out_is_noticed() {
+    fn a_skipped_chunk_is_detected() {
         for chunk in 0..CHUNKS {
             for done_before in [0, CHUNKS as u64] {
                 let fails = |outcome: io::Result<()>, reason: &str| {
@@ -361,7 +361,7 @@ mod tests {
                 };
                 let mut read = walk(Read::of(buffer(CHUNKS), CHUNKS, 1));
                 batches(&mut read, &[done_before], |_| false).unwrap();
-                fails(batches(&mut read, &[CHUNKS as u64], |at| at == chunk), "adds up to");
+                fails(batches(&mut read, &[CHUNKS as u64], |at| at == chunk), "add up to");
                 let mut written = walk(write(Temporal));
                 batches(&mut written, &[done_before], |_| false).unwrap();
                 fails(batches(&mut written, &[CHUNKS as u64], |at| at == chunk), "were not written");
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_was_not_copied_or_written_is_noticed() {
+    fn a_word_that_was_not_copied_or_written_is_detected() {
         let mut pass = Copy::of(buffer(2 * CHUNKS), CHUNKS);
         pass.visit(3);
         words(&mut pass.buffer)[(CHUNKS + 3) * WORDS + 77] ^= 1;

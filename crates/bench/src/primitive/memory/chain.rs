@@ -1,5 +1,5 @@
-//! Chains of pointers through memory, and the loads that follow them: each load's address is the value of the
-//! load before it, so that a load takes its whole latency (lmbench, 1996, section 6.2).
+//! Chains of pointers through memory, and the loads that follow them. The address of each load is the value
+//! of the previous load, so that a load takes its full latency (lmbench, 1996, section 6.2).
 
 use std::hint::black_box;
 use std::io;
@@ -12,27 +12,27 @@ use super::steady;
 use crate::benchmark::{Operation, expect_done};
 use crate::layout::Buffer;
 
-/// Elements of a working set, linked into a lap or, for several chains, into interleaved ones.
+/// Elements of a working set, linked into a lap, or into interleaved laps for several chains.
 ///
-/// An element is one word or more; it holds the address of the element that comes so many positions later in the
-/// lap as there are chains. Element `i` lies `place(i)` bytes into the buffer.
+/// An element is one or more words. It contains the address of the element that follows in the lap after as
+/// many positions as there are chains. Element `i` is at offset `place(i)` of the buffer, in bytes.
 pub(super) struct Chain<P> {
     buffer: Rc<Buffer>,
     order: Order,
-    /// How many positions of the order make the lap; elements at later ones are not linked.
+    /// Number of positions of the order that form the lap. Elements at later positions are not linked.
     lap: u64,
     chains: u64,
     place: P,
-    /// What the caches are left to, where all elements of the lap must come from memory.
+    /// The elements that fill the caches, if all elements of the lap must come from memory.
     others: Option<(Others, Touch)>,
 }
 
-/// What is done to an element that is to be in the caches.
+/// How an element is brought into the caches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Touch {
-    /// It is read.
+    /// Reads it.
     Load,
-    /// Its second word is written as well, so that its line differs from what memory has.
+    /// Reads it and writes its second word, so that its line differs from the copy in memory.
     Modify,
 }
 
@@ -45,19 +45,21 @@ impl<P: Fn(usize) -> usize> Chain<P> {
         let chain = Self { buffer, order, lap, chains, place, others: None };
         for position in 0..lap {
             let (from, to) = (chain.at(position), chain.at((position + chains) % lap));
-            // SAFETY: `place` gives places within the buffer, multiples of a word, and the buffer begins at a line.
+            // SAFETY: `place` returns offsets within the buffer that are multiples of a word, and the buffer
+            // begins at a line.
             unsafe { from.write_volatile(to.expose_provenance()) };
         }
         chain
     }
 
-    /// Steps of a lap that the caches may hold; none of one through memory.
+    /// Number of steps of a lap that the caches may hold, or 0 if the lap comes from memory.
     fn lap_in_caches(&self) -> u64 {
         if self.others.is_none() { self.lap } else { 0 }
     }
 
-    /// The same chain, all of whose elements come from memory: the caches are left to elements that are not part of
-    /// the lap, `fitting` of them or as many as there are, and again whenever a batch would pass the lap's end.
+    /// Returns the same chain with all of its elements coming from memory: fills the caches with at most
+    /// `fitting` elements that are not part of the lap, now and whenever a batch would pass the end of the
+    /// lap.
     pub(super) fn left_to_others(mut self, fitting: u64, touch: Touch) -> Self {
         let others = Others::behind(self.lap, &self.order, fitting);
         self.leave_caches_to(&others, touch);
@@ -72,8 +74,8 @@ impl<P: Fn(usize) -> usize> Chain<P> {
         unsafe { others.take_caches(lines, |positions| self.touch(positions, touch)) };
     }
 
-    /// Whether a batch that ends right before this position must begin at the beginning of the lap instead of going
-    /// on. The caches have then been emptied of the lap.
+    /// Returns whether a batch that ends right before this position must start at the beginning of the lap
+    /// instead of continuing. If so, the lap has been evicted from the caches.
     fn begins_again(&self, end: u64) -> bool {
         let Some((others, touch)) = self.others.as_ref().filter(|(others, _)| others.are_due_before(end))
         else {
@@ -88,11 +90,11 @@ impl<P: Fn(usize) -> usize> Chain<P> {
         self.others.as_ref().map_or(u64::MAX, |(others, _)| others.longest_batch())
     }
 
-    /// Touches the elements at these positions, in their order, without waiting for one after the other.
+    /// Touches the elements at these positions in order, without waiting for each one.
     pub(super) fn touch(&self, positions: Range<u64>, touch: Touch) {
         for position in positions {
             let element = self.at(position);
-            // SAFETY: as in `link`; elements that are modified have two words.
+            // SAFETY: as in `link`; modified elements have two words.
             unsafe {
                 black_box(element.read_volatile());
                 if touch == Touch::Modify {
@@ -113,28 +115,28 @@ impl<P: Fn(usize) -> usize> Chain<P> {
         reason = "elements are within a buffer, whose length is a usize"
     )]
     fn element(&self, element: u64) -> *mut usize {
-        // SAFETY: `place` gives places within the buffer.
+        // SAFETY: `place` returns offsets within the buffer.
         unsafe { self.buffer.base().add((self.place)(element as usize)).cast() }
     }
 }
 
-/// Loads that follow `K` chains at once, one of each in turn. One operation is one load.
+/// Loads that follow `K` chains concurrently, one load of each chain in rotation. One operation is one load.
 pub(super) struct Chase<const K: usize, P> {
     chain: Chain<P>,
     at: [*const usize; K],
-    /// Where the first chain stands, laps included.
+    /// Position of the first chain, including whole laps.
     position: u64,
     done: u64,
 }
 
 impl<const K: usize, P: Fn(usize) -> usize> Chase<K, P> {
-    /// Loads along the chains, after the caches have settled.
+    /// Returns a chase along the chains, after the caches have settled.
     pub(super) fn along(chain: Chain<P>) -> io::Result<Self> {
         let lap = chain.lap_in_caches();
         steady::settled(Self::begun(chain), lap)
     }
 
-    /// Begins at the first elements of the lap.
+    /// Starts at the first elements of the lap.
     fn begun(chain: Chain<P>) -> Self {
         debug_assert_eq!(chain.chains, K as u64);
         Self { at: Self::firsts(&chain), chain, position: 0, done: 0 }
@@ -158,11 +160,12 @@ impl<const K: usize, P: Fn(usize) -> usize> Operation for Chase<K, P> {
         let mut at = self.at;
         for _ in 0..operations / K as u64 {
             for pointer in &mut at {
-                // SAFETY: every element holds the address of an element of the same buffer, which lives in `self`.
+                // SAFETY: every element contains the address of an element of the same buffer, which lives in
+                // `self`.
                 *pointer = std::ptr::with_exposed_provenance(unsafe { pointer.read_volatile() });
             }
         }
-        // The next batch goes on here, which also makes the whole chain a result that is used.
+        // The next batch continues here. The compiler therefore cannot discard the chain as unused.
         self.at = black_box(at);
         self.done = operations;
         Ok(())
@@ -191,11 +194,12 @@ fn expect_at(due: *mut usize, at: *const usize) -> io::Result<()> {
     if due.cast_const() == at {
         Ok(())
     } else {
-        Err(io::Error::other(format!("the loads lead to {at:p} where the chain leads to {due:p}")))
+        Err(io::Error::other(format!("the loads lead to {at:p}, but the chain leads to {due:p}")))
     }
 }
 
-/// Loads whose lines have all been modified: whatever line makes room for another must be written back first.
+/// Loads of lines that have all been modified: a line must be written back before it is replaced by another
+/// one.
 pub(super) struct DirtyChase<P> {
     chase: Chase<1, P>,
 }
@@ -216,7 +220,7 @@ impl<P: Fn(usize) -> usize> Operation for DirtyChase<P> {
         self.chase.run(operations)
     }
 
-    /// Modifies the lines that the batch has brought into the caches, which are still there.
+    /// Modifies the lines that the batch has brought into the caches, which still contain them.
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
         let first = self.chase.position;
         self.chase.disarm(operations)?;
@@ -233,12 +237,12 @@ impl<P: Fn(usize) -> usize> Operation for DirtyChase<P> {
     }
 }
 
-/// Loads of the next element's address, after each of which the element is modified, so that every step takes a
-/// line into the cache for writing and, sooner or later, one out of it.
+/// Loads of the next element's address, each followed by a modification of the element, so that every step
+/// brings a line into the cache for writing and eventually evicts one.
 pub(super) struct Update<P> {
     chain: Chain<P>,
     at: *mut usize,
-    /// Where it stands, laps included.
+    /// The position, including whole laps.
     position: u64,
     done: u64,
 }
@@ -262,7 +266,7 @@ impl<P: Fn(usize) -> usize> Operation for Update<P> {
     fn run(&mut self, operations: u64) -> io::Result<()> {
         let mut at = self.at;
         for _ in 0..operations {
-            // SAFETY: every element has two words and holds in the first the address of an element of the same
+            // SAFETY: every element has two words; the first contains the address of an element of the same
             // buffer, which lives in `self`.
             unsafe {
                 let next = std::ptr::with_exposed_provenance_mut(at.read_volatile());
@@ -276,7 +280,7 @@ impl<P: Fn(usize) -> usize> Operation for Update<P> {
         Ok(())
     }
 
-    /// Looks at the counts of the lines that the batch came to, which are in the caches, and takes them back to 0.
+    /// Checks the counts of the lines that the batch visited, which are in the caches, and resets them to 0.
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
         expect_done(std::mem::take(&mut self.done), operations)?;
         let lap = self.chain.lap;
@@ -293,9 +297,7 @@ impl<P: Fn(usize) -> usize> Operation for Update<P> {
                 counted as u64
             };
             if count != due {
-                return Err(io::Error::other(format!(
-                    "a line was modified {count} times where {due} are due"
-                )));
+                return Err(io::Error::other(format!("a line was modified {count} times instead of {due}")));
             }
         }
         Ok(())
@@ -324,7 +326,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_chain_comes_to_every_element_once_in_a_lap(lines in 3usize..300, seed: u64) {
+        fn a_chain_visits_every_element_once_per_lap(lines in 3usize..300, seed: u64) {
             let mut chase = Chase::<1, _>::along(chain(lines, 1, seed)).unwrap();
             let first = chase.at;
             for step in 1..=lines {
@@ -340,7 +342,7 @@ mod tests {
             let begin = chase.position;
             chase.run(4 * rounds).unwrap();
             chase.disarm(4 * rounds).unwrap();
-            // Where each would be alone: so many rounds of four positions from its own.
+            // The position that each chain would reach alone: `rounds` times four positions from its own.
             for (number, at) in (0..).zip(chase.at) {
                 let position = (begin + 4 * rounds + number) % lines as u64;
                 prop_assert_eq!(chase.chain.at(position).cast_const(), at);
@@ -362,31 +364,31 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_that_was_not_followed_to_its_end_is_noticed() {
+    fn a_chain_that_was_not_followed_to_its_end_is_detected() {
         let mut chase = Chase::<1, _>::along(chain(63, 1, 1)).unwrap();
         chase.run(16).unwrap();
-        assert!(chase.disarm(32).unwrap_err().to_string().contains("16 done"));
+        assert!(chase.disarm(32).unwrap_err().to_string().contains("16 of 32 operations"));
         let mut chase = Chase::<1, _>::along(chain(63, 1, 1)).unwrap();
         let begin = chase.at;
         chase.run(64).unwrap();
         chase.at = begin;
-        assert!(chase.disarm(64).unwrap_err().to_string().contains("where the chain leads to"));
+        assert!(chase.disarm(64).unwrap_err().to_string().contains("but the chain leads to"));
         let mut idle = Chase::<2, _>::along(chain(63, 2, 1)).unwrap();
         assert!(idle.disarm(2).is_err());
     }
 
     #[test]
-    fn an_update_that_is_missing_in_one_line_is_noticed() {
+    fn a_missing_update_of_one_line_is_detected() {
         let mut update = Update::along(chain(63, 1, 2)).unwrap();
         update.run(63).unwrap();
-        // SAFETY: an element of the live chain.
+        // SAFETY: this is an element of the live chain.
         unsafe { update.chain.at(40).add(COUNT).write_volatile(0) };
         let error = update.disarm(63).unwrap_err().to_string();
-        assert!(error.contains("modified 0 times where 1 are due"), "{error}");
+        assert!(error.contains("modified 0 times instead of 1"), "{error}");
     }
 
     #[test]
-    fn leaving_the_caches_and_modifying_lines_keep_the_chain_whole() {
+    fn filling_the_caches_and_modifying_lines_keep_the_chain_intact() {
         for touch in [Touch::Load, Touch::Modify] {
             let chain = chain(127, 1, 3);
             let chain = Chain::link(chain.buffer, chain.order, 63, 1, chain.place).left_to_others(20, touch);
@@ -399,12 +401,12 @@ mod tests {
         }
     }
 
-    /// Lines of a lap through memory, and batches that fill it without a rest.
+    /// Lines of a lap through memory, and a batch length that divides it evenly.
     const LAP: u64 = 60;
     const BATCH: u64 = 20;
 
-    /// Batch after batch of an operation along a lap that must come from memory: how many lines each of them looked
-    /// up before it began, which is what emptying the caches does.
+    /// Runs batches of an operation along a lap that must come from memory. Returns the number of lines that
+    /// each batch looked up before it began, which indicates that it emptied the caches.
     fn looked_up<O: Operation>(
         along: impl FnOnce(Chain<Box<dyn Fn(usize) -> usize>>) -> io::Result<O>,
         batches: usize,
@@ -431,8 +433,8 @@ mod tests {
     }
 
     #[test]
-    fn whoever_would_come_to_a_line_of_memory_again_empties_the_caches_and_begins_again() {
-        // All lines are flushed, thirty take their place, and the chase looks up its first one.
+    fn a_batch_that_would_revisit_a_line_of_memory_empties_the_caches_and_restarts_the_lap() {
+        // All lines are flushed, thirty others are loaded, and the chase looks up its first one.
         let again = 127 + 30 + 1;
         let expected = [0, 0, 0, again, 0, 0, again];
         assert_eq!(looked_up(Chase::<1, _>::along, 7), expected);
@@ -441,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lap_that_the_caches_may_hold_is_settled_and_then_gone_through_again_and_again() {
+    fn a_lap_that_the_caches_may_hold_is_settled_and_then_traversed_repeatedly() {
         let mut chase = Chase::<1, _>::along(chain(63, 1, 5)).unwrap();
         let settled = 4 * 63;
         assert_eq!(chase.position, settled);

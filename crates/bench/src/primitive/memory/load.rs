@@ -1,9 +1,9 @@
-//! The latency of a load, by where its working set lies: random order over the lines, strides, huge pages, and
-//! several chains at once.
+//! The latency of a load by the location of its working set: lines in random order, strides, huge pages, and
+//! several concurrent chains.
 //!
-//! The order is random because prefetchers follow any other: lmbench's default stride shows an eighth of the
-//! latency of the same memory in random order. Address translation is part of a load and is not taken off;
-//! [`super::translate`] tells it apart.
+//! The order is random because prefetchers follow any other order: with lmbench's default stride, the same
+//! memory has an eighth of its latency in random order. Address translation is part of a load and is not
+//! subtracted; [`super::translate`] measures it separately.
 
 use std::io;
 use std::rc::Rc;
@@ -66,7 +66,7 @@ pub(crate) const ROWS: &[Row] = &[
             "memory.load{set=192MiB}",
             "memory.load{set=256MiB}",
             "memory.load{level=dram,pages=huge}",
-            // Beyond the first levels, where small pages begin to miss the TLB.
+            // Beyond the first cache levels, where small pages begin to miss the TLB.
             "memory.load{set=1MiB,pages=huge}",
             "memory.load{set=2MiB,pages=huge}",
             "memory.load{set=4MiB,pages=huge}",
@@ -76,7 +76,7 @@ pub(crate) const ROWS: &[Row] = &[
             "memory.load{set=64MiB,pages=huge}",
             "memory.load{set=128MiB,pages=huge}",
             "memory.load{set=256MiB,pages=huge}",
-            // What prefetchers make of memory.
+            // The effect of prefetchers.
             "memory.load{set=64MiB,stride=64B}",
             "memory.load{set=64MiB,stride=128B}",
             "memory.load{set=64MiB,stride=256B}",
@@ -97,14 +97,14 @@ const fn row(profile: Profile, ids: &'static [&'static str]) -> Row {
         profile,
         cost: Per::Operation,
         calls: &[],
-        about: "load whose address is the result of the load before it in its chain, lines in random order or, \
-                with a stride, ascending",
+        about: "load whose address is the result of the previous load in its chain; lines in random order, \
+                or ascending with a stride",
         source: "lmbench 1996, section 6.2, in random order; lmbench 3, lat_mem_rd and par_mem",
         prepare: load,
     }
 }
 
-/// One load whose address is the value of the load before it in its chain.
+/// One load whose address is the value of the previous load in its chain.
 fn load(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let set = WorkingSet::of(id, setting, Course::Chase)?;
     let buffer = match id.word(Key::Pages) {
@@ -122,19 +122,19 @@ fn load(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     Lap { set, buffer: Rc::new(buffer), order, spacing }.followed_by(chains)
 }
 
-/// A stride as a number of bytes, if it is one of whole words.
+/// Returns a stride in bytes. Fails unless it is a positive multiple of a word.
 pub(super) fn of_words(stride: u64) -> Result<usize, Refusal> {
     usize::try_from(stride)
         .ok()
         .filter(|stride| *stride > 0 && stride.is_multiple_of(size_of::<usize>()))
         .ok_or_else(|| {
             Refusal::Unavailable(format!(
-                "a stride of {stride} B is not one of whole words; ask for 8B or 64B"
+                "a stride of {stride} B is not a multiple of whole words; use for example 8B or 64B"
             ))
         })
 }
 
-/// A working set that is to be gone through.
+/// A working set that is traversed.
 pub(super) struct Lap {
     pub(super) set: WorkingSet,
     pub(super) buffer: Rc<Buffer>,
@@ -151,8 +151,8 @@ impl Lap {
         Ok(Self { set, buffer, order, spacing: LINE })
     }
 
-    /// Links it as so many chains. Of a set in memory, only as much is linked as a sample comes to, and the rest is
-    /// left in the caches, loaded or modified.
+    /// Links the working set into the given number of chains. For a set in memory, links only the part that a
+    /// sample reaches, and fills the caches with the rest, loaded or modified.
     pub(super) fn linked(self, chains: u64, others: Touch) -> Chain<impl Fn(usize) -> usize> {
         let Self { set, buffer, order, spacing } = self;
         let place = move |element| element * spacing;
@@ -169,15 +169,15 @@ impl Lap {
         Chain::link(buffer, order, lap, chains, place).left_to_others(fitting, others)
     }
 
-    /// Loads along so many chains. The number is a constant of each loop, so that all of them are under way
-    /// together and no loop over them is.
+    /// Loads along the given number of chains. The number is a constant of each loop, so that the loads of
+    /// all chains are in flight together and no inner loop over the chains remains.
     fn followed_by(self, chains: u64) -> Result<Prepared, Refusal> {
         macro_rules! one_of {
             ($($number:literal)*) => {
                 match chains {
                     $($number => Ok(Prepared::alone(self.chase::<$number>()?)),)*
                     _ => Err(Refusal::Unavailable(format!(
-                        "chains={chains} is not between 1 and 16: a processor has no registers for more"
+                        "chains={chains} is not between 1 and 16; processors do not have registers for more"
                     ))),
                 }
             };

@@ -1,10 +1,10 @@
-//! Loaded latency: a load beside a neighbour that keeps the memory busy (Intel's Memory Latency Checker and
-//! multichase call it so).
+//! Loaded latency: a load while a neighbour keeps the memory busy (the term of Intel's Memory Latency Checker
+//! and of multichase).
 //!
-//! The neighbour is a process on another processor that reads through memory of its own, a piece at a time, and
-//! then waits so long that the reading takes its share of the time. At 0 per cent it only waits: what then differs
-//! from 100 is the traffic and nothing else. The share is one of what a single processor draws, not of what the
-//! memory could give.
+//! The neighbour is a process on another processor. It reads its own memory one piece at a time, and waits
+//! after each piece so that reading takes the given share of the time. At 0 per cent it only waits, so that
+//! the only difference from 100 per cent is the traffic. The share refers to the bandwidth that a single
+//! processor can use, not to the bandwidth of the memory.
 
 use std::hint::black_box;
 use std::io;
@@ -34,23 +34,23 @@ const fn row(profile: Profile, ids: &'static [&'static str]) -> Row {
         profile,
         cost: Per::Operation,
         calls: &[],
-        about: "load whose address is the result of the load before it, while another processor reads through \
-                memory for so much of the time",
-        source: "own: loaded latency as multichase and MLC have it",
+        about: "load whose address is the result of the previous load, while another processor reads memory \
+                for the given share of the time",
+        source: "own: loaded latency as in multichase and MLC",
         prepare: load,
     }
 }
 
-/// One dependent load beside a neighbour's traffic.
+/// One dependent load during a neighbour's traffic.
 fn load(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let share = id.number(Key::Load).filter(|share| *share <= 100).ok_or_else(|| {
         Refusal::Unavailable(format!("the load of {id} is not a share between 0 and 100 per cent"))
     })?;
     let cpu = setting.other_cpu.ok_or_else(|| {
-        Refusal::Unavailable("this process may use one processor only, and it needs two".to_owned())
+        Refusal::Unavailable("this process may use one processor only, but two are required".to_owned())
     })?;
     let set = WorkingSet::of(id, setting, Course::Chase)?;
-    // Makes itself ready while this process does.
+    // The neighbour prepares itself while this process does.
     let traffic = Traffic::start(cpu, share, set.bytes)?;
     let lap = Lap::of_lines(set, setting)?;
     traffic.expect_flowing()?;
@@ -59,7 +59,7 @@ fn load(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     Ok(Prepared { operation: Box::new(Loaded { chase, traffic }), baseline: None, sharing })
 }
 
-/// The chase, and the neighbour beside it.
+/// The chase, and the neighbour that runs during it.
 struct Loaded<O> {
     chase: O,
     traffic: Traffic,
@@ -84,38 +84,42 @@ impl<O: Operation> Operation for Loaded<O> {
     }
 }
 
-/// A process that reads through memory for a share of its time.
+/// A process that reads memory for a share of its time.
 struct Traffic {
     partner: Partner,
     turns: Shared<AtomicU64>,
 }
 
-/// Bytes that are read at a time: some ten microseconds, a fiftieth of a batch.
+/// Bytes read at a time: about ten microseconds, a fiftieth of a batch.
 const PIECE: usize = 64 << 10;
 
-/// How long a turn with nothing to read lasts.
+/// Duration of a turn without reading.
 const IDLE_TURN_NS: u64 = 10_000;
 
-/// How long a turn may take before the neighbour is taken for dead; making ready takes part of a second.
+/// Maximum duration of a turn, after which the neighbour is considered dead. Preparation takes a fraction of
+/// a second.
 const TURN_MAX_NS: u64 = 5_000_000_000;
 
 impl Traffic {
     fn start(cpu: usize, share: u64, set: usize) -> io::Result<Self> {
         let turns = Shared::new(AtomicU64::new(0))?;
         let partner = Partner::fork(cpu, || {
-            // In the partner's own memory: its lines must not become ours by being in a shared cache.
+            // In the partner's own memory: its lines must not be those of this process, found in a shared
+            // cache.
             let Ok(buffer) = Buffer::aligned(set.next_multiple_of(PIECE)) else { return libc::EXIT_FAILURE };
             flow(&buffer, share, &turns)
         })?;
         Ok(Self { partner, turns })
     }
 
-    /// Waits until the neighbour has begun and ended another turn.
+    /// Waits until the neighbour has started and finished another turn.
     fn expect_flowing(&self) -> io::Result<()> {
         let (before, begun) = (self.turns.load(Ordering::Relaxed), now_ns());
         while self.turns.load(Ordering::Relaxed) < before + 2 {
             if now_ns() - begun > TURN_MAX_NS {
-                return Err(io::Error::other("the process that is to keep the memory busy does not"));
+                return Err(io::Error::other(
+                    "the process that should keep the memory busy makes no progress",
+                ));
             }
             std::hint::spin_loop();
         }
@@ -123,7 +127,7 @@ impl Traffic {
     }
 }
 
-/// The partner's whole life: reads a piece, then waits, for ever.
+/// The main loop of the partner: alternately reads a piece and waits, forever.
 fn flow(buffer: &Buffer, share: u64, turns: &AtomicU64) -> ! {
     let mut pieces = buffer.chunks(PIECE).cycle();
     loop {
@@ -145,7 +149,7 @@ fn flow(buffer: &Buffer, share: u64, turns: &AtomicU64) -> ! {
 /// Fetches every line of a piece.
 fn read_lines(piece: &[u8]) {
     for line in piece.chunks(LINE) {
-        // SAFETY: the first byte of a slice that is not empty.
+        // SAFETY: this is the first byte of a slice that is not empty.
         black_box(unsafe { line.as_ptr().read_volatile() });
     }
 }
@@ -156,7 +160,7 @@ mod tests {
     use assay_process::cpus::allowed;
 
     #[test]
-    fn the_neighbour_goes_on_whether_it_reads_or_only_waits() {
+    fn the_neighbour_makes_progress_whether_it_reads_or_only_waits() {
         let cpu = allowed().unwrap()[0];
         for share in [0, 50, 100] {
             let traffic = Traffic::start(cpu, share, 4 * PIECE).unwrap();
@@ -167,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_beyond_the_whole_and_machines_with_one_processor_are_refused() {
+    fn shares_above_100_and_machines_with_one_processor_are_rejected() {
         let refusal = |load: u64, other_cpu: Option<usize>| {
             let mut setting = super::super::tests::setting(crate::describe::caches());
             setting.other_cpu = other_cpu;

@@ -1,8 +1,8 @@
-//! The memory hierarchy: latency by working set, page size, order and neighbours, and bandwidth by level.
+//! The memory hierarchy: latency by working set, page size, order and neighbouring load, and bandwidth by
+//! level.
 //!
-//! Each file defines some of the operations; what they share is here: how large the working set of a level is,
-//! and whether the machine has the memory for it, which is looked at before it is used (lmbench, 1996,
-//! section 3.1).
+//! Each file defines some of the operations. This file contains what they share: the size of the working set
+//! of a level, and the check that enough memory is available before it is used (lmbench, 1996, section 3.1).
 
 pub(crate) mod bandwidth;
 mod chain;
@@ -27,7 +27,7 @@ use assay_quantity::{Key, PrimitiveId, Size};
 use crate::benchmark::{Refusal, Setting};
 use crate::describe;
 
-/// A working set, and the last cache that it meets.
+/// A working set, and the size of the last cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WorkingSet {
     pub(super) bytes: usize,
@@ -35,40 +35,41 @@ pub(super) struct WorkingSet {
     pub(super) residence: Residence,
 }
 
-/// Where a working set is when it is measured.
+/// The location of a working set during the measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Residence {
-    /// Wherever the caches keep it, lap after lap.
+    /// Where the caches keep it, lap after lap.
     Found,
-    /// In memory alone: nothing that is come to is in a cache.
+    /// Only in memory: no accessed line is in a cache.
     Memory,
 }
 
-/// How a working set is gone through.
+/// How a working set is traversed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Course {
-    /// Part of a lap, in random order: nothing is come to twice.
+    /// Part of a lap, in random order: no element is visited twice.
     Chase,
     /// Lap after lap, in order of address.
     Sweep,
 }
 
-/// Last cache that is assumed where the machine tells none.
+/// Size of the last cache if the machine does not report one.
 const CACHE_UNKNOWN: Size = Size::mib(64);
 
-/// A working set of `level=dram` is so large if twice the last cache is less: translation is then what large sets
-/// have, and more takes longer to make ready than to measure.
+/// Size of a working set of `level=dram` if twice the last cache is less. Address translation then costs as
+/// much as in large sets, and a larger set takes longer to prepare than to measure.
 const AMPLE: Size = Size::mib(64);
 
-/// Caches whose replacement resists sweeps keep a part of a set that is a little too large for them. Four times as
-/// large is the field's rule (STREAM's run rules), which is kept up to [`AMPLE`].
+/// Ratio of a swept working set to the last cache. Caches whose replacement policy resists sweeps keep a part
+/// of a set that slightly exceeds them. A factor of four is the usual rule (STREAM's run rules); it is
+/// applied up to [`AMPLE`].
 const SWEPT_TIMES: u64 = 4;
 
-/// Largest working set of `level=dram`: more takes longer to make ready than a sample may.
+/// Largest working set of `level=dram`: a larger one takes longer to prepare than a sample may.
 const DRAM_MAX: Size = Size::mib(512);
 
 impl WorkingSet {
-    /// The working set that an id asks for, by its bytes or by its level.
+    /// Returns the working set that an id specifies, by its bytes or by its level.
     pub(super) fn of(id: &PrimitiveId, setting: &Setting, course: Course) -> Result<Self, Refusal> {
         match id.number(Key::Set) {
             Some(bytes) => Self::of_bytes(Size(bytes), setting),
@@ -76,24 +77,25 @@ impl WorkingSet {
         }
     }
 
-    /// A working set of so many bytes.
+    /// Returns a working set of the given size.
     pub(super) fn of_bytes(set: Size, setting: &Setting) -> Result<Self, Refusal> {
         let last_cache = setting.caches.last().unwrap_or(CACHE_UNKNOWN);
         let outside = set.bytes() >= 2 * last_cache.bytes();
         Self::fitting(set, last_cache, if outside { Residence::Memory } else { Residence::Found })
     }
 
-    /// The working set for a level: within a cache, or more than is claimed of the last one.
+    /// Returns the working set for a level: within a cache, or larger than the reported size of the last
+    /// cache.
     pub(super) fn of_level(level: &str, setting: &Setting, course: Course) -> Result<Self, Refusal> {
         let Setting { caches, effective, .. } = setting;
         let known = |what: &str, cache: Option<Size>| {
             cache.ok_or_else(|| {
                 Refusal::Unavailable(format!(
-                    "{what} the cache that level={level} is about; ask for a working set in bytes, set=..."
+                    "{what} the cache that level={level} selects; specify a working set in bytes, set=..."
                 ))
             })
         };
-        let size = |cache| known("the machine does not tell the size of", cache);
+        let size = |cache| known("the machine does not report the size of", cache);
         let found = |claimed, before, effective| {
             let claimed = size(claimed)?;
             let effective = known("a sweep over working sets did not find", effective)?;
@@ -108,38 +110,38 @@ impl WorkingSet {
         Self::fitting(set, caches.last().unwrap_or(CACHE_UNKNOWN), residence)
     }
 
-    /// The same, if there is the memory for it.
+    /// Returns the set if it fits into half of the available memory.
     fn fitting(set: Size, last_cache: Size, residence: Residence) -> Result<Self, Refusal> {
         let free = describe::meminfo("MemAvailable").unwrap_or(Size(u64::MAX));
         if set.bytes() > free.bytes() / 2 {
             return Err(Refusal::Unavailable(format!(
-                "its working set of {set} does not fit into half of the {free} of free memory; ask for a smaller \
-                 one or end what uses the memory"
+                "its working set of {set} does not fit into half of the {free} of available memory; specify \
+                 a smaller one or free memory"
             )));
         }
         let bytes = usize::try_from(set.bytes()).map_err(io::Error::other)?;
         Ok(Self { bytes, last_cache, residence })
     }
 
-    /// How many of its places, so many bytes apart, are visited. It is an odd number, so that no batch, whose
-    /// length is a power of two, ends where it began: a chain that nobody followed is then seen to be one.
+    /// Returns the number of visited places, `spacing` bytes apart. The number is odd, so that no batch,
+    /// whose length is a power of two, ends where it began: this detects a chain that was not followed.
     pub(super) fn places(self, spacing: usize) -> Result<u64, Refusal> {
         let places = (self.bytes / spacing) as u64;
         if places < 4 {
             return Err(Refusal::Unavailable(format!(
-                "a working set of {} B has fewer than four places {spacing} B apart; ask for a larger one",
+                "a working set of {} B has fewer than four places {spacing} B apart; specify a larger one",
                 self.bytes
             )));
         }
         Ok(odd(places))
     }
 
-    /// The number of chunks in each of `regions` equal parts, `bytes` being the size of a chunk.
+    /// Returns the number of chunks of `bytes` bytes in each of `regions` equal parts.
     pub(super) fn chunks(self, regions: usize, bytes: usize) -> Result<usize, Refusal> {
         match self.bytes / bytes / regions {
             0 => Err(Refusal::Unavailable(format!(
-                "a working set of {} B is less than {regions} times the {bytes} B of one operation; ask for a \
-                 larger one",
+                "a working set of {} B is less than {regions} times the {bytes} B of one operation; specify \
+                 a larger one",
                 self.bytes
             ))),
             chunks => Ok(chunks),
@@ -147,15 +149,16 @@ impl WorkingSet {
     }
 }
 
-/// The next lower odd number, if it is not one.
+/// Returns the number itself if it is odd, otherwise the next lower one.
 pub(super) fn odd(number: u64) -> u64 {
     number - u64::from(number.is_multiple_of(2))
 }
 
-/// A working set within a cache. A quarter of the claim lies in the middle of most levels, on a logarithmic axis. It
-/// is halved until it is at most half of the effective size, so that the rest of the process fits beside it.
-/// Most runs choose the same set, because it starts from the claim. It is at least twice the cache before, which
-/// would hold most of a smaller one, but never more than is effective.
+/// Returns a working set within a cache. A quarter of the reported size is in the middle of most levels on a
+/// logarithmic axis. It is halved until it is at most half of the effective size, so that the rest of the
+/// process also fits into the cache. Most runs choose the same set, because the choice starts from the
+/// reported size. The set is at least twice the previous cache, which would hold most of a smaller set, but
+/// never exceeds the effective size.
 fn within(claimed: Size, before: Option<Size>, effective: Size) -> Size {
     let mut set = claimed.bytes() / 4;
     while 2 * set > effective.bytes() {
@@ -165,17 +168,18 @@ fn within(claimed: Size, before: Option<Size>, effective: Size) -> Size {
     Size(set.max(twice.min(effective.bytes())))
 }
 
-/// A working set that the last cache does not hold.
+/// Returns a working set that does not fit into the last cache.
 fn in_memory(last: Size, course: Course) -> Result<Size, Refusal> {
     let twice = last.bytes().saturating_mul(2);
     if twice > DRAM_MAX.bytes() {
         return Err(Refusal::Unavailable(format!(
-            "its last cache of {last} is too large beside the largest working set of {DRAM_MAX}; ask for one in \
+            "its last cache of {last} is too large for the largest working set of {DRAM_MAX}; specify one in \
              bytes, set=..."
         )));
     }
     Ok(match course {
-        // A power of two between the cache and twice that: its random order is computed fastest.
+        // A power of two between the size of the cache and twice that size: its random order is computed
+        // fastest.
         Course::Chase => Size((twice / 2 + 1).next_power_of_two()).max(AMPLE),
         Course::Sweep => Size((SWEPT_TIMES * last.bytes()).min(AMPLE.bytes().max(twice))),
     })
@@ -188,7 +192,7 @@ pub(super) mod tests {
     use rand::SeedableRng;
     use rand_pcg::Pcg64Mcg;
 
-    /// A setting for tests of what is prepared in it.
+    /// A setting for tests of `prepare` functions.
     pub(in super::super) fn setting(caches: CacheSizes) -> Setting {
         Setting {
             rng: Pcg64Mcg::seed_from_u64(1),
@@ -212,7 +216,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_level_is_a_quarter_of_its_cache_and_memory_more_than_the_last() {
+    fn a_level_is_a_quarter_of_its_cache_and_dram_is_larger_than_the_last_cache() {
         let level = |level: &str, mib, course| {
             let set = set(&format!("memory.load{{level={level}}}"), with_last(mib), course)?;
             assert_eq!(set.residence == Residence::Memory, level == "dram");
@@ -232,13 +236,13 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_level_is_within_what_is_effective_of_its_cache_and_beyond_the_one_before() {
+    fn a_level_is_within_the_effective_size_of_its_cache_and_exceeds_the_previous_cache() {
         let chosen = |effective| within(Size::mib(32), Some(Size::mib(1)), Size::mib(effective));
         let expected = [(48, 8), (32, 8), (16, 8), (12, 4), (8, 4), (6, 2), (4, 2), (3, 2), (2, 2)];
         for (effective, set) in expected {
             assert_eq!(chosen(effective), Size::mib(set), "{effective}");
         }
-        // Never more than is effective.
+        // Never larger than the effective size.
         assert_eq!(within(Size::mib(4), Some(Size::mib(2)), Size::mib(3)), Size::mib(3));
         for effective in [24, 32, 48] {
             assert_eq!(within(Size::kib(48), None, Size::kib(effective)), Size::kib(12), "{effective}");
@@ -246,7 +250,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_level_that_a_sweep_did_not_find_is_refused() {
+    fn a_level_that_the_sweep_did_not_find_is_rejected() {
         let mut setting = setting(with_last(32));
         setting.effective.l3 = None;
         let of = |level| {
@@ -258,7 +262,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_working_set_that_does_not_fit_into_free_memory_is_refused_before_it_is_touched() {
+    fn a_working_set_that_exceeds_the_available_memory_is_rejected_before_it_is_touched() {
         let refused = set("memory.load{set=4096GiB}", with_last(36), Course::Chase).unwrap_err();
         assert!(refused.contains("4096GiB does not fit"), "{refused}");
     }
@@ -271,7 +275,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_places_of_a_set_are_odd() {
+    fn the_number_of_places_of_a_set_is_odd() {
         let set = |bytes| WorkingSet { bytes, last_cache: Size::mib(36), residence: Residence::Found };
         assert_eq!(set(4096).places(64).unwrap(), 63);
         assert_eq!(set(4096 + 64).places(64).unwrap(), 65);

@@ -1,8 +1,9 @@
-//! What a load costs right after one of a place nearby: next to nothing in the same line, and a miss in another.
-//! Over the distance it shows how long a line is.
+//! The cost of a load immediately after a load from a nearby address: almost nothing within the same line,
+//! and a miss in another line. Plotted over the distance it shows the length of a line.
 //!
-//! lmbench's `line` looks for the stride from which on loads cost no more, but processors recognise strides and
-//! fetch ahead. Here the first load of each pair is of a random place, and only the second is near it.
+//! lmbench's `line` searches for the stride beyond which loads do not cost more, but processors recognise
+//! strides and prefetch. Here the first load of each pair is from a random address, and only the second is
+//! near it.
 
 use std::io;
 use std::rc::Rc;
@@ -20,7 +21,7 @@ use crate::table::{Per, Profile, Row};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[Row {
-    // Two lines in each 1 KiB of it: more than the first level of a cache holds, and less than the second.
+    // Two lines in each 1 KiB of the set: more than the first cache level holds, and less than the second.
     ids: &[
         "memory.load_near{set=1MiB,stride=8B}",
         "memory.load_near{set=1MiB,stride=16B}",
@@ -33,12 +34,12 @@ pub(crate) const ROWS: &[Row] = &[Row {
     profile: Profile::Full,
     cost: Per::Operation,
     calls: &[],
-    about: "load of a place so many bytes after the one that was loaded right before it, which was a random one",
+    about: "load from an address that is the stride after that of the previous load, which was random",
     source: "lmbench 3, line, without a stride that prefetchers follow",
     prepare: load_near,
 }];
 
-/// A pair of loads less its first one.
+/// A pair of loads less its first load.
 fn load_near(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let set = WorkingSet::of(id, setting, Course::Chase)?;
     let stride = of_words(id.number(Key::Stride).unwrap_or(0))?;
@@ -57,13 +58,13 @@ fn load_near(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusa
     })
 }
 
-/// Bytes in which one pair lies.
+/// Returns the number of bytes that contain one pair.
 fn block(stride: usize) -> usize {
     (2 * stride).next_power_of_two().max(PAGE / 4)
 }
 
-/// Pairs of one page begin at the same line of their blocks, those of the next at the next line, so that most sets of
-/// a cache are used.
+/// Pairs of one page begin at the same line of their blocks, those of the next page at the next line, so that
+/// most sets of a cache are used.
 fn first_of(pair: usize, block: usize) -> usize {
     let blocks_per_page = (PAGE / block).max(1);
     pair * block + pair / blocks_per_page % (block / 2 / LINE) * LINE
@@ -80,7 +81,7 @@ fn chain<P: Fn(usize) -> usize>(
     Ok(Chain::link(buffer, order, length, 1, place))
 }
 
-/// An operation that is two of another.
+/// An operation that consists of two others.
 struct Twice<O>(O);
 
 impl<O: Operation> Operation for Twice<O> {
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_is_two_loads_and_one_that_was_not_done_is_noticed() {
+    fn a_pair_is_two_loads_and_a_missing_load_is_detected() {
         let mut setting = super::super::tests::setting(crate::describe::caches());
         let id = "memory.load_near{set=64KiB,stride=64B}".parse().unwrap();
         let Prepared { mut operation, baseline, .. } = load_near(&id, &mut setting).unwrap();

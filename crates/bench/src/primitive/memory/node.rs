@@ -1,4 +1,4 @@
-//! Latency of memory by its distance: the load of [`super::load`] from one processor into the memory of one node.
+//! Latency of memory by distance: the load of [`super::load`] by one processor from the memory of one node.
 
 use std::fs;
 use std::io;
@@ -20,27 +20,29 @@ pub(crate) const ROWS: &[Row] = &[Row {
     profile: Profile::Full,
     cost: Per::Operation,
     calls: &[],
-    about: "load whose address is the result of the load before it, lines in random order, from a processor into \
-            the memory of a node",
-    source: "own: the matrix of distances, as MLC has it",
+    about: "load by one processor from the memory of one node, whose address is the result of the previous \
+            load; lines in random order",
+    source: "own: the matrix of distances, as in MLC",
     prepare: load_node,
 }];
 
-/// Nodes that have memory, as the kernel lists them.
+/// The kernel's list of the nodes that have memory.
 const NODES: &str = "/sys/devices/system/node/has_memory";
 
-/// One dependent load by processor `from` out of memory of node `to`.
+/// One dependent load by processor `from` from memory of node `to`.
 fn load_node(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let nodes = fs::read_to_string(NODES).ok().and_then(|list| parse_list(&list)).unwrap_or_default();
     if nodes.len() < 2 {
         return Err(Refusal::Unavailable(format!(
-            "this machine has one memory node ({NODES}), from which all memory is equally far"
+            "this machine has one memory node ({NODES}), so that all memory is equally distant"
         )));
     }
     let cpu = processor::named(id, Key::From, setting)?;
     let node = id.number(Key::To).and_then(|node| usize::try_from(node).ok());
     let node = node.filter(|node| nodes.contains(node)).ok_or_else(|| {
-        Refusal::Unavailable(format!("to of {id} is none of the memory nodes {nodes:?}; ask for one of them"))
+        Refusal::Unavailable(format!(
+            "to of {id} is not one of the memory nodes {nodes:?}; specify one of them"
+        ))
     })?;
     pin(cpu)?;
     setting.cpu = cpu;
@@ -50,10 +52,12 @@ fn load_node(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusa
     Ok(Prepared::alone(lap.chase::<1>()?))
 }
 
-/// Does something with all memory that it takes coming from one node.
+/// Calls `then` with a memory policy that allocates all of its memory on one node.
 fn from_node<T>(node: usize, then: impl FnOnce() -> T) -> io::Result<T> {
     let mut mask = [0_u64; NODES_MAX / 64];
-    let word = mask.get_mut(node / 64).ok_or_else(|| io::Error::other(format!("node {node} is too high")))?;
+    let word = mask
+        .get_mut(node / 64)
+        .ok_or_else(|| io::Error::other(format!("node {node} exceeds the supported maximum")))?;
     *word |= 1 << (node % 64);
     set_policy(libc::MPOL_BIND, &mask)?;
     let result = then();
@@ -73,13 +77,13 @@ fn set_policy(mode: libc::c_int, mask: &[u64]) -> io::Result<()> {
     check("set_mempolicy", result).map(drop)
 }
 
-/// Looks where the pages of a buffer really are: a policy that was ignored would give the wrong distance.
+/// Checks that all pages of a buffer are on the node. An ignored policy would measure the wrong distance.
 fn expect_on_node(buffer: &Buffer, node: usize) -> io::Result<()> {
-    // The buffer begins and ends within pages: its last byte may be in one more.
+    // The buffer begins and ends within pages, so that its last byte may be in an additional page.
     let firsts = buffer.chunks(PAGE).map(<[u8]>::as_ptr);
     let pages: Vec<*const u8> = firsts.chain(buffer.last().map(std::ptr::from_ref)).collect();
     let mut nodes = vec![-1_i32; pages.len()];
-    // SAFETY: both arrays are as long as is said; without target nodes nothing is moved.
+    // SAFETY: both arrays have the given length; without target nodes no page is moved.
     let result = unsafe {
         let none = std::ptr::null::<libc::c_int>();
         libc::syscall(libc::SYS_move_pages, 0, pages.len(), pages.as_ptr(), none, nodes.as_mut_ptr(), 0)
@@ -101,7 +105,7 @@ mod tests {
     use rand_pcg::Pcg64Mcg;
 
     #[test]
-    fn memory_comes_from_the_node_that_is_asked_for_and_is_seen_to_do_so() {
+    fn memory_is_allocated_on_the_requested_node_and_another_node_is_detected() {
         let nodes = parse_list(&fs::read_to_string(NODES).unwrap()).unwrap();
         let mut rng = Pcg64Mcg::seed_from_u64(1);
         for node in &nodes {
@@ -113,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_not_there_gives_no_memory() {
+    fn a_missing_node_is_an_error() {
         let error = from_node(NODES_MAX - 1, || ()).unwrap_err().to_string();
         assert!(error.contains("set_mempolicy"), "{error}");
         assert!(from_node(NODES_MAX, || ()).is_err());

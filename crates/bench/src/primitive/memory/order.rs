@@ -1,9 +1,9 @@
-//! The order in which the elements of a working set are visited: a lap that comes to each of them once.
+//! The order in which the elements of a working set are visited: a lap that visits each of them once.
 //!
-//! A random order that hides from prefetchers is usually a table: a permutation as long as the working set, which
-//! takes longer to shuffle than the loads take that it is for. Here it is a function: the element at any position
-//! is computed in a few instructions, so that a part of a lap can be linked without the rest, and where n steps
-//! must lead is known without taking them.
+//! A random order that prefetchers cannot predict is usually a table: a permutation as long as the working
+//! set, which takes longer to shuffle than the measured loads. Here it is a function: the element at any
+//! position is computed in a few instructions, so that a part of a lap can be linked without the rest, and
+//! the destination of n steps is known without taking them.
 
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
@@ -11,29 +11,29 @@ use rand_pcg::Pcg64Mcg;
 /// A lap through the numbers below `length`.
 #[derive(Debug, Clone)]
 pub(crate) enum Order {
-    /// In order of number.
+    /// In ascending order.
     Ascending {
-        /// How many there are.
+        /// The number of elements.
         length: u64,
     },
     /// In random order.
     Random(Permutation),
-    /// Pairs in random order: of each the even number, and then the odd one.
+    /// Pairs in random order; in each pair the even number precedes the odd one.
     Pairs(Permutation),
 }
 
 impl Order {
-    /// A random lap through so many elements.
+    /// Returns a random lap through `length` elements.
     pub(crate) fn random(length: u64, rng: &mut Pcg64Mcg) -> Self {
         Self::Random(Permutation::below(length, rng))
     }
 
-    /// A random lap through so many pairs.
+    /// Returns a random lap through `number` pairs.
     pub(crate) fn pairs(number: u64, rng: &mut Pcg64Mcg) -> Self {
         Self::Pairs(Permutation::below(number, rng))
     }
 
-    /// How many elements there are.
+    /// Returns the number of elements.
     pub(crate) fn length(&self) -> u64 {
         match self {
             Order::Ascending { length } => *length,
@@ -42,7 +42,7 @@ impl Order {
         }
     }
 
-    /// The element that comes at this position of the lap.
+    /// Returns the element at this position of the lap.
     pub(crate) fn at(&self, position: u64) -> u64 {
         match self {
             Order::Ascending { .. } => position,
@@ -52,13 +52,14 @@ impl Order {
     }
 }
 
-/// Rounds of mixing. Two leave the low bits of neighbours related, three do not (the tests look).
+/// Rounds of mixing. After two rounds the low bits of neighbours are still related, after three they are not
+/// (the tests check this).
 const ROUNDS: usize = 3;
 
-/// A pseudo-random permutation of the numbers below `length`: rounds of multiplication by an odd number and of
-/// adding the upper half to the lower, both of which can be undone, over the next power of two; what falls
-/// outside is permuted again until it falls inside (Black and Rogaway, *Ciphers with Arbitrary Finite Domains*,
-/// 2002, "cycle walking"). It is fastest right below a power of two.
+/// A pseudo-random permutation of the numbers below `length`: rounds of multiplication by an odd number and
+/// of adding the upper half to the lower, both of which are invertible, over the next power of two. A result
+/// outside the range is permuted again until it is inside (Black and Rogaway, *Ciphers with Arbitrary Finite
+/// Domains*, 2002, "cycle walking"). It is fastest immediately below a power of two.
 #[derive(Debug, Clone)]
 pub(crate) struct Permutation {
     length: u64,
@@ -108,7 +109,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_lap_comes_to_every_element_once(length in 1u64..3000, seed: u64) {
+        fn a_lap_visits_every_element_once(length in 1u64..3000, seed: u64) {
             let order = random(length, seed);
             let elements: BTreeSet<u64> = (0..length).map(|position| order.at(position)).collect();
             prop_assert_eq!(elements.len() as u64, length);
@@ -141,7 +142,7 @@ mod tests {
         }
     }
 
-    /// What a prefetcher could learn: the same distance again and again, or the same page.
+    /// Patterns that a prefetcher could learn: a recurring distance, or the same page.
     #[test]
     fn distances_do_not_recur_and_neighbours_in_the_lap_are_not_neighbours_in_memory() {
         const LENGTH: u64 = (1 << 15) - 1;
@@ -154,7 +155,8 @@ mod tests {
                 *distances.entry(to.wrapping_sub(from)).or_default() += 1;
                 same_page += u32::from(from / LINES_PER_PAGE == to / LINES_PER_PAGE);
             }
-            // Of a true permutation the commonest distance would come about 10 times, the same page 64 times.
+            // In a truly random permutation the most frequent distance would occur about 10 times, the same
+            // page 64 times.
             let commonest = distances.values().max().unwrap();
             assert!(*commonest < 330, "seed {seed}: one distance in {} steps of {LENGTH}", commonest);
             assert!(same_page < 330, "seed {seed}: {same_page} steps of {LENGTH} stay in their page");

@@ -1,7 +1,7 @@
-//! Copying and zeroing whole pages, as a kernel does for copy-on-write, page migration and fresh memory: with the
-//! instructions that Linux uses, which are not those of a program's loop. On x86-64 that is REP MOVSQ and REP
-//! STOSQ, which move lines without fetching them first where the processor can; on aarch64 pairs of registers with
-//! non-temporal stores, and DC ZVA, which zeroes a block at once.
+//! Copying and zeroing whole pages, as a kernel does for copy-on-write, page migration and fresh memory, with
+//! the instructions that Linux uses, which differ from those of a program's loop. On x86-64 these are REP
+//! MOVSQ and REP STOSQ, which do not fetch the target lines first if the processor supports this; on aarch64
+//! pairs of registers with non-temporal stores, and DC ZVA, which zeroes a block with one instruction.
 
 use std::arch::asm;
 use std::io;
@@ -22,7 +22,7 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::Operation,
         calls: &[],
         about: "copy of a page of 4096 bytes as Linux copies pages (rep movsq; ldp and stnp)",
-        source: "own: the part of copy-on-write faults and migration that is memory",
+        source: "own: the memory cost of copy-on-write faults and migration",
         prepare: copy_page,
     },
     Row {
@@ -31,7 +31,7 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::Operation,
         calls: &[],
         about: "copy of a page of 4096 bytes as Linux copies pages (rep movsq; ldp and stnp)",
-        source: "own: the part of copy-on-write faults and migration that is memory",
+        source: "own: the memory cost of copy-on-write faults and migration",
         prepare: copy_page,
     },
     Row {
@@ -40,7 +40,7 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::Operation,
         calls: &[],
         about: "zeroing of a page of 4096 bytes as Linux zeroes pages (rep stosq; dc zva)",
-        source: "own: the part of a page fault that is memory",
+        source: "own: the memory cost of a page fault",
         prepare: zero_page,
     },
     Row {
@@ -49,7 +49,7 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::Operation,
         calls: &[],
         about: "zeroing of a page of 4096 bytes as Linux zeroes pages (rep stosq; dc zva)",
-        source: "own: the part of a page fault that is memory",
+        source: "own: the memory cost of a page fault",
         prepare: zero_page,
     },
 ];
@@ -68,7 +68,7 @@ fn zero_page(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusa
     Ok(Prepared::alone(Walk::settled(pass, set, PAGE as u64)?))
 }
 
-/// Pages to be copied, and as many for the copies, which are forgotten after each batch.
+/// Pages to copy, and the same number of pages for the copies, which are cleared after each batch.
 struct CopyPage {
     buffer: Buffer,
     pages: usize,
@@ -78,7 +78,7 @@ impl CopyPage {
     fn of(pages: usize) -> io::Result<Self> {
         let mut buffer = Buffer::aligned(2 * pages * PAGE)?;
         for (number, page) in buffer[..pages * PAGE].chunks_mut(PAGE).enumerate() {
-            // Never 0, which is what a page that was not copied holds.
+            // Never 0, which is the content of a page that was not copied.
             page.fill(u8::try_from(number % 255 + 1).unwrap_or(1));
         }
         Ok(Self { buffer, pages })
@@ -112,7 +112,7 @@ impl Pass for CopyPage {
     }
 }
 
-/// What a page holds that has not been zeroed.
+/// The content of a page that was not zeroed.
 const FILLED: u8 = 0x5a;
 
 struct ZeroPage {
@@ -155,17 +155,18 @@ impl Pass for ZeroPage {
 /// Copies a page.
 ///
 /// # Safety
-/// Both must be pages of memory that do not overlap, the second writable.
+/// Both arguments must be pages of memory that do not overlap, and the second one must be writable.
 #[inline]
 unsafe fn copy(from: *const u8, to: *mut u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the caller vouches for both pages; the direction flag is clear, as the calling convention says.
+    // SAFETY: the caller guarantees both pages; the direction flag is clear, as the calling convention
+    // requires.
     unsafe {
         asm!("rep movsq", inout("rcx") PAGE / 8 => _, inout("rsi") from => _, inout("rdi") to => _,
             options(nostack, preserves_flags));
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: the caller vouches for both pages.
+    // SAFETY: the caller guarantees both pages.
     unsafe {
         asm!(
             "2:",
@@ -183,10 +184,10 @@ unsafe fn copy(from: *const u8, to: *mut u8) {
     }
 }
 
-/// How a page is zeroed here.
+/// The method that zeroes a page on this processor.
 #[derive(Debug, Clone, Copy)]
 struct Zero {
-    /// Bytes that one instruction zeroes.
+    /// Bytes zeroed by one instruction.
     #[cfg(target_arch = "aarch64")]
     block: usize,
 }
@@ -199,10 +200,10 @@ impl Zero {
     }
 
     /// # Safety
-    /// It must be a page of writable memory.
+    /// `at` must be a page of writable memory.
     #[inline]
     unsafe fn page(self, at: *mut u8) {
-        // SAFETY: the caller vouches for the page; the direction flag is clear.
+        // SAFETY: the caller guarantees the page; the direction flag is clear.
         unsafe {
             asm!("rep stosq", inout("rcx") PAGE / 8 => _, inout("rdi") at => _, in("rax") 0,
                 options(nostack, preserves_flags));
@@ -216,12 +217,12 @@ impl Zero {
         let told: u64;
         // SAFETY: DCZID_EL0 can be read in user mode.
         unsafe { asm!("mrs {}, dczid_el0", out(reg) told, options(nomem, nostack, preserves_flags)) };
-        // Bit 4 prohibits the instruction; the low bits are the logarithm of the block's length in words of four
-        // bytes (Arm ARM, DCZID_EL0).
+        // Bit 4 prohibits the instruction; the low bits are the logarithm of the block's length in words of
+        // four bytes (Arm ARM, DCZID_EL0).
         let block = 4 << (told & 0xf);
         if told >> 4 & 1 == 1 || PAGE % block != 0 {
             return Err(Refusal::Unavailable(
-                "this processor is told not to zero blocks (DC ZVA), which Linux uses where it may"
+                "the zeroing of blocks (DC ZVA), which Linux uses if permitted, is disabled on this processor"
                     .to_owned(),
             ));
         }
@@ -229,11 +230,11 @@ impl Zero {
     }
 
     /// # Safety
-    /// It must be a page of writable memory.
+    /// `at` must be a page of writable memory.
     #[inline]
     unsafe fn page(self, at: *mut u8) {
         for block in (0..PAGE).step_by(self.block) {
-            // SAFETY: the caller vouches for the page.
+            // SAFETY: the caller guarantees the page.
             unsafe { asm!("dc zva, {}", in(reg) at.add(block), options(nostack, preserves_flags)) };
         }
     }
@@ -245,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_that_were_copied_and_zeroed_pass_and_those_left_out_are_noticed() {
+    fn copied_and_zeroed_pages_pass_and_skipped_pages_are_detected() {
         let lengths = [1, 2, 9, 4, 4];
         batches(&mut walk(CopyPage::of(4).unwrap()), &lengths, |_| false).unwrap();
         let zeroing = || ZeroPage::of(4, Zero::prepare().unwrap()).unwrap();

@@ -1,17 +1,18 @@
 //! Laps through caches: a working set that caches may hold is measured in its steady state, lap after lap.
 //!
-//! Right after the set was made ready the caches hold something else: lines that were modified, some of which other
-//! guests of a shared cache have evicted. And replacement adapts for several laps before it keeps the same lines.
+//! Immediately after the preparation of the set, the caches are in a different state: they contain modified
+//! lines, some of which other guests of a shared cache have evicted. In addition, the replacement policy
+//! adapts for several laps before it keeps the same lines.
 
 use std::io;
 
 use crate::benchmark::Operation;
 
-/// Laps after which the next ones cost the same. Loads from 6 MiB, where 4 to 6 MiB of the third level were
-/// effective, took 38, 55, 110, 142, 141 and 138 ns in the first laps after the set was made ready.
+/// Laps after which further laps cost the same. Loads from 6 MiB, with 4 to 6 MiB of the third level
+/// effective, took 38, 55, 110, 142, 141 and 138 ns in the first laps after the preparation of the set.
 pub(in super::super) const LAPS: usize = 4;
 
-/// Goes through a working set until the caches have settled; a lap is `lap` operations.
+/// Traverses a working set until the caches have settled. A lap is `lap` operations.
 pub(in super::super) fn settled<O: Operation>(mut operation: O, lap: u64) -> io::Result<O> {
     for _ in 0..LAPS {
         untimed(&mut operation, lap)?;
@@ -19,7 +20,7 @@ pub(in super::super) fn settled<O: Operation>(mut operation: O, lap: u64) -> io:
     Ok(operation)
 }
 
-/// Does a batch of `operations` that is not timed, rounded up to a length that the operation can do.
+/// Runs an untimed batch of `operations`, rounded up to a multiple of the operation's granule.
 pub(super) fn untimed(operation: &mut impl Operation, operations: u64) -> io::Result<()> {
     let operations = operations.next_multiple_of(operation.granule());
     operation.arm(operations)?;
@@ -61,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn four_laps_are_gone_through_each_of_them_a_batch_that_can_be_done() {
+    fn four_laps_are_run_each_as_a_batch_of_whole_granules() {
         let Batches { armed, run, disarmed } = settled(Batches::default(), 63).unwrap();
         assert_eq!([armed, run, disarmed], [[64; 4]; 3]);
     }

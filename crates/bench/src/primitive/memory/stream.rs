@@ -1,10 +1,10 @@
-//! STREAM's four kernels (McCalpin, *Memory Bandwidth and Machine Balance*, 1995): what vector code gets from
-//! memory, counted as STREAM counts, the bytes that the program names: a line that is fetched because it is
-//! about to be written counts once.
+//! STREAM's four kernels (McCalpin, *Memory Bandwidth and Machine Balance*, 1995): the bandwidth of vector
+//! code, counted as STREAM counts it: only the bytes that the program accesses. A line that is fetched
+//! because it is about to be written counts once.
 //!
-//! The arrays of one kernel together are four times the last cache, so that so much lies between two uses of a
-//! byte; STREAM's own rule asks it of each array, which takes longer to make ready. Elements are computed one at
-//! a time, as everywhere in this family.
+//! The arrays of one kernel together are four times the last cache, so that this amount lies between two uses
+//! of a byte. STREAM's own rule requires this size for each array, which takes longer to prepare. Elements
+//! are computed one at a time, as everywhere in this family.
 
 use std::io;
 use std::marker::PhantomData;
@@ -19,12 +19,12 @@ use crate::table::{Per, Profile, Row};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
-    row::<Copy>(&["stream.copy{level=dram}"], "c = a, counted as 16 bytes an element", prepare::<Copy>),
-    row::<Scale>(&["stream.scale{level=dram}"], "b = 3 c, counted as 16 bytes an element", prepare::<Scale>),
-    row::<Add>(&["stream.add{level=dram}"], "c = a + b, counted as 24 bytes an element", prepare::<Add>),
+    row::<Copy>(&["stream.copy{level=dram}"], "c = a, counted as 16 bytes per element", prepare::<Copy>),
+    row::<Scale>(&["stream.scale{level=dram}"], "b = 3 c, counted as 16 bytes per element", prepare::<Scale>),
+    row::<Add>(&["stream.add{level=dram}"], "c = a + b, counted as 24 bytes per element", prepare::<Add>),
     row::<Triad>(
         &["stream.triad{level=dram}"],
-        "a = b + 3 c, counted as 24 bytes an element",
+        "a = b + 3 c, counted as 24 bytes per element",
         prepare::<Triad>,
     ),
 ];
@@ -41,20 +41,20 @@ const fn row<K: Kernel>(ids: &'static [&'static str], about: &'static str, prepa
     }
 }
 
-/// Elements of one operation, of each array: a page of them.
+/// Elements of each array in one operation: one page.
 const ELEMENTS: usize = 512;
 
 const SCALAR: f64 = 3.0;
 
 /// One statement of STREAM.
 trait Kernel: 'static {
-    /// Arrays that it reads.
+    /// Number of arrays that it reads.
     const SOURCES: usize;
 
     /// Bytes of one operation, as STREAM counts them.
     const BYTES: u64 = ((Self::SOURCES + 1) * ELEMENTS * size_of::<f64>()) as u64;
 
-    /// The element that it writes; `y` is of the second array that it reads, if there is one.
+    /// Returns the element to write. `y` is the element of the second array that it reads, if any.
     fn of(x: f64, y: f64) -> f64;
 }
 
@@ -95,14 +95,14 @@ impl Kernel for Triad {
     }
 }
 
-/// The kernel over the next elements of its arrays.
+/// One operation applies the kernel to the next elements of its arrays.
 fn prepare<K: Kernel>(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let set = WorkingSet::of(id, setting, Course::Sweep)?;
     let pass = Stream::<K>::of(set.chunks(K::SOURCES + 1, ELEMENTS * size_of::<f64>())?, setting)?;
     Ok(Prepared::alone(Walk::settled(pass, set, K::BYTES)?))
 }
 
-/// The arrays of a kernel, one after the other: those that it reads, then the one that it writes.
+/// The arrays of a kernel in sequence: those that it reads, then the one that it writes.
 struct Stream<K> {
     buffer: Buffer,
     chunks: usize,
@@ -116,7 +116,7 @@ impl<K: Kernel> Stream<K> {
         let buffer = Buffer::new(length, &mut setting.rng)?;
         let mut stream = Self { buffer, chunks, kernel: PhantomData };
         let (sources, _) = stream.arrays();
-        // Small whole numbers, on which the kernels are exact.
+        // Small integers, for which the kernels are exact.
         let mut number = 0.0;
         for element in sources {
             number = if number < 1e6 { number + 1.0 } else { 1.0 };
@@ -125,9 +125,9 @@ impl<K: Kernel> Stream<K> {
         Ok(stream)
     }
 
-    /// The arrays that are read, and the one that is written.
+    /// Returns the arrays that are read, and the one that is written.
     fn arrays(&mut self) -> (&mut [f64], &mut [f64]) {
-        // SAFETY: any bytes are a number, and the buffer begins at a line.
+        // SAFETY: any bytes are valid numbers, and the buffer begins at a line.
         let (_, elements, _) = unsafe { self.buffer.align_to_mut() };
         elements.split_at_mut(K::SOURCES * self.chunks * ELEMENTS)
     }
@@ -143,7 +143,7 @@ impl<K: Kernel> Pass for Stream<K> {
         let array = self.chunks * ELEMENTS;
         let elements = self.buffer.base().cast::<f64>();
         for place in chunk * ELEMENTS..(chunk + 1) * ELEMENTS {
-            // SAFETY: within the arrays. Volatile, so that no pass is left out or turned into a call of the C
+            // SAFETY: within the arrays. Volatile, so that no pass is omitted or replaced by a call of the C
             // library.
             unsafe {
                 let x = elements.add(place).read_volatile();
@@ -162,12 +162,12 @@ impl<K: Kernel> Pass for Stream<K> {
                 let due = K::of(sources[place], if K::SOURCES == 2 { sources[array + place] } else { 0.0 });
                 if target[place].to_bits() != due.to_bits() {
                     return Err(io::Error::other(format!(
-                        "element {place} is {} where {due} is due",
+                        "element {place} is {} instead of {due}",
                         target[place]
                     )));
                 }
             }
-            // No kernel gives 0 of these numbers.
+            // No kernel returns 0 for these numbers.
             target[places].fill(0.0);
         }
         Ok(())
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kernel_computes_what_stream_computes_and_notices_what_was_left_out() {
+    fn every_kernel_computes_what_stream_computes_and_detects_skipped_chunks() {
         checks_itself::<Copy>();
         checks_itself::<Scale>();
         checks_itself::<Add>();

@@ -1,13 +1,14 @@
-//! Address translation: what the TLB's misses and the walks through page tables add to a load.
+//! Address translation: the cost that TLB misses and page table walks add to a load.
 //!
-//! With small pages, a few pages of memory are mapped again and again, each time to reach another line of them
-//! through a page of its own. The same lines are then loaded in the same order through those many pages and, as
-//! the baseline, through the first mapping alone: caches hold and miss the same in both, and the difference is
-//! translation. Within the first TLB's reach it is nothing: about half of the samples then come out below zero and
-//! are refused, and the others tell how near to nothing it is. Beyond 64 times that reach the baseline itself begins
-//! to miss the first TLB.
+//! With small pages, a few pages of memory are mapped repeatedly, so that each mapping reaches another of
+//! their lines through a separate page. The same lines are then loaded in the same order through these many
+//! pages and, as the baseline, through the first mapping only. Cache hits and misses are the same in both,
+//! and the difference is translation. Within the reach of the first TLB the difference is zero: about half of
+//! the samples are then negative and are rejected, and the others show how close to zero it is. Beyond 64
+//! times that reach the baseline itself begins to miss the first TLB.
 //!
-//! Huge pages cannot be mapped so; each has a line of its own, and the baseline is as many lines of the first.
+//! Huge pages cannot be mapped this way. One line of each is loaded, and the baseline is the same number of
+//! lines of the first one.
 
 use std::io;
 use std::rc::Rc;
@@ -63,9 +64,9 @@ const fn row(profile: Profile, ids: &'static [&'static str]) -> Row {
         profile,
         cost: Per::Operation,
         calls: &[],
-        about: "translation of a load's address: dependent loads of one line per page of the set, less loads of \
-                as many lines that share few pages",
-        source: "lmbench 3, tlb, with the cost told and the same lines on both sides",
+        about: "translation of a load's address: dependent loads of one line per page of the set, less loads \
+                of the same number of lines in few pages",
+        source: "lmbench 3, tlb, with the cost reported and the same lines on both sides",
         prepare: translate,
     }
 }
@@ -82,13 +83,14 @@ fn translate(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusa
 fn of_small_pages(set: Size, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let page = rustix::param::page_size();
     let lines_per_page = page / LINE;
-    // What takes memory is a line per page, and the page tables, which are smaller.
+    // Memory is required for one line per page, and for the page tables, which are smaller.
     let lines = WorkingSet::of_bytes(Size(set.bytes() / lines_per_page as u64), setting)?;
     let pages = lines.bytes / LINE;
     let frames = pages.div_ceil(lines_per_page);
     let order = Order::random(lines.places(LINE)?, &mut setting.rng);
     let buffer = Rc::new(Buffer::aliased(frames * page, pages.div_ceil(frames))?);
-    // Element i is line i / frames of frame i % frames, by its own page or by that of the first mapping.
+    // Element i is line i / frames of frame i % frames, through its own page or through that of the first
+    // mapping.
     let apart = move |element: usize| element * page + element / frames * LINE;
     let together = move |element: usize| element % frames * page + element / frames * LINE + SECOND_WORD;
     difference(&buffer, &order, apart, together)
@@ -98,16 +100,17 @@ fn of_huge_pages(set: WorkingSet, setting: &mut Setting) -> Result<Prepared, Ref
     let page = huge_page()?;
     let order = Order::random(set.places(page)?, &mut setting.rng);
     let buffer = Rc::new(Buffer::huge(set.bytes, &mut setting.rng)?);
-    // Lines of neighbouring pages fall into neighbouring sets of the caches, as the lines of the baseline do.
+    // Lines of neighbouring pages map to neighbouring sets of the caches, like the lines of the baseline.
     let apart = move |element: usize| element * page + element * LINE % (page / 2);
     let together = move |element: usize| page / 2 + element * LINE % (page / 2);
     difference(&buffer, &order, apart, together)
 }
 
-/// Where the baseline keeps its pointers, in the lines that hold the others in their first word.
+/// Offset of the baseline's pointers in the lines whose first word contains the other pointers.
 const SECOND_WORD: usize = size_of::<usize>();
 
-/// Loads in this order of elements at one place each, less loads of them at the other.
+/// Loads of the elements in this order at the addresses `apart`, less loads of them at the addresses
+/// `together`.
 fn difference(
     buffer: &Rc<Buffer>,
     order: &Order,
@@ -144,9 +147,9 @@ mod tests {
         assert!(operation.disarm(1).is_err());
     }
 
-    /// Also where the pages are no multiple of the lines of a page.
+    /// Also if the number of pages is not a multiple of the number of lines of a page.
     #[test]
-    fn the_lines_are_linked_twice_by_their_own_pages_and_by_few() {
+    fn the_lines_are_linked_through_separate_pages_and_through_few_pages() {
         for set in ["16KiB", "64KiB", "256KiB", "260KiB", "2MiB"] {
             let mut prepared = prepared(&format!("memory.translate{{set={set}}}")).unwrap();
             goes_round(prepared.operation.as_mut());
@@ -155,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_pages_are_linked_in_the_same_way_or_refused_with_what_to_do() {
+    fn huge_pages_are_linked_in_the_same_way_or_rejected_with_advice() {
         match prepared("memory.translate{set=16MiB,pages=huge}") {
             Ok(mut prepared) => {
                 goes_round(prepared.operation.as_mut());
@@ -166,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_than_four_pages_are_refused() {
+    fn fewer_than_four_pages_are_rejected() {
         let refusal = prepared("memory.translate{set=12KiB}").err().unwrap().to_string();
         assert!(refusal.contains("fewer than four places"), "{refusal}");
     }

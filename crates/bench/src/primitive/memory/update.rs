@@ -1,8 +1,8 @@
-//! What modified lines cost: loads that force them out, and stores that miss.
+//! The cost of modified lines: loads that evict them, and stores that miss.
 //!
-//! A load that brings a line into a full cache puts another one out, and if that was modified it must be written
-//! back first. Both operations here keep every line of the caches modified; the plain load from memory beside them
-//! finds none that is.
+//! A load that brings a line into a full cache evicts another line, which must be written back first if it
+//! was modified. Both operations here keep every line of the caches modified; the plain load from memory
+//! finds no modified lines.
 
 use assay_quantity::PrimitiveId;
 
@@ -19,9 +19,10 @@ pub(crate) const ROWS: &[Row] = &[
         profile: Profile::Quick,
         cost: Per::Operation,
         calls: &[],
-        about: "load whose address is the result of the load before it, while every line in the caches is \
-                modified, so that each line that makes room is written back",
-        source: "own: real working sets are modified, and no suite times what their eviction costs a load",
+        about: "load whose address is the result of the previous load, while every line in the caches is \
+                modified, so that each evicted line is written back",
+        source: "own: real working sets are modified, and no suite times the cost of their eviction to a \
+                 load",
         prepare: load_dirty,
     },
     updates(Profile::Quick, &["memory.update{level=dram}"]),
@@ -37,8 +38,8 @@ const fn updates(profile: Profile, ids: &'static [&'static str]) -> Row {
         profile,
         cost: Per::Operation,
         calls: &[],
-        about: "load whose address is the result of the load before it, and a store into the same line",
-        source: "own: latency of a store that misses, which a store alone hides in the store buffer",
+        about: "load whose address is the result of the previous load, and a store to the same line",
+        source: "own: latency of a store that misses, which the store buffer otherwise hides",
         prepare: update,
     }
 }
@@ -50,7 +51,7 @@ fn load_dirty(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refus
     Ok(Prepared::alone(DirtyChase::along(chain)?))
 }
 
-/// One load of the next line's address and one store into this line.
+/// One load of the next line's address and one store to this line.
 fn update(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let set = WorkingSet::of(id, setting, Course::Chase)?;
     let chain = Lap::of_lines(set, setting)?.linked(1, Touch::Modify);

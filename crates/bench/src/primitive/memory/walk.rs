@@ -1,26 +1,26 @@
-//! Going through a working set chunk by chunk, over and over, and looking afterwards at what was done to it.
+//! Repeated traversals of a working set, chunk by chunk, with a check of the result afterwards.
 
 use std::io;
 
 use super::{Residence, WorkingSet, steady};
 use crate::benchmark::{Operation, expect_done};
 
-/// What is done to the chunks of a working set, in order.
+/// An operation on the chunks of a working set, in order.
 pub(super) trait Pass {
-    /// Chunks of a lap.
+    /// Number of chunks in a lap.
     fn chunks(&self) -> usize;
 
-    /// Makes ready for a batch, untimed.
+    /// Prepares a batch, untimed.
     fn arm(&mut self) {}
 
-    /// Does it to one chunk: the timed part.
+    /// Processes one chunk: the timed part.
     fn visit(&mut self, chunk: usize);
 
-    /// Waits for what is still under way: the end of the timed part.
+    /// Waits for outstanding stores: the end of the timed part.
     fn finish(&mut self) {}
 
-    /// Looks, untimed, at what was done to the chunks of the batch, and undoes it so far that the next batch
-    /// cannot be taken for done because this one was.
+    /// Checks the chunks of the batch, untimed, and invalidates the result so that the next batch cannot pass
+    /// with the work of this one.
     fn check(&mut self, visited: Visited) -> io::Result<()>;
 }
 
@@ -37,13 +37,13 @@ impl Visited {
         Self { first, visits, chunks }
     }
 
-    /// Each chunk that was visited, once.
+    /// Returns each visited chunk once.
     pub(super) fn each(self) -> impl Iterator<Item = usize> {
         let visits = usize::try_from(self.visits).unwrap_or(usize::MAX);
         (0..self.chunks.min(visits)).map(move |step| (self.first + step) % self.chunks)
     }
 
-    /// Whole laps, and the chunks that were visited once more than that.
+    /// Returns the number of whole laps, and the chunks that were visited once more.
     pub(super) fn laps(self) -> (u64, impl Iterator<Item = usize>) {
         let chunks = self.chunks as u64;
         let rest = Self { visits: self.visits % chunks, ..self };
@@ -51,8 +51,8 @@ impl Visited {
     }
 }
 
-/// The operation: one chunk. The position stays from batch to batch, so that a short batch does not begin where
-/// the one before it has left the caches warm.
+/// An operation that processes one chunk. The position is kept from batch to batch, so that a short batch
+/// does not begin at chunks that the previous one has left in the caches.
 pub(super) struct Walk<P> {
     pass: P,
     next: usize,
@@ -61,8 +61,8 @@ pub(super) struct Walk<P> {
 }
 
 impl<P: Pass> Walk<P> {
-    /// Begins a lap with the caches as earlier laps would leave them. For a set in memory it is enough to visit the
-    /// last chunks, as many as fit into the last cache; a chunk takes `chunk_bytes` of it.
+    /// Begins a lap with the caches in the state in which earlier laps would leave them. For a set in memory
+    /// it is enough to visit the last chunks that fit into the last cache; a chunk takes `chunk_bytes` of it.
     pub(super) fn settled(pass: P, set: WorkingSet, chunk_bytes: u64) -> io::Result<Self> {
         let chunks = pass.chunks();
         let mut walk = Self { pass, next: 0, first: 0, done: 0 };
@@ -111,12 +111,13 @@ pub(super) mod tests {
     use assay_quantity::Size;
     use proptest::prelude::*;
 
-    /// A walk over a pass as it is, from the first chunk on.
+    /// Returns a walk from the first chunk on, without settling the caches.
     pub(in super::super) fn walk<P: Pass>(pass: P) -> Walk<P> {
         Walk { pass, next: 0, first: 0, done: 0 }
     }
 
-    /// Batches of a pass as the harness makes them, with chunks left out of the timed part by `skip`.
+    /// Runs batches of a pass like the harness, but omits the chunks for which `skip` returns true from the
+    /// timed part.
     pub(in super::super) fn batches<P: Pass>(
         walk: &mut Walk<P>,
         lengths: &[u64],
@@ -184,7 +185,7 @@ pub(super) mod tests {
         }
 
         #[test]
-        fn each_chunk_of_a_batch_is_looked_at_once(first in 0usize..9, visits in 1u64..40) {
+        fn each_chunk_of_a_batch_is_checked_once(first in 0usize..9, visits in 1u64..40) {
             let each: Vec<usize> = Visited { first, visits, chunks: 9 }.each().collect();
             prop_assert_eq!(each.len() as u64, visits.min(9));
             let distinct: std::collections::BTreeSet<_> = each.iter().collect();
@@ -194,9 +195,9 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_batch_that_was_not_walked_is_refused() {
+    fn a_batch_that_was_not_run_is_rejected() {
         let mut walk = walk(Counts { visits: vec![0; 3], checked: vec![0; 3] });
         walk.arm(4).unwrap();
-        assert!(walk.disarm(4).unwrap_err().to_string().contains("0 done"));
+        assert!(walk.disarm(4).unwrap_err().to_string().contains("0 of 4 operations"));
     }
 }

@@ -1,8 +1,8 @@
 //! Words of a working set, in chunks: numbering, reading and writing them one by one.
 //!
-//! All accesses that are timed are volatile or written in the machine's instructions, so that they are neither left
-//! out, nor merged into vectors, nor turned into calls of the C library: every pass touches memory in words, the
-//! same on every machine.
+//! All timed accesses are volatile or written in machine instructions, so that they are not omitted, merged
+//! into vectors or replaced by calls of the C library. Every pass accesses memory in words, in the same way
+//! on every machine.
 
 use crate::flush::flush;
 use crate::layout::{Buffer, LINE};
@@ -16,77 +16,78 @@ pub(super) const WORDS: usize = CHUNK / size_of::<u64>();
 /// Words of a line.
 pub(super) const WORDS_PER_LINE: usize = LINE / size_of::<u64>();
 
-/// Words per turn of a loop: so many that counting turns costs little beside touching, and that where the jump
-/// back happens to lie (across 32 bytes of code it slows some processors down) makes little difference.
+/// Words per iteration of a loop: enough that counting iterations costs little compared to the accesses, and
+/// that the placement of the backward jump makes little difference (a jump across a 32-byte boundary of code
+/// slows some processors down).
 pub(super) const WORDS_PER_TURN: usize = 4 * WORDS_PER_LINE;
 
-/// Writes `first`, `first + 1` and so on into the words of so many chunks.
+/// Writes `first`, `first + 1` and so on into the words of `chunks` chunks.
 ///
 /// # Safety
-/// There must be so many, and nobody else may use them meanwhile.
+/// `words` must point to this many chunks, which must not be used elsewhere during the call.
 pub(in super::super) unsafe fn number_words(words: *mut u64, chunks: usize, first: u64) {
     for place in 0..chunks * WORDS {
-        // SAFETY: the caller vouches for the words.
+        // SAFETY: the caller guarantees the words.
         unsafe { words.add(place).write(first.wrapping_add(place as u64)) };
     }
 }
 
-/// What the words of a chunk that [`number_words`] has written add up to.
+/// Returns the sum of the words of a chunk that [`number_words`] has written.
 pub(in super::super) fn sum_of_chunk(first: u64, chunk: usize) -> u64 {
     let first = first.wrapping_add((chunk * WORDS) as u64);
     (WORDS as u64).wrapping_mul(first).wrapping_add((WORDS * (WORDS - 1) / 2) as u64)
 }
 
-/// Reads every word of a chunk, and gives their sum.
+/// Reads every word of a chunk and returns the sum.
 ///
 /// # Safety
-/// The chunk must be memory to which nobody writes meanwhile.
+/// The chunk must be memory that is not written during the call.
 #[inline]
 pub(in super::super) unsafe fn read_chunk(words: *const u64, chunk: usize) -> u64 {
-    // As many sums as words of a line, so that no addition waits for another.
+    // One sum per word of a line, so that no addition waits for another.
     let mut sums = [0_u64; WORDS_PER_LINE];
     for turn in 0..WORDS / WORDS_PER_TURN {
         for word in 0..WORDS_PER_TURN {
             let place = chunk * WORDS + turn * WORDS_PER_TURN + word;
             let sum = &mut sums[word % WORDS_PER_LINE];
-            // SAFETY: the caller vouches for the chunk.
+            // SAFETY: the caller guarantees the chunk.
             *sum = sum.wrapping_add(unsafe { words.add(place).read_volatile() });
         }
     }
     sums.into_iter().fold(0, u64::wrapping_add)
 }
 
-/// Takes bytes out of the caches.
+/// Evicts the lines of a buffer from the caches.
 pub(super) fn flush_all(buffer: &[u8]) {
-    // SAFETY: the lines of a live buffer.
+    // SAFETY: these are the lines of a live buffer.
     unsafe { flush(buffer.chunks(LINE).map(<[u8]>::as_ptr)) };
 }
 
-/// The words of a buffer, which begins at a line.
+/// Returns the words of a buffer, which begins at a line.
 pub(super) fn words(buffer: &mut Buffer) -> &mut [u64] {
-    // SAFETY: any bytes are words.
+    // SAFETY: any bytes are valid words.
     let (before, words, after) = unsafe { buffer.align_to_mut() };
     debug_assert!(before.is_empty() && after.is_empty());
     words
 }
 
-/// The words of one chunk.
+/// Returns the words of one chunk.
 pub(super) fn chunk(words: &mut [u64], number: usize) -> &mut [u64] {
     &mut words[number * WORDS..][..WORDS]
 }
 
-/// How words are written.
+/// The kind of store that writes words.
 pub(super) trait Store {
-    /// Writes a value into every word of a line.
+    /// Writes a value to every word of a line.
     ///
     /// # Safety
     /// The line must be writable memory.
     unsafe fn store_line(&self, line: *mut u64, value: u64);
 
-    /// Waits until the stores can be seen, where they do not become so in order.
+    /// Waits until the stores are visible, if they do not become visible in order.
     fn drain(&self) {}
 
-    /// Whether looking at what was written must not leave it in a cache.
+    /// Whether the check of the written data must not leave it in a cache.
     const PAST_CACHES: bool;
 }
 
@@ -97,7 +98,7 @@ impl Store for Temporal {
     #[inline]
     unsafe fn store_line(&self, line: *mut u64, value: u64) {
         for word in 0..WORDS_PER_LINE {
-            // SAFETY: within the line that the caller vouches for.
+            // SAFETY: within the line that the caller guarantees.
             unsafe { line.add(word).write_volatile(value) };
         }
     }
@@ -105,7 +106,7 @@ impl Store for Temporal {
     const PAST_CACHES: bool = false;
 }
 
-/// Stores that go to memory without their line: MOVNTI, STNP.
+/// Non-temporal stores, which write to memory without fetching the line: MOVNTI, STNP.
 pub(super) struct NonTemporal;
 
 impl Store for NonTemporal {
@@ -113,7 +114,7 @@ impl Store for NonTemporal {
     unsafe fn store_line(&self, line: *mut u64, value: u64) {
         #[cfg(target_arch = "x86_64")]
         for word in 0..WORDS_PER_LINE {
-            // SAFETY: within the line that the caller vouches for.
+            // SAFETY: within the line that the caller guarantees.
             unsafe { std::arch::x86_64::_mm_stream_si64(line.add(word).cast(), value.cast_signed()) };
         }
         #[cfg(target_arch = "aarch64")]

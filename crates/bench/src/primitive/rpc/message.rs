@@ -1,12 +1,12 @@
 //! Messages of ONC remote procedure calls without arguments and results (RFC 5531, sections 9 to 11), in the
-//! external data representation (RFC 4506): words of four bytes, the highest first.
+//! external data representation (RFC 4506): words of four bytes in big-endian order.
 //!
-//! Decoding takes whatever comes: what is not exactly such a message is refused with what is wrong with it.
+//! Decoding accepts any bytes. Bytes that are not exactly such a message are rejected with the reason.
 
-/// Bytes of the longest message that is received: a call or reply without a body, with two authenticators.
+/// Length of the longest message that is received: a call or reply without a body, with two authenticators.
 pub(super) const MESSAGE_BYTES_MAX: usize = 1024;
 
-/// Bytes of the longest body of an authenticator (RFC 5531, section 8.2).
+/// Length of the longest body of an authenticator (RFC 5531, section 8.2).
 const AUTHENTICATOR_BYTES_MAX: u32 = 400;
 
 /// The version of the protocol (RFC 5531, section 9).
@@ -18,7 +18,7 @@ const ACCEPTED: u32 = 0;
 const DENIED: u32 = 1;
 const NO_AUTHENTICATION: u32 = 0;
 
-/// A call of a procedure that takes nothing, without authentication.
+/// A call of a procedure without arguments and without authentication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Call {
     pub(super) xid: u32,
@@ -34,7 +34,7 @@ pub(super) struct Reply {
     pub(super) outcome: Outcome,
 }
 
-/// What became of a call.
+/// The outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     Success,
@@ -47,48 +47,48 @@ pub(super) enum Outcome {
     AuthenticationError(u32),
 }
 
-/// Bytes that are no such message, or not the one that was due.
+/// Bytes that are not a valid message, or not the expected one.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadMessage {
-    /// Not enough of them.
-    #[error("a remote procedure call's message ends within a word")]
+    /// The message is too short.
+    #[error("the message of a remote procedure call is truncated")]
     Short,
-    /// Too many of them.
-    #[error("{0} bytes follow a remote procedure call's message")]
+    /// The message is too long.
+    #[error("{0} additional bytes follow the message of a remote procedure call")]
     Long(usize),
-    /// A word that cannot stand there.
-    #[error("{what} of a remote procedure call's message is {value}")]
+    /// A word has an invalid value.
+    #[error("invalid message of a remote procedure call: {what} is {value}")]
     Word {
-        /// Which word.
+        /// The word.
         what: &'static str,
-        /// What it is.
+        /// Its value.
         value: u32,
     },
-    /// A message of another call.
-    #[error("a reply to call {0} where one to call {1} was due")]
+    /// The message belongs to another call.
+    #[error("received a reply to call {0} instead of call {1}")]
     OtherCall(u32, u32),
-    /// The server could not do it.
-    #[error("the server answered a null call with {0:?}")]
+    /// The server reported a failure.
+    #[error("the server replied to a null call with {0:?}")]
     Failed(Outcome),
-    /// A record that is not one whole message.
+    /// The record is not one whole message.
     #[error(
-        "a record's mark is {0:#010x}, which is not that of a single fragment of at most {MESSAGE_BYTES_MAX} bytes"
+        "the record mark {0:#010x} is not that of a single fragment of at most {MESSAGE_BYTES_MAX} bytes"
     )]
     Fragment(u32),
 }
 
 impl Call {
-    /// Its bytes.
+    /// Encodes the call.
     #[inline]
     pub(super) fn encode(&self) -> [u8; 40] {
         let mut bytes = [0; 40];
         let Self { xid, program, version, procedure } = *self;
         put(&mut bytes, &[xid, CALL, RPC_VERSION, program, version, procedure]);
-        // What is left is the credential and the verifier: no authentication, no bytes.
+        // The remaining zeroes are the credential and the verifier: no authentication, no bytes.
         bytes
     }
 
-    /// The call that these bytes are.
+    /// Decodes a call.
     #[inline]
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, BadMessage> {
         let mut words = Words(bytes);
@@ -104,7 +104,7 @@ impl Call {
 }
 
 impl Reply {
-    /// Its bytes, of which so many count.
+    /// Encodes the reply. Returns its bytes and their number.
     #[inline]
     pub(super) fn encode(&self) -> ([u8; 32], usize) {
         let mut bytes = [0; 32];
@@ -128,7 +128,7 @@ impl Reply {
         (bytes, length)
     }
 
-    /// The reply that these bytes are.
+    /// Decodes a reply.
     #[inline]
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, BadMessage> {
         let mut words = Words(bytes);
@@ -143,7 +143,7 @@ impl Reply {
         Ok(Self { xid, outcome })
     }
 
-    /// That it says that this call succeeded.
+    /// Checks that it reports the success of this call.
     #[inline]
     pub(super) fn expect_success(&self, xid: u32) -> Result<(), BadMessage> {
         if self.xid != xid {
@@ -156,7 +156,8 @@ impl Reply {
     }
 }
 
-/// The mark of a record of one fragment: the highest bit says that it is the last (RFC 5531, section 11).
+/// Returns the mark of a record of one fragment. The highest bit marks the last fragment (RFC 5531, section
+/// 11).
 #[inline]
 pub(super) fn fragment_mark(bytes: usize) -> Result<[u8; 4], BadMessage> {
     match u32::try_from(bytes) {
@@ -165,7 +166,7 @@ pub(super) fn fragment_mark(bytes: usize) -> Result<[u8; 4], BadMessage> {
     }
 }
 
-/// Bytes of the fragment that follows such a mark.
+/// Returns the length of the fragment that follows such a mark.
 #[inline]
 pub(super) fn fragment_bytes(mark: [u8; 4]) -> Result<usize, BadMessage> {
     let mark = u32::from_be_bytes(mark);
@@ -177,7 +178,7 @@ pub(super) fn fragment_bytes(mark: [u8; 4]) -> Result<usize, BadMessage> {
 
 const LAST_FRAGMENT: u32 = 1 << 31;
 
-/// Writes words to the beginning of a message, and returns their bytes.
+/// Writes words to the beginning of a message, and returns their length in bytes.
 #[inline]
 fn put(bytes: &mut [u8], words: &[u32]) -> usize {
     for (to, word) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(words) {
@@ -186,7 +187,7 @@ fn put(bytes: &mut [u8], words: &[u32]) -> usize {
     size_of_val(words)
 }
 
-/// What is left of a message.
+/// The rest of a message.
 struct Words<'a>(&'a [u8]);
 
 impl Words<'_> {
@@ -205,7 +206,7 @@ impl Words<'_> {
         }
     }
 
-    /// A flavour, a length, and so many bytes, filled up to a whole word.
+    /// Skips a flavour, a length, and this many bytes, padded to a whole word.
     #[inline]
     fn skip_authenticator(&mut self) -> Result<(), BadMessage> {
         let _flavour = self.next()?;
@@ -281,7 +282,7 @@ mod tests {
         }
 
         #[test]
-        fn no_part_of_a_message_is_a_message_and_neither_is_one_with_more_bytes(
+        fn truncated_messages_and_messages_with_additional_bytes_are_rejected(
             xid: u32, outcome in outcomes(), cut in 0usize..32, more in 1usize..9
         ) {
             let (bytes, length) = Reply { xid, outcome }.encode();
@@ -294,9 +295,10 @@ mod tests {
         }
 
         #[test]
-        fn whatever_comes_is_a_message_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+        fn any_bytes_are_either_decoded_or_rejected(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
             if let Ok(reply) = Reply::decode(&bytes) {
-                // An authenticator may hold bytes that we do not write, so only those of ours compare.
+                // An authenticator may contain bytes that this module does not write, so only the first ones
+                // are compared.
                 let (again, length) = reply.encode();
                 prop_assert!(length <= bytes.len());
                 prop_assert_eq!(&again[..8], &bytes[..8]);
@@ -305,18 +307,18 @@ mod tests {
         }
 
         #[test]
-        fn damage_to_a_success_is_refused_or_another_message(position in 0usize..24, bit in 0u32..8) {
+        fn a_damaged_success_is_rejected_or_becomes_another_message(position in 0usize..24, bit in 0u32..8) {
             let success = Reply { xid: 7, outcome: Outcome::Success };
             let (mut bytes, length) = success.encode();
             bytes[position] ^= 1 << bit;
-            // Bytes 12 to 15 are the flavour of the server's authenticator, whichever it is.
+            // Bytes 12 to 15 are the flavour of the server's authenticator, which may have any value.
             if let Ok(reply) = Reply::decode(&bytes[..length]) {
                 prop_assert!(reply.expect_success(7).is_err() || (12..16).contains(&position));
             }
         }
 
         #[test]
-        fn a_mark_tells_the_length_that_it_was_made_of(bytes in 0usize..2000) {
+        fn a_mark_contains_its_length(bytes in 0usize..2000) {
             match fragment_mark(bytes) {
                 Ok(mark) => prop_assert_eq!(fragment_bytes(mark), Ok(bytes)),
                 Err(error) => prop_assert_eq!(error, BadMessage::Long(bytes - MESSAGE_BYTES_MAX)),
@@ -335,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authenticator_is_skipped_with_its_filling_and_one_that_is_too_long_refused() {
+    fn an_authenticator_is_skipped_with_its_padding_and_one_that_is_too_long_is_rejected() {
         let with_authenticator = |length: u32, body: &[u8]| {
             let mut bytes = [5, 1, 0, 1, length].map(u32::to_be_bytes).concat();
             bytes.extend_from_slice(body);
@@ -351,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_of_a_fragment_that_others_follow_or_that_is_too_long_is_refused() {
+    fn a_mark_of_a_fragment_that_is_not_the_last_or_too_long_is_rejected() {
         for mark in [[0, 0, 0, 40], [0x80, 0, 4, 1], [0xff; 4]] {
             assert_eq!(fragment_bytes(mark), Err(BadMessage::Fragment(u32::from_be_bytes(mark))));
         }
