@@ -172,7 +172,8 @@ pub struct BenchArgs {
     /// Empty every cache before each operation.
     #[arg(long)]
     pub cold: bool,
-    /// Read the performance counters of the processor and the kernel around every batch.
+    /// Also count events with the performance counters of the processor and the kernel, in batches that are
+    /// not timed.
     #[arg(long)]
     pub counters: bool,
     /// Also count the instructions, loads and stores of user-mode operations, with valgrind.

@@ -298,7 +298,10 @@ mod tests {
     fn only_lasting_facts_that_are_known_now_show_whether_the_machine_has_changed() {
         let then =
             [("cpu", "X"), ("load", "0.1"), ("noise after", "none"), ("core clock", "3 GHz in the median")];
-        let then = description(&[&then[..], &[("core sharing", "beside 0 of 7 samples")]].concat());
+        let then = description(
+            &[&then[..], &[("core sharing", "another hardware thread was active during 0 % of samples")]]
+                .concat(),
+        );
         let now = |cpu| {
             description(&[
                 ("cpu", cpu),

@@ -173,7 +173,7 @@ fn figures_of_lmbench_are_read_with_their_printed_resolution() {
 
 #[test]
 fn costs_of_assay_are_read_only_from_the_table_of_costs() {
-    let table = "What it is\r\nfact,value\r\nfile.stat,7\r\n\r\nWhat its primitives cost\r\n\
+    let table = "Description of the machine\r\nfact,value\r\nfile.stat,7\r\n\r\nWhat its primitives cost\r\n\
                  primitive,typical,typical_low\r\ncall.null,165.5,165\r\n\"pipe.round_trip{size=1B,cpus=same}\",4900.25,4\r\n\
                  \r\nWhat was not measured\r\nprimitives,reason\r\nfile.stat,it needs a file system\r\n";
     let cost = |id: &str| awk(Path::new("peers/cost.awk"), &[("id", id)], table).0;

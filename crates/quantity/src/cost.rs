@@ -17,11 +17,13 @@ pub struct Cost {
     /// The typical cost that a later run would give, predicted from this run and earlier ones of the machine.
     /// `None` if there are too few of those.
     pub again: Option<Estimate>,
-    /// Samples that gave no cost. They are in neither estimate.
+    /// Samples that gave no cost. No estimate includes them.
     pub rejected: usize,
     /// Batches of all samples; 0 if unknown.
     pub batches: usize,
-    /// Batches that were disturbed or refused. They are in neither estimate.
+    /// Batches that were disturbed or refused. No estimate includes them, with one exception: the typical
+    /// cost includes the disturbed ones if fewer than two samples have a value without them. Its verdict is
+    /// then [`Verdict::Disturbed`].
     pub disturbed: usize,
     /// Values of the typical cost that lie outside Tukey's fences.
     pub outliers: usize,

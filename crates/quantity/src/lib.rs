@@ -1,9 +1,9 @@
-//! The vocabulary of the house: what a number means.
+//! The vocabulary of the workspace: what a number means.
 //!
-//! Every other part depends on this crate, and this crate on no other part. It is pure: no clock, no network,
-//! no environment, no randomness. It holds units, primitive ids, raw samples, estimates, cost curves, and the
-//! two vectors whose product is a prediction ([`Machine`] and [`Demand`]; thesis, section 4.1) with their
-//! versioned file formats. The crate `statistics` makes the estimates.
+//! Every crate that computes with numbers depends on this one, and this one on no other of ours. It is pure:
+//! no clock, no network, no environment, no randomness. It holds units, primitive ids, raw samples,
+//! estimates, cost curves, and the two vectors whose product is a prediction ([`Machine`] and [`Demand`];
+//! thesis, section 4.1) with their versioned file formats. The crate `statistics` makes the estimates.
 #![forbid(unsafe_code)]
 
 pub mod condition;

@@ -86,8 +86,8 @@ impl CpuTime {
         self.user_ns().map(|user_ns| self.total_ns - user_ns)
     }
 
-    /// The time used since `earlier`. `None` if the total has decreased, because a process has ended and its
-    /// count is lost.
+    /// The time used since `earlier`. `None` if the total or a count of ticks has decreased, because a
+    /// process has ended and its count is lost.
     #[must_use]
     pub fn since(&self, earlier: &CpuTime) -> Option<CpuTime> {
         Some(CpuTime {

@@ -16,7 +16,7 @@ pub struct Observation {
     pub lost_ns: f64,
 }
 
-/// Events counted around every batch, by the processor or by the kernel.
+/// Events that the processor or the kernel counted in separate batches, which are not timed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Counted {
     /// Name of the event: `instructions`, `page faults`.

@@ -64,7 +64,7 @@ pub fn cycle_apart(a: &Conditions, b: &Conditions) -> Option<[f64; 2]> {
     ((cycles[0] / cycles[1]).ln().abs() > SAME_WITHIN).then_some(cycles)
 }
 
-/// The observed values of one aspect, ascending.
+/// Returns the observed values of a quantity of the conditions, ascending.
 pub fn sorted(seen: &[Condition], of: impl Fn(&Condition) -> Option<f64>) -> Vec<f64> {
     let mut values: Vec<f64> = seen.iter().filter_map(of).collect();
     values.sort_by(f64::total_cmp);

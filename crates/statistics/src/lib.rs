@@ -1,10 +1,12 @@
-//! How sure a number is: from raw samples to estimates with intervals, and from estimates to what may be said
-//! of them.
+//! How sure a number is: computes estimates with intervals from raw samples, and verdicts and comparisons
+//! from estimates.
 //!
 //! One cost is made in this order: [`slope`] gives one value per process, [`disturbance`] leaves out the
 //! batches that lost time, [`estimator`] makes a point with an interval, [`calm`](mod@calm) and
 //! [`again`](mod@again) make two more, [`modes`] and [`verdict`] say whether the point can be believed.
-//! [`comparison`] sets two costs side by side, and [`knee`] reads the levels of a hierarchy from many.
+//! [`dip`] is the test behind [`modes`], [`outlier`] counts outliers, [`dependence`] finds the condition that
+//! modes depend on, and [`conditions`] summarises the conditions of a run. [`comparison`] compares two costs,
+//! and [`knee`] finds the levels of a hierarchy from many.
 //!
 //! Pure, like the vocabulary it computes with: values in, values out.
 #![forbid(unsafe_code)]

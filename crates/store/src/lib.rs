@@ -1,9 +1,9 @@
 //! Runs and raw samples in SQLite.
 //!
-//! All measurements are stored as observed. Each sample is one transaction, so that a run that is
-//! interrupted, killed or cut off by a power failure keeps its samples. Derived numbers are never stored: a
-//! cost, an interval or a verdict is computed from the samples on every request. Only this crate contains
-//! SQL. It reads no clock and no environment: the caller passes the time and the path of the file.
+//! All measurements are stored as observed. Each sample is one transaction, so that a run that is interrupted
+//! or killed keeps its samples; a power failure loses at most the last ones. Derived numbers are never
+//! stored: a cost, an interval or a verdict is computed from the samples on every request. Only this crate
+//! contains SQL. It reads no clock and no environment: the caller passes the time and the path of the file.
 //! `docs/store.md` describes the file.
 #![forbid(unsafe_code)]
 

@@ -29,7 +29,7 @@ pub enum Unavailable {
     },
     /// The process ids of the caller differ from those of the probe.
     #[error(
-        "the eBPF recorder needs the host's pid namespace; run it on the host, or in a container started with docker run --pid=host"
+        "the eBPF recorder needs the host's pid namespace, but this is another one; run it on the host, or in a container started with docker run --pid=host"
     )]
     PidNamespace,
     /// The ring size is not supported by the kernel.

@@ -34,7 +34,7 @@ pub fn describe(clock: &Calibration, directory: &Path) -> Description {
         ("memory", memory()),
         ("page", parse::in_words(Size(u64::try_from(rustix::param::page_size()).unwrap_or(0)))),
         ("huge pages", huge_pages()),
-        ("hypervisor", hypervisor.clone().unwrap_or_else(|| "none detected".to_owned())),
+        ("hypervisor", hypervisor.clone().unwrap_or_else(|| "none seen".to_owned())),
         ("kernel", kernel()),
         ("libc", libc_version()),
         ("clocksource", one_line(CLOCKSOURCE).unwrap_or_else(unknown)),

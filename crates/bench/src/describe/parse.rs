@@ -83,7 +83,7 @@ pub const NOT_REPORTED: &str = "not reported";
 #[must_use]
 pub fn smt(control: &str) -> String {
     match control {
-        "forceoff" => "off, and cannot be turned on",
+        "forceoff" => "off, and cannot be switched on",
         "notsupported" | "notimplemented" => NOT_REPORTED,
         other => other,
     }
@@ -95,7 +95,7 @@ pub fn smt(control: &str) -> String {
 pub fn aslr(value: &str) -> String {
     match value {
         "0" => "off (0)".to_owned(),
-        "1" => "on except for the heap (1)".to_owned(),
+        "1" => "on but for the heap (1)".to_owned(),
         other => format!("on ({other})"),
     }
 }
@@ -188,7 +188,7 @@ pub fn signature(registers: [u32; 3]) -> String {
     SIGNATURES
         .iter()
         .find(|(signature, _)| *signature == text)
-        .map_or_else(|| format!("unknown, signature '{text}'"), |(_, name)| (*name).to_owned())
+        .map_or_else(|| format!("of signature '{text}'"), |(_, name)| (*name).to_owned())
 }
 
 /// Summarises the states under `vulnerabilities`: the names of those that are mitigated and of those that are
@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(cpu_max("150000 100000\n"), Some(1.5));
         assert_eq!(cpu_max("max 100000\n"), None);
         assert_eq!(signature([0x4b4d_564b, 0x564b_4d56, 0x4d]), "KVM");
-        assert_eq!(signature([0x41, 0, 0]), "unknown, signature 'A'");
+        assert_eq!(signature([0x41, 0, 0]), "of signature 'A'");
     }
 
     #[test]

@@ -69,7 +69,9 @@ pub(crate) enum Refused {
     Size(usize),
     #[error("PORT must be from 1 to 65535")]
     Port,
-    #[error("a request must be one line of at most {LINE_MAX} bytes of ASCII with nothing after it")]
+    #[error(
+        "a request must be one line of at most {LINE_MAX} bytes of ASCII, with nothing after it before the answer"
+    )]
     Line,
 }
 

@@ -322,7 +322,7 @@ mod tests {
             [
                 "slower",
                 "same within 1 %",
-                "not comparable: 0 pair(s) have no ratio; at least 2 are needed",
+                "not comparable: a ratio needs at least 2 pairs of values, but there are 0",
                 "faster"
             ]
         );

@@ -41,7 +41,7 @@ pub enum NoComparison {
     #[error("an interval that begins at {0} has no ratio")]
     Unbounded(f64),
     /// Too few pairs of values.
-    #[error("{0} pair(s) have no ratio; at least 2 are needed")]
+    #[error("a ratio needs at least 2 pairs of values, but there are {0}")]
     TooFewPairs(usize),
     /// Different units.
     #[error("{0} cannot be compared with {1}")]
