@@ -17,7 +17,7 @@ BEGIN {
 {
     if (!($3 in known)) { known[$3] = 1; order[++tests] = $3 }
     if ($4 + 0 > 0) { figure[$2, $3, $1] = $4; step[$2, $3] = $5 }
-    # assay is the last one in a round: rounds that were interrupted are not seen.
+    # assay is the last one in a round: interrupted rounds are ignored.
     if ($2 == "assay" && $1 > rounds) rounds = $1
 }
 
@@ -119,7 +119,7 @@ END {
         }
     }
     if (compared[1] + compared[2] == 0) {
-        print "Nothing could be compared: no test has two rounds with a figure of every program that rounding leaves different."
+        print "No comparison: no test has two rounds with figures of every program that differ by more than rounding."
         exit 1
     }
 }

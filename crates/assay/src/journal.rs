@@ -144,11 +144,11 @@ pub fn measured(store: &Store, run: RunId) -> anyhow::Result<Vec<Measured>> {
 /// Returns the primitives that every process of a run failed to measure, with the last of the reasons.
 /// Primitives that have a sample or are unavailable on this machine are excluded.
 fn failed(store: &Store, run: RunId) -> anyhow::Result<Vec<Unmeasured>> {
-    let mut told: Vec<PrimitiveId> = Vec::new();
-    told.extend(store.samples(run)?.into_iter().map(|series| series.primitive));
-    told.extend(store.unavailable(run)?.into_iter().map(|missing| missing.primitive));
+    let mut excluded: Vec<PrimitiveId> = Vec::new();
+    excluded.extend(store.samples(run)?.into_iter().map(|series| series.primitive));
+    excluded.extend(store.unavailable(run)?.into_iter().map(|missing| missing.primitive));
     let mut failures: BTreeMap<PrimitiveId, (usize, String)> = BTreeMap::new();
-    for rejected in store.rejected(run)?.into_iter().filter(|one| !told.contains(&one.primitive)) {
+    for rejected in store.rejected(run)?.into_iter().filter(|one| !excluded.contains(&one.primitive)) {
         let (processes, last) = failures.entry(rejected.primitive).or_default();
         (*processes, *last) = (*processes + 1, rejected.reason);
     }

@@ -367,7 +367,7 @@ fn comparison(pairs: usize) {
     }
     let all = Tally::sum(&of_slower);
     println!("comparisons of equals with a false alarm: {with_alarm} of {pairs}");
-    println!("slowdowns of 2 % found: {all}, {:.1} %", 100.0 * real(all.told) / real(all.judged.max(1)));
+    println!("slowdowns of 2 % found: {all}, {:.1} %", 100.0 * real(all.reported) / real(all.judged.max(1)));
 }
 
 /// Primitives for which an alternating measurement must find a change.
@@ -418,7 +418,7 @@ fn turns(trials: usize, equals: usize) {
         );
     }
     let all = Tally::sum(&alarms);
-    let bound = 100.0 * upper_bound(all.told, all.judged);
+    let bound = 100.0 * upper_bound(all.reported, all.judged);
     println!("false alarms: {all}, upper bound of 95 % {bound:.1} %");
     println!("slowdowns of 2 % found: {}", Tally::sum(&found));
 }
@@ -457,11 +457,11 @@ fn in_turns(
 
 /// Returns the upper end of the one-sided 95 % interval of a share (Clopper and Pearson), in steps of a
 /// thousandth.
-fn upper_bound(told: usize, judged: usize) -> f64 {
+fn upper_bound(reported: usize, judged: usize) -> f64 {
     let at_most = |probability: f64| {
         let mut term = (1.0 - probability).powi(i32::try_from(judged).unwrap());
         let mut sum = term;
-        for count in 0..told {
+        for count in 0..reported {
             term *= real(judged - count) / real(count + 1) * probability / (1.0 - probability);
             sum += term;
         }
@@ -473,25 +473,25 @@ fn upper_bound(told: usize, judged: usize) -> f64 {
 /// Number of positive results and of comparisons made.
 #[derive(Debug, Clone, Default)]
 struct Tally {
-    told: usize,
+    reported: usize,
     judged: usize,
 }
 
 impl Tally {
     fn sum(all: &[Self]) -> Self {
-        let add = |a: Self, b: &Self| Self { told: a.told + b.told, judged: a.judged + b.judged };
+        let add = |a: Self, b: &Self| Self { reported: a.reported + b.reported, judged: a.judged + b.judged };
         all.iter().fold(Self::default(), add)
     }
 
-    fn add(&mut self, relation: Relation, is_told: bool) {
+    fn add(&mut self, relation: Relation, is_reported: bool) {
         self.judged += usize::from(!matches!(relation, Relation::NotComparable(_)));
-        self.told += usize::from(is_told);
+        self.reported += usize::from(is_reported);
     }
 }
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {}", self.told, self.judged)
+        write!(f, "{} of {}", self.reported, self.judged)
     }
 }
 

@@ -203,23 +203,23 @@ pub(crate) enum Around {
     After(u64),
 }
 
-/// Runs batches of n and 2n operations alternately, and calls `tell` before and after each of them.
+/// Runs batches of n and 2n operations alternately, and calls `observe` before and after each of them.
 ///
 /// # Errors
-/// Returns the error of the first call that fails, of the operation or of `tell`.
+/// Returns the error of the first call that fails, of the operation or of `observe`.
 pub(crate) fn around_batches(
     clock: &impl Clock,
     schedule: Schedule,
     operation: &mut dyn Operation,
-    tell: &mut dyn FnMut(Around) -> io::Result<()>,
+    observe: &mut dyn FnMut(Around) -> io::Result<()>,
 ) -> io::Result<()> {
     let length = batch_length(clock, schedule, operation)?;
     for pair in 0..schedule.pairs {
         for operations in in_turn(pair, length) {
             operation.arm(operations)?;
-            tell(Around::Before)?;
+            observe(Around::Before)?;
             operation.run(operations)?;
-            tell(Around::After(operations))?;
+            observe(Around::After(operations))?;
             operation.disarm(operations)?;
         }
     }

@@ -76,17 +76,17 @@ pub(crate) struct PartnerThread {
 impl PartnerThread {
     /// Starts a thread, binds it to `cpu`, and runs `body` in it.
     pub(crate) fn spawn(cpu: usize, body: impl FnOnce() + Send + 'static) -> io::Result<Self> {
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         std::thread::Builder::new().spawn(move || {
             let bound = cpus::pin(cpu).map(|()| rustix::thread::gettid().as_raw_nonzero().get());
             let begins = bound.is_ok();
             // The receiver still exists: the caller waits for this message.
-            let _ = tell.send(bound);
+            let _ = sender.send(bound);
             if begins {
                 body();
             }
         })?;
-        let tid = told.recv().map_err(io::Error::other)??;
+        let tid = receiver.recv().map_err(io::Error::other)??;
         Ok(Self { tid })
     }
 
@@ -175,13 +175,13 @@ mod tests {
 
     #[test]
     fn a_thread_runs_on_its_processor() {
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let cpu = a_cpu();
         let thread = PartnerThread::spawn(cpu, move || {
-            tell.send((cpus::allowed().unwrap(), rustix::thread::gettid())).unwrap();
+            sender.send((cpus::allowed().unwrap(), rustix::thread::gettid())).unwrap();
         })
         .unwrap();
-        let (cpus, tid) = told.recv().unwrap();
+        let (cpus, tid) = receiver.recv().unwrap();
         assert_eq!((cpus, tid.as_raw_nonzero().get()), (vec![cpu], thread.tid()));
     }
 }

@@ -89,7 +89,7 @@ fn count(events: u64) -> Option<f64> {
 }
 
 impl Aspect {
-    /// Every aspect, in the order in which reports list them.
+    /// Every aspect, in the order of precedence if several explain a cost equally well.
     pub fn all() -> impl ExactSizeIterator<Item = Self> {
         ASPECTS.iter().map(|(aspect, ..)| *aspect)
     }

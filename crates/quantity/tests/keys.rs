@@ -1,4 +1,4 @@
-//! The keys of ids as `docs/formats.md` tells them.
+//! The keys of ids as documented in `docs/formats.md`.
 
 use assay_quantity::Kind;
 use assay_quantity::primitive::KEYS;

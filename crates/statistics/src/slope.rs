@@ -52,7 +52,7 @@ pub fn events_per_operation(counted: &Counted) -> Result<f64, String> {
 /// it grows with the square. `None` if fewer than two samples have one.
 #[must_use]
 pub fn linearity(samples: &[Sample]) -> Option<Estimate> {
-    let values: Vec<f64> = samples.iter().filter_map(of_sample).collect();
+    let values: Vec<f64> = samples.iter().filter_map(sample_linearity).collect();
     trimmed_mean(&values, Unit::Ratio).ok()
 }
 
@@ -61,7 +61,7 @@ pub fn linearity(samples: &[Sample]) -> Option<Estimate> {
 ///
 /// Any two points lie on a line, so it is `None` for fewer than three lengths. The harness takes batches of
 /// n, 2n and 4n, whose two slopes are of n and of 2n operations. `None` as well if a slope is not positive.
-fn of_sample(sample: &Sample) -> Option<f64> {
+fn sample_linearity(sample: &Sample) -> Option<f64> {
     let mut lengths: Vec<u64> = sample.observations.iter().map(|batch| batch.operations).collect();
     lengths.sort_unstable();
     lengths.dedup();
@@ -163,13 +163,13 @@ mod tests {
     fn a_line_is_linear_with_any_overhead_and_one_disturbed_batch() {
         let mut sample = three_lengths(|n| 3000.0 + 7.5 * n);
         sample.observations[4].elapsed_ns += 1e7;
-        assert!((of_sample(&sample).unwrap() - 1.0).abs() < 1e-9);
+        assert!((sample_linearity(&sample).unwrap() - 1.0).abs() < 1e-9);
     }
 
     #[test]
     fn a_cost_that_grows_with_the_batch_shows_by_how_much() {
-        assert!((of_sample(&three_lengths(|n| n * n)).unwrap() - 2.0).abs() < 1e-9);
-        assert!(of_sample(&three_lengths(f64::sqrt)).unwrap() < 0.75);
+        assert!((sample_linearity(&three_lengths(|n| n * n)).unwrap() - 2.0).abs() < 1e-9);
+        assert!(sample_linearity(&three_lengths(f64::sqrt)).unwrap() < 0.75);
         let all = [three_lengths(|n| n * n), three_lengths(|n| n * n), three_lengths(|n| n * n)];
         assert!((linearity(&all).unwrap().point - 2.0).abs() < 1e-9);
     }
@@ -177,8 +177,8 @@ mod tests {
     #[test]
     fn two_lengths_or_a_falling_time_have_no_linearity() {
         let two = Sample { observations: batches(7.5, 20.0), ..Sample::default() };
-        assert_eq!((of_sample(&two), linearity(&[two.clone(), two])), (None, None));
-        assert_eq!(of_sample(&three_lengths(|n| 1000.0 - n)), None);
+        assert_eq!((sample_linearity(&two), linearity(&[two.clone(), two])), (None, None));
+        assert_eq!(sample_linearity(&three_lengths(|n| 1000.0 - n)), None);
     }
 
     #[test]

@@ -42,8 +42,8 @@ fn a_server_does_not_outlive_the_kill_of_its_holder(name: &str) {
     let this = env::current_exe().expect("a test has a path");
     let mut holder =
         Command::new(this).args(["--hold", name]).stdout(Stdio::piped()).spawn().expect("the copy starts");
-    let mut told = BufReader::new(holder.stdout.take().expect("it is piped")).lines();
-    let mut line = || told.next().expect("the copy reports its server").expect("in UTF-8");
+    let mut lines = BufReader::new(holder.stdout.take().expect("it is piped")).lines();
+    let mut line = || lines.next().expect("the copy reports its server").expect("in UTF-8");
     let pids: Vec<i32> = line().split(' ').map(|pid| pid.parse().expect("a number")).collect();
     let dir = line();
     assert!(pids.len() >= 2 && pids.iter().all(|pid| alive(*pid)), "{name}: {pids:?}");

@@ -56,7 +56,7 @@ impl Place {
     /// Creates a place with this number of requests to nginx in a round.
     pub fn with_requests(requests: u32) -> Self {
         let directory = tempfile::Builder::new().prefix("places-").tempdir().unwrap();
-        // The user `nobody` enters it in some tests.
+        // An unprivileged user enters it in some tests.
         fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
         let place = Self { directory };
         fs::create_dir(place.path("tmp")).unwrap();

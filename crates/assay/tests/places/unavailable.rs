@@ -7,32 +7,32 @@ use std::process::Command;
 
 use crate::place::{OLD, Place, RUN, Said};
 
-/// Debian's user and group `nobody` and `nogroup`.
-const NOBODY: u32 = 65534;
+/// The user and group of Debian that own no files.
+const UNPRIVILEGED: u32 = 65534;
 
-const AS_NOBODY: [&str; 5] =
-    ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "./assay-of-nobody"];
+const AS_UNPRIVILEGED: [&str; 5] =
+    ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "./assay-unprivileged"];
 
-/// Returns a place that belongs to the user `nobody`, with a program that this user may read.
-fn of_nobody() -> Place {
+/// Returns a place that belongs to an unprivileged user, with a program that this user may read.
+fn unprivileged() -> Place {
     let place = Place::new();
     // Another process copies it: a child that another test forks in the meantime would inherit the file open
     // for writing, and such a file cannot be executed.
     let copy =
-        Command::new("cp").arg(env!("CARGO_BIN_EXE_assay")).arg(place.path("assay-of-nobody")).status();
+        Command::new("cp").arg(env!("CARGO_BIN_EXE_assay")).arg(place.path("assay-unprivileged")).status();
     assert!(copy.unwrap().success());
     for name in ["", "tmp"] {
-        chown(place.path(name), Some(NOBODY), Some(NOBODY)).unwrap();
+        chown(place.path(name), Some(UNPRIVILEGED), Some(UNPRIVILEGED)).unwrap();
     }
     place
 }
 
 #[test]
 fn without_root_a_run_measures_machine_and_application_and_reports_what_is_missing() {
-    let place = of_nobody();
+    let place = unprivileged();
     let run = ["run", "workload.toml", "--report", "report.html", "--store", "store.db", "--budget", "3"];
     let arguments = [run.as_slice(), &["--save-demand", "nginx.demand.json"]].concat();
-    let said = Said::by(&mut place.command(&AS_NOBODY, &arguments));
+    let said = Said::by(&mut place.command(&AS_UNPRIVILEGED, &arguments));
     said.complains_of(&["the report is incomplete", "needs root", "sudo"]);
     assert!(said.stdout.contains("Missing: demand") && said.stdout.contains("needs root"), "{}", said.stdout);
     let report = place.read("report.html");
@@ -42,7 +42,8 @@ fn without_root_a_run_measures_machine_and_application_and_reports_what_is_missi
     }
     let predicted = [&said.stdout, &report].iter().any(|text| text.to_lowercase().contains("predicted"));
     assert!(!predicted && !place.path("nginx.demand.json").exists(), "a prediction without a demand");
-    let found = Said::by(&mut place.command(&AS_NOBODY, &["history", "1", "--store", "store.db", "--csv"]));
+    let found =
+        Said::by(&mut place.command(&AS_UNPRIVILEGED, &["history", "1", "--store", "store.db", "--csv"]));
     // The processes of a cost, or a single process, which gives none: at least one has measured something.
     let rows = found.stdout.split("What its primitives cost").nth(1).unwrap_or_default();
     let (costs, others) = rows.split_once("What was not measured").unwrap_or((rows, ""));
@@ -54,8 +55,9 @@ fn without_root_a_run_measures_machine_and_application_and_reports_what_is_missi
 
 #[test]
 fn without_root_a_trace_is_rejected_and_leaves_nothing_behind() {
-    let place = of_nobody();
-    let said = Said::by(&mut place.command(&AS_NOBODY, &["trace", "-o", "x.trace", "--", "touch", "ran"]));
+    let place = unprivileged();
+    let said =
+        Said::by(&mut place.command(&AS_UNPRIVILEGED, &["trace", "-o", "x.trace", "--", "touch", "ran"]));
     said.complains_of(&["needs root", "sudo"]);
     assert!(!place.path("x.trace").exists(), "a container without a trace");
     assert!(!place.path("ran").exists(), "the command ran untraced");

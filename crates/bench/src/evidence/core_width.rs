@@ -65,7 +65,7 @@ impl Looks {
         self.seen.extend(look(&self.clock));
     }
 
-    pub(super) fn tell(&self, condition: &mut Condition) {
+    pub(super) fn summarise_in(&self, condition: &mut Condition) {
         let widths = || self.seen.iter().map(|look| look.width);
         condition.core_width = middle(widths());
         condition.core_width_max = widths().reduce(f64::max);
@@ -157,7 +157,7 @@ mod tests {
         // Many readings, so that no other hardware thread is active during some of them.
         (0..2000).for_each(|_| looks.look());
         let mut condition = Condition::default();
-        looks.tell(&mut condition);
+        looks.summarise_in(&mut condition);
         if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
             let (width, width_max) = (condition.core_width.unwrap(), condition.core_width_max.unwrap());
             assert!(width_max > 1.2 && width_max >= width, "{condition:?}");
@@ -170,7 +170,7 @@ mod tests {
     fn without_a_look_the_condition_does_not_describe_the_core() {
         let Calibration { source, .. } = calibrate();
         let mut condition = Condition::default();
-        Looks::new(source).tell(&mut condition);
+        Looks::new(source).summarise_in(&mut condition);
         assert_eq!(condition, Condition::default());
     }
 }

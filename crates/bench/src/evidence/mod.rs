@@ -121,7 +121,7 @@ impl Watch {
             ..Condition::default()
         };
         if let Some(looks) = &self.looks {
-            looks.tell(&mut condition);
+            looks.summarise_in(&mut condition);
         }
         Ok(condition)
     }

@@ -63,16 +63,16 @@ fn transfer(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal
     pin(from)?;
     setting.cpu = from;
     let page = Buffer::shared(PAGE / 2, &mut setting.rng)?;
-    let told = Shared::new(Told::default())?;
+    let turns = Shared::new(Turns::default())?;
     if setting.rng.random() {
         line(&page).store(0, Ordering::SeqCst);
     }
     let partner = Partner::fork(to, || {
         line(&page).fetch_add(0, Ordering::SeqCst);
-        told.say_where();
+        turns.say_where();
         hand_back(line(&page))
     })?;
-    told.expect_on(to)?;
+    turns.expect_on(to)?;
     let sharing = Sharing::TwoCpus { partner: partner.pid(), cpu: to };
     let operation = Transfer { page, _partner: partner, from, turn: 0, done: 0 };
     Ok(Prepared { operation: Box::new(operation), baseline: None, sharing })
@@ -91,20 +91,20 @@ fn read_remote(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refu
     pin(to)?;
     setting.cpu = to;
     let buffer = Buffer::shared(chunks * CHUNK, &mut setting.rng)?;
-    let told = Shared::new(Told::default())?;
+    let turns = Shared::new(Turns::default())?;
     let partner = Partner::fork(from, || {
-        told.say_where();
-        modify_when_asked(&buffer, chunks, &told)
+        turns.say_where();
+        modify_when_asked(&buffer, chunks, &turns)
     })?;
-    told.expect_on(from)?;
+    turns.expect_on(from)?;
     let sharing = Sharing::TwoCpus { partner: partner.pid(), cpu: from };
-    let operation = ReadRemote { buffer, told, _partner: partner, chunks, to, sum: 0, done: 0 };
+    let operation = ReadRemote { buffer, turns, _partner: partner, chunks, to, sum: 0, done: 0 };
     Ok(Prepared { operation: Box::new(operation), baseline: None, sharing })
 }
 
 /// Messages between the two processes, separate from the timed data.
 #[derive(Default)]
-struct Told {
+struct Turns {
     /// The partner's processor, plus one.
     cpu: AtomicU64,
     /// Number of the requested modification.
@@ -116,7 +116,7 @@ struct Told {
 /// Timeout for any answer of the other process, after which it is considered dead.
 const ANSWER_MAX_NS: u64 = 5_000_000_000;
 
-impl Told {
+impl Turns {
     fn say_where(&self) {
         let cpu = this_cpu().unwrap_or(u64::MAX - 1);
         self.cpu.store(cpu + 1, Ordering::SeqCst);
@@ -224,17 +224,17 @@ impl Operation for Transfer {
 }
 
 /// The main loop of the partner: overwrites every word of the set on request.
-fn modify_when_asked(buffer: &Buffer, chunks: usize, told: &Told) -> ! {
+fn modify_when_asked(buffer: &Buffer, chunks: usize, turns: &Turns) -> ! {
     let mut done = 0;
     loop {
-        while told.asked.load(Ordering::Acquire) == done {
+        while turns.asked.load(Ordering::Acquire) == done {
             spin_loop();
         }
         done += 1;
         // SAFETY: the words of the buffer, which the other process reads only after the completion is
         // reported.
         unsafe { number_words(buffer.base().cast(), chunks, first_of(done)) };
-        told.done.store(done, Ordering::Release);
+        turns.done.store(done, Ordering::Release);
     }
 }
 
@@ -245,7 +245,7 @@ fn first_of(modification: u64) -> u64 {
 
 struct ReadRemote {
     buffer: Buffer,
-    told: Shared<Told>,
+    turns: Shared<Turns>,
     _partner: Partner,
     chunks: usize,
     to: usize,
@@ -256,8 +256,8 @@ struct ReadRemote {
 impl Operation for ReadRemote {
     fn arm(&mut self, _: u64) -> io::Result<()> {
         self.sum = 0;
-        let asked = self.told.asked.fetch_add(1, Ordering::AcqRel) + 1;
-        wait_until(|| self.told.done.load(Ordering::Acquire) == asked)
+        let asked = self.turns.asked.fetch_add(1, Ordering::AcqRel) + 1;
+        wait_until(|| self.turns.done.load(Ordering::Acquire) == asked)
     }
 
     fn run(&mut self, operations: u64) -> io::Result<()> {
@@ -273,7 +273,7 @@ impl Operation for ReadRemote {
 
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
         expect_done(std::mem::take(&mut self.done), operations)?;
-        let first = first_of(self.told.asked.load(Ordering::Acquire));
+        let first = first_of(self.turns.asked.load(Ordering::Acquire));
         let chunks = usize::try_from(operations).map_err(io::Error::other)?;
         let due = (0..chunks).map(|chunk| sum_of_chunk(first, chunk)).fold(0, u64::wrapping_add);
         if self.sum != due {

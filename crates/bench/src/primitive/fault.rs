@@ -166,9 +166,9 @@ impl Step for Anonymous {
 
 /// One first write to a huge page.
 fn huge(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
-    let told = |file: &str| fs::read_to_string(format!("/sys/kernel/mm/transparent_hugepage/{file}"));
-    let bytes = told("hpage_pmd_size").ok().and_then(|size| size.trim().parse::<usize>().ok());
-    let mode = told("enabled").unwrap_or_default();
+    let setting = |file: &str| fs::read_to_string(format!("/sys/kernel/mm/transparent_hugepage/{file}"));
+    let bytes = setting("hpage_pmd_size").ok().and_then(|size| size.trim().parse::<usize>().ok());
+    let mode = setting("enabled").unwrap_or_default();
     let (Some(page), false) = (bytes, mode.contains("[never]")) else {
         return Err(Refusal::Unavailable(
             "transparent huge pages are off; write 'madvise' to /sys/kernel/mm/transparent_hugepage/enabled"
@@ -287,24 +287,24 @@ struct Child {
 impl Child {
     fn fork(cpu: usize, region: &Region, page: usize) -> io::Result<Self> {
         let (wait, ask) = pipe_with(PipeFlags::CLOEXEC)?;
-        let (answer, tell) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (answer, reply) = pipe_with(PipeFlags::CLOEXEC)?;
         let (start, bytes) = (region.start, region.bytes);
         let closed_in_child = std::cell::Cell::new(Some(ask));
         let partner = Partner::fork(cpu, || {
             // The child's copy of the writing end would keep the pipe open.
             drop(closed_in_child.take());
-            let asked = rustix::io::write(&tell, &[0]).is_ok() && rustix::io::read(&wait, &mut [0]) == Ok(0);
+            let asked = rustix::io::write(&reply, &[0]).is_ok() && rustix::io::read(&wait, &mut [0]) == Ok(0);
             // SAFETY: the child has a copy of the whole mapping.
             let same = (0..bytes).step_by(page).all(|at| unsafe { start.add(at).read_volatile() } == SHARED);
-            i32::from(!(asked && same && rustix::io::write(&tell, &[SHARED]).is_ok()))
+            i32::from(!(asked && same && rustix::io::write(&reply, &[SHARED]).is_ok()))
         })?;
         let child = Self { _partner: partner, ask: closed_in_child.take(), answer };
         // The child has reported that it sleeps from now on.
-        child.told(0)?;
+        child.expect_reply(0)?;
         Ok(child)
     }
 
-    fn told(&self, due: u8) -> io::Result<()> {
+    fn expect_reply(&self, due: u8) -> io::Result<()> {
         let mut byte = [u8::MAX];
         let got = rustix::io::read(&self.answer, &mut byte)?;
         if got == 1 && byte[0] == due {
@@ -339,7 +339,7 @@ impl Step for CopyOnWrite {
         check_faults(self.faults, operations)?;
         let Some((_region, mut child)) = self.shared.take() else { return Ok(()) };
         drop(child.ask.take());
-        child.told(SHARED)
+        child.expect_reply(SHARED)
     }
 
     fn max_batch(&self) -> u64 {
@@ -380,7 +380,7 @@ mod tests {
             let mut child = Child::fork(cpu, region, page).unwrap();
             change();
             drop(child.ask.take());
-            child.told(SHARED)
+            child.expect_reply(SHARED)
         };
         let private = Region::new(8 * page, ACCESS).unwrap();
         private.touch();

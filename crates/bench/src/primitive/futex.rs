@@ -176,9 +176,9 @@ mod tests {
 
     #[test]
     fn a_wake_without_waiters_is_distinguished_from_no_call() {
-        let mut nobody = WakeNone::default();
-        nobody.step().unwrap();
-        nobody.disarm(1).unwrap();
+        let mut wake = WakeNone::default();
+        wake.step().unwrap();
+        wake.disarm(1).unwrap();
     }
 
     #[test]

@@ -52,17 +52,17 @@ impl Spinner {
 
     fn on(cpu: usize) -> io::Result<Self> {
         let wish = Arc::new(Wish::default());
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let life = {
             let wish = wish.clone();
             move || {
                 // Cannot fail: the caller waits for this message.
-                let _ = tell.send(thread::current());
+                let _ = sender.send(thread::current());
                 spin_or_sleep(&wish);
             }
         };
         let partner = PartnerThread::spawn(cpu, life)?;
-        let thread = told.recv().map_err(io::Error::other)?;
+        let thread = receiver.recv().map_err(io::Error::other)?;
         Ok(Self { partner, thread, cpu, wish })
     }
 

@@ -167,10 +167,11 @@ fn open(path: &Path) -> Result<File, Refusal> {
 /// Returns the number of which direct transfers must be a multiple, according to the file system (since Linux
 /// 6.1); otherwise the size of a page, which is sufficient everywhere.
 fn block(file: &File) -> usize {
-    let told = rustix::fs::statx(file, "", rustix::fs::AtFlags::EMPTY_PATH, DIO_ALIGN);
-    told.ok()
-        .filter(|told| told.stx_mask & DIO_ALIGN.bits() != 0)
-        .and_then(|told| usize::try_from(told.stx_dio_offset_align).ok())
+    let status = rustix::fs::statx(file, "", rustix::fs::AtFlags::EMPTY_PATH, DIO_ALIGN);
+    status
+        .ok()
+        .filter(|status| status.stx_mask & DIO_ALIGN.bits() != 0)
+        .and_then(|status| usize::try_from(status.stx_dio_offset_align).ok())
         .filter(|align| *align > 0)
         .unwrap_or(PAGE)
 }

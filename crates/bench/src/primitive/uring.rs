@@ -127,8 +127,8 @@ fn opened(ring: io::Result<IoUring>) -> Result<IoUring, Refusal> {
 
 /// Returns the thread that polls a ring, according to the information about the ring's descriptor.
 fn polling_thread(ring: &IoUring) -> io::Result<libc::pid_t> {
-    let told = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", ring.as_raw_fd()))?;
-    sq_thread(&told).ok_or_else(|| io::Error::other("the ring's fdinfo does not contain its SqThread"))
+    let fdinfo = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", ring.as_raw_fd()))?;
+    sq_thread(&fdinfo).ok_or_else(|| io::Error::other("the ring's fdinfo does not contain its SqThread"))
 }
 
 fn sq_thread(fdinfo: &str) -> Option<libc::pid_t> {

@@ -92,9 +92,9 @@ impl Operation for WakesHere {
     /// to fall asleep.
     fn arm(&mut self, _: u64) -> io::Result<()> {
         for _ in 0..LOOKS {
-            let told = self.wakes.load(Ordering::Acquire) == self.due;
+            let arrived = self.wakes.load(Ordering::Acquire) == self.due;
             std::thread::sleep(Duration::from_micros(100));
-            if told {
+            if arrived {
                 return Ok(());
             }
         }
@@ -144,8 +144,8 @@ mod tests {
         let cpu = assay_process::cpus::allowed().unwrap()[0];
         assay_process::cpus::pin(cpu).unwrap();
         let (wakes, word) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU32::new(0)));
-        let (theirs, told) = (word.clone(), wakes.clone());
-        PartnerThread::spawn(cpu, move || sleep_here(&theirs, &told)).unwrap();
+        let (theirs, counted) = (word.clone(), wakes.clone());
+        PartnerThread::spawn(cpu, move || sleep_here(&theirs, &counted)).unwrap();
         let mut here = WakesHere { words: vec![word], wakes, due: 1, done: 0, awake: 0, ran: 0 };
         // On a busy machine the sleeper may fall asleep too late. At least one of a hundred batches is
         // undisturbed.

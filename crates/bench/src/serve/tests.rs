@@ -27,7 +27,7 @@ impl Running {
     }
 
     /// Connects and sends these bytes; returns the connection and the line received.
-    fn told(&self, bytes: &[u8]) -> (BufReader<TcpStream>, String) {
+    fn response_to(&self, bytes: &[u8]) -> (BufReader<TcpStream>, String) {
         let mut connection = TcpStream::connect(self.address).unwrap();
         connection.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         connection.write_all(bytes).unwrap();
@@ -38,7 +38,7 @@ impl Running {
     }
 
     fn asked(&self, request: &str) -> (BufReader<TcpStream>, String) {
-        self.told(format!("{VERSION} {request}\n").as_bytes())
+        self.response_to(format!("{VERSION} {request}\n").as_bytes())
     }
 
     fn stop(self) -> Served {
@@ -80,7 +80,7 @@ fn an_invalid_request_is_refused_with_one_line_only() {
         (&too_long, "refused: a request must be one line"),
     ];
     for (bytes, reason) in cases {
-        let (mut reader, line) = server.told(bytes);
+        let (mut reader, line) = server.response_to(bytes);
         assert!(line.contains(reason) && line.ends_with('\n'), "{line:?} to {bytes:?}");
         assert!(has_ended(&mut reader));
     }

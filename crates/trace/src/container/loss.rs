@@ -10,7 +10,7 @@ pub(crate) struct LossTrack {
     /// Sum of the `lost` fields.
     from_fields: u64,
     /// Sum of the gaps returned.
-    told: u64,
+    reported: u64,
 }
 
 impl LossTrack {
@@ -23,8 +23,8 @@ impl LossTrack {
 
     /// Processes a total of `so_far` lost records. Returns the number of losses not yet reported.
     pub fn counter(&mut self, so_far: u64) -> u64 {
-        let news = so_far.saturating_sub(self.told);
-        self.told += news;
+        let news = so_far.saturating_sub(self.reported);
+        self.reported += news;
         news
     }
 }

@@ -162,7 +162,7 @@ impl Stream {
             } else if !self.next_batch()? {
                 let Some(lost) = self.final_lost.take() else { return Ok(None) };
                 let news = self.track.counter(lost);
-                self.tell(news);
+                self.report(news);
             }
         }
         Ok(Some(self.time_ns))
@@ -179,18 +179,18 @@ impl Stream {
         match meaning {
             Meaning::Mark(mark) => {
                 let news = self.track.counter(mark.lost_so_far);
-                self.tell(news);
+                self.report(news);
             }
             Meaning::Record(record) => {
                 let news = self.track.field(record.lost_before);
-                self.tell(news);
+                self.report(news);
                 self.entries.push_back(Entry::Record(record));
             }
         }
         Ok(())
     }
 
-    fn tell(&mut self, records: u64) {
+    fn report(&mut self, records: u64) {
         if records > 0 {
             self.entries.push_back(Entry::Lost(Lost { time_ns: self.time_ns, cpu: self.cpu, records }));
         }

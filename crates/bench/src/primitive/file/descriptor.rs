@@ -64,8 +64,8 @@ pub(super) fn check_size(call: &'static str, stat: &libc::stat, due: usize) -> i
 }
 
 #[cold]
-fn wrong_size(call: &'static str, told: libc::off_t, due: usize) -> io::Error {
-    io::Error::other(format!("{call} reported a size of {told} bytes for a file of {due} bytes"))
+fn wrong_size(call: &'static str, reported: libc::off_t, due: usize) -> io::Error {
+    io::Error::other(format!("{call} reported a size of {reported} bytes for a file of {due} bytes"))
 }
 
 /// The number of the next descriptor: the lowest free one, as POSIX guarantees. A call that returns it has
@@ -160,10 +160,10 @@ fn lseek(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     Ok(Prepared::repeat(move || {
         position = position % POSITIONS + 1;
         // SAFETY: the descriptor is open.
-        let told = unsafe { libc::lseek(scratch.descriptor(), position, libc::SEEK_SET) };
-        match check("lseek", told)? {
-            told if told == position => Ok(()),
-            told => Err(io::Error::other(format!("lseek to {position} moved to {told}"))),
+        let reported = unsafe { libc::lseek(scratch.descriptor(), position, libc::SEEK_SET) };
+        match check("lseek", reported)? {
+            reported if reported == position => Ok(()),
+            reported => Err(io::Error::other(format!("lseek to {position} moved to {reported}"))),
         }
     }))
 }

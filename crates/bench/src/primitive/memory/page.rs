@@ -214,13 +214,13 @@ impl Zero {
 #[cfg(target_arch = "aarch64")]
 impl Zero {
     fn prepare() -> Result<Self, Refusal> {
-        let told: u64;
+        let dczid: u64;
         // SAFETY: DCZID_EL0 can be read in user mode.
-        unsafe { asm!("mrs {}, dczid_el0", out(reg) told, options(nomem, nostack, preserves_flags)) };
+        unsafe { asm!("mrs {}, dczid_el0", out(reg) dczid, options(nomem, nostack, preserves_flags)) };
         // Bit 4 prohibits the instruction; the low bits are the logarithm of the block's length in words of
         // four bytes (Arm ARM, DCZID_EL0).
-        let block = 4 << (told & 0xf);
-        if told >> 4 & 1 == 1 || PAGE % block != 0 {
+        let block = 4 << (dczid & 0xf);
+        if dczid >> 4 & 1 == 1 || PAGE % block != 0 {
             return Err(Refusal::Unavailable(
                 "the zeroing of blocks (DC ZVA), which Linux uses if permitted, is disabled on this processor"
                     .to_owned(),
