@@ -127,7 +127,6 @@ mod tests {
                 let batch = |operations: u32| Observation {
                     operations: operations.into(),
                     elapsed_ns: 5.0 + f64::from(operations) * cost_ns,
-                    lost_ns: 0.0,
                 };
                 let sample = Sample { observations: vec![batch(10), batch(20)], ..Sample::default() };
                 store.add_sample(run, &primitive, Unit::Nanoseconds, &sample).unwrap();

@@ -8,7 +8,8 @@ use anyhow::{Context, bail, ensure};
 use assay_bench::sweep::EFFECTIVE_CACHES;
 use assay_bench::{Finding, Measured};
 use assay_quantity::format::machine_from_json;
-use assay_quantity::{Aspect, Description, Fact, Machine, PrimitiveId, Round, Sample, Unit, Unmeasured};
+use assay_quantity::{Description, Fact, Machine, PrimitiveId, Round, Sample, Unit, Unmeasured};
+use assay_statistics::aspect::is_aspect;
 use assay_store::{Outcome, Run, RunId, RunStart, Store};
 
 use crate::cli::StoreArgs;
@@ -116,7 +117,7 @@ const PASSING: [&str; 5] = ["load", "batch clock", EFFECTIVE_CACHES, NOISE_BEFOR
 
 /// Returns the facts that distinguish machines and their states.
 pub fn lasting(description: &Description) -> impl Iterator<Item = &Fact> {
-    let passes = |name: &str| PASSING.contains(&name) || Aspect::named(name).is_some();
+    let passes = |name: &str| PASSING.contains(&name) || is_aspect(name);
     description.facts.iter().filter(move |fact| !passes(&fact.name))
 }
 
@@ -331,7 +332,7 @@ mod tests {
         let args = StoreArgs { store: Some(directory.path().join("store.db")) };
         let mut journal = Journal::begin(&args, &Description::default(), 1).unwrap();
         let id = |name: &str| name.parse::<PrimitiveId>().unwrap();
-        let observation = |operations, elapsed_ns| Observation { operations, elapsed_ns, lost_ns: 0.0 };
+        let observation = |operations, elapsed_ns| Observation { operations, elapsed_ns };
         let observations = vec![observation(10, 1005.0), observation(20, 2005.0)];
         let sample = Sample { observations, ..Sample::default() };
         for _ in 0..5 {

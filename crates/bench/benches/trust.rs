@@ -29,13 +29,15 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use assay_bench::clock::{Source, monotonic};
-use assay_bench::evidence::{Sharing, Watch};
+use assay_bench::evidence::{Participants, Sharing, Watch};
 use assay_bench::harness::{self, Nothing, Schedule};
 use assay_bench::{
     Benchmark, Calibration, Finding, Operation, Outcome, Plan, Prepared, Profile, Spawner, alternate,
     calibrate, catalogue, cost_of, delayed_sample_main, find, measure, pairs_of, sample_main, values_of,
 };
+use assay_quantity::evidence::CYCLE_NS;
 use assay_quantity::{Cost, Estimate, Pair, PrimitiveId, Sample, Unit, Verdict};
+use assay_statistics::aspect::value;
 use assay_statistics::comparison::family::{Relation, SAME_WITHIN, Side, compare_costs, compare_in_turns};
 use assay_statistics::slope::NoCost;
 use assay_statistics::{cost_ns, trimmed_mean};
@@ -269,16 +271,16 @@ fn truth() {
 fn cost_and_cycle(calibration: &Calibration, operation: Box<dyn Operation>) -> Option<(f64, f64)> {
     let clock: Source = calibration.source;
     let mut prepared = Prepared { operation, baseline: None, sharing: Sharing::Alone };
-    let mut watch = Watch::open(Sharing::Alone, 0, 0).unwrap().with_core(clock);
+    let mut watch = Watch::begin(clock).unwrap();
+    watch.open(&Participants { sharing: Sharing::Alone, cpu: 0, copies: 0 }).unwrap();
     let schedule = Schedule::for_resolution(calibration.resolution_ns);
-    let mut batches = harness::sample(&clock, &mut watch, schedule, &mut prepared).unwrap();
-    let condition = watch.close([&mut batches.observations, &mut batches.baseline]).unwrap();
+    let batches = harness::sample(&clock, &mut watch, schedule, &mut prepared).unwrap();
     let cost = match cost_ns(&Sample { observations: batches.observations, ..Sample::default() }) {
         // The cost of an empty operation may be below zero.
         Ok(cost) | Err(NoCost::NotPositive(cost)) => cost,
         Err(none) => panic!("{none}"),
     };
-    condition.cycle_ns.map(|cycle_ns| (cost, cycle_ns))
+    value(&batches.evidence, CYCLE_NS).map(|cycle_ns| (cost, cycle_ns))
 }
 
 /// Repeats whole measurements, and counts how often an interval contains the mean of all of them.

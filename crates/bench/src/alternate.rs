@@ -112,7 +112,7 @@ mod tests {
     }
 
     fn costing(cost_ns: f64, seed: u64) -> Outcome {
-        let batch = |operations: u64, elapsed_ns| Observation { operations, elapsed_ns, lost_ns: 0.0 };
+        let batch = |operations: u64, elapsed_ns| Observation { operations, elapsed_ns };
         let observations = vec![batch(1, 10.0 + cost_ns), batch(2, 10.0 + 2.0 * cost_ns)];
         Outcome::Sample(Sample { seed, observations, ..Sample::default() })
     }

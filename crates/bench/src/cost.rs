@@ -6,14 +6,16 @@
 use std::collections::{BTreeMap, HashMap};
 
 use assay_quantity::{
-    Condition, Cost, Description, Estimate, Interval, Machine, Pair, PrimitiveId, Sample, Unit, Unmeasured,
+    Cost, Description, Estimate, Evidence, Interval, Machine, Pair, PrimitiveId, Sample, Unit, Unmeasured,
 };
 use assay_statistics::conditions::width_alone;
 use assay_statistics::disturbance::undisturbed;
 use assay_statistics::estimator::NoEstimate;
 use assay_statistics::outlier::outliers;
 use assay_statistics::slope::linearity;
-use assay_statistics::{Sifted, calm, conditions, cost_ns, dependence, judge, modes, sift, trimmed_mean};
+use assay_statistics::{
+    Sifted, aspect, calm, conditions, cost_ns, dependence, judge, modes, sift, trimmed_mean,
+};
 
 use crate::benchmark::Benchmark;
 use crate::plan::Finding;
@@ -87,7 +89,7 @@ pub fn cost_of(
         disturbed: sifted.disturbed,
         outliers: outliers(&sifted.kept),
         verdict: Some(judge(&typical, with_disturbed.as_ref(), &modes, &sifted)),
-        depends_on: dependence(&modes, &sifted.kept, &sifted.conditions),
+        depends_on: dependence(&modes, &sifted.kept, &sifted.evidence),
         modes,
         linearity: linearity(samples),
     })
@@ -109,7 +111,7 @@ pub fn typical_of(primitive: &PrimitiveId, samples: &[Sample]) -> Option<Estimat
     typical(&sift(samples, |sample| value_of(&benchmark, sample)), benchmark.unit).ok()
 }
 
-fn typical(sifted: &Sifted, unit: Unit) -> Result<Estimate, NoEstimate> {
+fn typical(sifted: &Sifted<'_>, unit: Unit) -> Result<Estimate, NoEstimate> {
     trimmed_mean(&sifted.kept, unit)
 }
 
@@ -136,10 +138,13 @@ fn per(bytes: Option<u64>) -> f64 {
     bytes.map_or(1.0, |bytes| bytes as f64)
 }
 
-/// Returns the machine vector of a run.
+/// Returns the machine vector of a run. Adds the facts about its conditions to the description, which the
+/// stored descriptions of earlier versions contain.
 #[must_use]
-pub fn machine(name: String, source: String, description: Description, findings: &[Finding]) -> Machine {
-    let seen = conditions(findings);
+pub fn machine(name: String, source: String, mut description: Description, findings: &[Finding]) -> Machine {
+    let seen = evidence(findings);
+    description.facts.retain(|fact| !aspect::is_aspect(&fact.name));
+    description.facts.extend(aspect::facts(&seen));
     let alone = width_alone(&seen);
     let mut costs = BTreeMap::new();
     let mut unmeasured = Vec::new();
@@ -160,39 +165,44 @@ pub fn machine(name: String, source: String, description: Description, findings:
     Machine { name, source, description, conditions: conditions::of(&seen), costs, unmeasured }
 }
 
-/// Returns the conditions of all samples of a run.
-pub(crate) fn conditions(findings: &[Finding]) -> Vec<Condition> {
+/// Returns the evidence of all samples of a run.
+fn evidence(findings: &[Finding]) -> Vec<&Evidence> {
     let samples = findings.iter().filter_map(|finding| match finding {
         Finding::Measured(measured) => Some(&measured.samples),
         Finding::Unmeasured(_) => None,
     });
-    samples.flatten().map(|sample| sample.condition).collect()
+    samples.flatten().map(|sample| &sample.evidence).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::plan::Measured;
+    use assay_quantity::evidence::LOST;
     use assay_quantity::{Observation, Verdict};
 
     fn sample(cost_ns: f64) -> Sample {
-        let observations = vec![batch(10, 5.0 + 10.0 * cost_ns, 0.0), batch(20, 5.0 + 20.0 * cost_ns, 0.0)];
-        Sample { observations, ..Sample::default() }
+        let observations = vec![batch(10, 5.0 + 10.0 * cost_ns), batch(20, 5.0 + 20.0 * cost_ns)];
+        lost(observations, &[0.0; 2])
     }
 
-    fn batch(operations: u64, elapsed_ns: f64, lost_ns: f64) -> Observation {
-        Observation { operations, elapsed_ns, lost_ns }
+    fn batch(operations: u64, elapsed_ns: f64) -> Observation {
+        Observation { operations, elapsed_ns }
+    }
+
+    /// Returns a sample of these batches, which lost these shares of their time.
+    fn lost(observations: Vec<Observation>, shares: &[f64]) -> Sample {
+        let evidence = Evidence::from_iter([(LOST, shares.to_vec())]);
+        Sample { observations, evidence, ..Sample::default() }
     }
 
     /// Returns a sample of the same cost with disturbed batches, which change it to `disturbed_ns` if not
     /// omitted.
     fn disturbed(cost_ns: f64, disturbed_ns: f64) -> Sample {
-        let mut sample = sample(cost_ns);
+        let mut observations = sample(cost_ns).observations;
         let longer = 10.0 * (disturbed_ns - cost_ns);
-        let elapsed_ns = 5.0 + 20.0 * cost_ns + longer;
-        let lost_ns = 0.9 * elapsed_ns.min(longer.abs());
-        sample.observations.extend([20; 4].map(|operations| batch(operations, elapsed_ns, lost_ns)));
-        sample
+        observations.extend([20; 4].map(|operations| batch(operations, 5.0 + 20.0 * cost_ns + longer)));
+        lost(observations, &[0.0, 0.0, 0.9, 0.9, 0.9, 0.9])
     }
 
     #[test]
@@ -242,8 +252,7 @@ mod tests {
 
     #[test]
     fn a_process_with_only_disturbed_batches_is_counted() {
-        let mut lost = sample(900.0);
-        lost.observations.iter_mut().for_each(|batch| batch.lost_ns = batch.elapsed_ns / 2.0);
+        let lost = lost(sample(900.0).observations, &[0.5; 2]);
         let cost = call_null(&[sample(100.0), lost, sample(102.0), sample(101.0)]);
         assert_eq!((cost.typical.values, cost.rejected, cost.disturbed), (3, 1, 2));
     }
@@ -260,8 +269,7 @@ mod tests {
 
     #[test]
     fn a_primitive_that_lost_time_in_every_batch_has_a_disturbed_typical_cost_and_no_calm_one() {
-        let all = sample(80.0).observations.into_iter().map(|batch| Observation { lost_ns: 100.0, ..batch });
-        let nothing_left = Sample { observations: all.collect(), ..Sample::default() };
+        let nothing_left = lost(sample(80.0).observations, &[0.1; 2]);
         let none = call_null(&vec![nothing_left; 3]);
         assert_eq!((none.calm, none.verdict), (None, Some(Verdict::Disturbed(1.0))));
         assert!((none.typical.point - 80.0).abs() < 1e-9, "{none:?}");

@@ -10,11 +10,11 @@
 
 use std::io;
 
-use assay_quantity::Observation;
+use assay_quantity::{Evidence, Observation};
 
 use crate::benchmark::{Disturbed, Operation, Prepared};
 use crate::clock::Clock;
-use crate::evidence::Witness;
+use crate::evidence::{NoWitness, Witness};
 
 /// Number and length of the batches of a sample.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -49,8 +49,7 @@ impl Schedule {
     }
 }
 
-/// The batches of one sample. Until the witness is closed, their lost time is the time in which the
-/// participants did not run.
+/// The batches of one sample.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Batches {
     /// Batches of the operation.
@@ -59,21 +58,27 @@ pub struct Batches {
     pub baseline: Vec<Observation>,
     /// Number of batches of both that the operations rejected as [`Disturbed`].
     pub refused: usize,
+    /// The readings around each of the other batches: of the operation, then of the baseline.
+    pub evidence: Evidence,
 }
 
 /// The batches of one operation so far.
 #[derive(Default)]
 struct Series {
     observations: Vec<Observation>,
+    evidence: Evidence,
     refused: usize,
     /// Why the last rejected batch was rejected.
     reason: Option<io::Error>,
 }
 
 impl Series {
-    fn add(&mut self, batch: io::Result<Observation>) -> io::Result<()> {
+    fn add(&mut self, batch: io::Result<(Observation, Evidence)>) -> io::Result<()> {
         match batch {
-            Ok(observation) => self.observations.push(observation),
+            Ok((observation, evidence)) => {
+                self.observations.push(observation);
+                self.evidence.append(evidence);
+            }
             Err(error) if Disturbed::is(&error) => {
                 self.refused += 1;
                 self.reason = Some(error);
@@ -101,11 +106,16 @@ fn too_many_refused(number: &str, last: &io::Error) -> io::Error {
 }
 
 /// Returns the batches of an operation and of its baseline. Fails unless more than half of each remain.
-fn batches(operation: Series, baseline: Series) -> io::Result<Batches> {
+fn batches(mut operation: Series, baseline: Series) -> io::Result<Batches> {
     operation.check()?;
     baseline.check()?;
-    let refused = operation.refused + baseline.refused;
-    Ok(Batches { observations: operation.observations, baseline: baseline.observations, refused })
+    operation.evidence.append(baseline.evidence);
+    Ok(Batches {
+        observations: operation.observations,
+        baseline: baseline.observations,
+        refused: operation.refused + baseline.refused,
+        evidence: operation.evidence,
+    })
 }
 
 /// Times an operation, alternating with its baseline if it has one.
@@ -306,15 +316,16 @@ fn timed(
     begin: &mut dyn FnMut() -> io::Result<()>,
     operation: &mut dyn Operation,
     operations: u64,
-) -> io::Result<Observation> {
+) -> io::Result<(Observation, Evidence)> {
     operation.arm(operations)?;
     // Before the caches are emptied, not after: these system calls would load the kernel's data into them.
     witness.before()?;
     begin()?;
     let observation = bare(clock, operation, operations)?;
-    let lost_ns = witness.after(observation.elapsed_ns)?;
+    let mut evidence = Evidence::default();
+    witness.after(&mut evidence)?;
     operation.disarm(operations)?;
-    Ok(Observation { lost_ns, ..observation })
+    Ok((observation, evidence))
 }
 
 /// Does nothing before a batch.
@@ -328,25 +339,12 @@ fn bare(clock: &impl Clock, operation: &mut dyn Operation, operations: u64) -> i
     let result = operation.run(operations);
     let end = clock.end();
     result?;
-    Ok(Observation { operations, elapsed_ns: clock.elapsed_ns(begin, end), lost_ns: 0.0 })
+    Ok(Observation { operations, elapsed_ns: clock.elapsed_ns(begin, end) })
 }
 
 /// Times one batch without a witness.
 fn batch(clock: &impl Clock, operation: &mut dyn Operation, operations: u64) -> io::Result<Observation> {
-    timed(clock, &mut NoWitness, &mut at_once, operation, operations)
-}
-
-/// A witness that records nothing.
-pub(crate) struct NoWitness;
-
-impl Witness for NoWitness {
-    fn before(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn after(&mut self, _: f64) -> io::Result<f64> {
-        Ok(0.0)
-    }
+    Ok(timed(clock, &mut NoWitness, &mut at_once, operation, operations)?.0)
 }
 
 #[cfg(test)]
@@ -434,16 +432,23 @@ mod tests {
         }
     }
 
-    #[derive(Default)]
-    struct Sum(f64);
+    /// Reads the number of the batch since the last one that was timed.
+    #[derive(Debug, Default)]
+    struct Numbers {
+        before: usize,
+        after: usize,
+    }
 
-    impl Witness for Sum {
+    impl Witness for Numbers {
         fn before(&mut self) -> io::Result<()> {
+            self.before += 1;
             Ok(())
         }
-        fn after(&mut self, elapsed_ns: f64) -> io::Result<f64> {
-            self.0 += elapsed_ns;
-            Ok(elapsed_ns / 4.0)
+        fn after(&mut self, evidence: &mut Evidence) -> io::Result<()> {
+            self.after += 1;
+            assert_eq!(self.before, self.after);
+            evidence.add("batch", self.after as f64);
+            Ok(())
         }
     }
 
@@ -478,7 +483,8 @@ mod tests {
         let clock = FakeClock::default();
         let operation = known(&clock, 1000);
         let log = operation.log.clone();
-        let batches = sample(&clock, &mut Sum::default(), SCHEDULE, &mut prepared(operation, None)).unwrap();
+        let batches =
+            sample(&clock, &mut Numbers::default(), SCHEDULE, &mut prepared(operation, None)).unwrap();
         assert_eq!(lengths(&batches.observations), [16, 32, 32, 16, 16, 32, 8]);
         assert_eq!(batches.baseline, []);
         let log = log.borrow();
@@ -492,7 +498,7 @@ mod tests {
             let clock = FakeClock::default();
             let operation = Known { interrupted: Some(interrupted), ..known(&clock, 1000) };
             let batches =
-                sample(&clock, &mut Sum::default(), SCHEDULE, &mut prepared(operation, None)).unwrap();
+                sample(&clock, &mut Numbers::default(), SCHEDULE, &mut prepared(operation, None)).unwrap();
             let shortest = lengths(&batches.observations)[0];
             // Immediately before the end it cannot be distinguished from the end, and halves the length.
             assert_eq!(shortest, if interrupted == 8 { 8 } else { 16 }, "{interrupted}");
@@ -502,13 +508,16 @@ mod tests {
     #[test]
     fn the_slope_of_the_batches_is_the_cost_without_clock_and_call() {
         let clock = FakeClock::default();
-        let mut witness = Sum::default();
+        let mut witness = Numbers::default();
         let (mut operation, baseline) = (prepared(known(&clock, 70), Some(known(&clock, 30))), 40.0);
-        let Batches { observations, baseline: below, refused } =
+        let Batches { observations, baseline: below, refused, evidence } =
             sample(&clock, &mut witness, SCHEDULE, &mut operation).unwrap();
         assert_eq!(refused, 0);
-        let all = observations.iter().chain(&below).map(|batch| batch.elapsed_ns).sum::<f64>();
-        assert!((witness.0 - all).abs() < 1e-9, "the witness sees every timed batch and nothing else");
+        let all = observations.len() + below.len();
+        assert_eq!(witness.after, all, "the witness is around every timed batch and nothing else");
+        let (of_operation, of_baseline) =
+            ([1.0, 2.0, 5.0, 6.0, 9.0, 10.0, 11.0], [3.0, 4.0, 7.0, 8.0, 12.0, 13.0]);
+        assert_eq!(evidence.of("batch"), [&of_operation[..], &of_baseline].concat());
         let sample = Sample { observations, baseline: below, ..Sample::default() };
         assert!((cost_ns(&sample).unwrap() - baseline).abs() < 1e-9);
     }
@@ -519,12 +528,12 @@ mod tests {
             let clock = FakeClock::default();
             let operation = Known { max_batch, granule, ..known(&clock, 1) };
             let batches =
-                sample(&clock, &mut Sum::default(), SCHEDULE, &mut prepared(operation, None)).unwrap();
+                sample(&clock, &mut Numbers::default(), SCHEDULE, &mut prepared(operation, None)).unwrap();
             assert_eq!(lengths(&batches.observations)[0], expected, "{max_batch} {granule}");
         }
         let clock = FakeClock::default();
         let operation = Known { max_batch: 1, ..known(&clock, 1) };
-        assert!(sample(&clock, &mut Sum::default(), SCHEDULE, &mut prepared(operation, None)).is_err());
+        assert!(sample(&clock, &mut Numbers::default(), SCHEDULE, &mut prepared(operation, None)).is_err());
     }
 
     #[test]
@@ -532,7 +541,7 @@ mod tests {
         for fails_at in [1, 20, 60, 150] {
             let clock = FakeClock::default();
             let operation = Known { fails_at: Some(fails_at), ..known(&clock, 1000) };
-            let result = sample(&clock, &mut Sum::default(), SCHEDULE, &mut prepared(operation, None));
+            let result = sample(&clock, &mut Numbers::default(), SCHEDULE, &mut prepared(operation, None));
             assert_eq!(result.unwrap_err().to_string(), "the kernel refused", "{fails_at}");
         }
     }
@@ -544,7 +553,7 @@ mod tests {
         let refused = Known { disturbed, ..known(&clock, 1000) };
         let mut prepared =
             if is_baseline { prepared(known(&clock, 3000), Some(refused)) } else { prepared(refused, None) };
-        sample(&clock, &mut Sum::default(), SCHEDULE, &mut prepared)
+        sample(&clock, &mut Numbers::default(), SCHEDULE, &mut prepared)
     }
 
     #[test]
@@ -553,6 +562,7 @@ mod tests {
         let batches = disturbed(|batch| batch == 7 || batch == 10, false).unwrap();
         assert_eq!(lengths(&batches.observations), [32, 32, 16, 32, 8]);
         assert_eq!(batches.refused, 2);
+        assert_eq!(batches.evidence.of("batch"), [2.0, 3.0, 5.0, 6.0, 7.0], "the readings of the others");
         let below = disturbed(|batch| batch == 12, true).unwrap();
         assert_eq!((below.observations.len(), below.baseline.len(), below.refused), (7, 5, 1));
     }

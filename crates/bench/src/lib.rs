@@ -39,7 +39,7 @@ pub use benchmark::{Benchmark, Operation, Prepared, Refusal};
 pub use clock::{Calibration, calibrate};
 pub use cost::{NoMachineCost, cost_of, machine, pairs_of, typical_of, values_of};
 pub use count::{Counts, NotCounted, count};
-pub use describe::{conditions, describe, memory_nodes, usable_cpus};
+pub use describe::{describe, memory_nodes, usable_cpus};
 pub use plan::{Finding, Measured, Outcome, Plan, all_failed, measure};
 pub use process::{SampleError, Spawner, delayed_sample_main, sample_main, yields_sample_despite_sabotage};
 pub use sabotage::Sabotage;

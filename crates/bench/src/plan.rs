@@ -349,7 +349,6 @@ pub(crate) mod tests {
         let observations = [1, 2].map(|operations| Observation {
             operations,
             elapsed_ns: if operations == 1 { 10.0 + cost_ns } else { 10.0 + 2.0 * cost_ns },
-            lost_ns: 0.0,
         });
         Outcome::Sample(Sample { observations: observations.to_vec(), ..Sample::default() })
     }

@@ -18,9 +18,11 @@ use assay_bench::{
     Benchmark, Finding, Measured, Plan, Sabotage, Spawner, calibrate, catalogue, find, measure, sample_main,
     yields_sample_despite_sabotage,
 };
+use assay_quantity::evidence::RUNNABLE_ELSEWHERE;
 use assay_quantity::{PrimitiveId, Sample, Unmeasured};
+use assay_statistics::aspect::value;
 use assay_statistics::cost_ns;
-use assay_statistics::disturbance::is_disturbed;
+use assay_statistics::disturbance::disturbed;
 use assay_statistics::slope::NoCost;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -425,10 +427,10 @@ fn competitors_are_seen() {
                     continue;
                 }
             };
-            let elsewhere =
-                |sample: &Sample| sample.condition.runnable_elsewhere.is_some_and(|tasks| tasks > 0.0);
-            let disturbed =
-                |sample: &Sample| sample.refused > 0 || sample.observations.iter().any(is_disturbed);
+            let elsewhere = |sample: &Sample| {
+                value(&sample.evidence, RUNNABLE_ELSEWHERE).is_some_and(|tasks| tasks > 0.0)
+            };
+            let disturbed = |sample: &Sample| sample.refused > 0 || disturbed(sample).contains(&true);
             if measured.samples.iter().any(|sample| elsewhere(sample) && disturbed(sample)) {
                 unseen.retain(|id| *id != measured.primitive.to_string());
             }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use crate::condition::Aspect;
 use crate::estimate::Estimate;
 
 /// The cost of one primitive on one machine.
@@ -29,8 +28,8 @@ pub struct Cost {
     pub outliers: usize,
     /// Modes of the values of the typical cost, the lowest first; empty unless there are several.
     pub modes: Vec<Mode>,
-    /// The aspect of the machine's condition that goes with the mode of a process.
-    pub depends_on: Option<Aspect>,
+    /// The condition of the machine that goes with the mode of a process: `core sharing`.
+    pub depends_on: Option<String>,
     /// Cost in longer batches over cost in shorter ones. `None` if the batches have fewer than three lengths.
     pub linearity: Option<Estimate>,
     /// How far it can be believed. `None` if unknown, as for published figures.

@@ -6,11 +6,11 @@
 //! thesis, section 4.1) with their versioned file formats. The crate `statistics` makes the estimates.
 #![forbid(unsafe_code)]
 
-pub mod condition;
 pub mod cost;
 pub mod curve;
 pub mod demand;
 pub mod estimate;
+pub mod evidence;
 pub mod format;
 pub mod machine;
 pub mod pair;
@@ -20,12 +20,12 @@ pub mod sample;
 pub mod size;
 pub mod unit;
 
-pub use condition::{Aspect, Condition, Conditions};
 pub use cost::{Cost, Doubt, Mode, Verdict};
 pub use curve::{Basis, CostCurve, Evaluation};
 pub use demand::{CallCount, Coefficient, Demand, Mapping, OperationDemand, Use};
 pub use estimate::{Estimate, Interval, Method};
-pub use machine::{Description, Fact, Machine, Unmeasured};
+pub use evidence::Evidence;
+pub use machine::{Conditions, Description, Fact, Machine, Unmeasured};
 pub use pair::{Pair, Which};
 pub use primitive::{Key, Kind, NotAPrimitive, PrimitiveId, Value};
 pub use round::{ClientSide, CpuTime, Latency, Round};

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::condition::Conditions;
 use crate::cost::Cost;
 use crate::curve::{CostCurve, NoCurve};
 use crate::primitive::{Key, PrimitiveId};
@@ -42,6 +41,16 @@ pub struct Unmeasured {
     pub primitive: PrimitiveId,
     /// The reason, in one line.
     pub reason: String,
+}
+
+/// What a machine was like during a whole run, as far as its costs are compared with those of another run.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Conditions {
+    /// Share of the samples during which another hardware thread of the core was busy; `None` if not
+    /// observed.
+    pub shared: Option<f64>,
+    /// Clock cycle of the core in the median sample, ns; `None` if not observed.
+    pub cycle_ns: Option<f64>,
 }
 
 /// A measured machine.

@@ -3,7 +3,7 @@
 //! `bench` makes samples, `store` keeps them as they are, and `statistics` computes costs and estimates from
 //! them whenever they are needed. Change the statistic, and the history is re-read.
 
-use crate::condition::Condition;
+use crate::evidence::Evidence;
 
 /// One timed batch.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -12,8 +12,6 @@ pub struct Observation {
     pub operations: u64,
     /// Time between the two clock reads around it, ns, clock overhead included.
     pub elapsed_ns: f64,
-    /// Time within it that other tasks, unrelated page faults and interrupts took, ns.
-    pub lost_ns: f64,
 }
 
 /// Events that the processor or the kernel counted in separate batches, which are not timed.
@@ -37,8 +35,8 @@ pub struct Sample {
     pub baseline: Vec<Observation>,
     /// Further batches that could not be done as asked, because other tasks kept a participant from running.
     pub refused: usize,
-    /// What the machine was like meanwhile.
-    pub condition: Condition,
+    /// Readings of the machine meanwhile.
+    pub evidence: Evidence,
     /// Events that were counted; empty unless requested.
     pub counted: Vec<Counted>,
 }

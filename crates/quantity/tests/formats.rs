@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use assay_quantity::format::{demand_from_json, demand_to_json, machine_from_json, machine_to_json};
 use assay_quantity::{
-    Aspect, CallCount, Coefficient, Conditions, Cost, Demand, Description, Estimate, Fact, Interval, Machine,
+    CallCount, Coefficient, Conditions, Cost, Demand, Description, Estimate, Fact, Interval, Machine,
     Mapping, Method, Mode, OperationDemand, Unit, Unmeasured, Use, Verdict,
 };
 use expect_test::{expect, expect_file};
@@ -39,7 +39,7 @@ fn machine() -> Machine {
         disturbed: 2,
         outliers: 1,
         modes: vec![mode(0.75, 100.0), mode(0.25, 150.0)],
-        depends_on: Some(Aspect::CoreSharing),
+        depends_on: Some("core sharing".to_owned()),
         linearity: Some(estimate(1.0, 0.0625, Unit::Ratio)),
         ..cost(112.5, Unit::Nanoseconds, Verdict::Modes(2))
     };

@@ -37,9 +37,9 @@ pub const PROCESSES_MIN: usize = 4;
 /// found. Samples during which other tasks were runnable are included: without them the trimmed mean found
 /// the change in 28 instead of 49 % with 90 processes, because some benchmarks create such tasks themselves.
 #[must_use]
-pub fn calm(sifted: &Sifted, alone: Option<f64>, unit: Unit) -> Option<Estimate> {
+pub fn calm(sifted: &Sifted<'_>, alone: Option<f64>, unit: Unit) -> Option<Estimate> {
     let alone = alone.filter(|_| !sifted.is_disturbed)?;
-    let all = sifted.kept.iter().zip(&sifted.conditions);
+    let all = sifted.kept.iter().zip(&sifted.evidence);
     let calm = all.filter(|(_, seen)| is_shared(seen, alone) == Some(false));
     let values: Vec<f64> = calm.map(|(value, _)| *value).collect();
     let estimate = median(&values, unit).ok()?;
@@ -49,15 +49,22 @@ pub fn calm(sifted: &Sifted, alone: Option<f64>, unit: Unit) -> Option<Estimate>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use assay_quantity::Condition;
+    use assay_quantity::Evidence;
+    use assay_quantity::evidence::CORE_WIDTH;
 
-    fn sifted(values: &[(f64, Option<f64>)]) -> Sifted {
-        let condition = |width| Condition { core_width: width, ..Condition::default() };
-        Sifted {
+    /// Calls `calm` with these values of processes with a core of this width. The values include disturbed
+    /// batches if `is_disturbed`.
+    fn calm(values: &[(f64, Option<f64>)], is_disturbed: bool, alone: Option<f64>) -> Option<Estimate> {
+        let evidence =
+            |width: &Option<f64>| Evidence::from_iter([(CORE_WIDTH, width.iter().copied().collect())]);
+        let evidence: Vec<Evidence> = values.iter().map(|(_, width)| evidence(width)).collect();
+        let sifted = Sifted {
             kept: values.iter().map(|(value, _)| *value).collect(),
-            conditions: values.iter().map(|(_, width)| condition(*width)).collect(),
+            evidence: evidence.iter().collect(),
+            is_disturbed,
             ..Sifted::default()
-        }
+        };
+        super::calm(&sifted, alone, Unit::Nanoseconds)
     }
 
     #[test]
@@ -72,7 +79,7 @@ mod tests {
             (140.0, alone),
             (101.0, alone),
         ];
-        let estimate = calm(&sifted(&all), Some(4.0), Unit::Nanoseconds).unwrap();
+        let estimate = calm(&all, false, Some(4.0)).unwrap();
         assert!((estimate.point - 101.5).abs() < 1e-12, "{estimate:?}");
         assert_eq!(estimate.values, 4);
     }
@@ -80,16 +87,14 @@ mod tests {
     #[test]
     fn without_four_calm_processes_or_without_undisturbed_batches_or_above_zero_there_is_no_calm_cost() {
         let alone = Some(4.0);
-        let enough = sifted(&[(100.0, alone), (101.0, alone), (102.0, alone), (99.0, alone)]);
-        assert!(calm(&enough, alone, Unit::Nanoseconds).is_some());
-        assert_eq!(calm(&enough, None, Unit::Nanoseconds), None);
-        let disturbed = Sifted { is_disturbed: true, ..enough };
-        assert_eq!(calm(&disturbed, alone, Unit::Nanoseconds), None);
-        let three =
-            sifted(&[(100.0, alone), (101.0, alone), (103.0, alone), (102.0, Some(3.0)), (99.0, None)]);
-        assert_eq!(calm(&three, alone, Unit::Nanoseconds), None);
-        let negative = sifted(&[(-1.0, alone), (-2.0, alone), (-3.0, alone), (9.0, alone)]);
-        assert_eq!(calm(&negative, alone, Unit::Nanoseconds), None);
-        assert_eq!(calm(&Sifted::default(), alone, Unit::Nanoseconds), None);
+        let enough = [(100.0, alone), (101.0, alone), (102.0, alone), (99.0, alone)];
+        assert!(calm(&enough, false, alone).is_some());
+        assert_eq!(calm(&enough, false, None), None);
+        assert_eq!(calm(&enough, true, alone), None);
+        let three = [(100.0, alone), (101.0, alone), (103.0, alone), (102.0, Some(3.0)), (99.0, None)];
+        assert_eq!(calm(&three, false, alone), None);
+        let negative = [(-1.0, alone), (-2.0, alone), (-3.0, alone), (9.0, alone)];
+        assert_eq!(calm(&negative, false, alone), None);
+        assert_eq!(calm(&[], false, alone), None);
     }
 }

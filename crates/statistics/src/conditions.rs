@@ -1,20 +1,21 @@
-//! What a machine was like during a run, from what it was like during each sample; and whether two runs
-//! differ in it.
+//! What a machine was like during a run, from the evidence of its samples; and whether two runs differ in it.
 
-use assay_quantity::{Condition, Conditions};
+use assay_quantity::evidence::{CORE_WIDTH, CYCLE_NS};
+use assay_quantity::{Conditions, Evidence};
 
+use crate::aspect::{ascending, value, values};
 use crate::comparison::family::SAME_WITHIN;
 use crate::estimator::{middle, real};
 
-/// The conditions of a run, from those of all its samples.
+/// The conditions of a run, from the evidence of all its samples.
 #[must_use]
-pub fn of(seen: &[Condition]) -> Conditions {
+pub fn of(seen: &[&Evidence]) -> Conditions {
     let shared = width_alone(seen).and_then(|alone| {
         let looks: Vec<bool> = seen.iter().filter_map(|seen| is_shared(seen, alone)).collect();
         let shared = looks.iter().filter(|shared| **shared).count();
         (!looks.is_empty()).then(|| real(shared) / real(looks.len()))
     });
-    let cycles = sorted(seen, |seen| seen.cycle_ns);
+    let cycles = values(seen, CYCLE_NS);
     Conditions { shared, cycle_ns: (!cycles.is_empty()).then(|| middle(&cycles)) }
 }
 
@@ -23,15 +24,16 @@ pub fn of(seen: &[Condition]) -> Conditions {
 /// to 99 % in none.
 const ALONE: f64 = 0.97;
 
-/// Share of the widest looks of all samples that are no wider than the core is alone. A look during which the
-/// clock changes comes out too wide, as it did in 1 % of the samples there.
+/// Share of the widest readings of all samples that are no wider than the core is alone. A reading during
+/// which the clock changes comes out too wide, as it did in 1 % of the samples there.
 const NOT_TOO_WIDE: f64 = 0.9;
 
 /// Width of a core while no other hardware thread of it is busy, from all samples of a run. `None` if not
 /// observed.
 #[must_use]
-pub fn width_alone(seen: &[Condition]) -> Option<f64> {
-    let widest = sorted(seen, |seen| seen.core_width_max);
+pub fn width_alone(seen: &[&Evidence]) -> Option<f64> {
+    let widest =
+        ascending(seen.iter().filter_map(|seen| seen.of(CORE_WIDTH).iter().copied().reduce(f64::max)));
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a length")]
     widest.get((NOT_TOO_WIDE * real(widest.len())) as usize).copied()
 }
@@ -39,8 +41,8 @@ pub fn width_alone(seen: &[Condition]) -> Option<f64> {
 /// Whether another hardware thread was busy on a core whose width is `alone` otherwise ([`width_alone`]).
 /// `None` if not observed.
 #[must_use]
-pub fn is_shared(seen: &Condition, alone: f64) -> Option<bool> {
-    seen.core_width.map(|width| width < ALONE * alone)
+pub fn is_shared(seen: &Evidence, alone: f64) -> Option<bool> {
+    value(seen, CORE_WIDTH).map(|width| width < ALONE * alone)
 }
 
 /// Difference between the shares of shared samples of two runs above which typical costs differ. In 25 runs
@@ -64,36 +66,27 @@ pub fn cycle_apart(a: &Conditions, b: &Conditions) -> Option<[f64; 2]> {
     ((cycles[0] / cycles[1]).ln().abs() > SAME_WITHIN).then_some(cycles)
 }
 
-/// Returns the observed values of a quantity of the conditions, ascending.
-pub fn sorted(seen: &[Condition], of: impl Fn(&Condition) -> Option<f64>) -> Vec<f64> {
-    let mut values: Vec<f64> = seen.iter().filter_map(of).collect();
-    values.sort_by(f64::total_cmp);
-    values
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn seen(width: f64, cycle_ns: f64) -> Condition {
-        let core_width = Some(width);
-        let core_width_max = core_width;
-        Condition { core_width, core_width_max, cycle_ns: Some(cycle_ns), ..Condition::default() }
+    fn seen(width: f64, cycle_ns: f64) -> Evidence {
+        Evidence::from_iter([(CORE_WIDTH, vec![width]), (CYCLE_NS, vec![cycle_ns])])
     }
 
     #[test]
-    fn a_core_is_shared_if_it_is_narrower_than_alone_and_one_too_wide_look_does_not_say_how_wide_that_is() {
-        let mut all: Vec<Condition> =
+    fn a_core_is_shared_if_it_is_narrower_than_alone_and_one_too_wide_reading_does_not_say_how_wide_that_is()
+    {
+        let mut all: Vec<Evidence> =
             [4.0, 2.4, 3.95, 3.8, 4.0, 2.2, 4.0, 3.9, 4.0, 4.0, 2.5].map(|w| seen(w, 0.25)).into();
-        all.extend([seen(7.5, 0.5), Condition::default()]);
+        all.extend([seen(7.5, 0.5), Evidence::default()]);
+        let all: Vec<&Evidence> = all.iter().collect();
         assert_eq!(width_alone(&all), Some(4.0));
         let shared: Vec<Option<bool>> = all[..4].iter().map(|seen| is_shared(seen, 4.0)).collect();
         assert_eq!(shared, [false, true, false, true].map(Some));
-        assert_eq!(is_shared(&Condition::default(), 4.0), None);
+        assert_eq!(is_shared(&Evidence::default(), 4.0), None);
         assert_eq!(of(&all), Conditions { shared: Some(4.0 / 12.0), cycle_ns: Some(0.25) });
-        assert_eq!(of(&[Condition::default()]), Conditions::default());
-        let widest_alone = Condition { core_width: None, ..seen(4.0, 0.25) };
-        assert_eq!(of(&[widest_alone]).shared, None);
+        assert_eq!(of(&[&Evidence::default()]), Conditions::default());
         assert_eq!(of(&[]), Conditions::default());
     }
 

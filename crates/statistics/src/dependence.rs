@@ -2,9 +2,10 @@
 
 use std::cmp::Ordering;
 
-use assay_quantity::{Aspect, Condition, Mode};
+use assay_quantity::{Evidence, Mode};
 use statrs::distribution::{ContinuousCDF, Normal};
 
+use crate::aspect::{self, value};
 use crate::estimator::real;
 
 /// Probability of naming some aspect that has nothing to do with the modes: one in twenty, as usual. A
@@ -16,31 +17,32 @@ const LEVEL: f64 = 0.05;
 const ORDERED_MIN: f64 = 0.9;
 
 /// The aspect of the machine's condition that decides the mode of a process, or goes with what decides it:
-/// the clearest one that rises or falls from mode to mode. `None` if no observed aspect does. `conditions`
-/// are those of the processes that gave the values.
+/// the clearest one that rises or falls from mode to mode. `None` if no observed aspect does. `evidence` is
+/// that of the processes that gave the values.
 ///
 /// Kendall's rank correlation of each aspect with the modes, with his variance for ties in both (Rank
 /// Correlation Methods, 1970, chapter 4), and Bonferroni's correction for the number of aspects.
 #[must_use]
-pub fn dependence(modes: &[Mode], values: &[f64], conditions: &[Condition]) -> Option<Aspect> {
-    let mut sorted: Vec<(f64, Condition)> = values.iter().copied().zip(conditions.iter().copied()).collect();
+pub fn dependence(modes: &[Mode], values: &[f64], evidence: &[&Evidence]) -> Option<String> {
+    let mut sorted: Vec<(f64, &Evidence)> = values.iter().copied().zip(evidence.iter().copied()).collect();
     sorted.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-    let mut sorted = sorted.into_iter().map(|(_, condition)| condition);
+    let mut sorted = sorted.into_iter().map(|(_, evidence)| evidence);
     let groups = modes.iter().map(|mode| sorted.by_ref().take(mode.estimate.values).collect());
     clearest(&groups.collect::<Vec<_>>())
 }
 
 /// The aspect that puts the processes of these groups most clearly in the order of the groups.
-fn clearest(groups: &[Vec<Condition>]) -> Option<Aspect> {
-    let trends = Aspect::all().filter_map(|aspect| {
-        let values = groups.iter().map(|group| group.iter().filter_map(|seen| aspect.of(seen)).collect());
-        Some((aspect, Trend::of(&values.collect::<Vec<_>>())?))
+fn clearest(groups: &[Vec<&Evidence>]) -> Option<String> {
+    let kinds = aspect::kinds(&groups.concat());
+    let trends = kinds.iter().filter_map(|kind| {
+        let values = groups.iter().map(|group| group.iter().filter_map(|seen| value(seen, kind)).collect());
+        Some((kind, Trend::of(&values.collect::<Vec<_>>())?))
     });
-    let level = LEVEL / real(Aspect::all().len());
+    let level = LEVEL / real(kinds.len());
     let clear = trends.filter(|(_, trend)| trend.ordered >= ORDERED_MIN && trend.p < level);
     // Of equally clear ones the first of the table.
     let clearest = clear.reduce(|best, other| if other.1.ordered > best.1.ordered { other } else { best });
-    Some(clearest?.0)
+    Some(aspect::name_of(clearest?.0).to_owned())
 }
 
 /// Whether values rise or fall from group to group.
@@ -93,6 +95,7 @@ fn variance(n: f64, ties: &[f64], others: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use assay_quantity::evidence::{CORE_WIDTH, CYCLE_NS, NOT_RUN};
 
     #[test]
     fn the_variance_of_two_groups_is_mann_and_whitneys() {
@@ -117,19 +120,23 @@ mod tests {
 
     #[test]
     fn the_clearest_aspect_is_named_and_an_unclear_one_is_not() {
-        let group = |widths: [f64; 6], clocks: [f64; 6]| {
-            let seen = |(width, clock)| Condition {
-                core_width: Some(width),
-                cycle_ns: Some(clock),
-                ..Condition::default()
-            };
-            widths.into_iter().zip(clocks).map(seen).collect::<Vec<_>>()
+        let all = |kind: &'static str, readings: [f64; 6], clocks: [f64; 6]| -> Vec<Evidence> {
+            let seen =
+                |(reading, clock)| Evidence::from_iter([(kind, vec![reading]), (CYCLE_NS, vec![clock])]);
+            readings.into_iter().zip(clocks).map(seen).collect()
+        };
+        let of = |groups: &[Vec<Evidence>]| {
+            clearest(&groups.iter().map(|group| group.iter().collect()).collect::<Vec<Vec<&Evidence>>>())
         };
         let (wide, narrow) = ([4.0, 4.0, 4.1, 3.9, 4.0, 4.0], [2.9, 3.0, 2.1, 2.8, 3.4, 3.3]);
         let (fast, slow) = ([0.25, 0.25, 0.25, 0.25, 0.25, 0.5], [0.5, 0.5, 0.5, 0.5, 0.5, 0.25]);
-        assert_eq!(clearest(&[group(wide, fast), group(narrow, slow)]), Some(Aspect::CoreSharing));
-        assert_eq!(clearest(&[group(narrow, fast), group(wide, fast)]), Some(Aspect::CoreSharing));
-        assert_eq!(clearest(&[group(wide, fast), group(wide, slow)]), None);
-        assert_eq!(clearest(&[]), None);
+        let group = |widths, clocks| all(CORE_WIDTH, widths, clocks);
+        assert_eq!(of(&[group(wide, fast), group(narrow, slow)]).unwrap(), "core sharing");
+        assert_eq!(of(&[group(narrow, fast), group(wide, fast)]).unwrap(), "core sharing");
+        assert_eq!(of(&[group(wide, fast), group(wide, slow)]), None);
+        assert_eq!(of(&[]), None);
+        let other = |kind| of(&[all(kind, wide, fast), all(kind, narrow, fast)]);
+        assert_eq!(other("weather").unwrap(), "weather", "a kind without a row");
+        assert_eq!(other(NOT_RUN), None, "a disturbance is not a condition");
     }
 }

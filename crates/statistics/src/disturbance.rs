@@ -2,36 +2,65 @@
 //!
 //! A batch is disturbed if other tasks, unrelated page faults or interrupts took time from it. Disturbed
 //! batches are left out and counted, like those that could not be done as asked ([`Sample::refused`]).
-//! `bench` measures the time that a batch lost; this module decides whether it is disturbed.
 //!
-//! The conditions ([`Condition`]: another busy hardware thread, the clock rate, tasks elsewhere) exclude
-//! nothing. They are part of what an operation costs on this machine.
+//! The conditions ([`crate::conditions`]: another busy hardware thread, the clock rate, tasks elsewhere)
+//! exclude nothing. They are part of what an operation costs on this machine.
 //!
 //! Leaving batches out does not bias the estimate, because the rule depends only on the time lost, never on
 //! the time taken: a rule that depended on the costs would make a machine look better than it is.
 
-use assay_quantity::{Condition, Observation, Sample};
+use assay_quantity::evidence::{LOST, NOT_RUN, QUEUED, STOLEN};
+use assay_quantity::{Evidence, Observation, Sample};
 
+use crate::aspect::value;
 use crate::estimator::real;
 
 /// Share of its time that a batch may lose. The choice matters little: of 39,956 batches of a run on a
 /// virtual machine, 2.4 % lost more than 3 % of their time, 1.8 % more than 5 %, and 1.4 % more than 7 %.
 pub const LOST_MAX: f64 = 0.05;
 
-/// Whether a batch lost more than [`LOST_MAX`] of its time.
+/// Whether each batch lost more than [`LOST_MAX`] of its time: the observations, then the baseline.
 #[must_use]
-pub fn is_disturbed(batch: &Observation) -> bool {
-    batch.lost_ns > LOST_MAX * batch.elapsed_ns
+pub fn disturbed(sample: &Sample) -> Vec<bool> {
+    let lost = lost(sample);
+    let batches = sample.observations.iter().chain(&sample.baseline);
+    // A share that was not observed is no reason to leave a batch out.
+    batches.enumerate().map(|(batch, _)| lost.get(batch).is_some_and(|lost| *lost > LOST_MAX)).collect()
+}
+
+/// The share of its time that each batch lost, as far as it was observed.
+///
+/// This is the time that the batch did not run beyond that of the calmest batch, which is attributed to the
+/// operation: a wake-up takes some time in the run queue even of an idle processor, and some kernels do not
+/// charge a task with the interrupts that it causes. Unless it includes the time that the hypervisor took (as
+/// [`NOT_RUN`] does), each batch also lost the sample's share of that.
+fn lost(sample: &Sample) -> Vec<f64> {
+    let evidence = &sample.evidence;
+    let batches = sample.observations.len() + sample.baseline.len();
+    let stolen = value(evidence, STOLEN).unwrap_or(0.0);
+    let (idle, stolen) = match (evidence.of(LOST), evidence.of(NOT_RUN), evidence.of(QUEUED)) {
+        ([], [], []) => (vec![0.0; batches], stolen),
+        ([], [], queued) => (within(queued), stolen),
+        ([], not_run, _) => (within(not_run), 0.0),
+        (lost, ..) => return lost.to_vec(),
+    };
+    let own = idle.iter().copied().reduce(f64::min).unwrap_or(0.0);
+    idle.into_iter().map(|idle| idle - own + stolen).collect()
+}
+
+/// The shares, with those limited to 0 to 1 that lie outside because two clocks of the kernel differ.
+fn within(shares: &[f64]) -> Vec<f64> {
+    shares.iter().map(|share| share.clamp(0.0, 1.0)).collect()
 }
 
 /// The values of samples without their disturbed batches, and with them.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Sifted {
+pub struct Sifted<'a> {
     /// Values of the estimate, in the order of their samples. If fewer than two samples have a value without
     /// their disturbed batches, these are the values with them.
     pub kept: Vec<f64>,
-    /// The condition of the process of each value.
-    pub conditions: Vec<Condition>,
+    /// The evidence of the process of each value.
+    pub evidence: Vec<&'a Evidence>,
     /// The values with all batches but the refused ones.
     pub all: Vec<f64>,
     /// Whether `kept` includes disturbed batches.
@@ -42,7 +71,7 @@ pub struct Sifted {
     pub disturbed: usize,
 }
 
-impl Sifted {
+impl Sifted<'_> {
     /// Share of the batches that were disturbed.
     #[must_use]
     pub fn disturbed_share(&self) -> f64 {
@@ -51,103 +80,146 @@ impl Sifted {
 }
 
 /// Leaves out the disturbed batches of samples. `value` returns the value of a sample, `None` if it has none.
-pub fn sift(samples: &[Sample], value: impl Fn(&Sample) -> Option<f64>) -> Sifted {
+pub fn sift(samples: &[Sample], value: impl Fn(&Sample) -> Option<f64>) -> Sifted<'_> {
     let (mut kept, mut all, mut sifted) = (Vec::new(), Vec::new(), Sifted::default());
     for sample in samples {
-        let batches = || sample.observations.iter().chain(&sample.baseline);
-        let disturbed = batches().filter(|batch| is_disturbed(batch)).count();
+        let are_disturbed = disturbed(sample);
+        let disturbed = are_disturbed.iter().filter(|is_disturbed| **is_disturbed).count();
         let with_all = value(sample);
         let without =
             if disturbed == 0 { with_all } else { undisturbed(sample).and_then(|left| value(&left)) };
-        sifted.batches += batches().count() + sample.refused;
+        sifted.batches += are_disturbed.len() + sample.refused;
         sifted.disturbed += disturbed + sample.refused;
-        all.extend(with_all.map(|value| (value, sample.condition)));
-        kept.extend(without.map(|value| (value, sample.condition)));
+        all.extend(with_all.map(|value| (value, &sample.evidence)));
+        kept.extend(without.map(|value| (value, &sample.evidence)));
     }
     sifted.is_disturbed = kept.len() < 2 && kept.len() < all.len();
     sifted.all = all.iter().map(|(value, _)| *value).collect();
-    (sifted.kept, sifted.conditions) = if sifted.is_disturbed { all } else { kept }.into_iter().unzip();
+    (sifted.kept, sifted.evidence) = if sifted.is_disturbed { all } else { kept }.into_iter().unzip();
     sifted
 }
 
-/// The sample without its disturbed batches; `None` if its whole baseline was disturbed.
+/// The undisturbed batches of a sample, without the evidence that they are; `None` if its whole baseline was
+/// disturbed.
 #[must_use]
 pub fn undisturbed(sample: &Sample) -> Option<Sample> {
-    let mut left = sample.clone();
-    left.observations.retain(|batch| !is_disturbed(batch));
-    left.baseline.retain(|batch| !is_disturbed(batch));
-    (left.baseline.is_empty() == sample.baseline.is_empty()).then_some(left)
+    let are_disturbed = disturbed(sample);
+    let (of_operation, of_baseline) = are_disturbed.split_at(sample.observations.len());
+    let left = |batches: &[Observation], are_disturbed: &[bool]| -> Vec<Observation> {
+        let all = batches.iter().zip(are_disturbed);
+        all.filter(|(_, is_disturbed)| !**is_disturbed).map(|(batch, _)| *batch).collect()
+    };
+    let observations = left(&sample.observations, of_operation);
+    let baseline = left(&sample.baseline, of_baseline);
+    (baseline.is_empty() == sample.baseline.is_empty()).then(|| Sample {
+        seed: sample.seed,
+        observations,
+        baseline,
+        ..Sample::default()
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::slope::cost_ns;
+    use assay_quantity::evidence::MAJOR_FAULTS;
 
-    /// A sample of two batches whose difference is `value`, and of two others that take 50 ns longer and lost
-    /// `lost_ns`.
-    fn sample(value: f64, lost_ns: f64) -> Sample {
-        let batch = |operations: u64, elapsed_ns, lost_ns| Observation { operations, elapsed_ns, lost_ns };
-        let observations = vec![
-            batch(1, 100.0, 5.0),
-            batch(2, 100.0 + value, 0.0),
-            batch(1, 150.0, lost_ns),
-            batch(2, 200.0 + value, lost_ns),
-        ];
-        Sample { observations, ..Sample::default() }
+    /// A sample of two batches whose difference is `value`, and of two others that take 50 ns longer, during
+    /// which its task did not run for this share of the time.
+    fn sample(value: f64, not_run: f64) -> Sample {
+        let batch = |operations: u64, elapsed_ns| Observation { operations, elapsed_ns };
+        let observations =
+            vec![batch(1, 100.0), batch(2, 100.0 + value), batch(1, 150.0), batch(2, 200.0 + value)];
+        let evidence = Evidence::from_iter([(NOT_RUN, vec![0.01, 0.0, not_run, not_run])]);
+        Sample { observations, evidence, ..Sample::default() }
     }
 
-    fn sifted(samples: &[Sample]) -> Sifted {
+    /// The difference of two samples.
+    fn difference(operation: Sample, baseline: Sample) -> Sample {
+        let mut difference = Sample { baseline: baseline.observations, ..operation };
+        difference.evidence.append(baseline.evidence);
+        difference
+    }
+
+    fn sifted(samples: &[Sample]) -> Sifted<'_> {
         sift(samples, |sample| cost_ns(sample).ok())
     }
 
     #[test]
     fn a_batch_that_lost_more_than_a_twentieth_of_its_time_is_left_out_and_counted() {
-        let mut samples = [sample(9.0, 0.0), sample(8.0, 50.0), Sample::default(), sample(7.0, 0.0)];
-        for (sample, faults) in samples.iter_mut().zip(0..) {
-            sample.condition.major_faults = faults;
+        let mut samples = [sample(9.0, 0.0), sample(8.0, 0.3), Sample::default(), sample(7.0, 0.0)];
+        for (sample, faults) in samples.iter_mut().zip([0.0, 1.0, 2.0, 3.0]) {
+            sample.evidence.add(MAJOR_FAULTS, faults);
         }
         let sifted = sifted(&samples);
         assert_eq!(sifted.kept, [34.0, 8.0, 32.0]);
         assert_eq!(sifted.all, [34.0, 33.0, 32.0]);
-        let of_samples: Vec<u64> = sifted.conditions.iter().map(|seen| seen.major_faults).collect();
-        assert_eq!(of_samples, [0, 1, 3]);
+        let of_samples: Vec<&[f64]> = sifted.evidence.iter().map(|seen| seen.of(MAJOR_FAULTS)).collect();
+        assert_eq!(of_samples, [[0.0], [1.0], [3.0]]);
         assert_eq!((sifted.batches, sifted.disturbed), (12, 2));
         assert!(!sifted.is_disturbed);
     }
 
+    /// Returns the lost shares, in per cent, of batches with these readings in per cent.
+    fn lost_of(kind: &'static str, readings: &[f64], stolen: f64) -> Vec<f64> {
+        let readings: Vec<f64> = readings.iter().map(|percent| percent / 100.0).collect();
+        let evidence = Evidence::from_iter([(kind, readings), (STOLEN, vec![stolen / 100.0])]);
+        let observations = vec![Observation { operations: 1, elapsed_ns: 1e5 }; 3];
+        let lost = lost(&Sample { observations, evidence, ..Sample::default() });
+        lost.iter().map(|lost| (100.0 * lost).round()).collect()
+    }
+
+    #[test]
+    fn the_idle_time_of_the_calmest_batch_is_not_lost() {
+        assert_eq!(lost_of(NOT_RUN, &[0.0, 7.0, 0.0], 0.0), [0.0, 7.0, 0.0]);
+        assert_eq!(lost_of(QUEUED, &[30.0, 33.0, 90.0], 0.0), [0.0, 3.0, 60.0]);
+        // The processor time of children that ended may be that of an earlier batch.
+        assert_eq!(lost_of(NOT_RUN, &[-300.0, 7.0, 0.0], 0.0), [0.0, 7.0, 0.0]);
+    }
+
+    #[test]
+    fn stolen_time_counts_only_if_the_idle_time_does_not_include_it() {
+        assert_eq!(lost_of(NOT_RUN, &[0.0, 7.0, 0.0], 50.0), [0.0, 7.0, 0.0]);
+        assert_eq!(lost_of(QUEUED, &[10.0, 17.0, 10.0], 50.0), [50.0, 57.0, 50.0]);
+        assert_eq!(lost_of(MAJOR_FAULTS, &[9.0], 50.0), [50.0, 50.0, 50.0]);
+        assert_eq!(lost_of(LOST, &[5.0, 6.0, 7.0], 50.0), [5.0, 6.0, 7.0]);
+    }
+
     #[test]
     fn disturbed_batches_of_a_baseline_are_left_out_as_well() {
-        let mut difference = sample(9.0, 0.0);
-        difference.baseline = sample(2.0, 50.0).observations;
-        let sifted = sifted(&[difference]);
+        let sifted = [difference(sample(9.0, 0.0), sample(2.0, 0.3))];
+        let sifted = super::sift(&sifted, |sample| cost_ns(sample).ok());
         assert_eq!((sifted.kept, sifted.disturbed, sifted.batches), (vec![32.0], 2, 8));
     }
 
     #[test]
     fn a_sample_whose_whole_baseline_was_disturbed_has_no_value_rather_than_one_without_a_baseline() {
-        let mut difference = sample(9.0, 0.0);
-        difference.baseline = sample(2.0, 0.0).observations;
-        difference.baseline.iter_mut().for_each(|batch| batch.lost_ns = 90.0);
-        let sifted = sifted(&[difference.clone(), difference, sample(9.0, 0.0), sample(8.0, 0.0)]);
+        let mut baseline = sample(2.0, 0.0);
+        baseline.evidence = Evidence::from_iter([(NOT_RUN, vec![0.6; 4])]);
+        let difference = difference(sample(9.0, 0.0), baseline);
+        let all = [difference.clone(), difference, sample(9.0, 0.0), sample(8.0, 0.0)];
+        let sifted = sifted(&all);
         assert_eq!((sifted.kept, sifted.all), (vec![34.0, 33.0], vec![7.0, 7.0, 34.0, 33.0]));
     }
 
     #[test]
     fn a_refused_batch_is_counted_and_is_in_no_value() {
-        let sifted = sifted(&[Sample { refused: 3, ..sample(9.0, 0.0) }, sample(8.0, 0.0)]);
+        let all = [Sample { refused: 3, ..sample(9.0, 0.0) }, sample(8.0, 0.0)];
+        let sifted = sifted(&all);
         assert_eq!((sifted.batches, sifted.disturbed), (11, 3));
         assert_eq!((&sifted.kept, sifted.all.len()), (&sifted.all, 2));
     }
 
     #[test]
     fn with_fewer_than_two_values_left_all_batches_make_the_estimate() {
-        let mut lost = sample(5.0, 0.0);
-        lost.observations.iter_mut().for_each(|batch| batch.lost_ns = 90.0);
-        let sifted = sifted(&[lost.clone(), sample(8.0, 50.0), lost.clone()]);
+        let lost = Sample { evidence: Evidence::from_iter([(LOST, vec![0.6; 4])]), ..sample(5.0, 0.0) };
+        let all = [lost.clone(), sample(8.0, 0.3), lost.clone()];
+        let sifted = sifted(&all);
         assert!(sifted.is_disturbed);
         assert_eq!(sifted.kept.len(), 3);
-        let both = super::sift(&[lost], |sample| cost_ns(sample).ok());
+        let both = [lost];
+        let both = super::sift(&both, |sample| cost_ns(sample).ok());
         assert_eq!((both.kept.len(), both.disturbed), (1, 4));
         assert_eq!(super::sift(&[], |_| None), Sifted::default());
     }

@@ -4,14 +4,15 @@
 //! One cost is made in this order: [`slope`] gives one value per process, [`disturbance`] leaves out the
 //! batches that lost time, [`estimator`] makes a point with an interval, [`calm`](mod@calm) and
 //! [`again`](mod@again) make two more, [`modes`] and [`verdict`] say whether the point can be believed.
-//! [`dip`] is the test behind [`modes`], [`outlier`] counts outliers, [`dependence`] finds the condition that
-//! modes depend on, and [`conditions`] summarises the conditions of a run. [`comparison`] compares two costs,
-//! and [`knee`] finds the levels of a hierarchy from many.
+//! [`dip`] is the test behind [`modes`], and [`outlier`] counts outliers. [`conditions`] judges what the
+//! machine was like, [`aspect`] names and describes it, and [`dependence`] finds what of it modes depend on.
+//! [`comparison`] compares two costs, and [`knee`] finds the levels of a hierarchy from many.
 //!
 //! Pure, like the vocabulary it computes with: values in, values out.
 #![forbid(unsafe_code)]
 
 pub mod again;
+pub mod aspect;
 pub mod calm;
 pub mod comparison;
 pub mod conditions;

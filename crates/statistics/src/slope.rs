@@ -38,11 +38,8 @@ pub fn cost_ns(sample: &Sample) -> Result<f64, NoCost> {
 /// Why there is none.
 pub fn events_per_operation(counted: &Counted) -> Result<f64, String> {
     let batches = counted.batches.as_ref().map_err(Clone::clone)?;
-    let as_time = |(operations, count): &(u64, f64)| Observation {
-        operations: *operations,
-        elapsed_ns: *count,
-        lost_ns: 0.0,
-    };
+    let as_time =
+        |(operations, count): &(u64, f64)| Observation { operations: *operations, elapsed_ns: *count };
     let observations: Vec<Observation> = batches.iter().map(as_time).collect();
     slope(&observations).ok_or_else(|| NoCost::OneLength.to_string())
 }
@@ -117,7 +114,6 @@ mod tests {
                 Observation {
                     operations,
                     elapsed_ns: overhead_ns + cost_ns * f64::from(if turn % 2 == 0 { 100 } else { 200 }),
-                    lost_ns: 0.0,
                 }
             })
             .collect()
@@ -154,7 +150,6 @@ mod tests {
         let batch = |turn| Observation {
             operations: u64::from(length(turn)),
             elapsed_ns: time_ns(f64::from(length(turn))),
-            lost_ns: 0.0,
         };
         Sample { observations: (0..18).map(batch).collect(), ..Sample::default() }
     }
@@ -183,7 +178,7 @@ mod tests {
 
     #[test]
     fn batches_of_one_length_give_no_cost() {
-        let observations = vec![Observation { operations: 5, elapsed_ns: 10.0, lost_ns: 0.0 }; 4];
+        let observations = vec![Observation { operations: 5, elapsed_ns: 10.0 }; 4];
         let sample = Sample { observations, ..Sample::default() };
         assert_eq!(cost_ns(&sample), Err(NoCost::OneLength));
     }

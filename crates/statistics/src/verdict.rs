@@ -20,7 +20,7 @@ pub fn judge(
     estimate: &Estimate,
     with_disturbed: Option<&Estimate>,
     modes: &[Mode],
-    sifted: &Sifted,
+    sifted: &Sifted<'_>,
 ) -> Verdict {
     let Interval { low, high, .. } = estimate.interval;
     let stays = with_disturbed.is_some_and(|estimate| (low..=high).contains(&estimate.point));

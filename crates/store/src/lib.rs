@@ -7,6 +7,7 @@
 //! `docs/store.md` describes the file.
 #![forbid(unsafe_code)]
 
+mod earlier;
 mod failure;
 mod place;
 mod read;

@@ -2,12 +2,13 @@
 //! of the format is an edit of this file. Doubles are written with the shortest digits that parse to the same
 //! bits.
 
+use std::collections::BTreeMap;
 use std::num::NonZero;
 
-use assay_quantity::{
-    ClientSide, Condition, Counted, CpuTime, Description, Fact, Latency, Observation, Round, Sample,
-};
+use assay_quantity::{ClientSide, Counted, CpuTime, Description, Fact, Latency, Observation, Round, Sample};
 use serde::{Deserialize, Serialize};
+
+use crate::earlier::{ConditionRow, ContaminationRow};
 
 /// The body of a sample.
 #[derive(Debug, Serialize, Deserialize)]
@@ -20,9 +21,13 @@ pub struct SampleRow {
     /// Absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     refused: Option<NonZero<usize>>,
-    #[serde(default, with = "ConditionRow")]
-    condition: Condition,
-    /// Format 1 only, instead of the condition and the losses of the batches.
+    /// The readings of each kind. Empty in formats 1 and 2.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    evidence: BTreeMap<String, Vec<f64>>,
+    /// Format 2 only, with the lost time of each batch.
+    #[serde(default, skip_serializing)]
+    condition: Option<ConditionRow>,
+    /// Format 1 only.
     #[serde(default, skip_serializing)]
     contamination: Option<ContaminationRow>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -57,100 +62,35 @@ impl From<CountedRow> for Counted {
     }
 }
 
-/// A batch: its operations, its time in ns and, if any, the lost part of it in ns.
+/// A batch: its operations and its time in ns. In format 2, the lost part of it follows, in ns, if there is
+/// any.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(untagged)]
 enum BatchRow {
-    Disturbed(u64, f64, f64),
-    Undisturbed(u64, f64),
+    Judged(u64, f64, f64),
+    Raw(u64, f64),
+}
+
+impl BatchRow {
+    /// The share of its time that it lost, in format 2.
+    fn lost(&self) -> f64 {
+        match *self {
+            Self::Judged(_, elapsed_ns, lost_ns) if elapsed_ns > 0.0 => lost_ns / elapsed_ns,
+            Self::Judged(..) | Self::Raw(..) => 0.0,
+        }
+    }
 }
 
 impl From<&Observation> for BatchRow {
-    fn from(&Observation { operations, elapsed_ns, lost_ns }: &Observation) -> Self {
-        // Not `lost_ns == 0.0`, which also holds for negative zero.
-        if lost_ns.to_bits() == 0 {
-            Self::Undisturbed(operations, elapsed_ns)
-        } else {
-            Self::Disturbed(operations, elapsed_ns, lost_ns)
-        }
+    fn from(&Observation { operations, elapsed_ns }: &Observation) -> Self {
+        Self::Raw(operations, elapsed_ns)
     }
 }
 
 impl From<BatchRow> for Observation {
     fn from(row: BatchRow) -> Self {
-        match row {
-            BatchRow::Disturbed(operations, elapsed_ns, lost_ns) => Self { operations, elapsed_ns, lost_ns },
-            BatchRow::Undisturbed(operations, elapsed_ns) => Self { operations, elapsed_ns, lost_ns: 0.0 },
-        }
-    }
-}
-
-/// [`Condition`] in a row: the compiler checks that both have the same fields. An absent field was not
-/// measured.
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "Condition", deny_unknown_fields)]
-struct ConditionRow {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    core_width: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    core_width_max: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    cycle_ns: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    mprotect_ns: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    runnable_elsewhere: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    memory_pressure: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    interrupts: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    stolen: Option<f64>,
-    involuntary_switches: u64,
-    major_faults: u64,
-}
-
-/// The evidence of a sample of format 1, in which 0 means "not measured". Its other fields (time waited for a
-/// quiet core, the pressure on processors, the share of batches on a shared core) are ignored.
-#[derive(Debug, Deserialize)]
-struct ContaminationRow {
-    wall_ns: f64,
-    stolen_ns: f64,
-    involuntary_switches: u64,
-    major_faults: u64,
-    // Missing in samples of the first version.
-    #[serde(default)]
-    interrupt_ns: f64,
-    #[serde(default)]
-    neighbours: Option<f64>,
-    #[serde(default)]
-    core_width: f64,
-    #[serde(default)]
-    cycle_ns: f64,
-    #[serde(default)]
-    translation_ns: f64,
-}
-
-impl ContaminationRow {
-    /// Returns the lost share of the time of each batch. Format 1 contains it only for all batches together.
-    fn lost(&self) -> f64 {
-        if self.wall_ns > 0.0 { (self.stolen_ns / self.wall_ns).clamp(0.0, 1.0) } else { 0.0 }
-    }
-
-    fn condition(&self) -> Condition {
-        let seen = |value: f64| (value > 0.0).then_some(value);
-        Condition {
-            core_width: seen(self.core_width),
-            core_width_max: seen(self.core_width),
-            cycle_ns: seen(self.cycle_ns),
-            mprotect_ns: seen(self.translation_ns),
-            runnable_elsewhere: self.neighbours,
-            interrupts: (self.wall_ns > 0.0).then(|| self.interrupt_ns / self.wall_ns),
-            involuntary_switches: self.involuntary_switches,
-            major_faults: self.major_faults,
-            memory_pressure: None,
-            stolen: None,
-        }
+        let (BatchRow::Judged(operations, elapsed_ns, _) | BatchRow::Raw(operations, elapsed_ns)) = row;
+        Self { operations, elapsed_ns }
     }
 }
 
@@ -162,7 +102,12 @@ impl From<&Sample> for SampleRow {
             observations: batches(&sample.observations),
             baseline: batches(&sample.baseline),
             refused: NonZero::new(sample.refused),
-            condition: sample.condition,
+            evidence: sample
+                .evidence
+                .iter()
+                .map(|(kind, readings)| (kind.to_owned(), readings.to_vec()))
+                .collect(),
+            condition: None,
             contamination: None,
             counted: sample.counted.iter().map(CountedRow::from).collect(),
         }
@@ -171,20 +116,19 @@ impl From<&Sample> for SampleRow {
 
 impl From<SampleRow> for Sample {
     fn from(row: SampleRow) -> Self {
-        let lost = row.contamination.as_ref().map_or(0.0, ContaminationRow::lost);
-        let observations = |rows: Vec<BatchRow>| {
-            let mut batches: Vec<Observation> = rows.into_iter().map(Observation::from).collect();
-            if row.contamination.is_some() {
-                batches.iter_mut().for_each(|batch| batch.lost_ns = lost * batch.elapsed_ns);
-            }
-            batches
+        let lost = row.observations.iter().chain(&row.baseline).map(BatchRow::lost);
+        let evidence = match (row.condition, row.contamination) {
+            (Some(condition), _) => condition.evidence(lost),
+            (None, Some(contamination)) => contamination.evidence(lost.count()),
+            (None, None) => row.evidence.into_iter().collect(),
         };
+        let batches = |rows: Vec<BatchRow>| rows.into_iter().map(Observation::from).collect();
         Self {
             seed: row.seed,
-            observations: observations(row.observations),
-            baseline: observations(row.baseline),
+            observations: batches(row.observations),
+            baseline: batches(row.baseline),
             refused: row.refused.map_or(0, NonZero::get),
-            condition: row.contamination.as_ref().map_or(row.condition, ContaminationRow::condition),
+            evidence,
             counted: row.counted.into_iter().map(Counted::from).collect(),
         }
     }

@@ -19,7 +19,8 @@ pub const APPLICATION_ID: i32 = 0x6173_6179;
 
 /// Migrations from format `n` to format `n + 1`, each in one transaction with its number. A released
 /// migration is never edited, because stores with its result exist.
-const MIGRATIONS: [&str; 2] = [include_str!("schema/1.sql"), include_str!("schema/2.sql")];
+const MIGRATIONS: [&str; 3] =
+    [include_str!("schema/1.sql"), include_str!("schema/2.sql"), include_str!("schema/3.sql")];
 
 /// The newest format.
 pub const FORMAT: i64 = MIGRATIONS.len() as i64;

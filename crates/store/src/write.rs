@@ -195,14 +195,12 @@ impl Store {
 /// Returns a value of the sample that JSON cannot represent.
 fn not_finite(sample: &Sample) -> Option<f64> {
     let batches = sample.observations.iter().chain(&sample.baseline);
-    let observed = batches.flat_map(|batch| [batch.elapsed_ns, batch.lost_ns]);
-    let seen = sample.condition;
     let counted = sample.counted.iter().filter_map(|counted| counted.batches.as_ref().ok()).flatten();
-    observed
+    let readings = sample.evidence.iter().flat_map(|(_, readings)| readings);
+    batches
+        .map(|batch| batch.elapsed_ns)
         .chain(counted.map(|(_, count)| *count))
-        .chain([seen.core_width, seen.core_width_max, seen.cycle_ns, seen.mprotect_ns].into_iter().flatten())
-        .chain([seen.runnable_elsewhere, seen.memory_pressure].into_iter().flatten())
-        .chain([seen.interrupts, seen.stolen].into_iter().flatten())
+        .chain(readings.copied())
         .find(|value| !value.is_finite())
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::Context;
 use assay_bench::sweep::{self, sweep};
 use assay_bench::{
-    Benchmark, Calibration, Finding, Measured, Outcome, Plan, Profile, Spawner, calibrate, conditions,
-    describe, noise, usable_cpus,
+    Benchmark, Calibration, Finding, Measured, Outcome, Plan, Profile, Spawner, calibrate, describe, noise,
+    usable_cpus,
 };
 use assay_quantity::{Description, Fact, Machine};
 
@@ -146,8 +146,7 @@ impl Subject {
         }
     }
 
-    /// Returns the machine vector of the findings. Stores the conditions during the measurement, and the
-    /// facts found since its start, with the run.
+    /// Returns the machine vector of the findings. Stores the facts found since the start with the run.
     pub(super) fn machine(
         &self,
         since: Vec<Fact>,
@@ -156,7 +155,6 @@ impl Subject {
     ) -> anyhow::Result<Machine> {
         let mut description = self.description.clone();
         description.facts.extend(since);
-        description.facts.extend(conditions(findings));
         journal.describe(&description)?;
         let source = format!("assay {}: {}", env!("CARGO_PKG_VERSION"), command_line().join(" "));
         Ok(assay_bench::machine(host(), source, description, findings))

@@ -35,7 +35,7 @@ enum Usual {
 use Usual::{Any, AnyOf, Small};
 
 /// The facts that are folded if their value is usual.
-const USUAL: [(&str, Usual); 23] = [
+const USUAL: [(&str, Usual); 24] = [
     ("assay", Any),
     ("smt", AnyOf(&["on", "not reported"])),
     ("microcode", Any),
@@ -59,6 +59,7 @@ const USUAL: [(&str, Usual); 23] = [
     ("stolen time", Small),
     // Most of them belong to the operations.
     ("interrupts", Any),
+    ("major faults", Any),
     // Batches that lost time to other tasks are counted with the costs.
     ("preemption", Any),
 ];
@@ -82,9 +83,11 @@ fn share(sentence: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use assay_bench::{Finding, Measured, calibrate, conditions, describe};
-    use assay_quantity::{Aspect, Condition, Sample, Unit};
+    use assay_bench::{calibrate, describe};
+    use assay_quantity::Evidence;
+    use assay_quantity::evidence::{MEMORY_PRESSURE, RUNNABLE_ELSEWHERE, STOLEN};
     use assay_report::{Colour, Style, Symbols};
+    use assay_statistics::aspect;
 
     fn fact(name: &str, value: &str) -> Fact {
         Fact { name: name.to_owned(), value: value.to_owned() }
@@ -92,19 +95,8 @@ mod tests {
 
     /// Returns the facts about the conditions of a run in which each of them had this share.
     fn facts_of_shares(share: f64) -> Vec<Fact> {
-        let condition = Condition {
-            runnable_elsewhere: Some(share),
-            memory_pressure: Some(share),
-            stolen: Some(share),
-            ..Condition::default()
-        };
-        let measured = Measured {
-            primitive: "call.null".parse().unwrap(),
-            unit: Unit::Nanoseconds,
-            samples: vec![Sample { condition, ..Sample::default() }],
-            rejected: Vec::new(),
-        };
-        conditions(&[Finding::Measured(measured)])
+        let kinds = [RUNNABLE_ELSEWHERE, MEMORY_PRESSURE, STOLEN];
+        aspect::facts(&[&kinds.map(|kind| (kind, vec![share])).into_iter().collect::<Evidence>()])
     }
 
     #[test]
@@ -156,8 +148,7 @@ mod tests {
     #[test]
     fn every_name_is_one_that_machines_have() {
         let facts = describe(&calibrate(), &std::env::temp_dir()).facts;
-        let is_known =
-            |name: &str| facts.iter().any(|fact| fact.name == name) || Aspect::named(name).is_some();
+        let is_known = |name: &str| facts.iter().any(|fact| fact.name == name) || aspect::is_aspect(name);
         let others: Vec<&str> = USUAL.iter().map(|(name, _)| *name).filter(|name| !is_known(name)).collect();
         assert_eq!(others, [NOISE_BEFORE, NOISE_AFTER]);
     }

@@ -117,7 +117,7 @@ pub fn modes(cost: &Cost) -> String {
         format!("{figure} ({:.0} %)", 100.0 * mode.weight)
     };
     let modes: Vec<String> = cost.modes.iter().map(mode).collect();
-    let depends_on = cost.depends_on.map(|aspect| format!(", depends on {aspect}"));
+    let depends_on = cost.depends_on.as_ref().map(|aspect| format!(", depends on {aspect}"));
     modes.join(", ") + &depends_on.unwrap_or_default()
 }
 
@@ -138,7 +138,7 @@ pub fn keys() -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use assay_quantity::{Aspect, Estimate, Interval, Unit};
+    use assay_quantity::{Estimate, Interval, Unit};
     use assay_report::{Block, Format, Report};
     use assay_statistics::trimmed_mean;
 
@@ -164,7 +164,7 @@ mod tests {
         let two = Cost {
             modes: modes.to_vec(),
             verdict: Some(Verdict::Modes(2)),
-            depends_on: Some(Aspect::CoreSharing),
+            depends_on: Some("core sharing".to_owned()),
             ..Cost::from(estimate(112.5))
         };
         assert_eq!(verdict(&two), "2 modes: 100 ns (75 %), 150 ns (25 %), depends on core sharing");

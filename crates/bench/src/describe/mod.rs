@@ -1,7 +1,6 @@
 //! Describes the machine, and lists what the measurement does not control. The description is read from
 //! `/proc`, `/sys` and the processor; this module changes nothing. The report shows it with every run.
 
-mod condition;
 pub mod parse;
 
 use std::fs;
@@ -10,7 +9,6 @@ use std::path::Path;
 use assay_process::{accounting, cpus};
 use assay_quantity::{Description, Fact, Size};
 
-pub use self::condition::conditions;
 pub use parse::CacheSizes;
 
 use crate::clock::{Calibration, Source};

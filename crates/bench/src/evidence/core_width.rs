@@ -8,26 +8,55 @@
 //! not depend on the clock rate, and measuring it takes a few microseconds.
 
 use std::hint::black_box;
+use std::io;
 
-use assay_quantity::Condition;
+use assay_quantity::Evidence;
+use assay_quantity::evidence::{CORE_WIDTH, CYCLE_NS};
 
+use super::{Opened, Participants, Witness};
 use crate::clock::{Clock, Source};
 
-/// Number of readings, the shortest of which counts: an interrupt makes one of them long.
-const READINGS: usize = 3;
+/// Times the additions after each batch.
+#[derive(Debug)]
+struct CoreWidth {
+    clock: Source,
+}
+
+/// There is none if the participants run on several processors: they may run on the core's other hardware
+/// thread.
+pub(super) fn witness(clock: Source, participants: &Participants) -> Opened {
+    Ok(participants.are_on_one_cpu().then(|| Box::new(CoreWidth { clock }) as Box<dyn Witness>))
+}
+
+impl Witness for CoreWidth {
+    fn before(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn after(&mut self, evidence: &mut Evidence) -> io::Result<()> {
+        if let Some(Look { width, cycle_ns }) = look(&self.clock) {
+            evidence.add(CORE_WIDTH, width);
+            evidence.add(CYCLE_NS, cycle_ns);
+        }
+        Ok(())
+    }
+}
 
 /// The state of the core at one point in time.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Look {
+struct Look {
     /// Independent additions executed in the time of one dependent addition: the width of the core available
     /// to one thread.
-    pub(crate) width: f64,
+    width: f64,
     /// One cycle of the core's clock, ns: a dependent addition.
-    pub(crate) cycle_ns: f64,
+    cycle_ns: f64,
 }
 
+/// Number of timings, the shortest of which counts: an interrupt makes one of them long.
+const TIMINGS: usize = 3;
+
 /// Measures the core for about 3 us; `None` if the additions are not implemented for the architecture.
-pub(crate) fn look(clock: &impl Clock) -> Option<Look> {
+fn look(clock: &impl Clock) -> Option<Look> {
     let (mut nothing_ns, mut dependent_ns, mut independent_ns) =
         (f64::INFINITY, f64::INFINITY, f64::INFINITY);
     let least = |least: &mut f64, work: &dyn Fn()| {
@@ -35,7 +64,7 @@ pub(crate) fn look(clock: &impl Clock) -> Option<Look> {
         work();
         *least = least.min(clock.elapsed_ns(begin, clock.end()));
     };
-    for _ in 0..READINGS {
+    for _ in 0..TIMINGS {
         least(&mut nothing_ns, &|| ());
         least(&mut dependent_ns, &dependent);
         least(&mut independent_ns, &independent);
@@ -49,42 +78,11 @@ pub(crate) fn look(clock: &impl Clock) -> Option<Look> {
 /// Independent additions for each dependent one.
 const TIMES: f64 = 4.0;
 
-/// The states of the core during one sample, one after each batch.
-#[derive(Debug)]
-pub(super) struct Looks {
-    clock: Source,
-    seen: Vec<Look>,
-}
-
-impl Looks {
-    pub(super) fn new(clock: Source) -> Self {
-        Self { clock, seen: Vec::new() }
-    }
-
-    pub(super) fn look(&mut self) {
-        self.seen.extend(look(&self.clock));
-    }
-
-    pub(super) fn summarise_in(&self, condition: &mut Condition) {
-        let widths = || self.seen.iter().map(|look| look.width);
-        condition.core_width = middle(widths());
-        condition.core_width_max = widths().reduce(f64::max);
-        condition.cycle_ns = middle(self.seen.iter().map(|look| look.cycle_ns));
-    }
-}
-
-/// Returns the (upper) median.
-fn middle(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
-}
-
 /// Rounds of 64 dependent or 256 independent additions. The compiler must not unroll them: if the code
 /// exceeds the cache of decoded instructions, they measure the decoder.
 const ROUNDS: usize = 16;
 
-/// Dependent additions of a reading.
+/// Dependent additions of a timing.
 const DEPENDENT: f64 = 1024.0;
 
 /// The addend is in a register, because newer processors add small constants without an execution unit.
@@ -153,24 +151,18 @@ mod tests {
     #[test]
     fn a_core_does_more_independent_additions_than_dependent_ones() {
         let Calibration { source, .. } = calibrate();
-        let mut looks = Looks::new(source);
+        let mut witness = CoreWidth { clock: source };
+        let mut evidence = Evidence::default();
         // Many readings, so that no other hardware thread is active during some of them.
-        (0..2000).for_each(|_| looks.look());
-        let mut condition = Condition::default();
-        looks.summarise_in(&mut condition);
+        (0..2000).for_each(|_| witness.after(&mut evidence).unwrap());
+        let widths = evidence.of(CORE_WIDTH);
         if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
-            let (width, width_max) = (condition.core_width.unwrap(), condition.core_width_max.unwrap());
-            assert!(width_max > 1.2 && width_max >= width, "{condition:?}");
+            assert!(widths.iter().any(|width| *width > 1.2), "{widths:?}");
             // No processor runs at more than 10 GHz.
-            assert!(looks.seen.len() == 2000 && looks.seen.iter().all(|look| look.cycle_ns > 0.1));
+            let cycles = evidence.of(CYCLE_NS);
+            assert!(cycles.len() == 2000 && cycles.iter().all(|cycle_ns| *cycle_ns > 0.1));
+        } else {
+            assert_eq!(widths, [0.0; 0]);
         }
-    }
-
-    #[test]
-    fn without_a_look_the_condition_does_not_describe_the_core() {
-        let Calibration { source, .. } = calibrate();
-        let mut condition = Condition::default();
-        Looks::new(source).summarise_in(&mut condition);
-        assert_eq!(condition, Condition::default());
     }
 }

@@ -1,160 +1,217 @@
-//! Evidence about a sample: the time that its batches lost, and the condition of the machine during the
-//! measurement.
+//! Evidence about a sample: what the machine was like while its batches were timed.
 //!
-//! The harness calls [`Watch`] around every batch. The *disturbance* of a batch is the time that other tasks
-//! took from it ([`disturbance`]); `statistics` omits such batches. The *condition* of the machine is raw
-//! evidence stored with the sample: the harness does not wait for a better condition and rejects no sample
-//! for it.
+//! Each kind of evidence is a [`Witness`] in a file of its own and a row in [`KINDS`]. Its raw readings are
+//! stored with the sample under their names; `statistics` judges them. The harness does not wait for a better
+//! condition and rejects no sample for it.
 
-pub(crate) mod core_width;
-mod disturbance;
-pub(crate) mod mprotect;
+mod core_width;
+mod memory_pressure;
+mod mprotect;
+mod not_run;
+mod participants;
+mod queued;
+mod tasks_elsewhere;
+mod ticks;
+mod usage;
 
-use std::io;
+use std::{fmt, io};
 
-use assay_process::accounting::{Stat, Ticks, Who, is_runnable, memory_stalled_ns, usage};
-use assay_quantity::{Condition, Observation};
+use assay_quantity::Evidence;
 
 use crate::clock::{Source, monotonic};
-pub use disturbance::Sharing;
+pub use participants::{Participants, Sharing};
 
-use self::core_width::Looks;
-use self::disturbance::Losses;
-
-/// Watches the batches of one sample.
-pub trait Witness {
-    /// Called immediately before a batch.
+/// Takes readings before and after something: the whole process, its batches, or each of them.
+pub trait Witness: fmt::Debug {
+    /// Called immediately before it.
     ///
     /// # Errors
     /// Fails if the kernel does not provide the evidence.
     fn before(&mut self) -> io::Result<()>;
 
-    /// Called immediately after a batch, with its time. Returns the part of it in which the participants
-    /// should have run but did not, ns.
+    /// Called immediately after it. Adds the readings.
     ///
     /// # Errors
     /// Fails if the kernel does not provide the evidence.
-    fn after(&mut self, elapsed_ns: f64) -> io::Result<f64>;
+    fn after(&mut self, evidence: &mut Evidence) -> io::Result<()>;
 }
 
-/// Collects the evidence from Linux and from the core.
+/// A new witness; `None` if it could not observe these participants, or this machine.
+type Opened = io::Result<Option<Box<dyn Witness>>>;
+
+/// What the witnesses of a kind are around, and how they are made.
+enum Kind {
+    /// Around the benchmark, before its preparation.
+    Process(fn(Source) -> Box<dyn Witness>),
+    /// Around all batches together.
+    Sample(fn(&Participants) -> Box<dyn Witness>),
+    /// Around each batch.
+    Batch(fn(Source, &Participants) -> Opened),
+}
+
+/// The kinds of evidence, the outermost first: the last one reads immediately before and after a batch.
+const KINDS: [Kind; 8] = [
+    Kind::Process(mprotect::witness),
+    Kind::Sample(tasks_elsewhere::witness),
+    Kind::Sample(memory_pressure::witness),
+    Kind::Sample(usage::witness),
+    Kind::Sample(ticks::witness),
+    Kind::Batch(core_width::witness),
+    Kind::Batch(queued::witness),
+    Kind::Batch(not_run::witness),
+];
+
+/// The witnesses of one sample. As a [`Witness`] it is around a batch.
 #[derive(Debug)]
 pub struct Watch {
-    losses: Losses,
-    /// The known processors of the participants.
-    cpus: Vec<usize>,
-    /// Number of other copies of the benchmark.
-    copies: u64,
-    opened: Moment,
-    looks: Option<Looks>,
-}
-
-/// Counters of the whole machine and of this process at one point in time.
-#[derive(Debug, Clone, Copy, Default)]
-struct Moment {
-    ns: u64,
-    /// `None` if the kernel does not count them.
-    ticks: Option<Ticks>,
-    /// Runnable tasks that do not take part, per processor.
-    runnable_elsewhere: Option<f64>,
-    /// Time in which a task waited for memory, ns.
-    stalled_ns: Option<f64>,
-    involuntary_switches: u64,
-    major_faults: u64,
+    clock: Source,
+    process: Vec<Box<dyn Witness>>,
+    sample: Vec<Box<dyn Witness>>,
+    batch: Vec<Box<dyn Witness>>,
 }
 
 impl Watch {
-    /// Starts to watch the calling thread, which is bound to `cpu`, with this number of other copies running.
+    /// Starts to watch this process, before the benchmark is prepared.
     ///
     /// # Errors
-    /// Fails if `/proc` lacks the evidence. A kernel that does not count run-queue delay is not an error: see
-    /// [`has_run_queue_delay`](assay_process::accounting::has_run_queue_delay).
-    pub fn open(sharing: Sharing, cpu: usize, copies: u64) -> io::Result<Self> {
-        let mut cpus = vec![cpu];
-        if let Sharing::TwoCpus { cpu, .. } = sharing {
-            cpus.push(cpu);
-        }
-        let losses = Losses::of(sharing)?;
-        let mut watch = Self { losses, cpus, copies, opened: Moment::default(), looks: None };
-        watch.opened = watch.moment()?;
-        Ok(watch)
+    /// Fails if the kernel does not provide the evidence.
+    pub fn begin(clock: Source) -> io::Result<Self> {
+        let witness =
+            |kind: &Kind| if let Kind::Process(witness) = kind { Some(witness(clock)) } else { None };
+        let mut process = KINDS.iter().filter_map(witness).collect();
+        before(&mut process)?;
+        Ok(Self { clock, process, sample: Vec::new(), batch: Vec::new() })
     }
 
-    /// Also measures the core after each batch, unless there are participants on other processors: they may
-    /// run on the core's other hardware thread.
-    #[must_use]
-    pub fn with_core(mut self, clock: Source) -> Self {
-        if self.copies == 0 && self.losses.sharing.is_on_one_cpu() {
-            self.looks = Some(Looks::new(clock));
-        }
-        self
-    }
-
-    /// Returns the condition of the machine during all batches. Converts the time that the batches did not
-    /// run to the time that they lost.
+    /// Starts to watch the calling thread and the other participants, before the first batch.
     ///
     /// # Errors
-    /// Fails if `/proc/stat` cannot be read.
-    #[expect(clippy::cast_precision_loss, reason = "a sample is far shorter than 2^52 ns")]
-    pub fn close(self, batches: [&mut [Observation]; 2]) -> io::Result<Condition> {
-        let (opened, now) = (self.opened, self.moment()?);
-        let watched_ns = now.ns.saturating_sub(opened.ns).max(1) as f64;
-        let tick_ns = 1e9 / rustix::param::clock_ticks_per_second() as f64 / self.cpus.len() as f64;
-        let ticks = |of: fn(Ticks) -> u64| {
-            let passed = of(now.ticks?).saturating_sub(of(opened.ticks?));
-            Some(passed as f64 * tick_ns / watched_ns)
-        };
-        let stolen = ticks(|ticks| ticks.stolen);
-        for batches in batches {
-            self.losses.charge(batches, stolen.unwrap_or(0.0));
+    /// Fails if the kernel does not provide the evidence. A kernel that does not count run-queue delay is not
+    /// an error: see [`has_run_queue_delay`](assay_process::accounting::has_run_queue_delay).
+    pub fn open(&mut self, participants: &Participants) -> io::Result<()> {
+        for kind in &KINDS {
+            match kind {
+                Kind::Process(_) => {}
+                Kind::Sample(witness) => self.sample.push(witness(participants)),
+                Kind::Batch(witness) => self.batch.extend(witness(self.clock, participants)?),
+            }
         }
-        let both = |of: fn(&Moment) -> Option<f64>| of(&opened).zip(of(&now));
-        let mut condition = Condition {
-            runnable_elsewhere: both(|moment| moment.runnable_elsewhere)
-                .map(|(before, after)| before.min(after)),
-            memory_pressure: both(|moment| moment.stalled_ns)
-                .map(|(before, after)| (after - before) / watched_ns),
-            interrupts: ticks(|ticks| ticks.interrupts),
-            stolen,
-            involuntary_switches: now.involuntary_switches.saturating_sub(opened.involuntary_switches),
-            major_faults: now.major_faults.saturating_sub(opened.major_faults),
-            ..Condition::default()
-        };
-        if let Some(looks) = &self.looks {
-            looks.summarise_in(&mut condition);
-        }
-        Ok(condition)
+        before(&mut self.sample)
     }
 
-    fn moment(&self) -> io::Result<Moment> {
-        let stat = Stat::read()?;
-        let stalled_ns = memory_stalled_ns();
-        let usage = usage(Who::Process)?;
-        let partners = self.losses.sharing.partners().filter(|pid| is_runnable(*pid)).count() as u64;
-        let own = 1 + self.copies + partners;
-        #[expect(clippy::cast_precision_loss, reason = "tasks and processors are few")]
-        let beside = |running: u64| running.saturating_sub(own) as f64 / stat.cpus().max(1) as f64;
-        Ok(Moment {
-            ns: monotonic::now_ns(),
-            ticks: self.cpus.iter().map(|cpu| stat.ticks(*cpu)).sum(),
-            runnable_elsewhere: stat.runnable().map(beside),
-            stalled_ns,
-            involuntary_switches: usage.involuntary_switches,
-            major_faults: usage.major_faults,
-        })
+    /// Adds the readings around all batches to those around each.
+    ///
+    /// # Errors
+    /// Fails if the kernel does not provide the evidence.
+    pub fn close(mut self, evidence: &mut Evidence) -> io::Result<()> {
+        after(&mut self.sample, evidence)?;
+        after(&mut self.process, evidence)
     }
 }
 
 impl Witness for Watch {
     fn before(&mut self) -> io::Result<()> {
-        self.losses.before()
+        before(&mut self.batch)
     }
 
-    fn after(&mut self, elapsed_ns: f64) -> io::Result<f64> {
-        let idle_ns = self.losses.after(elapsed_ns)?;
-        if let Some(looks) = &mut self.looks {
-            looks.look();
+    fn after(&mut self, evidence: &mut Evidence) -> io::Result<()> {
+        after(&mut self.batch, evidence)
+    }
+}
+
+/// A witness that records nothing.
+#[derive(Debug)]
+pub(crate) struct NoWitness;
+
+impl Witness for NoWitness {
+    fn before(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn after(&mut self, _: &mut Evidence) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn before(witnesses: &mut Vec<Box<dyn Witness>>) -> io::Result<()> {
+    witnesses.iter_mut().try_for_each(|witness| witness.before())
+}
+
+fn after(witnesses: &mut Vec<Box<dyn Witness>>, evidence: &mut Evidence) -> io::Result<()> {
+    witnesses.iter_mut().rev().try_for_each(|witness| witness.after(evidence))
+}
+
+/// A counter of time at one point in time.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counted {
+    at_ns: u64,
+    counted_ns: f64,
+}
+
+impl Counted {
+    fn now(counted_ns: f64) -> Self {
+        Self { at_ns: monotonic::now_ns(), counted_ns }
+    }
+
+    /// Returns the counted share of the time between an earlier reading and this one.
+    #[expect(clippy::cast_precision_loss, reason = "a sample is far shorter than 2^52 ns")]
+    fn share_since(self, earlier: Self) -> f64 {
+        (self.counted_ns - earlier.counted_ns) / self.at_ns.saturating_sub(earlier.at_ns).max(1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::calibrate;
+    use assay_process::accounting::{Stat, has_run_queue_delay, memory_stalled_ns};
+    use assay_quantity::evidence::{
+        CORE_WIDTH, CYCLE_NS, INTERRUPTS, INVOLUNTARY_SWITCHES, MAJOR_FAULTS, MEMORY_PRESSURE, MPROTECT_NS,
+        NOT_RUN, QUEUED, RUNNABLE_ELSEWHERE, STOLEN,
+    };
+
+    /// Returns the numbers of readings around three batches, by kind.
+    fn readings(sharing: Sharing, copies: u64) -> Vec<(String, usize)> {
+        let mut watch = Watch::begin(calibrate().source).unwrap();
+        watch.open(&Participants { sharing, cpu: 0, copies }).unwrap();
+        let mut evidence = Evidence::default();
+        for _ in 0..3 {
+            watch.before().unwrap();
+            watch.after(&mut evidence).unwrap();
         }
-        Ok(idle_ns)
+        watch.close(&mut evidence).unwrap();
+        evidence.iter().map(|(kind, readings)| (kind.to_owned(), readings.len())).collect()
+    }
+
+    #[test]
+    fn every_kind_that_the_machine_offers_is_read_and_no_other() {
+        let stat = Stat::read().unwrap();
+        let has_ticks = stat.ticks(0).is_some();
+        let has_additions = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
+        let kinds = |core: bool, not_run: bool, queued: bool| {
+            let kinds = [
+                (CORE_WIDTH, 3, core && has_additions),
+                (CYCLE_NS, 3, core && has_additions),
+                (INTERRUPTS, 1, has_ticks),
+                (INVOLUNTARY_SWITCHES, 1, true),
+                (MAJOR_FAULTS, 1, true),
+                (MEMORY_PRESSURE, 1, memory_stalled_ns().is_some()),
+                (MPROTECT_NS, 1, true),
+                (NOT_RUN, 3, not_run),
+                (QUEUED, 3, queued && has_run_queue_delay()),
+                (RUNNABLE_ELSEWHERE, 2, stat.runnable().is_some()),
+                (STOLEN, 1, has_ticks),
+            ];
+            let offered = kinds.into_iter().filter(|(.., is_offered)| *is_offered);
+            offered.map(|(kind, number, _)| (kind.to_owned(), number)).collect::<Vec<_>>()
+        };
+        let own = std::process::id().cast_signed();
+        assert_eq!(readings(Sharing::Alone, 0), kinds(true, true, false));
+        assert_eq!(readings(Sharing::Alone, 1), kinds(false, true, false));
+        assert_eq!(readings(Sharing::OneCpu { partners: vec![own] }, 0), kinds(true, true, false));
+        assert_eq!(readings(Sharing::Asleep, 0), kinds(true, false, true));
+        assert_eq!(readings(Sharing::TwoCpus { partner: own, cpu: 0 }, 0), kinds(false, false, true));
+        assert_eq!(readings(Sharing::OtherHost, 0), kinds(true, false, true));
+        assert_eq!(readings(Sharing::Many { others: vec![own] }, 0), kinds(false, false, false));
     }
 }

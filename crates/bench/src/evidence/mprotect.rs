@@ -9,24 +9,52 @@
 //! can be detected by timing such a change.
 
 use std::hint::black_box;
-use std::ptr;
+use std::{io, ptr};
 
+use assay_quantity::Evidence;
+use assay_quantity::evidence::MPROTECT_NS;
 use rustix::io::Result;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
-use crate::clock::Clock;
+use super::Witness;
+use crate::clock::{Clock, Source};
 use crate::layout::PAGE;
 
-/// Number of readings, the shortest of which counts: an interrupt makes one of them long, and the first few
+/// Times a change before the benchmark is prepared: its threads and mappings would make the change longer.
+#[derive(Debug)]
+struct Mprotect {
+    clock: Source,
+    before_ns: Option<f64>,
+}
+
+pub(super) fn witness(clock: Source) -> Box<dyn Witness> {
+    Box::new(Mprotect { clock, before_ns: None })
+}
+
+impl Witness for Mprotect {
+    fn before(&mut self) -> io::Result<()> {
+        self.before_ns = look(&self.clock);
+        Ok(())
+    }
+
+    fn after(&mut self, evidence: &mut Evidence) -> io::Result<()> {
+        if let Some(ns) = self.before_ns {
+            evidence.add(MPROTECT_NS, ns);
+        }
+        Ok(())
+    }
+}
+
+/// Number of timings, the shortest of which counts: an interrupt makes one of them long, and the first few
 /// are cold.
-const READINGS: usize = 16;
+const TIMINGS: usize = 16;
 
 /// Returns the time to write-protect a page, make it writable again and write to it, ns. Takes about 80 us.
 /// `None` if one of the calls fails.
-pub(crate) fn look(clock: &impl Clock) -> Option<f64> {
+fn look(clock: &impl Clock) -> Option<f64> {
     let page = Page::new().ok()?;
     let mut least_ns = f64::INFINITY;
-    for _ in 0..READINGS {
+    for _ in 0..TIMINGS {
         let begin = clock.begin();
         page.change().ok()?;
         least_ns = least_ns.min(clock.elapsed_ns(begin, clock.end()));

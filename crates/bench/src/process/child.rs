@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use assay_process::cpus;
-use assay_quantity::{Condition, Counted, Key};
+use assay_quantity::{Counted, Key};
 
 use super::wire::{Answer, Request, WireBatch, WireSample};
 use crate::benchmark::{Benchmark, Prepared, Refusal, Setting};
@@ -11,9 +11,9 @@ use crate::clock::Source;
 use crate::cold::Eviction;
 use crate::copies::{Copies, Crowd};
 use crate::describe::CacheSizes;
-use crate::evidence::{Sharing, Watch, mprotect};
+use crate::evidence::{NoWitness, Participants, Sharing, Watch};
 use crate::free_lists::shuffle_free_lists;
-use crate::harness::{self, Batches, NoWitness, Schedule};
+use crate::harness::{self, Batches, Schedule};
 use crate::sabotage::{Sabotage, delayed, sabotaged};
 use crate::seed::{self, Purpose};
 use crate::{counter, describe, kernel, layout, table};
@@ -113,6 +113,7 @@ fn measure_here(
     alter: &mut dyn FnMut(Source, Prepared) -> Prepared,
 ) -> Result<WireSample, Refusal> {
     let bench = Bench::set_up(request)?;
+    let mut watch = Watch::begin(bench.clock)?;
     shuffle_free_lists(&request.directory, &mut seed::stream(request.seed, Purpose::Kernel));
     let copies = bench.start_copies()?;
     let (prepared, cpu) = bench.prepare()?;
@@ -123,17 +124,16 @@ fn measure_here(
     if let Some(lengths) = request.counted {
         return bench.count(prepared, lengths);
     }
-    let watch = Watch::open(prepared.sharing.clone(), cpu, copies.beside())?;
-    let mut watch = watch.with_core(bench.clock);
-    let Batches { mut observations, mut baseline, refused } = bench.time(&mut watch, &mut prepared)?;
-    let condition = watch.close([&mut observations, &mut baseline])?;
+    watch.open(&Participants { sharing: prepared.sharing.clone(), cpu, copies: copies.beside() })?;
+    let Batches { observations, baseline, refused, mut evidence } = bench.time(&mut watch, &mut prepared)?;
+    watch.close(&mut evidence)?;
     let counted = if request.counters { bench.events(&mut prepared)? } else { Vec::new() };
     copies.check_running()?;
     Ok(WireSample {
         observations: observations.into_iter().map(WireBatch::from).collect(),
         baseline: baseline.into_iter().map(WireBatch::from).collect(),
         refused,
-        condition: Condition { mprotect_ns: bench.mprotect_ns, ..condition },
+        evidence: evidence.iter().map(|(kind, readings)| (kind.to_owned(), readings.to_vec())).collect(),
         counted: counted.into_iter().map(|counted| (counted.event, counted.batches)).collect(),
     })
 }
@@ -148,8 +148,6 @@ struct Bench<'a> {
     clock: Source,
     schedule: Schedule,
     cpus: Vec<usize>,
-    /// Time to change the protection of a page, ns.
-    mprotect_ns: Option<f64>,
 }
 
 impl<'a> Bench<'a> {
@@ -167,8 +165,7 @@ impl<'a> Bench<'a> {
         if benchmark.primitive.word(Key::Placement) != "free" {
             cpus::pin(request.cpu)?;
         }
-        let mprotect_ns = mprotect::look(&clock);
-        Ok(Self { request, benchmark, clock, schedule, cpus, mprotect_ns })
+        Ok(Self { request, benchmark, clock, schedule, cpus })
     }
 
     fn setting(&self) -> Setting {

@@ -34,7 +34,6 @@ pub use self::child::{SampleError, delayed_sample_main, sample_main, yields_samp
 
 /// How a sample ended.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "there is one for each process")]
 pub enum Outcome {
     /// The process measured a sample.
     Sample(Sample),
@@ -209,7 +208,7 @@ fn received(sample: WireSample, seed: u64) -> Sample {
         observations: batches(sample.observations),
         baseline: batches(sample.baseline),
         refused: sample.refused,
-        condition: sample.condition,
+        evidence: sample.evidence.into_iter().collect(),
         counted: sample.counted.into_iter().map(|(event, batches)| Counted { event, batches }).collect(),
     }
 }

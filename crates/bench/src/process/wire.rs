@@ -1,10 +1,11 @@
 //! The protocol between parent and child: a request as an argument, an answer as a line of JSON. The types
 //! used in computations can change without changing these.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use assay_quantity::{Condition, Observation, Size};
+use assay_quantity::{Observation, Size};
 use serde::{Deserialize, Serialize};
 
 use crate::describe::CacheSizes;
@@ -64,42 +65,26 @@ pub(super) struct WireSample {
     pub(super) observations: Vec<WireBatch>,
     pub(super) baseline: Vec<WireBatch>,
     pub(super) refused: usize,
-    #[serde(with = "WireCondition")]
-    pub(super) condition: Condition,
+    /// The readings of each kind.
+    pub(super) evidence: BTreeMap<String, Vec<f64>>,
     pub(super) counted: Vec<WireCounted>,
 }
 
 /// An event, and its batches or the reason why there are none.
 pub(super) type WireCounted = (String, Result<Vec<(u64, f64)>, String>);
 
-/// A batch: its operations, its elapsed time and its lost time, ns.
+/// A batch: its operations and its elapsed time, ns.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub(super) struct WireBatch(u64, f64, f64);
+pub(super) struct WireBatch(u64, f64);
 
 impl From<Observation> for WireBatch {
-    fn from(Observation { operations, elapsed_ns, lost_ns }: Observation) -> Self {
-        Self(operations, elapsed_ns, lost_ns)
+    fn from(Observation { operations, elapsed_ns }: Observation) -> Self {
+        Self(operations, elapsed_ns)
     }
 }
 
 impl From<WireBatch> for Observation {
-    fn from(WireBatch(operations, elapsed_ns, lost_ns): WireBatch) -> Self {
-        Self { operations, elapsed_ns, lost_ns }
+    fn from(WireBatch(operations, elapsed_ns): WireBatch) -> Self {
+        Self { operations, elapsed_ns }
     }
-}
-
-/// [`Condition`] on the wire; the compiler checks that both have the same fields.
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "Condition", deny_unknown_fields)]
-struct WireCondition {
-    core_width: Option<f64>,
-    core_width_max: Option<f64>,
-    cycle_ns: Option<f64>,
-    mprotect_ns: Option<f64>,
-    runnable_elsewhere: Option<f64>,
-    memory_pressure: Option<f64>,
-    interrupts: Option<f64>,
-    stolen: Option<f64>,
-    involuntary_switches: u64,
-    major_faults: u64,
 }

@@ -7,10 +7,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{EstimateOnDisk, FormatError, parse, render};
-use crate::condition::{Aspect, Conditions};
 use crate::cost::{Cost, Mode, Verdict};
 use crate::estimate::Estimate;
-use crate::machine::{Description, Fact, Machine, Unmeasured};
+use crate::machine::{Conditions, Description, Fact, Machine, Unmeasured};
 use crate::primitive::PrimitiveId;
 use crate::unit::Unit;
 
@@ -184,7 +183,7 @@ fn write_cost((primitive, cost): (&PrimitiveId, &Cost)) -> CostOnDisk {
             .iter()
             .map(|mode| ModeOnDisk { weight: mode.weight, estimate: EstimateOnDisk::from(&mode.estimate) })
             .collect(),
-        depends_on: cost.depends_on.map(|aspect| aspect.name().to_owned()),
+        depends_on: cost.depends_on.clone(),
         linearity: cost.linearity.as_ref().map(EstimateOnDisk::from),
         verdict: cost.verdict.map(|verdict| match verdict {
             Verdict::Steady => VerdictOnDisk::Steady,
@@ -218,7 +217,7 @@ fn read_cost(disk: CostOnDisk) -> Result<(PrimitiveId, Cost), FormatError> {
         disturbed: disk.disturbed,
         outliers: disk.outliers,
         modes: read_modes(disk.modes, typical.unit, &place)?,
-        depends_on: disk.depends_on.map(|name| read_aspect(&name, &place)).transpose()?,
+        depends_on: disk.depends_on,
         linearity: disk.linearity.map(|linearity| read_linearity(linearity, &place)).transpose()?,
         verdict: disk.verdict.map(|verdict| match verdict {
             VerdictOnDisk::Steady => Verdict::Steady,
@@ -248,11 +247,6 @@ fn read_like(unit: Unit, what: &str, disk: EstimateOnDisk, place: &str) -> Resul
         return Ok(other);
     }
     Err(FormatError::value(place, format!("its {what} is in {}, its typical cost in {unit}", other.unit)))
-}
-
-fn read_aspect(name: &str, place: &str) -> Result<Aspect, FormatError> {
-    let unknown = || format!("it depends on '{name}', which is not an aspect of a condition");
-    Aspect::named(name).ok_or_else(|| FormatError::value(place, unknown()))
 }
 
 fn read_linearity(disk: EstimateOnDisk, place: &str) -> Result<Estimate, FormatError> {

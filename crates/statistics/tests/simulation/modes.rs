@@ -1,6 +1,7 @@
 //! Modes that exist and modes that do not.
 
-use assay_quantity::{Aspect, Condition, Mode, Unit};
+use assay_quantity::evidence::{CORE_WIDTH, CYCLE_NS, MPROTECT_NS, RUNNABLE_ELSEWHERE, STOLEN};
+use assay_quantity::{Evidence, Mode, Unit};
 use assay_statistics::{dependence, modes};
 
 use crate::noise::{Noise, Source, share};
@@ -140,24 +141,23 @@ fn named(processes: usize, planted: bool) -> (u32, u32) {
     let mut source = Source::of_seed(5);
     let (mut width, mut others) = (0, 0);
     for _ in 0..500 {
-        let (mut values, mut conditions) = (Vec::new(), Vec::new());
+        let (mut values, mut evidence) = (Vec::new(), Vec::new());
         for process in 0..processes {
             let is_dear = process % 2 == 1;
             values.push(source.cost(Noise::Normal(0.02)) * if is_dear { 1.5 } else { 1.0 });
             let is_narrow = if planted { is_dear } else { source.uniform() < 0.5 };
             let events = |uniform: f64| if uniform < 0.7 { 0.0 } else { uniform };
-            conditions.push(Condition {
-                core_width: Some(source.cost(Noise::Normal(0.05)) * if is_narrow { 3.0 } else { 4.0 }),
-                cycle_ns: Some(source.cost(Noise::Normal(0.01))),
-                mprotect_ns: Some(source.cost(Noise::LogNormal(0.3))),
-                runnable_elsewhere: Some(events(source.uniform())),
-                stolen: Some(events(source.uniform())),
-                ..Condition::default()
-            });
+            evidence.push(Evidence::from_iter([
+                (CORE_WIDTH, vec![source.cost(Noise::Normal(0.05)) * if is_narrow { 3.0 } else { 4.0 }]),
+                (CYCLE_NS, vec![source.cost(Noise::Normal(0.01))]),
+                (MPROTECT_NS, vec![source.cost(Noise::LogNormal(0.3))]),
+                (RUNNABLE_ELSEWHERE, vec![events(source.uniform())]),
+                (STOLEN, vec![events(source.uniform())]),
+            ]));
         }
         let modes = several(&values).unwrap_or_default();
-        match dependence(&modes, &values, &conditions) {
-            Some(Aspect::CoreSharing) => width += 1,
+        match dependence(&modes, &values, &evidence.iter().collect::<Vec<_>>()).as_deref() {
+            Some("core sharing") => width += 1,
             Some(_) => others += 1,
             None => {}
         }

@@ -1,6 +1,7 @@
 //! Whether leaving out disturbed batches biases the estimate.
 
-use assay_quantity::{Observation, Sample, Unit};
+use assay_quantity::evidence::LOST;
+use assay_quantity::{Evidence, Observation, Sample, Unit};
 use assay_statistics::{cost_ns, sift, trimmed_mean};
 
 use crate::noise::{Noise, Source, share};
@@ -28,9 +29,10 @@ fn samples(source: &mut Source, competitor: &Competitor) -> Vec<Sample> {
             let lost_ns = if is_met { 200.0 + 9000.0 * source.uniform() } else { 20.0 * source.uniform() };
             let slowed = if is_met { 1.0 + competitor.slows * source.uniform() } else { 1.0 };
             let elapsed_ns = elapsed_ns * slowed + lost_ns;
-            Observation { operations: u64::from(operations), elapsed_ns, lost_ns }
+            (Observation { operations: u64::from(operations), elapsed_ns }, lost_ns / elapsed_ns)
         };
-        Sample { observations: (0..12).map(|turn| batch(1 + turn % 2)).collect(), ..Sample::default() }
+        let (observations, lost) = (0..12).map(|turn| batch(1 + turn % 2)).unzip();
+        Sample { observations, evidence: Evidence::from_iter([(LOST, lost)]), ..Sample::default() }
     };
     (0..20).map(|_| sample()).collect()
 }
@@ -42,7 +44,8 @@ fn estimates(seed: u64, competitor: &Competitor) -> [(f64, f64); 2] {
     let trials = 2000;
     let (mut sums, mut with_all, mut disturbed) = ([0.0; 2], 0, 0);
     let covered = share(trials, || {
-        let sifted = sift(&samples(&mut source, competitor), |sample| cost_ns(sample).ok());
+        let samples = samples(&mut source, competitor);
+        let sifted = sift(&samples, |sample| cost_ns(sample).ok());
         disturbed += sifted.disturbed;
         let [kept, all] =
             [&sifted.kept, &sifted.all].map(|values| trimmed_mean(values, Unit::Nanoseconds).unwrap());

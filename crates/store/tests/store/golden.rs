@@ -4,7 +4,11 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use assay_quantity::{ClientSide, Condition, CpuTime, Latency, Observation, Round, Sample, Unit, Unmeasured};
+use assay_quantity::evidence::{
+    CORE_WIDTH, CYCLE_NS, INTERRUPTS, INVOLUNTARY_SWITCHES, LOST, MAJOR_FAULTS, MPROTECT_NS,
+    RUNNABLE_ELSEWHERE, STOLEN,
+};
+use assay_quantity::{ClientSide, CpuTime, Evidence, Latency, Round, Sample, Unit, Unmeasured};
 use assay_store::{Outcome, RunId, Store};
 use expect_test::expect_file;
 use rusqlite::Connection;
@@ -74,12 +78,12 @@ fn dump(path: &Path) -> String {
 }
 
 #[test]
-fn the_written_format_is_format_2() {
+fn the_written_format_is_format_3() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("assay.db");
     let mut store = open(&path);
     fill(&mut store);
-    expect_file!["format-2.sql"].assert_eq(&dump(&path));
+    expect_file!["format-3.sql"].assert_eq(&dump(&path));
 }
 
 /// Creates a store from this SQL, opens it, and asserts that it contains the data of [`fill`], with these
@@ -106,29 +110,51 @@ fn assert_reads(sql: &str, samples: &[Sample]) {
 }
 
 #[test]
-fn a_store_of_format_2_is_read_as_written() {
-    assert_reads(include_str!("format-2.sql"), &[numbered(1), numbered(2)]);
+fn a_store_of_format_3_is_read_as_written() {
+    assert_reads(include_str!("format-3.sql"), &[numbered(1), numbered(2)]);
+}
+
+/// Returns the sample with the evidence of an earlier format: one value of each kind, and the lost share of
+/// each batch.
+fn judged(
+    sample: Sample,
+    core_width: &[f64],
+    interrupts: f64,
+    stolen: Option<f64>,
+    lost: Vec<f64>,
+) -> Sample {
+    let of = |kind: &'static str| (kind, sample.evidence.of(kind)[..1].to_vec());
+    let evidence = Evidence::from_iter([
+        of(CYCLE_NS),
+        of(MPROTECT_NS),
+        of(RUNNABLE_ELSEWHERE),
+        of(INVOLUNTARY_SWITCHES),
+        of(MAJOR_FAULTS),
+        (CORE_WIDTH, core_width.to_vec()),
+        (INTERRUPTS, vec![interrupts]),
+        (STOLEN, Vec::from_iter(stolen)),
+        (LOST, lost),
+    ]);
+    Sample { evidence, ..sample }
+}
+
+#[test]
+fn a_store_of_format_2_is_read_with_the_values_that_were_judged_then() {
+    let of_format_2 = |number: u32| {
+        let sample = numbered(number);
+        let batches = sample.observations.iter().chain(&sample.baseline).enumerate();
+        let lost = batches.map(|(batch, seen)| if batch % 20 == 1 { 0.25 / seen.elapsed_ns } else { 0.0 });
+        let lost = lost.collect();
+        judged(sample, &[3.97, 3.97, 4.01], 0.007, Some(0.0), lost)
+    };
+    assert_reads(include_str!("format-2.sql"), &[of_format_2(1), of_format_2(2)]);
 }
 
 /// Returns a sample as stored in format 1, which contains the losses only for all batches together.
 fn of_format_1(number: u32) -> Sample {
-    let sample = numbered(number);
-    let lost = (0.3 / (f64::from(number) * 1.1)).clamp(0.0, 1.0);
-    let batches = |batches: Vec<Observation>| {
-        batches.into_iter().map(|batch| Observation { lost_ns: lost * batch.elapsed_ns, ..batch }).collect()
-    };
-    Sample {
-        observations: batches(sample.observations),
-        baseline: batches(sample.baseline),
-        refused: 0,
-        condition: Condition {
-            core_width_max: Some(3.97),
-            interrupts: Some(0.7 / (f64::from(number) * 1.1)),
-            stolen: None,
-            ..sample.condition
-        },
-        ..sample
-    }
+    let wall_ns = f64::from(number) * 1.1;
+    let sample = Sample { refused: 0, ..numbered(number) };
+    judged(sample, &[3.97, 3.97], 0.7 / wall_ns, None, vec![(0.3 / wall_ns).clamp(0.0, 1.0); 23])
 }
 
 #[test]

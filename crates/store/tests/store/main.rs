@@ -11,7 +11,11 @@ mod round_trip;
 
 use std::path::Path;
 
-use assay_quantity::{Condition, Counted, Description, Fact, Observation, PrimitiveId, Sample};
+use assay_quantity::evidence::{
+    CORE_WIDTH, CYCLE_NS, INTERRUPTS, INVOLUNTARY_SWITCHES, MAJOR_FAULTS, MPROTECT_NS, NOT_RUN,
+    RUNNABLE_ELSEWHERE, STOLEN,
+};
+use assay_quantity::{Counted, Description, Evidence, Fact, Observation, PrimitiveId, Sample};
 use assay_store::{RunStart, Store};
 
 /// Returns the start of a run as a caller would create it.
@@ -38,25 +42,24 @@ fn numbered(number: u32) -> Sample {
     let observation = |turn: u32| Observation {
         operations: u64::from(turn + 1),
         elapsed_ns: f64::from(number) + 0.1 * f64::from(turn),
-        lost_ns: if turn == 1 { 0.25 } else { 0.0 },
     };
     Sample {
         seed: u64::from(number),
         observations: (0..20).map(observation).collect(),
         baseline: (0..3).map(observation).collect(),
         refused: usize::from(number.is_multiple_of(2)),
-        condition: Condition {
-            core_width: Some(3.97),
-            core_width_max: Some(4.01),
-            cycle_ns: Some(0.342),
-            mprotect_ns: Some(4562.5),
-            runnable_elsewhere: Some(0.5),
-            memory_pressure: None,
-            interrupts: Some(0.007),
-            stolen: Some(0.0),
-            involuntary_switches: u64::from(number),
-            major_faults: 0,
-        },
+        evidence: Evidence::from_iter([
+            (CORE_WIDTH, vec![3.97, 4.01]),
+            (CYCLE_NS, vec![0.342]),
+            (MPROTECT_NS, vec![4562.5]),
+            (RUNNABLE_ELSEWHERE, vec![0.5, 1.5]),
+            (INTERRUPTS, vec![0.007]),
+            (STOLEN, vec![0.0]),
+            (INVOLUNTARY_SWITCHES, vec![f64::from(number)]),
+            (MAJOR_FAULTS, vec![0.0]),
+            (NOT_RUN, (0..23).map(|batch| if batch % 20 == 1 { 0.25 } else { 0.0 }).collect()),
+            ("weather", vec![-1e-300, 21.5]),
+        ]),
         counted: vec![
             Counted { event: "page faults".to_owned(), batches: Ok(vec![(1, 2.0), (2, 4.5)]) },
             Counted { event: "cycles".to_owned(), batches: Err("there is no counter".to_owned()) },

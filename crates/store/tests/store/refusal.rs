@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use assay_quantity::{Observation, Sample, Unit};
+use assay_quantity::{Evidence, Observation, Sample, Unit};
 use assay_store::{Failure, OpenError, ReadError, RunId, Store, WriteError};
 
 use crate::{assert_intact, numbered, open, primitive, start};
@@ -45,7 +45,7 @@ fn a_store_of_a_newer_format_is_rejected_with_both_numbers() {
     drop(open(&path));
     rusqlite::Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
     let message = refused(&path);
-    assert!(message.contains("has format 99") && message.contains("up to 2;"), "{message}");
+    assert!(message.contains("has format 99") && message.contains("up to 3;"), "{message}");
 }
 
 #[test]
@@ -108,14 +108,18 @@ fn a_run_that_does_not_exist_is_an_error_and_not_an_empty_run() {
 }
 
 #[test]
-fn a_sample_with_an_infinite_or_invalid_time_is_rejected() {
+fn a_sample_with_an_infinite_or_invalid_number_is_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let mut store = open(&directory.path().join("assay.db"));
     let run = store.begin_run(&start()).unwrap();
     let id = primitive("process.getpid");
-    for elapsed_ns in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-        let observations = vec![Observation { operations: 1, elapsed_ns, lost_ns: 0.0 }];
-        let sample = Sample { observations, ..Sample::default() };
+    let of = |elapsed_ns: f64, reading: f64| Sample {
+        observations: vec![Observation { operations: 1, elapsed_ns }],
+        evidence: Evidence::from_iter([("weather", vec![21.5, reading])]),
+        ..Sample::default()
+    };
+    let bad = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
+    for sample in bad.map(|value| of(value, 1.0)).into_iter().chain(bad.map(|value| of(1.0, value))) {
         let refused = store.add_sample(run, &id, Unit::Nanoseconds, &sample);
         assert!(matches!(refused, Err(WriteError::NotFinite { .. })), "{refused:?}");
     }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use assay_quantity::{
-    ClientSide, Condition, CpuTime, Description, Fact, Latency, Observation, Round, Sample, Unit, Unmeasured,
+    ClientSide, CpuTime, Description, Evidence, Fact, Latency, Observation, Round, Sample, Unit, Unmeasured,
 };
 use assay_store::{Outcome, Rejected, Run, RunId, RunStart, WriteError};
 use proptest::prelude::*;
@@ -15,62 +15,40 @@ fn finite() -> impl Strategy<Value = f64> {
 }
 
 fn observations() -> impl Strategy<Value = Vec<Observation>> {
-    let observation = (any::<u64>(), finite(), prop_oneof![Just(0.0), finite()])
-        .prop_map(|(operations, elapsed_ns, lost_ns)| Observation { operations, elapsed_ns, lost_ns });
+    let observation =
+        (any::<u64>(), finite()).prop_map(|(operations, elapsed_ns)| Observation { operations, elapsed_ns });
     prop::collection::vec(observation, 0..20)
 }
 
+fn evidence() -> impl Strategy<Value = Evidence> {
+    let readings = (".*", prop::collection::vec(finite(), 0..20));
+    prop::collection::vec(readings, 0..5).prop_map(Evidence::from_iter)
+}
+
 fn samples() -> impl Strategy<Value = Sample> {
-    let value = || prop::option::of(finite());
-    (
-        any::<u64>(),
-        observations(),
-        observations(),
-        any::<usize>(),
-        value(),
-        value(),
-        any::<u64>(),
-        any::<u64>(),
+    (any::<u64>(), observations(), observations(), any::<usize>(), evidence()).prop_map(
+        |(seed, observations, baseline, refused, evidence)| Sample {
+            seed,
+            observations,
+            baseline,
+            refused,
+            evidence,
+            counted: Vec::new(),
+        },
     )
-        .prop_map(
-            |(
-                seed,
-                observations,
-                baseline,
-                refused,
-                core_width,
-                stolen,
-                involuntary_switches,
-                major_faults,
-            )| Sample {
-                seed,
-                observations,
-                baseline,
-                refused,
-                condition: Condition {
-                    core_width,
-                    stolen,
-                    involuntary_switches,
-                    major_faults,
-                    ..Condition::default()
-                },
-                counted: Vec::new(),
-            },
-        )
 }
 
 /// Returns all bits of a sample: `==` would treat -0.0 and 0.0 as equal.
-fn bits(sample: &Sample) -> Vec<u64> {
+fn bits(sample: &Sample) -> (Vec<u64>, Vec<(String, Vec<u64>)>) {
     let observed = |list: &[Observation]| -> Vec<u64> {
-        list.iter().flat_map(|o| [o.operations, o.elapsed_ns.to_bits(), o.lost_ns.to_bits()]).collect()
+        list.iter().flat_map(|o| [o.operations, o.elapsed_ns.to_bits()]).collect()
     };
-    let c = sample.condition;
-    let maybe = |value: Option<f64>| value.map_or(u64::MAX, f64::to_bits);
     let mut bits = vec![sample.seed, sample.observations.len() as u64, sample.refused as u64];
     bits.extend(observed(&sample.observations));
     bits.extend(observed(&sample.baseline));
-    bits.extend([maybe(c.core_width), maybe(c.stolen), c.involuntary_switches, c.major_faults]);
-    bits
+    let readings = |readings: &[f64]| readings.iter().map(|reading| reading.to_bits()).collect();
+    let evidence = sample.evidence.iter().map(|(kind, own)| (kind.to_owned(), readings(own)));
+    (bits, evidence.collect())
 }
 
 #[test]

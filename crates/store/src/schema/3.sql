@@ -1,0 +1,2 @@
+-- The tables are those of format 1. The body of a sample holds readings instead of a condition and of what each batch
+-- lost; bodies of formats 1 and 2 stay as they are and are read.
