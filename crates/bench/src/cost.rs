@@ -178,8 +178,8 @@ fn evidence(findings: &[Finding]) -> Vec<&Evidence> {
 mod tests {
     use super::*;
     use crate::plan::Measured;
-    use assay_quantity::evidence::LOST;
-    use assay_quantity::{Observation, Verdict};
+    use assay_quantity::evidence::{INVOLUNTARY_SWITCHES, LOST};
+    use assay_quantity::{Fact, Observation, Verdict};
 
     fn sample(cost_ns: f64) -> Sample {
         let observations = vec![batch(10, 5.0 + 10.0 * cost_ns), batch(20, 5.0 + 20.0 * cost_ns)];
@@ -273,6 +273,24 @@ mod tests {
         let none = call_null(&vec![nothing_left; 3]);
         assert_eq!((none.calm, none.verdict), (None, Some(Verdict::Disturbed(1.0))));
         assert!((none.typical.point - 80.0).abs() < 1e-9, "{none:?}");
+    }
+
+    #[test]
+    fn the_conditions_of_a_run_are_computed_from_its_samples_and_replace_those_that_were_stored() {
+        let fact = |name: &str, value: &str| Fact { name: name.to_owned(), value: value.to_owned() };
+        let stored =
+            vec![fact("cpu", "X"), fact("preemption", "in 90 % of samples"), fact("noise after", "none")];
+        let switches = |number: f64| Sample {
+            evidence: Evidence::from_iter([(INVOLUNTARY_SWITCHES, vec![number])]),
+            ..sample(80.0)
+        };
+        let primitive = "call.null".parse().unwrap();
+        let samples = vec![switches(0.0), switches(2.0)];
+        let measured = Measured { primitive, unit: Unit::Nanoseconds, samples, rejected: Vec::new() };
+        let description = Description { facts: stored, ..Description::default() };
+        let machine = machine(String::new(), String::new(), description, &[Finding::Measured(measured)]);
+        let facts = [fact("cpu", "X"), fact("noise after", "none"), fact("preemption", "in 50 % of samples")];
+        assert_eq!(machine.description.facts, facts);
     }
 
     #[test]

@@ -133,9 +133,16 @@ fn measure_here(
         observations: observations.into_iter().map(WireBatch::from).collect(),
         baseline: baseline.into_iter().map(WireBatch::from).collect(),
         refused,
-        evidence: evidence.iter().map(|(kind, readings)| (kind.to_owned(), readings.to_vec())).collect(),
+        evidence: evidence.iter().map(|(kind, readings)| (kind.to_owned(), rounded(readings))).collect(),
         counted: counted.into_iter().map(|counted| (counted.event, counted.batches)).collect(),
     })
+}
+
+/// Returns readings with six significant digits, more than any of them is exact to. With all digits, a stored
+/// sample of 14 batches takes 1370 bytes instead of 1020.
+fn rounded(readings: &[f64]) -> Vec<f64> {
+    let rounded = |reading: &f64| format!("{reading:.5e}").parse().unwrap_or(*reading);
+    readings.iter().map(rounded).collect()
 }
 
 /// Why no events are counted for a primitive with a baseline.
