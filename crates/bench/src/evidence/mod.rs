@@ -50,7 +50,7 @@ enum Kind {
 }
 
 /// The kinds of evidence, the outermost first: the last one reads immediately before and after a batch.
-const KINDS: [Kind; 8] = [
+const KINDS: &[Kind] = &[
     Kind::Process(mprotect::witness),
     Kind::Sample(tasks_elsewhere::witness),
     Kind::Sample(memory_pressure::witness),
@@ -89,7 +89,7 @@ impl Watch {
     /// Fails if the kernel does not provide the evidence. A kernel that does not count run-queue delay is not
     /// an error: see [`has_run_queue_delay`](assay_process::accounting::has_run_queue_delay).
     pub fn open(&mut self, participants: &Participants) -> io::Result<()> {
-        for kind in &KINDS {
+        for kind in KINDS {
             match kind {
                 Kind::Process(_) => {}
                 Kind::Sample(witness) => self.sample.push(witness(participants)),
