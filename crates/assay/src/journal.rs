@@ -9,7 +9,7 @@ use assay_bench::sweep::EFFECTIVE_CACHES;
 use assay_bench::{Finding, Measured};
 use assay_quantity::format::machine_from_json;
 use assay_quantity::{Description, Fact, Machine, PrimitiveId, Round, Sample, Unit, Unmeasured};
-use assay_statistics::aspect::is_aspect;
+use assay_statistics::aspect::is_condition;
 use assay_store::{Outcome, Run, RunId, RunStart, Store};
 
 use crate::cli::StoreArgs;
@@ -117,7 +117,7 @@ const PASSING: [&str; 5] = ["load", "batch clock", EFFECTIVE_CACHES, NOISE_BEFOR
 
 /// Returns the facts that distinguish machines and their states.
 pub fn lasting(description: &Description) -> impl Iterator<Item = &Fact> {
-    let passes = |name: &str| PASSING.contains(&name) || is_aspect(name);
+    let passes = |name: &str| PASSING.contains(&name) || is_condition(name);
     description.facts.iter().filter(move |fact| !passes(&fact.name))
 }
 

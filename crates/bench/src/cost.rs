@@ -138,12 +138,12 @@ fn per(bytes: Option<u64>) -> f64 {
     bytes.map_or(1.0, |bytes| bytes as f64)
 }
 
-/// Returns the machine vector of a run. Adds the facts about its conditions to the description, which the
-/// stored descriptions of earlier versions contain.
+/// Returns the machine vector of a run. Its description gets the facts about the conditions of the samples,
+/// instead of those that earlier versions stored with the run.
 #[must_use]
 pub fn machine(name: String, source: String, mut description: Description, findings: &[Finding]) -> Machine {
     let seen = evidence(findings);
-    description.facts.retain(|fact| !aspect::is_aspect(&fact.name));
+    description.facts.retain(|fact| !aspect::is_condition(&fact.name));
     description.facts.extend(aspect::facts(&seen));
     let alone = width_alone(&seen);
     let mut costs = BTreeMap::new();
@@ -278,8 +278,12 @@ mod tests {
     #[test]
     fn the_conditions_of_a_run_are_computed_from_its_samples_and_replace_those_that_were_stored() {
         let fact = |name: &str, value: &str| Fact { name: name.to_owned(), value: value.to_owned() };
-        let stored =
-            vec![fact("cpu", "X"), fact("preemption", "in 90 % of samples"), fact("noise after", "none")];
+        let stored = vec![
+            fact("cpu", "X"),
+            fact("preemption", "in 90 % of samples"),
+            fact("noise after", "none"),
+            fact("preemption while timing", "in 90 % of samples"),
+        ];
         let switches = |number: f64| Sample {
             evidence: Evidence::from_iter([(INVOLUNTARY_SWITCHES, vec![number])]),
             ..sample(80.0)

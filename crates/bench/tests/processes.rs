@@ -430,8 +430,8 @@ fn competitors_are_seen() {
             let elsewhere = |sample: &Sample| {
                 value(&sample.evidence, RUNNABLE_ELSEWHERE).is_some_and(|tasks| tasks > 0.0)
             };
-            let disturbed = |sample: &Sample| sample.refused > 0 || disturbed(sample).contains(&true);
-            if measured.samples.iter().any(|sample| elsewhere(sample) && disturbed(sample)) {
+            let lost_time = |sample: &Sample| sample.refused > 0 || disturbed(sample)[0].contains(&true);
+            if measured.samples.iter().any(|sample| elsewhere(sample) && lost_time(sample)) {
                 unseen.retain(|id| *id != measured.primitive.to_string());
             }
         }

@@ -37,11 +37,13 @@ pub const INVOLUNTARY_SWITCHES: &str = "involuntary_switches";
 /// Page faults during the sample that waited for a disk.
 pub const MAJOR_FAULTS: &str = "major_faults";
 
-/// Share of the time of each batch in which none of its tasks ran, if one of them always should: they waited
-/// in a run queue or for a disk, or the hypervisor ran something else.
+/// Share of the time between the readings around each batch in which none of its tasks ran, if one of them
+/// always should: they waited in a run queue or for a disk, or the hypervisor ran something else. Below 0 if
+/// the kernel charged processor time of before.
 pub const NOT_RUN: &str = "not_run";
 
-/// Share of the time of each batch that its tasks waited in a run queue, if they also sleep on purpose.
+/// Share of the time between the readings around each batch that its tasks waited in run queues, the sum over
+/// the tasks, if they sleep on purpose or wait for each other.
 pub const QUEUED: &str = "queued";
 
 /// Share of the time of each batch that it lost, as judged when the sample was taken: in stores of formats 1
@@ -50,8 +52,9 @@ pub const LOST: &str = "lost";
 
 /// Readings by kind, each in the order in which they were taken.
 ///
-/// A kind around batches has one reading for each batch: of the sample's observations, then of its baseline.
-/// A kind that was not observed has no readings.
+/// The name of a kind ends in the unit of its readings unless they are numbers or shares. [`NOT_RUN`],
+/// [`QUEUED`] and [`LOST`] have one reading for each batch: of the sample's observations, then of its
+/// baseline. A kind that was not observed has no readings.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Evidence(BTreeMap<Cow<'static, str>, Vec<f64>>);
 

@@ -1,7 +1,7 @@
 //! The aspects of a machine's condition: what each kind of evidence is called, and what its readings say.
 //!
-//! A kind without a row here is an aspect as well. The name of the kind is the name of the aspect, and the
-//! value of a sample is the median of its readings.
+//! A kind without a row here is an aspect as well, unless [`crate::disturbance`] judges it. The name of the
+//! kind is then the name of the aspect, and the value of a sample is the median of its readings.
 
 use assay_quantity::evidence::{
     CORE_WIDTH, CYCLE_NS, INTERRUPTS, INVOLUNTARY_SWITCHES, LOST, MAJOR_FAULTS, MEMORY_PRESSURE, MPROTECT_NS,
@@ -28,12 +28,12 @@ type Describe = fn(&str, &[&Evidence]) -> Option<String>;
 
 /// The aspects, in the order of precedence if several explain a cost equally well.
 const ASPECTS: [Aspect; 9] = [
-    Aspect { kind: CORE_WIDTH, name: "core sharing", value: median, describe: core_sharing },
-    Aspect { kind: CYCLE_NS, name: "core clock", value: median, describe: core_clock },
+    Aspect { kind: CORE_WIDTH, name: "core sharing", value: upper_median, describe: core_sharing },
+    Aspect { kind: CYCLE_NS, name: "core clock", value: upper_median, describe: core_clock },
     Aspect {
         kind: MPROTECT_NS,
         name: "page protection change",
-        value: median,
+        value: upper_median,
         describe: page_protection_change,
     },
     Aspect {
@@ -48,7 +48,7 @@ const ASPECTS: [Aspect; 9] = [
     Aspect {
         kind: MEMORY_PRESSURE,
         name: "memory pressure",
-        value: median,
+        value: upper_median,
         describe: |kind, seen| {
             Some(format!("a task waited for memory in {} of the time", mean_share(kind, seen)?))
         },
@@ -56,7 +56,7 @@ const ASPECTS: [Aspect; 9] = [
     Aspect {
         kind: INTERRUPTS,
         name: "interrupts",
-        value: median,
+        value: upper_median,
         describe: |kind, seen| {
             let share = mean_share(kind, seen)?;
             Some(format!("handling them, including those of the operations, took {share} of the time"))
@@ -65,11 +65,11 @@ const ASPECTS: [Aspect; 9] = [
     Aspect {
         kind: STOLEN,
         name: "stolen time",
-        value: median,
+        value: upper_median,
         describe: |kind, seen| Some(format!("the hypervisor took {} of the time", mean_share(kind, seen)?)),
     },
-    Aspect { kind: INVOLUNTARY_SWITCHES, name: "preemption", value: median, describe: in_samples },
-    Aspect { kind: MAJOR_FAULTS, name: "major faults", value: median, describe: in_samples },
+    Aspect { kind: INVOLUNTARY_SWITCHES, name: "preemption", value: upper_median, describe: in_samples },
+    Aspect { kind: MAJOR_FAULTS, name: "major faults", value: upper_median, describe: in_samples },
 ];
 
 /// Evidence of lost time, which [`crate::disturbance`] judges: it is a disturbance and not a condition.
@@ -93,17 +93,22 @@ pub fn name_of(kind: &str) -> &str {
     row(kind).map_or(kind, |aspect| aspect.name)
 }
 
-/// Whether this is the name of an aspect with a row.
+/// Names under which earlier versions stored facts about the condition of a machine.
+const EARLIER: [&str; 3] =
+    ["preemption while timing", "change of a translation", "change of a page's protection"];
+
+/// Whether facts of this name are about the condition of a machine, in this version or an earlier one.
 #[must_use]
-pub fn is_aspect(name: &str) -> bool {
-    ASPECTS.iter().any(|aspect| aspect.name == name)
+pub fn is_condition(fact: &str) -> bool {
+    EARLIER.contains(&fact) || ASPECTS.iter().any(|aspect| aspect.name == fact)
 }
 
 /// What the readings of one kind say about a sample; `None` if the kind was not observed.
 #[must_use]
 pub fn value(seen: &Evidence, kind: &str) -> Option<f64> {
     let readings = ascending(seen.of(kind).iter().copied());
-    (!readings.is_empty()).then(|| row(kind).map_or(median(&readings), |aspect| (aspect.value)(&readings)))
+    (!readings.is_empty())
+        .then(|| row(kind).map_or(upper_median(&readings), |aspect| (aspect.value)(&readings)))
 }
 
 /// The values of one kind in the samples that observed it, ascending.
@@ -118,8 +123,8 @@ pub(crate) fn ascending(values: impl Iterator<Item = f64>) -> Vec<f64> {
     values
 }
 
-/// The (upper) median: a reading during which something else happened does not count.
-fn median(ascending: &[f64]) -> f64 {
+/// The upper median: a reading during which something else happened does not count.
+fn upper_median(ascending: &[f64]) -> f64 {
     ascending[ascending.len() / 2]
 }
 
@@ -150,15 +155,16 @@ fn core_sharing(_: &str, seen: &[&Evidence]) -> Option<String> {
 }
 
 fn core_clock(kind: &str, seen: &[&Evidence]) -> Option<String> {
-    let (shortest, median, longest) = spread(&values(seen, kind))?;
-    let [least, median, most] = [longest, median, shortest].map(|cycle_ns| 1.0 / cycle_ns);
-    Some(format!("{median:.2} GHz in the median sample, {least:.2} to {most:.2} GHz in all"))
+    let (shortest, _, longest) = spread(&values(seen, kind))?;
+    let usual = conditions::of(seen).cycle_ns?;
+    let [least, usual, most] = [longest, usual, shortest].map(|cycle_ns| 1.0 / cycle_ns);
+    Some(format!("{usual:.2} GHz in the median sample, {least:.2} to {most:.2} GHz in all"))
 }
 
 fn page_protection_change(kind: &str, seen: &[&Evidence]) -> Option<String> {
-    let (least, median, most) = spread(&values(seen, kind))?;
-    let [least, median, most] = [least, median, most].map(|ns| ns / 1000.0);
-    Some(format!("{median:.2} us before the median sample, {least:.2} to {most:.2} us before all"))
+    let (least, usual, most) = spread(&values(seen, kind))?;
+    let [least, usual, most] = [least, usual, most].map(|ns| ns / 1000.0);
+    Some(format!("{usual:.2} us before the median sample, {least:.2} to {most:.2} us before all"))
 }
 
 /// The samples during which the value of a kind was above zero, as a share of those in which it was observed.
@@ -179,13 +185,13 @@ fn mean_share(kind: &str, seen: &[&Evidence]) -> Option<String> {
 }
 
 fn in_all(kind: &str, seen: &[&Evidence]) -> Option<String> {
-    let (least, median, most) = spread(&values(seen, kind))?;
-    Some(format!("{median} in the median sample, {least} to {most} in all"))
+    let (least, usual, most) = spread(&values(seen, kind))?;
+    Some(format!("{usual} in the median sample, {least} to {most} in all"))
 }
 
 /// The minimum, the median and the maximum.
 fn spread(ascending: &[f64]) -> Option<(f64, f64, f64)> {
-    Some((*ascending.first()?, median(ascending), *ascending.last()?))
+    Some((*ascending.first()?, upper_median(ascending), *ascending.last()?))
 }
 
 fn percent(share: f64) -> String {
@@ -260,9 +266,9 @@ mod tests {
     #[test]
     fn every_aspect_has_a_name_of_its_own() {
         for (position, Aspect { kind, name, .. }) in ASPECTS.iter().enumerate() {
-            assert_eq!((name_of(kind), is_aspect(name)), (*name, true));
+            assert_eq!((name_of(kind), is_condition(name)), (*name, true));
             assert!(ASPECTS[..position].iter().all(|other| other.kind != *kind && other.name != *name));
         }
-        assert_eq!((name_of("weather"), is_aspect("weather")), ("weather", false));
+        assert_eq!((name_of("weather"), is_condition("weather")), ("weather", false));
     }
 }

@@ -11,9 +11,9 @@ use crate::estimator::{middle, real};
 #[must_use]
 pub fn of(seen: &[&Evidence]) -> Conditions {
     let shared = width_alone(seen).and_then(|alone| {
-        let looks: Vec<bool> = seen.iter().filter_map(|seen| is_shared(seen, alone)).collect();
-        let shared = looks.iter().filter(|shared| **shared).count();
-        (!looks.is_empty()).then(|| real(shared) / real(looks.len()))
+        let samples: Vec<bool> = seen.iter().filter_map(|seen| is_shared(seen, alone)).collect();
+        let shared = samples.iter().filter(|shared| **shared).count();
+        (!samples.is_empty()).then(|| real(shared) / real(samples.len()))
     });
     let cycles = values(seen, CYCLE_NS);
     Conditions { shared, cycle_ns: (!cycles.is_empty()).then(|| middle(&cycles)) }

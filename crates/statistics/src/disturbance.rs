@@ -19,38 +19,50 @@ use crate::estimator::real;
 /// virtual machine, 2.4 % lost more than 3 % of their time, 1.8 % more than 5 %, and 1.4 % more than 7 %.
 pub const LOST_MAX: f64 = 0.05;
 
-/// Whether each batch lost more than [`LOST_MAX`] of its time: the observations, then the baseline.
+/// Whether each batch lost more than [`LOST_MAX`] of its time: of the observations, and of the baseline. A
+/// batch whose loss was not observed did not.
 #[must_use]
-pub fn disturbed(sample: &Sample) -> Vec<bool> {
+pub fn disturbed(sample: &Sample) -> [Vec<bool>; 2] {
+    let is_disturbed = |lost: &Vec<f64>, batch| lost.get(batch).is_some_and(|lost| *lost > LOST_MAX);
     let lost = lost(sample);
-    let batches = sample.observations.iter().chain(&sample.baseline);
-    // A share that was not observed is no reason to leave a batch out.
-    batches.enumerate().map(|(batch, _)| lost.get(batch).is_some_and(|lost| *lost > LOST_MAX)).collect()
+    [0, 1].map(|which| (0..lengths(sample)[which]).map(|batch| is_disturbed(&lost[which], batch)).collect())
 }
 
-/// The share of its time that each batch lost, as far as it was observed.
-///
-/// This is the time that the batch did not run beyond that of the calmest batch, which is attributed to the
-/// operation: a wake-up takes some time in the run queue even of an idle processor, and some kernels do not
-/// charge a task with the interrupts that it causes. Unless it includes the time that the hypervisor took (as
-/// [`NOT_RUN`] does), each batch also lost the sample's share of that.
-fn lost(sample: &Sample) -> Vec<f64> {
-    let evidence = &sample.evidence;
-    let batches = sample.observations.len() + sample.baseline.len();
-    let stolen = value(evidence, STOLEN).unwrap_or(0.0);
-    let (idle, stolen) = match (evidence.of(LOST), evidence.of(NOT_RUN), evidence.of(QUEUED)) {
-        ([], [], []) => (vec![0.0; batches], stolen),
-        ([], [], queued) => (within(queued), stolen),
-        ([], not_run, _) => (within(not_run), 0.0),
-        (lost, ..) => return lost.to_vec(),
+/// Numbers of observations and of batches of the baseline.
+fn lengths(sample: &Sample) -> [usize; 2] {
+    [sample.observations.len(), sample.baseline.len()]
+}
+
+/// The share of its time that each batch lost: of the observations, and of the baseline.
+fn lost(sample: &Sample) -> [Vec<f64>; 2] {
+    let series = |kind: &str| -> [&[f64]; 2] {
+        let readings = sample.evidence.of(kind);
+        readings.split_at(sample.observations.len().min(readings.len())).into()
     };
+    let is_observed = |kind: &str| !sample.evidence.of(kind).is_empty();
+    if is_observed(LOST) {
+        return series(LOST).map(<[f64]>::to_vec);
+    }
+    let (idle, stolen) = if is_observed(NOT_RUN) {
+        // This includes the time that the hypervisor took.
+        (series(NOT_RUN), 0.0)
+    } else {
+        (series(QUEUED), value(&sample.evidence, STOLEN).unwrap_or(0.0))
+    };
+    [0, 1].map(|which| beyond_calmest(idle[which], lengths(sample)[which], stolen))
+}
+
+/// The time that batches of one operation were idle beyond the calmest of them, and the time that the
+/// hypervisor took from them, as shares.
+///
+/// The idle time of the calmest batch is attributed to the operation: a wake-up takes some time in the run
+/// queue even of an idle processor, and some kernels do not charge a task with the interrupts that it causes.
+fn beyond_calmest(idle: &[f64], batches: usize, stolen: f64) -> Vec<f64> {
+    // A share lies outside if processor time was charged to another batch than that in which it passed.
+    let idle: Vec<f64> =
+        (0..batches).map(|batch| idle.get(batch).map_or(0.0, |idle| idle.clamp(0.0, 1.0))).collect();
     let own = idle.iter().copied().reduce(f64::min).unwrap_or(0.0);
     idle.into_iter().map(|idle| idle - own + stolen).collect()
-}
-
-/// The shares, with those limited to 0 to 1 that lie outside because two clocks of the kernel differ.
-fn within(shares: &[f64]) -> Vec<f64> {
-    shares.iter().map(|share| share.clamp(0.0, 1.0)).collect()
 }
 
 /// The values of samples without their disturbed batches, and with them.
@@ -84,11 +96,14 @@ pub fn sift(samples: &[Sample], value: impl Fn(&Sample) -> Option<f64>) -> Sifte
     let (mut kept, mut all, mut sifted) = (Vec::new(), Vec::new(), Sifted::default());
     for sample in samples {
         let are_disturbed = disturbed(sample);
-        let disturbed = are_disturbed.iter().filter(|is_disturbed| **is_disturbed).count();
+        let disturbed = are_disturbed.iter().flatten().filter(|is_disturbed| **is_disturbed).count();
         let with_all = value(sample);
-        let without =
-            if disturbed == 0 { with_all } else { undisturbed(sample).and_then(|left| value(&left)) };
-        sifted.batches += are_disturbed.len() + sample.refused;
+        let without = if disturbed == 0 {
+            with_all
+        } else {
+            without(sample, &are_disturbed).and_then(|left| value(&left))
+        };
+        sifted.batches += lengths(sample).iter().sum::<usize>() + sample.refused;
         sifted.disturbed += disturbed + sample.refused;
         all.extend(with_all.map(|value| (value, &sample.evidence)));
         kept.extend(without.map(|value| (value, &sample.evidence)));
@@ -99,18 +114,19 @@ pub fn sift(samples: &[Sample], value: impl Fn(&Sample) -> Option<f64>) -> Sifte
     sifted
 }
 
-/// The undisturbed batches of a sample, without the evidence that they are; `None` if its whole baseline was
+/// The undisturbed batches of a sample, without its other contents; `None` if its whole baseline was
 /// disturbed.
 #[must_use]
 pub fn undisturbed(sample: &Sample) -> Option<Sample> {
-    let are_disturbed = disturbed(sample);
-    let (of_operation, of_baseline) = are_disturbed.split_at(sample.observations.len());
-    let left = |batches: &[Observation], are_disturbed: &[bool]| -> Vec<Observation> {
-        let all = batches.iter().zip(are_disturbed);
-        all.filter(|(_, is_disturbed)| !**is_disturbed).map(|(batch, _)| *batch).collect()
-    };
-    let observations = left(&sample.observations, of_operation);
-    let baseline = left(&sample.baseline, of_baseline);
+    without(sample, &disturbed(sample))
+}
+
+fn without(sample: &Sample, are_disturbed: &[Vec<bool>; 2]) -> Option<Sample> {
+    let [observations, baseline] = [0, 1].map(|which| {
+        let batches = [&sample.observations, &sample.baseline][which];
+        let all = batches.iter().zip(&are_disturbed[which]);
+        all.filter(|(_, is_disturbed)| !**is_disturbed).map(|(batch, _)| *batch).collect::<Vec<Observation>>()
+    });
     (baseline.is_empty() == sample.baseline.is_empty()).then(|| Sample {
         seed: sample.seed,
         observations,
@@ -166,7 +182,7 @@ mod tests {
         let readings: Vec<f64> = readings.iter().map(|percent| percent / 100.0).collect();
         let evidence = Evidence::from_iter([(kind, readings), (STOLEN, vec![stolen / 100.0])]);
         let observations = vec![Observation { operations: 1, elapsed_ns: 1e5 }; 3];
-        let lost = lost(&Sample { observations, evidence, ..Sample::default() });
+        let [lost, _] = lost(&Sample { observations, evidence, ..Sample::default() });
         lost.iter().map(|lost| (100.0 * lost).round()).collect()
     }
 
@@ -176,6 +192,16 @@ mod tests {
         assert_eq!(lost_of(QUEUED, &[30.0, 33.0, 90.0], 0.0), [0.0, 3.0, 60.0]);
         // The processor time of children that ended may be that of an earlier batch.
         assert_eq!(lost_of(NOT_RUN, &[-300.0, 7.0, 0.0], 0.0), [0.0, 7.0, 0.0]);
+    }
+
+    #[test]
+    fn the_calmest_batches_of_an_operation_and_of_its_baseline_differ() {
+        let with = |not_run: f64| Evidence::from_iter([(NOT_RUN, vec![not_run; 4])]);
+        let asleep = Sample { evidence: with(0.3), ..sample(9.0, 0.0) };
+        let awake = Sample { evidence: with(0.0), ..sample(2.0, 0.0) };
+        let all = [difference(asleep.clone(), awake.clone()), difference(awake, asleep)];
+        let sifted = sifted(&all);
+        assert_eq!((sifted.disturbed, sifted.kept, sifted.all), (0, vec![7.0, -7.0], vec![7.0, -7.0]));
     }
 
     #[test]
@@ -195,9 +221,11 @@ mod tests {
 
     #[test]
     fn a_sample_whose_whole_baseline_was_disturbed_has_no_value_rather_than_one_without_a_baseline() {
-        let mut baseline = sample(2.0, 0.0);
-        baseline.evidence = Evidence::from_iter([(NOT_RUN, vec![0.6; 4])]);
-        let difference = difference(sample(9.0, 0.0), baseline);
+        let lost = |sample: Sample, share| Sample {
+            evidence: Evidence::from_iter([(LOST, vec![share; 4])]),
+            ..sample
+        };
+        let difference = difference(lost(sample(9.0, 0.0), 0.0), lost(sample(2.0, 0.0), 0.6));
         let all = [difference.clone(), difference, sample(9.0, 0.0), sample(8.0, 0.0)];
         let sifted = sifted(&all);
         assert_eq!((sifted.kept, sifted.all), (vec![34.0, 33.0], vec![7.0, 7.0, 34.0, 33.0]));

@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn every_name_is_one_that_machines_have() {
         let facts = describe(&calibrate(), &std::env::temp_dir()).facts;
-        let is_known = |name: &str| facts.iter().any(|fact| fact.name == name) || aspect::is_aspect(name);
+        let is_known = |name: &str| facts.iter().any(|fact| fact.name == name) || aspect::is_condition(name);
         let others: Vec<&str> = USUAL.iter().map(|(name, _)| *name).filter(|name| !is_known(name)).collect();
         assert_eq!(others, [NOISE_BEFORE, NOISE_AFTER]);
     }

@@ -6,12 +6,12 @@ use assay_process::accounting::memory_stalled_ns;
 use assay_quantity::Evidence;
 use assay_quantity::evidence::MEMORY_PRESSURE;
 
-use super::{Counted, Participants, Witness};
+use super::{Participants, Reading, Witness};
 
 #[derive(Debug)]
 struct MemoryPressure {
     /// `None` if the kernel does not count it.
-    before: Option<Counted>,
+    before: Option<Reading>,
 }
 
 pub(super) fn witness(_: &Participants) -> Box<dyn Witness> {
@@ -20,13 +20,13 @@ pub(super) fn witness(_: &Participants) -> Box<dyn Witness> {
 
 impl Witness for MemoryPressure {
     fn before(&mut self) -> io::Result<()> {
-        self.before = memory_stalled_ns().map(Counted::now);
+        self.before = memory_stalled_ns().map(Reading::now);
         Ok(())
     }
 
     fn after(&mut self, evidence: &mut Evidence) -> io::Result<()> {
         if let (Some(before), Some(stalled_ns)) = (self.before, memory_stalled_ns()) {
-            evidence.add(MEMORY_PRESSURE, Counted::now(stalled_ns).share_since(before));
+            evidence.add(MEMORY_PRESSURE, Reading::now(stalled_ns).share_since(before));
         }
         Ok(())
     }

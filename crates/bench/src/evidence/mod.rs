@@ -1,8 +1,9 @@
 //! Evidence about a sample: what the machine was like while its batches were timed.
 //!
-//! Each kind of evidence is a [`Witness`] in a file of its own and a row in [`KINDS`]. Its raw readings are
-//! stored with the sample under their names; `statistics` judges them. The harness does not wait for a better
-//! condition and rejects no sample for it.
+//! A [`Witness`] takes the readings of one kind of evidence, or of several from one source. It has a file of
+//! its own and a row in [`WITNESSES`]. The raw readings are stored with the sample under the names of their
+//! kinds; `statistics` judges them. The harness does not wait for a better condition and rejects no sample
+//! for it.
 
 mod core_width;
 mod memory_pressure;
@@ -39,29 +40,29 @@ pub trait Witness: fmt::Debug {
 /// A new witness; `None` if it could not observe these participants, or this machine.
 type Opened = io::Result<Option<Box<dyn Witness>>>;
 
-/// What the witnesses of a kind are around, and how they are made.
-enum Kind {
-    /// Around the benchmark, before its preparation.
+/// When a witness takes its readings, and how it is created.
+enum Around {
+    /// Before the benchmark is prepared, and after its last batch.
     Process(fn(Source) -> Box<dyn Witness>),
-    /// Around all batches together.
+    /// Before the first batch, and after the last one.
     Sample(fn(&Participants) -> Box<dyn Witness>),
-    /// Around each batch.
+    /// Before and after each batch.
     Batch(fn(Source, &Participants) -> Opened),
 }
 
-/// The kinds of evidence, the outermost first: the last one reads immediately before and after a batch.
-const KINDS: &[Kind] = &[
-    Kind::Process(mprotect::witness),
-    Kind::Sample(tasks_elsewhere::witness),
-    Kind::Sample(memory_pressure::witness),
-    Kind::Sample(usage::witness),
-    Kind::Sample(ticks::witness),
-    Kind::Batch(core_width::witness),
-    Kind::Batch(queued::witness),
-    Kind::Batch(not_run::witness),
+/// The witnesses, the outermost first: the last one reads immediately before and after a batch.
+const WITNESSES: &[Around] = &[
+    Around::Process(mprotect::witness),
+    Around::Sample(tasks_elsewhere::witness),
+    Around::Sample(memory_pressure::witness),
+    Around::Sample(usage::witness),
+    Around::Sample(ticks::witness),
+    Around::Batch(core_width::witness),
+    Around::Batch(queued::witness),
+    Around::Batch(not_run::witness),
 ];
 
-/// The witnesses of one sample. As a [`Witness`] it is around a batch.
+/// The witnesses of one sample. Its methods of [`Witness`] are called around each batch.
 #[derive(Debug)]
 pub struct Watch {
     clock: Source,
@@ -77,9 +78,9 @@ impl Watch {
     /// Fails if the kernel does not provide the evidence.
     pub fn begin(clock: Source) -> io::Result<Self> {
         let witness =
-            |kind: &Kind| if let Kind::Process(witness) = kind { Some(witness(clock)) } else { None };
-        let mut process = KINDS.iter().filter_map(witness).collect();
-        before(&mut process)?;
+            |around: &Around| if let Around::Process(witness) = around { Some(witness(clock)) } else { None };
+        let mut process: Vec<Box<dyn Witness>> = WITNESSES.iter().filter_map(witness).collect();
+        before_all(&mut process)?;
         Ok(Self { clock, process, sample: Vec::new(), batch: Vec::new() })
     }
 
@@ -89,33 +90,33 @@ impl Watch {
     /// Fails if the kernel does not provide the evidence. A kernel that does not count run-queue delay is not
     /// an error: see [`has_run_queue_delay`](assay_process::accounting::has_run_queue_delay).
     pub fn open(&mut self, participants: &Participants) -> io::Result<()> {
-        for kind in KINDS {
-            match kind {
-                Kind::Process(_) => {}
-                Kind::Sample(witness) => self.sample.push(witness(participants)),
-                Kind::Batch(witness) => self.batch.extend(witness(self.clock, participants)?),
+        for around in WITNESSES {
+            match around {
+                Around::Process(_) => {}
+                Around::Sample(witness) => self.sample.push(witness(participants)),
+                Around::Batch(witness) => self.batch.extend(witness(self.clock, participants)?),
             }
         }
-        before(&mut self.sample)
+        before_all(&mut self.sample)
     }
 
-    /// Adds the readings around all batches to those around each.
+    /// Adds the readings around all batches, and around the preparation.
     ///
     /// # Errors
     /// Fails if the kernel does not provide the evidence.
     pub fn close(mut self, evidence: &mut Evidence) -> io::Result<()> {
-        after(&mut self.sample, evidence)?;
-        after(&mut self.process, evidence)
+        after_all(&mut self.sample, evidence)?;
+        after_all(&mut self.process, evidence)
     }
 }
 
 impl Witness for Watch {
     fn before(&mut self) -> io::Result<()> {
-        before(&mut self.batch)
+        before_all(&mut self.batch)
     }
 
     fn after(&mut self, evidence: &mut Evidence) -> io::Result<()> {
-        after(&mut self.batch, evidence)
+        after_all(&mut self.batch, evidence)
     }
 }
 
@@ -133,30 +134,32 @@ impl Witness for NoWitness {
     }
 }
 
-fn before(witnesses: &mut Vec<Box<dyn Witness>>) -> io::Result<()> {
+fn before_all(witnesses: &mut [Box<dyn Witness>]) -> io::Result<()> {
     witnesses.iter_mut().try_for_each(|witness| witness.before())
 }
 
-fn after(witnesses: &mut Vec<Box<dyn Witness>>, evidence: &mut Evidence) -> io::Result<()> {
+fn after_all(witnesses: &mut [Box<dyn Witness>], evidence: &mut Evidence) -> io::Result<()> {
     witnesses.iter_mut().rev().try_for_each(|witness| witness.after(evidence))
 }
 
-/// A counter of time at one point in time.
+/// The state of a counter of time.
 #[derive(Debug, Clone, Copy, Default)]
-struct Counted {
+struct Reading {
     at_ns: u64,
     counted_ns: f64,
 }
 
-impl Counted {
+impl Reading {
     fn now(counted_ns: f64) -> Self {
         Self { at_ns: monotonic::now_ns(), counted_ns }
     }
 
-    /// Returns the counted share of the time between an earlier reading and this one.
+    /// Returns the counted share of the time since an earlier reading. A counter that went backwards, as
+    /// stolen time may if a virtual machine moves to another host, has counted nothing.
     #[expect(clippy::cast_precision_loss, reason = "a sample is far shorter than 2^52 ns")]
     fn share_since(self, earlier: Self) -> f64 {
-        (self.counted_ns - earlier.counted_ns) / self.at_ns.saturating_sub(earlier.at_ns).max(1) as f64
+        let passed_ns = self.at_ns.saturating_sub(earlier.at_ns).max(1) as f64;
+        (self.counted_ns - earlier.counted_ns).max(0.0) / passed_ns
     }
 }
 
@@ -184,10 +187,21 @@ mod tests {
     }
 
     #[test]
+    fn a_share_is_the_counted_part_of_the_time_that_passed() {
+        let [earlier, later] =
+            [(100, 7.0), (300, 57.0)].map(|(at_ns, counted_ns)| Reading { at_ns, counted_ns });
+        let backwards = Reading { counted_ns: 3.0, ..later };
+        let shares = [later, backwards, earlier].map(|reading| reading.share_since(earlier));
+        assert_eq!(shares.to_vec(), [0.25, 0.0, 0.0]);
+    }
+
+    #[test]
     fn every_kind_that_the_machine_offers_is_read_and_no_other() {
         let stat = Stat::read().unwrap();
         let has_ticks = stat.ticks(0).is_some();
-        let has_additions = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
+        // A clock of coarser steps may measure no time for the additions.
+        let has_additions =
+            cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) && calibrate().resolution_ns < 100.0;
         let kinds = |core: bool, not_run: bool, queued: bool| {
             let kinds = [
                 (CORE_WIDTH, 3, core && has_additions),

@@ -7,37 +7,33 @@ use assay_process::accounting::{Who, own_cpu_ns, process_cpu_ns, usage};
 use assay_quantity::Evidence;
 use assay_quantity::evidence::NOT_RUN;
 
-use super::{Counted, Opened, Participants, Sharing, Witness};
+use super::{Opened, Participants, Reading, Sharing, Witness};
 use crate::clock::Source;
 
 #[derive(Debug)]
 struct NotRun {
-    /// The tasks that this process waits for; `None` if it runs alone.
-    partners: Option<Vec<libc::pid_t>>,
-    before: Counted,
+    sharing: Sharing,
+    before: Reading,
 }
 
 pub(super) fn witness(_: Source, participants: &Participants) -> Opened {
-    let partners = match &participants.sharing {
-        Sharing::Alone => None,
-        Sharing::OneCpu { partners } => Some(partners.clone()),
-        _ => return Ok(None),
-    };
-    Ok(Some(Box::new(NotRun { partners, before: Counted::default() })))
+    let sharing = participants.sharing.clone();
+    let always_runs = matches!(sharing, Sharing::Alone | Sharing::OneCpu { .. });
+    Ok(always_runs.then(|| Box::new(NotRun { sharing, before: Reading::default() }) as Box<dyn Witness>))
 }
 
 impl NotRun {
     /// Returns the processor time of this process, its children and its partners.
     #[expect(clippy::cast_precision_loss, reason = "a process runs for far less than 2^52 ns")]
-    fn ran(&self) -> io::Result<Counted> {
+    fn ran(&self) -> io::Result<Reading> {
         let mut ran_ns = own_cpu_ns()?;
-        if let Some(partners) = &self.partners {
+        if let Sharing::OneCpu { partners } = &self.sharing {
             ran_ns += usage(Who::Children)?.cpu_ns;
             for partner in partners {
                 ran_ns += process_cpu_ns(*partner)?;
             }
         }
-        Ok(Counted::now(ran_ns as f64))
+        Ok(Reading::now(ran_ns as f64))
     }
 }
 
@@ -67,7 +63,7 @@ mod tests {
 
     #[test]
     fn a_process_did_not_run_in_the_time_since_the_first_reading_in_which_it_was_not_charged() {
-        let mut alone = NotRun { partners: None, before: Counted::default() };
+        let mut alone = NotRun { sharing: Sharing::Alone, before: Reading::default() };
         alone.before().unwrap();
         // A reading long ago with the same processor time.
         alone.before.at_ns = alone.before.at_ns.saturating_sub(1_000_000_000_000);
@@ -77,7 +73,8 @@ mod tests {
 
     #[test]
     fn time_in_which_the_only_process_runs_is_not_idle() {
-        let mut witness = NotRun { partners: Some(Vec::new()), before: Counted::default() };
+        let mut witness =
+            NotRun { sharing: Sharing::OneCpu { partners: Vec::new() }, before: Reading::default() };
         let begun_ns = monotonic::now_ns();
         witness.before().unwrap();
         let begun_ran_ns = thread_cpu_ns().unwrap();

@@ -8,14 +8,14 @@ use assay_process::accounting::{OWN_SCHEDSTAT, Schedstat, has_run_queue_delay};
 use assay_quantity::Evidence;
 use assay_quantity::evidence::QUEUED;
 
-use super::{Counted, Opened, Participants, Sharing, Witness};
+use super::{Opened, Participants, Reading, Sharing, Witness};
 use crate::clock::Source;
 
 #[derive(Debug)]
 struct Queued {
     /// The `schedstat` of each participant.
     queues: Vec<File>,
-    before: Counted,
+    before: Reading,
 }
 
 /// There is none if the kernel does not count run-queue delay. The queues of many participants are no
@@ -30,14 +30,14 @@ pub(super) fn witness(_: Source, participants: &Participants) -> Opened {
     for partner in participants.partners() {
         queues.push(File::open(format!("/proc/{partner}/schedstat"))?);
     }
-    Ok(Some(Box::new(Queued { queues, before: Counted::default() })))
+    Ok(Some(Box::new(Queued { queues, before: Reading::default() })))
 }
 
 impl Queued {
     #[expect(clippy::cast_precision_loss, reason = "a process waits for far less than 2^52 ns")]
-    fn waited(&self) -> io::Result<Counted> {
+    fn waited(&self) -> io::Result<Reading> {
         let waited_ns = self.queues.iter().map(|queue| Ok(Schedstat::read(queue)?.waited_ns));
-        Ok(Counted::now(waited_ns.sum::<io::Result<u64>>()? as f64))
+        Ok(Reading::now(waited_ns.sum::<io::Result<u64>>()? as f64))
     }
 }
 

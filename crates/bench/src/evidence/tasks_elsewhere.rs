@@ -24,10 +24,13 @@ impl TasksElsewhere {
         let stat = Stat::read()?;
         let partners = self.participants.partners().iter().filter(|pid| is_runnable(**pid)).count() as u64;
         let own = 1 + self.participants.copies + partners;
-        #[expect(clippy::cast_precision_loss, reason = "tasks and processors are few")]
-        let elsewhere = |running: u64| running.saturating_sub(own) as f64 / stat.cpus().max(1) as f64;
-        Ok(stat.runnable().map(elsewhere))
+        Ok(stat.runnable().map(|runnable| elsewhere(runnable, own, stat.cpus())))
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "tasks and processors are few")]
+fn elsewhere(runnable: u64, own: u64, cpus: u64) -> f64 {
+    runnable.saturating_sub(own) as f64 / cpus.max(1) as f64
 }
 
 impl Witness for TasksElsewhere {
@@ -42,5 +45,15 @@ impl Witness for TasksElsewhere {
             evidence.add(RUNNABLE_ELSEWHERE, after);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_own_tasks_are_not_elsewhere() {
+        assert_eq!(vec![elsewhere(4, 1, 2), elsewhere(3, 3, 2), elsewhere(1, 2, 0)], [1.5, 0.0, 0.0]);
     }
 }

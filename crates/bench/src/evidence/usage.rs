@@ -9,15 +9,15 @@ use assay_quantity::evidence::{INVOLUNTARY_SWITCHES, MAJOR_FAULTS};
 use super::{Participants, Witness};
 
 #[derive(Debug)]
-struct OfProcess {
+struct ProcessUsage {
     before: Usage,
 }
 
 pub(super) fn witness(_: &Participants) -> Box<dyn Witness> {
-    Box::new(OfProcess { before: Usage::default() })
+    Box::new(ProcessUsage { before: Usage::default() })
 }
 
-impl Witness for OfProcess {
+impl Witness for ProcessUsage {
     fn before(&mut self) -> io::Result<()> {
         self.before = usage(Who::Process)?;
         Ok(())
@@ -26,10 +26,9 @@ impl Witness for OfProcess {
     #[expect(clippy::cast_precision_loss, reason = "events are far fewer than 2^52")]
     fn after(&mut self, evidence: &mut Evidence) -> io::Result<()> {
         let now = usage(Who::Process)?;
-        let switches = now.involuntary_switches.saturating_sub(self.before.involuntary_switches);
-        evidence.add(INVOLUNTARY_SWITCHES, switches as f64);
-        let faults = now.major_faults.saturating_sub(self.before.major_faults);
-        evidence.add(MAJOR_FAULTS, faults as f64);
+        let since_before = |count: fn(&Usage) -> u64| count(&now).saturating_sub(count(&self.before)) as f64;
+        evidence.add(INVOLUNTARY_SWITCHES, since_before(|usage| usage.involuntary_switches));
+        evidence.add(MAJOR_FAULTS, since_before(|usage| usage.major_faults));
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Whether leaving out disturbed batches biases the estimate.
 
-use assay_quantity::evidence::LOST;
+use assay_quantity::evidence::NOT_RUN;
 use assay_quantity::{Evidence, Observation, Sample, Unit};
 use assay_statistics::{cost_ns, sift, trimmed_mean};
 
@@ -18,6 +18,9 @@ struct Competitor {
 
 const NOISE: Noise = Noise::LogNormal(0.05);
 
+/// Share of the time of each batch in which its task does not run by itself.
+const IDLE: f64 = 0.1;
+
 /// Twenty samples of twelve batches each, with noise of the process and of the batch.
 fn samples(source: &mut Source, competitor: &Competitor) -> Vec<Sample> {
     let mut sample = || {
@@ -29,10 +32,10 @@ fn samples(source: &mut Source, competitor: &Competitor) -> Vec<Sample> {
             let lost_ns = if is_met { 200.0 + 9000.0 * source.uniform() } else { 20.0 * source.uniform() };
             let slowed = if is_met { 1.0 + competitor.slows * source.uniform() } else { 1.0 };
             let elapsed_ns = elapsed_ns * slowed + lost_ns;
-            (Observation { operations: u64::from(operations), elapsed_ns }, lost_ns / elapsed_ns)
+            (Observation { operations: u64::from(operations), elapsed_ns }, IDLE + lost_ns / elapsed_ns)
         };
-        let (observations, lost) = (0..12).map(|turn| batch(1 + turn % 2)).unzip();
-        Sample { observations, evidence: Evidence::from_iter([(LOST, lost)]), ..Sample::default() }
+        let (observations, not_run) = (0..12).map(|turn| batch(1 + turn % 2)).unzip();
+        Sample { observations, evidence: Evidence::from_iter([(NOT_RUN, not_run)]), ..Sample::default() }
     };
     (0..20).map(|_| sample()).collect()
 }
