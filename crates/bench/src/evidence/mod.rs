@@ -40,26 +40,26 @@ pub trait Witness: fmt::Debug {
 /// A new witness; `None` if it could not observe these participants, or this machine.
 type Opened = io::Result<Option<Box<dyn Witness>>>;
 
-/// When a witness takes its readings, and how it is created.
-enum Around {
-    /// Before the benchmark is prepared, and after its last batch.
+/// What a witness reads before and after, and how it is created.
+enum Span {
+    /// The preparation of the benchmark and all its batches.
     Process(fn(Source) -> Box<dyn Witness>),
-    /// Before the first batch, and after the last one.
+    /// All batches.
     Sample(fn(&Participants) -> Box<dyn Witness>),
-    /// Before and after each batch.
+    /// Each batch.
     Batch(fn(Source, &Participants) -> Opened),
 }
 
 /// The witnesses, the outermost first: the last one reads immediately before and after a batch.
-const WITNESSES: &[Around] = &[
-    Around::Process(mprotect::witness),
-    Around::Sample(tasks_elsewhere::witness),
-    Around::Sample(memory_pressure::witness),
-    Around::Sample(usage::witness),
-    Around::Sample(ticks::witness),
-    Around::Batch(core_width::witness),
-    Around::Batch(queued::witness),
-    Around::Batch(not_run::witness),
+const WITNESSES: &[Span] = &[
+    Span::Process(mprotect::witness),
+    Span::Sample(tasks_elsewhere::witness),
+    Span::Sample(memory_pressure::witness),
+    Span::Sample(usage::witness),
+    Span::Sample(ticks::witness),
+    Span::Batch(core_width::witness),
+    Span::Batch(queued::witness),
+    Span::Batch(not_run::witness),
 ];
 
 /// The witnesses of one sample. Its methods of [`Witness`] are called around each batch.
@@ -78,7 +78,7 @@ impl Watch {
     /// Fails if the kernel does not provide the evidence.
     pub fn begin(clock: Source) -> io::Result<Self> {
         let witness =
-            |around: &Around| if let Around::Process(witness) = around { Some(witness(clock)) } else { None };
+            |span: &Span| if let Span::Process(witness) = span { Some(witness(clock)) } else { None };
         let mut process: Vec<Box<dyn Witness>> = WITNESSES.iter().filter_map(witness).collect();
         before_all(&mut process)?;
         Ok(Self { clock, process, sample: Vec::new(), batch: Vec::new() })
@@ -90,11 +90,11 @@ impl Watch {
     /// Fails if the kernel does not provide the evidence. A kernel that does not count run-queue delay is not
     /// an error: see [`has_run_queue_delay`](assay_process::accounting::has_run_queue_delay).
     pub fn open(&mut self, participants: &Participants) -> io::Result<()> {
-        for around in WITNESSES {
-            match around {
-                Around::Process(_) => {}
-                Around::Sample(witness) => self.sample.push(witness(participants)),
-                Around::Batch(witness) => self.batch.extend(witness(self.clock, participants)?),
+        for span in WITNESSES {
+            match span {
+                Span::Process(_) => {}
+                Span::Sample(witness) => self.sample.push(witness(participants)),
+                Span::Batch(witness) => self.batch.extend(witness(self.clock, participants)?),
             }
         }
         before_all(&mut self.sample)
@@ -166,7 +166,7 @@ impl Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::calibrate;
+    use crate::clock::{Calibration, calibrate};
     use assay_process::accounting::{Stat, has_run_queue_delay, memory_stalled_ns};
     use assay_quantity::evidence::{
         CORE_WIDTH, CYCLE_NS, INTERRUPTS, INVOLUNTARY_SWITCHES, MAJOR_FAULTS, MEMORY_PRESSURE, MPROTECT_NS,
@@ -174,8 +174,8 @@ mod tests {
     };
 
     /// Returns the numbers of readings around three batches, by kind.
-    fn readings(sharing: Sharing, copies: u64) -> Vec<(String, usize)> {
-        let mut watch = Watch::begin(calibrate().source).unwrap();
+    fn readings(clock: Source, sharing: Sharing, copies: u64) -> Vec<(String, usize)> {
+        let mut watch = Watch::begin(clock).unwrap();
         watch.open(&Participants { sharing, cpu: 0, copies }).unwrap();
         let mut evidence = Evidence::default();
         for _ in 0..3 {
@@ -197,11 +197,13 @@ mod tests {
 
     #[test]
     fn every_kind_that_the_machine_offers_is_read_and_no_other() {
+        let Calibration { source, resolution_ns, .. } = calibrate();
+        let readings = |sharing, copies| readings(source, sharing, copies);
         let stat = Stat::read().unwrap();
         let has_ticks = stat.ticks(0).is_some();
         // A clock of coarser steps may measure no time for the additions.
         let has_additions =
-            cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) && calibrate().resolution_ns < 100.0;
+            cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) && resolution_ns < 100.0;
         let kinds = |core: bool, not_run: bool, queued: bool| {
             let kinds = [
                 (CORE_WIDTH, 3, core && has_additions),
