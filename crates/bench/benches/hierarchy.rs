@@ -17,8 +17,8 @@ use std::io;
 use std::process::{Command, ExitCode};
 use std::sync::atomic::AtomicBool;
 
-use assay_bench::clock::monotonic;
-use assay_bench::describe::CacheSizes;
+use assay_bench::platform::clock::monotonic;
+use assay_bench::platform::describe::CacheSizes;
 use assay_bench::sweep::sweep;
 use assay_bench::{Calibration, Finding, calibrate, find, measure, sample_main};
 use assay_quantity::{Estimate, Size, Unit};

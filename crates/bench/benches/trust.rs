@@ -28,9 +28,10 @@ use std::slice;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use assay_bench::clock::{Source, monotonic};
-use assay_bench::evidence::{Participants, Sharing, Watch};
-use assay_bench::harness::{self, Nothing, Schedule};
+use assay_bench::benchmark::{Participants, Sharing};
+use assay_bench::platform::clock::{Source, monotonic};
+use assay_bench::sample::evidence::Watch;
+use assay_bench::sample::harness::{self, Nothing, Schedule};
 use assay_bench::{
     Benchmark, Calibration, Finding, Operation, Outcome, Plan, Prepared, Profile, Spawner, alternate,
     calibrate, catalogue, cost_of, delayed_sample_main, find, measure, pairs_of, sample_main, values_of,

@@ -6,12 +6,11 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use assay_quantity::PrimitiveId;
 
-use super::Scratch;
 use super::lookup::any_size;
-use crate::benchmark::{Prepared, Refusal, Setting};
-use crate::kernel::{check, failed};
-use crate::primitive::step::{Step, Steps};
-use crate::table::{Per, Profile, Row};
+use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::platform::kernel::{check, failed};
+use crate::primitive::kit::scratch::Scratch;
+use crate::primitive::kit::step::{Step, Steps};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[

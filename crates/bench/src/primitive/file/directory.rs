@@ -12,14 +12,12 @@ use assay_quantity::{PrimitiveId, Size};
 use rustix::fs::{Timespec, Timestamps};
 
 use super::descriptor::Slot;
-use super::place::{Names, Place, Room};
-use crate::benchmark::{Prepared, Refusal, Setting};
-use crate::evidence::Sharing;
-use crate::kernel::{check, expect};
-use crate::layout::Buffer;
-use crate::primitive::limit;
-use crate::primitive::step::{Step, Steps};
-use crate::table::{Per, Profile, Row};
+use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting, Sharing};
+use crate::platform::kernel::{check, expect};
+use crate::platform::layout::Buffer;
+use crate::primitive::kit::limit;
+use crate::primitive::kit::place::{Names, Place, Room};
+use crate::primitive::kit::step::{Step, Steps};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[

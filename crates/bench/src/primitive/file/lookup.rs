@@ -9,12 +9,11 @@ use std::os::unix::ffi::OsStrExt;
 use assay_quantity::PrimitiveId;
 use rand::RngExt;
 
-use super::Scratch;
 use super::descriptor::{Slot, ZERO_STAT, check_size};
-use crate::benchmark::{Prepared, Refusal, Setting};
-use crate::kernel::{check, failed};
-use crate::primitive::step::{Step, Steps};
-use crate::table::{Per, Profile, Row};
+use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::platform::kernel::{check, failed};
+use crate::primitive::kit::scratch::Scratch;
+use crate::primitive::kit::step::{Step, Steps};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
@@ -58,7 +57,7 @@ pub(crate) const ROWS: &[Row] = &[
 
 /// Returns a random size for a file whose size is checked, so that it cannot be guessed.
 pub(super) fn any_size(setting: &mut Setting) -> usize {
-    setting.rng.random_range(1..=super::PAGE)
+    setting.rng.random_range(1..=crate::primitive::kit::scratch::PAGE)
 }
 
 /// `open` of a file that exists, and `close`.

@@ -9,15 +9,13 @@ use std::os::unix::fs::FileExt;
 
 use assay_quantity::{PrimitiveId, Size};
 
-use super::{PAGE, Scratch};
-use crate::benchmark::{Prepared, Refusal, Setting};
-use crate::evidence::Sharing;
-use crate::kernel::{check, expect};
-use crate::layout::Buffer;
-use crate::primitive::limit;
-use crate::primitive::step::{Step, Steps};
-use crate::primitive::storage::{self, Transferred};
-use crate::table::{Per, Profile, Row};
+use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting, Sharing};
+use crate::platform::kernel::{check, expect};
+use crate::platform::layout::Buffer;
+use crate::primitive::kit::limit;
+use crate::primitive::kit::scratch::{PAGE, Scratch};
+use crate::primitive::kit::step::{Step, Steps};
+use crate::primitive::kit::storage::{self, Transferred};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[

@@ -6,14 +6,12 @@ use std::os::unix::fs::FileExt;
 
 use assay_quantity::{PrimitiveId, Size};
 
-use super::CachedFile;
-use crate::benchmark::{Prepared, Refusal, Setting};
-use crate::kernel::expect;
-use crate::primitive::limit;
-use crate::primitive::memory::steady;
-use crate::primitive::pieces::Pieces;
-use crate::primitive::step::{Step, Steps};
-use crate::table::{Per, Profile, Row};
+use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::platform::kernel::expect;
+use crate::primitive::kit::pieces::Pieces;
+use crate::primitive::kit::scratch::CachedFile;
+use crate::primitive::kit::step::{Step, Steps};
+use crate::primitive::kit::{limit, steady};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[

@@ -9,15 +9,14 @@ use std::io;
 use assay_quantity::PrimitiveId;
 use rand::RngExt;
 
-use super::walk::{Pass, Visited, Walk};
-use super::words::{
+use crate::benchmark::{Per, Prepare, Prepared, Profile, Refusal, Row, Setting};
+use crate::platform::layout::Buffer;
+use crate::primitive::kit::walk::{Pass, Visited, Walk};
+use crate::primitive::kit::words::{
     CHUNK, NonTemporal, Store, Temporal, WORDS, WORDS_PER_LINE, WORDS_PER_TURN, chunk, flush_all,
     number_words, read_chunk, sum_of_chunk, words,
 };
-use super::{Course, Residence, WorkingSet};
-use crate::benchmark::{Prepare, Prepared, Refusal, Setting};
-use crate::layout::Buffer;
-use crate::table::{Per, Profile, Row};
+use crate::primitive::kit::working_set::{Course, Residence, WorkingSet};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
@@ -322,8 +321,8 @@ impl Pass for Copy {
 
 #[cfg(test)]
 mod tests {
-    use super::super::walk::tests::{batches, walk};
     use super::*;
+    use crate::primitive::kit::walk::tests::{batches, walk};
 
     const CHUNKS: usize = 5;
     const LENGTHS: [u64; 4] = [1, 4, 17, 3];

@@ -10,12 +10,12 @@ use std::rc::Rc;
 
 use assay_quantity::{Key, PrimitiveId};
 
-use super::chain::{Chain, Chase, Touch};
-use super::order::Order;
-use super::{Course, Residence, WorkingSet, odd, once};
-use crate::benchmark::{Prepared, Refusal, Setting};
-use crate::layout::{Buffer, LINE};
-use crate::table::{Per, Profile, Row};
+use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::platform::layout::{Buffer, LINE};
+use crate::primitive::kit::chain::{Chain, Chase, Touch};
+use crate::primitive::kit::once;
+use crate::primitive::kit::order::Order;
+use crate::primitive::kit::working_set::{Course, Residence, WorkingSet, odd};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[

@@ -13,14 +13,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use assay_quantity::{Key, PrimitiveId};
 
 use super::load::Lap;
-use super::{Course, WorkingSet};
-use crate::benchmark::{Operation, Prepared, Refusal, Setting};
-use crate::clock::monotonic::now_ns;
-use crate::evidence::Sharing;
-use crate::layout::{Buffer, LINE};
-use crate::partner::Partner;
-use crate::primitive::shared::Shared;
-use crate::table::{Per, Profile, Row};
+use crate::benchmark::{Operation, Per, Prepared, Profile, Refusal, Row, Setting, Sharing};
+use crate::platform::clock::monotonic::now_ns;
+use crate::platform::layout::{Buffer, LINE};
+use crate::platform::partner::Partner;
+use crate::primitive::kit::shared::Shared;
+use crate::primitive::kit::working_set::{Course, WorkingSet};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
@@ -173,7 +171,8 @@ mod tests {
     #[test]
     fn shares_above_100_and_machines_with_one_processor_are_rejected() {
         let refusal = |load: u64, other_cpu: Option<usize>| {
-            let mut setting = super::super::tests::setting(crate::describe::caches());
+            let mut setting =
+                crate::primitive::kit::working_set::tests::setting(crate::platform::describe::caches());
             setting.other_cpu = other_cpu;
             let id = format!("memory.load{{level=dram,load={load}}}").parse().unwrap();
             super::load(&id, &mut setting).err().unwrap().to_string()

@@ -10,14 +10,12 @@ use std::rc::Rc;
 
 use assay_quantity::{Key, PrimitiveId};
 
-use super::chain::{Chain, Chase};
 use super::load::of_words;
-use super::order::Order;
-use super::{Course, WorkingSet};
-use crate::benchmark::{Operation, Prepared, Refusal, Setting};
-use crate::evidence::Sharing;
-use crate::layout::{Buffer, LINE, PAGE};
-use crate::table::{Per, Profile, Row};
+use crate::benchmark::{Operation, Per, Prepared, Profile, Refusal, Row, Setting, Sharing};
+use crate::platform::layout::{Buffer, LINE, PAGE};
+use crate::primitive::kit::chain::{Chain, Chase};
+use crate::primitive::kit::order::Order;
+use crate::primitive::kit::working_set::{Course, WorkingSet};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[Row {
@@ -115,7 +113,8 @@ mod tests {
 
     #[test]
     fn a_pair_is_two_loads_and_a_missing_load_is_detected() {
-        let mut setting = super::super::tests::setting(crate::describe::caches());
+        let mut setting =
+            crate::primitive::kit::working_set::tests::setting(crate::platform::describe::caches());
         let id = "memory.load_near{set=64KiB,stride=64B}".parse().unwrap();
         let Prepared { mut operation, baseline, .. } = load_near(&id, &mut setting).unwrap();
         for length in [1, 2, 64, 100] {

@@ -7,12 +7,11 @@ use assay_process::cpus::{parse_list, pin};
 use assay_quantity::{Key, PrimitiveId, Size};
 
 use super::load::Lap;
-use super::{Course, WorkingSet};
-use crate::benchmark::{Prepared, Refusal, Setting};
-use crate::kernel::check;
-use crate::layout::{Buffer, PAGE};
-use crate::primitive::processor;
-use crate::table::{Per, Profile, Row};
+use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::platform::kernel::check;
+use crate::platform::layout::{Buffer, PAGE};
+use crate::primitive::kit::processor;
+use crate::primitive::kit::working_set::{Course, WorkingSet};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[Row {

@@ -8,11 +8,10 @@ use std::io;
 
 use assay_quantity::PrimitiveId;
 
-use super::walk::{Pass, Visited, Walk};
-use super::{Course, WorkingSet};
-use crate::benchmark::{Prepared, Refusal, Setting};
-use crate::layout::{Buffer, PAGE};
-use crate::table::{Per, Profile, Row};
+use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::platform::layout::{Buffer, PAGE};
+use crate::primitive::kit::walk::{Pass, Visited, Walk};
+use crate::primitive::kit::working_set::{Course, WorkingSet};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
@@ -242,8 +241,8 @@ impl Zero {
 
 #[cfg(test)]
 mod tests {
-    use super::super::walk::tests::{batches, walk};
     use super::*;
+    use crate::primitive::kit::walk::tests::{batches, walk};
 
     #[test]
     fn copied_and_zeroed_pages_pass_and_skipped_pages_are_detected() {

@@ -11,11 +11,10 @@ use std::marker::PhantomData;
 
 use assay_quantity::PrimitiveId;
 
-use super::walk::{Pass, Visited, Walk};
-use super::{Course, WorkingSet};
-use crate::benchmark::{Prepare, Prepared, Refusal, Setting};
-use crate::layout::Buffer;
-use crate::table::{Per, Profile, Row};
+use crate::benchmark::{Per, Prepare, Prepared, Profile, Refusal, Row, Setting};
+use crate::platform::layout::Buffer;
+use crate::primitive::kit::walk::{Pass, Visited, Walk};
+use crate::primitive::kit::working_set::{Course, WorkingSet};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
@@ -176,12 +175,12 @@ impl<K: Kernel> Pass for Stream<K> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::walk::tests::{batches, walk};
     use super::*;
-    use crate::describe::CacheSizes;
+    use crate::platform::describe::CacheSizes;
+    use crate::primitive::kit::walk::tests::{batches, walk};
 
     fn stream<K: Kernel>() -> Stream<K> {
-        let mut setting = super::super::tests::setting(CacheSizes::default());
+        let mut setting = crate::primitive::kit::working_set::tests::setting(CacheSizes::default());
         Stream::of(4, &mut setting).unwrap()
     }
 

@@ -15,13 +15,11 @@ use std::rc::Rc;
 
 use assay_quantity::{Key, PrimitiveId, Size};
 
-use super::WorkingSet;
-use super::chain::{Chain, Chase};
-use super::order::Order;
-use crate::benchmark::{Prepared, Refusal, Setting};
-use crate::evidence::Sharing;
-use crate::layout::{Buffer, LINE, huge_page};
-use crate::table::{Per, Profile, Row};
+use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting, Sharing};
+use crate::platform::layout::{Buffer, LINE, huge_page};
+use crate::primitive::kit::chain::{Chain, Chase};
+use crate::primitive::kit::order::Order;
+use crate::primitive::kit::working_set::WorkingSet;
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
@@ -135,7 +133,8 @@ mod tests {
     use crate::benchmark::Operation;
 
     fn prepared(id: &str) -> Result<Prepared, Refusal> {
-        let mut setting = super::super::tests::setting(crate::describe::caches());
+        let mut setting =
+            crate::primitive::kit::working_set::tests::setting(crate::platform::describe::caches());
         translate(&id.parse().unwrap(), &mut setting)
     }
 

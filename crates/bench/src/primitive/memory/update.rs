@@ -6,11 +6,10 @@
 
 use assay_quantity::PrimitiveId;
 
-use super::chain::{DirtyChase, Touch, Update};
 use super::load::Lap;
-use super::{Course, WorkingSet};
-use crate::benchmark::{Prepared, Refusal, Setting};
-use crate::table::{Per, Profile, Row};
+use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::primitive::kit::chain::{DirtyChase, Touch, Update};
+use crate::primitive::kit::working_set::{Course, WorkingSet};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[

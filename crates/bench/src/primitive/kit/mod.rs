@@ -1,0 +1,30 @@
+//! What benchmarks share. No file here holds rows of the catalogue.
+
+pub(crate) mod chain;
+pub(crate) mod duplex;
+pub(crate) mod echo;
+pub(crate) mod endpoint;
+pub(crate) mod futex_word;
+pub(crate) mod handover;
+pub(crate) mod interrupts;
+pub(crate) mod limit;
+pub(crate) mod once;
+pub(crate) mod order;
+pub(crate) mod pieces;
+pub(crate) mod place;
+pub(crate) mod placement;
+pub(crate) mod processor;
+pub(crate) mod region;
+pub(crate) mod scratch;
+pub(crate) mod shared;
+pub(crate) mod socket;
+pub(crate) mod spinner;
+pub(crate) mod steady;
+pub(crate) mod step;
+pub(crate) mod storage;
+pub(crate) mod tcp_pair;
+pub(crate) mod udp_pair;
+pub(crate) mod unix_socket;
+pub(crate) mod walk;
+pub(crate) mod words;
+pub(crate) mod working_set;

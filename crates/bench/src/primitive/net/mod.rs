@@ -1,0 +1,14 @@
+//! The network: connections, transfers, datagrams, remote calls, readiness, and a server on another host.
+
+pub(crate) mod bulk;
+pub(crate) mod connection;
+pub(crate) mod cork;
+pub(crate) mod datagram;
+pub(crate) mod event;
+pub(crate) mod http;
+pub(crate) mod ready;
+pub(crate) mod remote;
+pub(crate) mod rpc;
+pub mod serve;
+pub(crate) mod socket_call;
+pub(crate) mod tcp;

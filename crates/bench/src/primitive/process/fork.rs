@@ -1,0 +1,356 @@
+//! Children that exit immediately: a comparison of the ways to create a process (lmbench, 1996, section 6.5).
+//!
+//! `fork` copies the address space; `vfork` and `clone3` borrow it until the child ends or executes a
+//! program. Every child ends with an exit status that differs from the previous one, and the parent must
+//! receive this status.
+
+use std::io;
+
+use assay_quantity::PrimitiveId;
+
+use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting, Sharing};
+use crate::platform::kernel::check;
+use crate::primitive::kit::step::{Step, Steps};
+
+/// The rows of this file.
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        ids: &["process.fork_exit"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["fork", "clone", "wait4"],
+        about: "fork, exit of the child, wait",
+        source: "lmbench 1996, section 6.5; thesis, section 2.3",
+        prepare: fork_exit,
+    },
+    Row {
+        ids: &["process.vfork_exit"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["vfork", "clone", "wait4"],
+        about: "vfork, exit of the child, wait: the address space is borrowed, not copied",
+        source: "own: for comparison with fork",
+        prepare: vfork_exit,
+    },
+    Row {
+        ids: &["process.clone3_exit"],
+        profile: Profile::Quick,
+        cost: Per::Operation,
+        calls: &["clone3", "wait4"],
+        about: "clone3 with CLONE_VM and CLONE_VFORK, exit of the child, wait",
+        source: "own: for comparison with fork",
+        prepare: clone3_exit,
+    },
+];
+
+/// `fork`, `_exit` in the child, `waitpid` in the parent.
+fn fork_exit(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+    // SAFETY: the child exits immediately.
+    Ok(ending(|status| fork(|| unsafe { libc::_exit(status) })))
+}
+
+/// `vfork`, `exit_group` in the child, `waitpid` in the parent.
+fn vfork_exit(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+    let make = borrowed::vfork()?;
+    Ok(ending(move |status| borrowed::make(make, borrowed::exit(status))))
+}
+
+/// `clone3`, `exit_group` in the child, `waitpid` in the parent.
+fn clone3_exit(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+    borrowed::vfork()?;
+    // SAFETY: zeroes are a valid value of `clone_args`: without a stack, the child uses the parent's, as
+    // after `vfork`.
+    let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
+    arguments.flags = u64::from((libc::CLONE_VM | libc::CLONE_VFORK).cast_unsigned());
+    arguments.exit_signal = u64::from(libc::SIGCHLD.cast_unsigned());
+    Ok(ending(move |status| {
+        let make = borrowed::clone3(&arguments);
+        borrowed::make(make, borrowed::exit(status))
+    }))
+}
+
+/// Returns an operation that creates children, which end with the given exit status.
+fn ending(make: impl FnMut(libc::c_int) -> io::Result<libc::pid_t> + 'static) -> Prepared {
+    family(Ending { make, status: 0 })
+}
+
+/// Returns an operation that includes children, which inherit the processor to which this process is bound.
+pub(super) fn family(step: impl Step + 'static) -> Prepared {
+    let sharing = Sharing::OneCpu { partners: Vec::new() };
+    Prepared { operation: Box::new(Steps::of(step)), baseline: None, sharing }
+}
+
+struct Ending<M> {
+    make: M,
+    status: libc::c_int,
+}
+
+/// Largest exit status: the statuses cycle from 1 to this one. Shells assign special meanings to higher ones.
+const STATUSES: libc::c_int = 125;
+
+impl<M: FnMut(libc::c_int) -> io::Result<libc::pid_t>> Step for Ending<M> {
+    #[inline]
+    fn step(&mut self) -> io::Result<()> {
+        self.status = self.status % STATUSES + 1;
+        let child = (self.make)(self.status)?;
+        reap(child, self.status)
+    }
+
+    /// Every child has returned its status, otherwise `step` would have failed.
+    fn disarm(&mut self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Waits for a child, which must end with this exit status.
+#[inline]
+pub(super) fn reap(child: libc::pid_t, exit_status: libc::c_int) -> io::Result<()> {
+    let mut status = -1;
+    // SAFETY: waits for a child of this process; the pointer is to a local.
+    let ended = check("waitpid", unsafe { libc::waitpid(child, &raw mut status, 0) })?;
+    if ended == child && status == exit_status << 8 {
+        Ok(())
+    } else {
+        Err(ended_otherwise(status, exit_status))
+    }
+}
+
+#[cold]
+fn ended_otherwise(status: libc::c_int, wanted: libc::c_int) -> io::Error {
+    io::Error::other(format!("the child ended with wait status {status:#x} instead of exit status {wanted}"))
+}
+
+/// Forks. The child continues with `life`, which makes system calls only, and has failed if `life` returns.
+#[inline]
+pub(super) fn fork(life: impl FnOnce()) -> io::Result<libc::pid_t> {
+    // SAFETY: `life` makes system calls only, and the child never returns from here.
+    let pid = check("fork", unsafe { libc::fork() })?;
+    if pid == 0 {
+        life();
+        // SAFETY: ends the copy.
+        unsafe { libc::_exit(borrowed::EXEC_FAILED) };
+    }
+    Ok(pid)
+}
+
+/// Children that run in their parent's memory, on its stack, while it waits.
+///
+/// Such a child must not return from the function that created it, because its changes of the stack would
+/// affect the parent. The whole code of a child is therefore one block of machine code that accesses no
+/// memory: the call that creates it, the single call that the child makes, and its exit if that call returns.
+pub(super) mod borrowed {
+    use std::ffi::CStr;
+    use std::io;
+
+    use crate::benchmark::Refusal;
+
+    /// The status that shells return for a command that cannot be executed.
+    pub(in crate::primitive) const EXEC_FAILED: libc::c_int = 126;
+
+    /// A system call: its number and its arguments.
+    #[derive(Debug, Clone, Copy)]
+    pub(in crate::primitive) struct Call {
+        number: libc::c_long,
+        arguments: [usize; 3],
+    }
+
+    /// Returns the call that creates a child like `vfork`. Fails if this file contains no code for the
+    /// processor.
+    pub(in crate::primitive) fn vfork() -> Result<Call, Refusal> {
+        VFORK.ok_or_else(|| {
+            Refusal::Unavailable(
+                "vfork is not implemented for this architecture; see process.fork_exit".to_owned(),
+            )
+        })
+    }
+
+    /// Returns a call of `clone3`. The arguments must request borrowed memory, and outlive the call.
+    pub(in crate::primitive) fn clone3(arguments: &libc::clone_args) -> Call {
+        let size = size_of::<libc::clone_args>();
+        Call {
+            number: libc::SYS_clone3,
+            arguments: [std::ptr::from_ref(arguments).expose_provenance(), size, 0],
+        }
+    }
+
+    /// Returns the call that ends a process.
+    pub(in crate::primitive) fn exit(status: libc::c_int) -> Call {
+        Call { number: libc::SYS_exit_group, arguments: [status.unsigned_abs() as usize, 0, 0] }
+    }
+
+    /// Returns the call that executes a program. The name and both lists, which end with null pointers, must
+    /// outlive the call.
+    pub(in crate::primitive) fn execve(
+        program: &CStr,
+        arguments: &[*const libc::c_char],
+        environment: &[*const libc::c_char],
+    ) -> Call {
+        let arguments = [
+            program.as_ptr().expose_provenance(),
+            arguments.as_ptr().expose_provenance(),
+            environment.as_ptr().expose_provenance(),
+        ];
+        Call { number: libc::SYS_execve, arguments }
+    }
+
+    /// Creates a child by the call `child`. The child only makes the call `act`.
+    #[inline]
+    pub(in crate::primitive) fn make(child: Call, act: Call) -> io::Result<libc::pid_t> {
+        // SAFETY: the calls come from the functions above, whose pointers are valid; `vfork` or the arguments
+        // of `clone3` make this process wait until the child has left its memory.
+        let result = unsafe { code::make(child, act) };
+        if result < 0 { Err(failed(result)) } else { libc::pid_t::try_from(result).map_err(io::Error::other) }
+    }
+
+    #[cold]
+    fn failed(result: libc::c_long) -> io::Error {
+        io::Error::from_raw_os_error(i32::try_from(-result).unwrap_or(libc::EINVAL))
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    const VFORK: Option<Call> = Some(Call { number: libc::SYS_vfork, arguments: [0; 3] });
+
+    #[cfg(target_arch = "aarch64")]
+    const VFORK: Option<Call> = Some(Call {
+        number: libc::SYS_clone,
+        arguments: [(libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD).unsigned_abs() as usize, 0, 0],
+    });
+
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    const VFORK: Option<Call> = None;
+
+    #[cfg(target_arch = "x86_64")]
+    mod code {
+        use super::{Call, EXEC_FAILED};
+        use std::arch::asm;
+
+        /// # Safety
+        /// `child` must create a child that borrows the memory of its parent, which waits; `act` must be
+        /// valid for it.
+        #[inline]
+        pub(super) unsafe fn make(child: Call, act: Call) -> libc::c_long {
+            let result;
+            // SAFETY: the parent takes the jump with only those registers changed that the kernel changes;
+            // the child never leaves the block.
+            unsafe {
+                asm!(
+                    "syscall",
+                    "test rax, rax",
+                    "jnz 2f",
+                    "mov rax, r12",
+                    "mov rdi, r8",
+                    "mov rsi, r9",
+                    "mov rdx, r10",
+                    "syscall",
+                    "mov eax, {exit_group}",
+                    "mov edi, {exec_failed}",
+                    "syscall",
+                    "2:",
+                    exit_group = const libc::SYS_exit_group,
+                    exec_failed = const EXEC_FAILED,
+                    inlateout("rax") child.number => result,
+                    in("rdi") child.arguments[0],
+                    in("rsi") child.arguments[1],
+                    in("rdx") child.arguments[2],
+                    in("r12") act.number,
+                    in("r8") act.arguments[0],
+                    in("r9") act.arguments[1],
+                    in("r10") act.arguments[2],
+                    lateout("rcx") _,
+                    lateout("r11") _,
+                    options(nostack),
+                );
+            }
+            result
+        }
+    }
+
+    /// Written from the architecture manual and not yet verified on such a machine.
+    #[cfg(target_arch = "aarch64")]
+    mod code {
+        use super::{Call, EXEC_FAILED};
+        use std::arch::asm;
+
+        /// # Safety
+        /// `child` must create a child that borrows the memory of its parent, which waits; `act` must be
+        /// valid for it.
+        #[inline]
+        pub(super) unsafe fn make(child: Call, act: Call) -> libc::c_long {
+            let result;
+            // SAFETY: the parent takes the branch with only the register of the result changed; the child
+            // never leaves the block.
+            unsafe {
+                asm!(
+                    "svc #0",
+                    "cbnz x0, 2f",
+                    "mov x8, x9",
+                    "mov x0, x10",
+                    "mov x1, x11",
+                    "mov x2, x12",
+                    "svc #0",
+                    "mov x8, {exit_group}",
+                    "mov x0, {exec_failed}",
+                    "svc #0",
+                    "2:",
+                    exit_group = const libc::SYS_exit_group,
+                    exec_failed = const EXEC_FAILED,
+                    in("x8") child.number,
+                    inlateout("x0") child.arguments[0] => result,
+                    in("x1") child.arguments[1],
+                    in("x2") child.arguments[2],
+                    in("x3") 0,
+                    in("x4") 0,
+                    in("x9") act.number,
+                    in("x10") act.arguments[0],
+                    in("x11") act.arguments[1],
+                    in("x12") act.arguments[2],
+                    options(nostack),
+                );
+            }
+            result
+        }
+    }
+
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    mod code {
+        use super::Call;
+
+        /// # Safety
+        /// None: no child is created.
+        pub(super) unsafe fn make(_: Call, _: Call) -> libc::c_long {
+            -libc::c_long::from(libc::ENOSYS)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_that_borrows_memory_ends_with_its_status_and_leaves_the_stack_alone() {
+        let canary = std::hint::black_box([7_u8; 256]);
+        for status in 1..100 {
+            let child = borrowed::make(borrowed::vfork().unwrap(), borrowed::exit(status)).unwrap();
+            reap(child, status).unwrap();
+        }
+        assert!(canary.iter().all(|byte| *byte == 7));
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_executed_ends_only_the_child() {
+        let missing = [c"/no/such/program".as_ptr(), std::ptr::null()];
+        let act = borrowed::execve(c"/no/such/program", &missing, &missing[1..]);
+        let child = borrowed::make(borrowed::vfork().unwrap(), act).unwrap();
+        reap(child, borrowed::EXEC_FAILED).unwrap();
+    }
+
+    #[test]
+    fn an_unexpected_status_is_an_error() {
+        // SAFETY: the child exits immediately.
+        let child = fork(|| unsafe { libc::_exit(3) }).unwrap();
+        let error = reap(child, 4).unwrap_err().to_string();
+        assert_eq!(error, "the child ended with wait status 0x300 instead of exit status 4");
+        assert!(reap(child, 3).unwrap_err().to_string().contains("waitpid"), "no child is left");
+    }
+}
