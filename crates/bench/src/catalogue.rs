@@ -23,7 +23,7 @@ const FILES: &[&[Row]] = &[
     primitive::entry::call::ROWS,
     primitive::entry::exception::ROWS,
     primitive::entry::signal::ROWS,
-    primitive::entry::timer::ROWS,
+    primitive::entry::timer_interrupt::ROWS,
     primitive::entry::ipi::ROWS,
     primitive::file::lookup::ROWS,
     primitive::file::descriptor::ROWS,
@@ -81,16 +81,16 @@ const FILES: &[&[Row]] = &[
     primitive::net::ready::ROWS,
 ];
 
-/// Returns all benchmarks, in the order of the table.
+/// Returns all benchmarks, in the order of [`FILES`].
 ///
 /// # Panics
-/// Panics if an id of the table is invalid, which a test excludes.
+/// Panics if an id of a row is invalid, which a test excludes.
 #[must_use]
 pub fn catalogue() -> Vec<Benchmark> {
     rows().flat_map(|row| row.ids.iter().map(|id| benchmark(row, id))).collect()
 }
 
-/// Returns the benchmark with this id, which may differ from the ids of the table in numbers and modifiers.
+/// Returns the benchmark with this id, which may differ from the ids of the rows in numbers and modifiers.
 #[must_use]
 pub fn find(id: &PrimitiveId) -> Option<Benchmark> {
     let shape = shape(id);
@@ -108,7 +108,7 @@ fn benchmark(row: &Row, id: &str) -> Benchmark {
 
 #[expect(clippy::expect_used, reason = "the ids are constants, and a test parses all of them")]
 fn parsed(id: &str) -> PrimitiveId {
-    id.parse().expect("an id of the table is well formed")
+    id.parse().expect("an id of a row is well formed")
 }
 
 /// Returns an id without its modifiers and numbers, and the keys of the removed numbers.

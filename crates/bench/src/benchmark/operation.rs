@@ -26,7 +26,7 @@ pub trait Operation {
     fn run(&mut self, operations: u64) -> io::Result<()>;
 
     /// Checks that the timed work was done, and cleans up, untimed. It must reject a batch whose
-    /// [`run`](Self::run) did nothing: every row of the table is tested for this.
+    /// [`run`](Self::run) did nothing: every row of the catalogue is tested for this.
     ///
     /// # Errors
     /// Fails if a system call fails or if the work was not done, and returns [`Disturbed`] for a disturbed

@@ -1,5 +1,5 @@
 //! The machine beneath the benchmarks: its clock, its processors and caches, calls of its kernel, its
-//! description, and the layout of memory. Nothing here knows what a benchmark is.
+//! description, and the layout of memory. No file here uses a type of `benchmark`.
 
 pub mod clock;
 #[cfg(target_arch = "x86_64")]

@@ -1,4 +1,4 @@
-//! The refusal of a machine.
+//! Why a benchmark cannot be prepared on this machine.
 
 use std::io;
 

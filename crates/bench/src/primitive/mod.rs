@@ -1,6 +1,6 @@
 //! The benchmarks, one file per family. Each defines what is timed and how the kernel's work is checked;
 //! the harness decides how long and how often. `kit` is a floor below the other directories: they use it, and
-//! it uses none of them. The files with rows are listed in [`crate::catalogue`].
+//! it uses none of them. The files with rows are listed in [`mod@crate::catalogue`].
 
 pub(crate) mod cpu;
 pub(crate) mod entry;

@@ -1,4 +1,5 @@
-//! Random streams for the choices of one sample, a separate stream for each purpose.
+//! Random streams for the choices of one sample, a separate stream for each purpose, and the choice of its
+//! processors.
 //!
 //! The seed of a sample determines all of its choices, so that the seed reproduces the sample. If all choices
 //! were the first draw of the same generator, they would be functions of each other: a short environment

@@ -176,7 +176,7 @@ fn burst(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
 /// Far beyond the depth of any store buffer.
 const STORES_MAX: u64 = 1024;
 
-/// Blocks of multiplications after each burst: about 500 ns, longer than the longest burst of the table takes
+/// Blocks of multiplications after each burst: about 500 ns, longer than the longest burst of the rows takes
 /// to drain into the second-level cache (128 stores of 1 to 4 ns each). While the buffer holds the whole
 /// burst, the multiplications begin immediately and determine the cost of a burst; after a longer burst they
 /// wait until the remaining stores fit into the buffer. The cost is therefore constant up to the depth of the

@@ -6,10 +6,9 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use assay_quantity::PrimitiveId;
 
-use super::lookup::any_size;
 use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
 use crate::platform::kernel::{check, failed};
-use crate::primitive::kit::scratch::Scratch;
+use crate::primitive::kit::scratch::{Scratch, any_size};
 use crate::primitive::kit::step::{Step, Steps};
 
 /// The rows of this file.

@@ -7,12 +7,11 @@ use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 
 use assay_quantity::PrimitiveId;
-use rand::RngExt;
 
 use super::descriptor::{Slot, ZERO_STAT, check_size};
 use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
 use crate::platform::kernel::{check, failed};
-use crate::primitive::kit::scratch::Scratch;
+use crate::primitive::kit::scratch::{Scratch, any_size};
 use crate::primitive::kit::step::{Step, Steps};
 
 /// The rows of this file.
@@ -54,11 +53,6 @@ pub(crate) const ROWS: &[Row] = &[
         prepare: stat_missing,
     },
 ];
-
-/// Returns a random size for a file whose size is checked, so that it cannot be guessed.
-pub(super) fn any_size(setting: &mut Setting) -> usize {
-    setting.rng.random_range(1..=crate::primitive::kit::scratch::PAGE)
-}
 
 /// `open` of a file that exists, and `close`.
 fn open_close(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {

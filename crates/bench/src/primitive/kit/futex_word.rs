@@ -1,4 +1,4 @@
-//! Calls on the word in memory that a futex is: waiting for it to change, and waking its waiters.
+//! Calls of `futex`: waiting until a word in memory changes, and waking its waiters.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Limits of the numbers in an id. Those in the table are examples, and any other number can be requested; a
+//! Limits of the numbers in an id. Those in the rows are examples, and any other number can be requested; a
 //! number that a benchmark does not support is rejected here with the supported range.
 
 use std::ops::RangeInclusive;

@@ -1,4 +1,4 @@
-//! What benchmarks share. No file here holds rows of the catalogue.
+//! The parts of which benchmarks are made. No file here holds rows of the catalogue.
 
 pub(crate) mod chain;
 pub(crate) mod duplex;

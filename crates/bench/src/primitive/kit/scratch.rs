@@ -27,6 +27,11 @@ const FILE_BYTES: usize = 8 << 20;
 /// the second-level cache.
 const LAP_PIECE: usize = 64 << 10;
 
+/// Returns a random size for a file whose size is checked, so that it cannot be guessed.
+pub(crate) fn any_size(setting: &mut Setting) -> usize {
+    setting.rng.random_range(1..=PAGE)
+}
+
 /// The contents of a file: the same random page repeated, except that the first word differs on every page.
 #[derive(Debug, Clone)]
 pub(crate) struct Contents {

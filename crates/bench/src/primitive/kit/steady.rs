@@ -10,7 +10,7 @@ use crate::benchmark::Operation;
 
 /// Laps after which further laps cost the same. Loads from 6 MiB, with 4 to 6 MiB of the third level
 /// effective, took 38, 55, 110, 142, 141 and 138 ns in the first laps after the preparation of the set.
-pub(crate) const LAPS: usize = 4;
+pub(super) const LAPS: usize = 4;
 
 /// Traverses a working set until the caches have settled. A lap is `lap` operations.
 pub(crate) fn settled<O: Operation>(mut operation: O, lap: u64) -> io::Result<O> {
@@ -21,7 +21,7 @@ pub(crate) fn settled<O: Operation>(mut operation: O, lap: u64) -> io::Result<O>
 }
 
 /// Runs an untimed batch of `operations`, rounded up to a multiple of the operation's granule.
-pub(crate) fn untimed(operation: &mut impl Operation, operations: u64) -> io::Result<()> {
+pub(super) fn untimed(operation: &mut impl Operation, operations: u64) -> io::Result<()> {
     let operations = operations.next_multiple_of(operation.granule());
     operation.arm(operations)?;
     operation.run(operations)?;

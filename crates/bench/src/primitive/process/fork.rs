@@ -145,18 +145,18 @@ pub(super) mod borrowed {
     use crate::benchmark::Refusal;
 
     /// The status that shells return for a command that cannot be executed.
-    pub(in crate::primitive) const EXEC_FAILED: libc::c_int = 126;
+    pub(in super::super) const EXEC_FAILED: libc::c_int = 126;
 
     /// A system call: its number and its arguments.
     #[derive(Debug, Clone, Copy)]
-    pub(in crate::primitive) struct Call {
+    pub(in super::super) struct Call {
         number: libc::c_long,
         arguments: [usize; 3],
     }
 
     /// Returns the call that creates a child like `vfork`. Fails if this file contains no code for the
     /// processor.
-    pub(in crate::primitive) fn vfork() -> Result<Call, Refusal> {
+    pub(in super::super) fn vfork() -> Result<Call, Refusal> {
         VFORK.ok_or_else(|| {
             Refusal::Unavailable(
                 "vfork is not implemented for this architecture; see process.fork_exit".to_owned(),
@@ -165,7 +165,7 @@ pub(super) mod borrowed {
     }
 
     /// Returns a call of `clone3`. The arguments must request borrowed memory, and outlive the call.
-    pub(in crate::primitive) fn clone3(arguments: &libc::clone_args) -> Call {
+    pub(in super::super) fn clone3(arguments: &libc::clone_args) -> Call {
         let size = size_of::<libc::clone_args>();
         Call {
             number: libc::SYS_clone3,
@@ -174,13 +174,13 @@ pub(super) mod borrowed {
     }
 
     /// Returns the call that ends a process.
-    pub(in crate::primitive) fn exit(status: libc::c_int) -> Call {
+    pub(in super::super) fn exit(status: libc::c_int) -> Call {
         Call { number: libc::SYS_exit_group, arguments: [status.unsigned_abs() as usize, 0, 0] }
     }
 
     /// Returns the call that executes a program. The name and both lists, which end with null pointers, must
     /// outlive the call.
-    pub(in crate::primitive) fn execve(
+    pub(in super::super) fn execve(
         program: &CStr,
         arguments: &[*const libc::c_char],
         environment: &[*const libc::c_char],
@@ -195,7 +195,7 @@ pub(super) mod borrowed {
 
     /// Creates a child by the call `child`. The child only makes the call `act`.
     #[inline]
-    pub(in crate::primitive) fn make(child: Call, act: Call) -> io::Result<libc::pid_t> {
+    pub(in super::super) fn make(child: Call, act: Call) -> io::Result<libc::pid_t> {
         // SAFETY: the calls come from the functions above, whose pointers are valid; `vfork` or the arguments
         // of `clone3` make this process wait until the child has left its memory.
         let result = unsafe { code::make(child, act) };

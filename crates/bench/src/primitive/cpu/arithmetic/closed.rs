@@ -8,7 +8,8 @@
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 
-use super::Registers;
+/// The registers of a block: register 0 is the constant operand, the others change.
+pub(super) type Registers = [u64; 13];
 
 /// Type of the operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

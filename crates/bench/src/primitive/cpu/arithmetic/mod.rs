@@ -21,7 +21,7 @@ use assay_quantity::{Key, PrimitiveId};
 use rand_pcg::Pcg64Mcg;
 
 use crate::benchmark::{Operation, Per, Prepared, Profile, Refusal, Row, Setting, Sharing, expect_done};
-use closed::{Form, Type};
+use closed::{Form, Registers, Type};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
@@ -93,9 +93,6 @@ const fn row(
 ) -> Row {
     Row { ids, profile, cost: Per::Operation, calls: &[], about, source, prepare }
 }
-
-/// The registers of a block: register 0 is the constant operand, the others change.
-type Registers = [u64; 13];
 
 /// Operations without a branch between them, repeated the given number of times.
 type Block = fn(&mut Registers, u64);
@@ -185,34 +182,34 @@ pub(crate) fn additions(rng: &mut Pcg64Mcg) -> impl Operation + use<> {
 /// work during them. They keep a unit busy for only a fraction of the time, so that a hardware thread that
 /// shares the core hardly delays them.
 #[derive(Clone, Copy)]
-pub(crate) struct Multiplications {
+pub(super) struct Multiplications {
     start: Registers,
     registers: Registers,
 }
 
 impl Multiplications {
     /// Number of multiplications in one block.
-    pub(crate) const BLOCK: u64 = 128;
+    pub(super) const BLOCK: u64 = 128;
 
     /// Returns multiplications that begin with a random number.
-    pub(crate) fn new(rng: &mut Pcg64Mcg) -> Self {
+    pub(super) fn new(rng: &mut Pcg64Mcg) -> Self {
         let start = Form::FloatProduct.start(Type::Float64, rng);
         Self { start, registers: start }
     }
 
     /// Resets the registers to their initial values.
-    pub(crate) fn begin(&mut self) {
+    pub(super) fn begin(&mut self) {
         self.registers = self.start;
     }
 
     /// Executes the next blocks.
     #[inline]
-    pub(crate) fn go_on(&mut self, blocks: u64) {
+    pub(super) fn go_on(&mut self, blocks: u64) {
         block::mul_float64(&mut self.registers, blocks);
     }
 
     /// Checks that this number of blocks has been executed since the beginning.
-    pub(crate) fn expect(&self, blocks: u64) -> io::Result<()> {
+    pub(super) fn expect(&self, blocks: u64) -> io::Result<()> {
         let due = Form::FloatProduct.after(Type::Float64, &self.start, 1, blocks * Self::BLOCK);
         if self.registers == due {
             return Ok(());

@@ -2,7 +2,7 @@
 
 use std::arch::asm;
 
-use super::Registers;
+use super::closed::Registers;
 
 /// A block of `$rounds` rounds. Each round applies one instruction to every listed register, with register 0
 /// as the other operand. The instructions on different registers are independent.
