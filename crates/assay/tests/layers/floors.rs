@@ -2,7 +2,8 @@
 //!
 //! An arrow leads from a file to a file that it names in a path: in a `use` item, in code, in a macro or in a
 //! test. Comments, visibilities and declarations of modules are not arrows. A name that a file receives from
-//! `use super::*` is not followed further: the import itself is an arrow.
+//! `use super::*` is not followed further, because the import itself is an arrow. Two kinds of items are not
+//! read: `use {...}` without a path before the braces, and `extern crate self`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -42,7 +43,7 @@ fn no_file_of_bench_leads_back_to_itself() {
 }
 
 #[test]
-fn arrows_are_found_in_every_kind_of_path() {
+fn arrows_are_found_in_items_code_macros_and_tests() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
     fs::create_dir(folder.path().join("low")).unwrap();
@@ -194,9 +195,9 @@ impl Reader<'_> {
                     let branches: Vec<TokenTree> = tree.stream().into_iter().collect();
                     let branches = branches.split(|token| is_mark(token, ','));
                     // The last one is empty after a trailing comma.
-                    branches.filter(|branch| !branch.is_empty()).for_each(|branch| {
+                    for branch in branches.filter(|branch| !branch.is_empty()) {
                         self.follow(path.clone(), branch);
-                    });
+                    }
                     return after;
                 }
                 _ => break,

@@ -32,9 +32,9 @@ fn short(call: &'static str, result: usize, wanted: usize) -> io::Error {
     io::Error::other(format!("{call} returned {result} instead of {wanted}"))
 }
 
-/// Converts the result of a call of the threads' library, which is an error number.
+/// Fails if a call of the threads' library returns an error number.
 #[inline]
-pub(crate) fn done(call: &'static str, error: libc::c_int) -> io::Result<()> {
+pub(crate) fn check_pthread(call: &'static str, error: libc::c_int) -> io::Result<()> {
     if error == 0 { Ok(()) } else { Err(refused(call, error)) }
 }
 
@@ -105,8 +105,8 @@ mod tests {
 
     #[test]
     fn an_error_of_the_threads_library_is_reported_with_its_call() {
-        done("pthread_join", 0).unwrap();
-        let error = done("pthread_join", libc::ESRCH).unwrap_err().to_string();
+        check_pthread("pthread_join", 0).unwrap();
+        let error = check_pthread("pthread_join", libc::ESRCH).unwrap_err().to_string();
         assert!(error.starts_with("pthread_join: No such process"), "{error}");
     }
 }

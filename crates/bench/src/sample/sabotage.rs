@@ -2,7 +2,7 @@
 //! slower must be measured as slower.
 //!
 //! A benchmark that does nothing is the fastest of all: lmbench's integer add takes 0.00 ns because the
-//! compiler removed it. The test suite therefore sabotages every operation of the table in each of these
+//! compiler removed it. The test suite therefore sabotages every operation of the catalogue in each of these
 //! ways, and none may yield a sample; `cargo bench` adds slowdowns and checks that they are found. Nothing
 //! else calls this module.
 

@@ -13,7 +13,7 @@ use assay_quantity::{Key, PrimitiveId};
 
 use crate::benchmark::{Operation, Per, Prepared, Profile, Refusal, Row, Setting, Sharing, expect_done};
 use crate::platform::clock::monotonic;
-use crate::platform::kernel::done;
+use crate::platform::kernel::check_pthread;
 use crate::platform::partner::PartnerThread;
 use crate::primitive::kit::futex_word::check_that_the_kernel_answers;
 use crate::primitive::kit::limit;
@@ -115,13 +115,13 @@ impl Guarded {
         // SAFETY: the mutex is initialised. Between lock and unlock this thread has exclusive access to the
         // counter; the accesses are volatile, so that additions are not merged.
         unsafe {
-            done("pthread_mutex_lock", libc::pthread_mutex_lock(self.mutex.get()))?;
+            check_pthread("pthread_mutex_lock", libc::pthread_mutex_lock(self.mutex.get()))?;
             let counter = self.counter.get();
             let count = counter.read_volatile();
             if count != target {
                 counter.write_volatile(count.wrapping_add(1));
             }
-            done("pthread_mutex_unlock", libc::pthread_mutex_unlock(self.mutex.get()))?;
+            check_pthread("pthread_mutex_unlock", libc::pthread_mutex_unlock(self.mutex.get()))?;
             Ok(count != target)
         }
     }
@@ -129,9 +129,9 @@ impl Guarded {
     fn count(&self) -> io::Result<u64> {
         // SAFETY: as above.
         unsafe {
-            done("pthread_mutex_lock", libc::pthread_mutex_lock(self.mutex.get()))?;
+            check_pthread("pthread_mutex_lock", libc::pthread_mutex_lock(self.mutex.get()))?;
             let count = self.counter.get().read_volatile();
-            done("pthread_mutex_unlock", libc::pthread_mutex_unlock(self.mutex.get()))?;
+            check_pthread("pthread_mutex_unlock", libc::pthread_mutex_unlock(self.mutex.get()))?;
             Ok(count)
         }
     }

@@ -1,4 +1,5 @@
-//! The network: connections, transfers, datagrams, remote calls, readiness, and a server on another host.
+//! The network: connections, transfers, datagrams, remote calls, readiness, and both ends of a measurement
+//! between two hosts.
 
 pub(crate) mod bulk;
 pub(crate) mod connection;

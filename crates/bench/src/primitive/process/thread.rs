@@ -7,7 +7,7 @@ use assay_quantity::PrimitiveId;
 
 use super::fork::family;
 use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
-use crate::platform::kernel::done;
+use crate::platform::kernel::check_pthread;
 use crate::primitive::kit::step::Step;
 
 /// The rows of this file.
@@ -44,11 +44,11 @@ impl Step for CreateJoin {
         // SAFETY: the thread accesses no memory, and has ended at the end of this block.
         unsafe {
             let mut thread = std::mem::zeroed();
-            done(
+            check_pthread(
                 "pthread_create",
                 libc::pthread_create(&raw mut thread, std::ptr::null(), successor, argument),
             )?;
-            done("pthread_join", libc::pthread_join(thread, &raw mut result))?;
+            check_pthread("pthread_join", libc::pthread_join(thread, &raw mut result))?;
         }
         self.token += 1;
         if result.addr() == self.token { Ok(()) } else { Err(another_result(self.token, result.addr())) }
