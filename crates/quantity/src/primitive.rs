@@ -374,11 +374,27 @@ impl FromStr for PrimitiveId {
     type Err = NotAPrimitive;
 
     fn from_str(text: &str) -> Result<Self, NotAPrimitive> {
+        let Parts { family, operation, keys } = Parts::of(text)?;
+        let keys = keys.into_iter().map(|(row, value)| Ok((row.key, parse_value(text, row, value)?)));
+        Ok(PrimitiveId { family, operation, keys: keys.collect::<Result<_, _>>()? })
+    }
+}
+
+/// The parts of a text of the form `family.operation{key=value,...}`, with the values as they are written.
+pub(crate) struct Parts<'a> {
+    family: String,
+    operation: String,
+    /// In the order of [`KEYS`].
+    pub(crate) keys: Vec<(&'static KeyRow, &'a str)>,
+}
+
+impl<'a> Parts<'a> {
+    pub(crate) fn of(text: &'a str) -> Result<Self, NotAPrimitive> {
         let shape = || NotAPrimitive::Shape(text.to_owned());
-        let (name, keys) = match text.split_once('{') {
+        let (name, pairs) = match text.split_once('{') {
             None => (text, ""),
             Some((name, rest)) => match rest.strip_suffix('}') {
-                Some(keys) if !keys.is_empty() => (name, keys),
+                Some(pairs) if !pairs.is_empty() => (name, pairs),
                 _ => return Err(shape()),
             },
         };
@@ -386,25 +402,26 @@ impl FromStr for PrimitiveId {
         if !is_word(family) || !is_word(operation) {
             return Err(shape());
         }
-        let mut id =
-            PrimitiveId { family: family.to_owned(), operation: operation.to_owned(), keys: BTreeMap::new() };
-        for pair in keys.split(',').filter(|pair| !pair.is_empty()) {
-            let (key, value) = pair.split_once('=').ok_or_else(shape)?;
+        let mut keys: Vec<(&'static KeyRow, &str)> = Vec::new();
+        for pair in pairs.split(',').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').ok_or_else(shape)?;
             let row = KEYS
                 .iter()
-                .find(|row| row.name == key)
-                .ok_or_else(|| NotAPrimitive::Key { id: text.to_owned(), key: key.to_owned() })?;
-            let value = parse_value(row.kind, value).ok_or_else(|| NotAPrimitive::Value {
-                id: text.to_owned(),
-                key: row.name,
-                value: value.to_owned(),
-                about: row.about,
-            })?;
-            if id.keys.insert(row.key, value).is_some() {
+                .find(|row| row.name == name)
+                .ok_or_else(|| NotAPrimitive::Key { id: text.to_owned(), key: name.to_owned() })?;
+            if keys.iter().any(|(known, _)| known.key == row.key) {
                 return Err(NotAPrimitive::Twice { id: text.to_owned(), key: row.name });
             }
+            keys.push((row, value));
         }
-        Ok(id)
+        keys.sort_by_key(|(row, _)| row.key);
+        Ok(Self { family: family.to_owned(), operation: operation.to_owned(), keys })
+    }
+
+    /// The id without its keys.
+    pub(crate) fn name(&self) -> PrimitiveId {
+        let (family, operation) = (self.family.clone(), self.operation.clone());
+        PrimitiveId { family, operation, keys: BTreeMap::new() }
     }
 }
 
@@ -413,12 +430,19 @@ fn is_word(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
 }
 
-fn parse_value(kind: Kind, text: &str) -> Option<Value> {
-    match kind {
-        Kind::Bytes => text.parse().ok().map(Value::Bytes),
-        Kind::Count => text.parse().ok().map(Value::Count),
-        Kind::Word(words) => words.iter().find(|word| **word == text).map(|word| Value::Word(word)),
-    }
+/// Parses the value of a key in the text of an id or of a pattern.
+pub(crate) fn parse_value(text: &str, row: &KeyRow, value: &str) -> Result<Value, NotAPrimitive> {
+    let parsed = match row.kind {
+        Kind::Bytes => value.parse().ok().map(Value::Bytes),
+        Kind::Count => value.parse().ok().map(Value::Count),
+        Kind::Word(words) => words.iter().find(|word| **word == value).map(|word| Value::Word(word)),
+    };
+    parsed.ok_or_else(|| NotAPrimitive::Value {
+        id: text.to_owned(),
+        key: row.name,
+        value: value.to_owned(),
+        about: row.about,
+    })
 }
 
 #[cfg(test)]
