@@ -1,11 +1,12 @@
-//! Checks that the primitives in the documentation exist.
+//! Checks that the primitives that the documentation and the rules of the trace name exist.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
 use assay_bench::{catalogue, find};
-use assay_quantity::PrimitiveId;
+use assay_quantity::{Key, PrimitiveId, Size, Value};
+use assay_trace::view::demand::{CONTEXT_SWITCH, NULL_CALL, PAGE_FAULT, RULES, Role};
 
 /// File extensions, which look like operations.
 const NO_OPERATIONS: [&str; 6] = ["rs", "c", "h", "toml", "json", "md"];
@@ -55,4 +56,35 @@ fn every_primitive_that_the_documentation_names_is_in_the_catalogue() {
     }
     assert!(names > 300, "only {names} names were found");
     assert!(missing.is_empty(), "{missing:#?}");
+}
+
+/// The benchmark reads the clock in the vDSO, which a traced call did not: its cost is a lower bound.
+const WITHOUT_A_CALL: &str = "clock.gettime";
+
+#[test]
+fn every_rule_of_the_trace_names_benchmarks_that_make_one_of_its_calls() {
+    for rule in RULES {
+        let plain: PrimitiveId = rule.primitive.parse().unwrap();
+        let sized = plain.with(Key::Size, Value::Bytes(Size::kib(4)));
+        let ids = match rule.role {
+            Role::Operation | Role::Within => vec![plain],
+            Role::Sized | Role::HeldBack => vec![sized],
+            Role::Buffered => {
+                ["reused", "fresh"].map(|word| sized.with(Key::Buffer, Value::Word(word))).to_vec()
+            }
+        };
+        for id in ids {
+            let benchmark =
+                find(&id).unwrap_or_else(|| panic!("a rule names '{id}', which has no benchmark"));
+            let is_made = rule.calls.iter().any(|call| benchmark.calls.contains(call));
+            assert!(
+                is_made || rule.role == Role::Within || rule.primitive == WITHOUT_A_CALL,
+                "{id} makes none of the calls {:?}",
+                rule.calls
+            );
+        }
+    }
+    for name in [NULL_CALL, CONTEXT_SWITCH, PAGE_FAULT] {
+        assert!(find(&name.parse().unwrap()).is_some(), "{name} has no benchmark");
+    }
 }

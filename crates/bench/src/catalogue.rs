@@ -1,133 +1,184 @@
 //! The catalogue of benchmarks. Its rows, each for a family of parameters, are in the files that define the
-//! operations. A new benchmark is a row in such a file; a new file is a line in [`FILES`].
-//! `docs/primitives.md` must name every primitive, which a test checks.
+//! operations. A new benchmark is a row in such a file; a new file is a line in [`FILES`]. The tables of
+//! `docs/primitives.md` are made from the rows.
 //!
 //! Numbers in an id are examples: a row measures any other number too, so that a user can select the exact
 //! size that an application uses. The keys in [`MODIFIERS`] can be added to any id.
 
-use assay_quantity::{Key, Kind, PrimitiveId, Size, Unit};
+#[cfg(test)]
+mod page;
+mod topology;
 
-use crate::benchmark::{Benchmark, Per, Row};
+use std::collections::BTreeSet;
+
+use assay_quantity::{Key, Pattern, PrimitiveId, Size, Unit};
+
+use crate::benchmark::{Benchmark, Per, Profile, Row};
 use crate::primitive;
+use topology::Topology;
 
 /// Keys that change how a benchmark is run, not what it does.
 pub(crate) const MODIFIERS: [Key; 3] = [Key::Cache, Key::Copies, Key::Placement];
 
-/// The rows, file by file.
-const FILES: &[&[Row]] = &[
-    primitive::cpu::arithmetic::ROWS,
-    primitive::cpu::expression::ROWS,
-    primitive::cpu::branch::ROWS,
-    primitive::cpu::atomic::ROWS,
-    primitive::cpu::store::ROWS,
-    primitive::entry::call::ROWS,
-    primitive::entry::exception::ROWS,
-    primitive::entry::signal::ROWS,
-    primitive::entry::timer_interrupt::ROWS,
-    primitive::entry::ipi::ROWS,
-    primitive::file::lookup::ROWS,
-    primitive::file::descriptor::ROWS,
-    primitive::file::transfer::ROWS,
-    primitive::file::directory::ROWS,
-    primitive::file::sync::ROWS,
-    primitive::memory::mapping::ROWS,
-    primitive::memory::management::ROWS,
-    primitive::process::address_space::ROWS,
-    primitive::file::splice::ROWS,
-    primitive::file::uring::ROWS,
-    primitive::file::disk::ROWS,
-    primitive::process::fork::ROWS,
-    primitive::process::program::ROWS,
-    primitive::process::thread::ROWS,
-    primitive::cpu::procedure::ROWS,
-    primitive::process::switch::ROWS,
-    primitive::process::yielding::ROWS,
-    primitive::process::wakeup::ROWS,
-    primitive::process::wakeup_here::ROWS,
-    primitive::ipc::round_trip::ROWS,
-    primitive::ipc::channel::ROWS,
-    primitive::ipc::futex::ROWS,
-    primitive::ipc::mutex::ROWS,
-    primitive::ipc::semaphore::ROWS,
-    primitive::ipc::record_lock::ROWS,
-    primitive::ipc::notify::ROWS,
-    primitive::time::lateness::ROWS,
-    primitive::time::timer_setting::ROWS,
-    primitive::entry::random::ROWS,
-    primitive::net::connection::ROWS,
-    primitive::net::tcp::ROWS,
-    primitive::net::cork::ROWS,
-    primitive::net::bulk::ROWS,
-    primitive::net::datagram::ROWS,
-    primitive::net::rpc::ROWS,
-    primitive::net::http::ROWS,
-    primitive::net::socket_call::ROWS,
-    primitive::net::remote::ROWS,
-    primitive::memory::protection::ROWS,
-    primitive::memory::fault::ROWS,
-    primitive::memory::file_fault::ROWS,
-    primitive::memory::bandwidth::ROWS,
-    primitive::memory::stream::ROWS,
-    primitive::memory::page::ROWS,
-    primitive::memory::load::ROWS,
-    primitive::memory::near::ROWS,
-    primitive::memory::loaded::ROWS,
-    primitive::memory::update::ROWS,
-    primitive::memory::translate::ROWS,
-    primitive::memory::node::ROWS,
-    primitive::cpu::code::ROWS,
-    primitive::cpu::cache::ROWS,
-    primitive::net::event::ROWS,
-    primitive::net::ready::ROWS,
+/// A file of benchmarks.
+struct File {
+    /// Its path below `primitive`.
+    #[cfg(test)]
+    name: &'static str,
+    rows: &'static [Row],
+}
+
+macro_rules! files {
+    ($($directory:ident / $file:ident,)+) => {
+        &[$(File {
+            #[cfg(test)]
+            name: concat!(stringify!($directory), "/", stringify!($file)),
+            rows: primitive::$directory::$file::ROWS,
+        },)+]
+    };
+}
+
+/// The files, in the order of lists and reports.
+const FILES: &[File] = files![
+    cpu / arithmetic,
+    cpu / expression,
+    cpu / branch,
+    cpu / atomic,
+    cpu / store,
+    entry / call,
+    entry / exception,
+    entry / signal,
+    entry / timer_interrupt,
+    entry / ipi,
+    file / lookup,
+    file / descriptor,
+    file / transfer,
+    file / directory,
+    file / sync,
+    memory / mapping,
+    memory / management,
+    process / address_space,
+    file / splice,
+    file / uring,
+    file / disk,
+    process / fork,
+    process / program,
+    process / thread,
+    cpu / procedure,
+    process / switch,
+    process / yielding,
+    process / wakeup,
+    process / wakeup_here,
+    ipc / round_trip,
+    ipc / channel,
+    ipc / futex,
+    ipc / mutex,
+    ipc / semaphore,
+    ipc / record_lock,
+    ipc / notify,
+    time / lateness,
+    time / timer_setting,
+    entry / random,
+    net / connection,
+    net / tcp,
+    net / cork,
+    net / bulk,
+    net / datagram,
+    net / rpc,
+    net / http,
+    net / socket_call,
+    net / remote,
+    memory / protection,
+    memory / fault,
+    memory / file_fault,
+    memory / bandwidth,
+    memory / stream,
+    memory / page,
+    memory / load,
+    memory / near,
+    memory / loaded,
+    memory / update,
+    memory / translate,
+    memory / node,
+    cpu / code,
+    cpu / cache,
+    net / event,
+    net / ready,
 ];
 
-/// Returns all benchmarks, in the order of [`FILES`].
+/// Returns all benchmarks, in the order of [`FILES`]. Two processors, or a processor and a memory node, are
+/// one example.
 ///
 /// # Panics
-/// Panics if an id of a row is invalid, which a test excludes.
+/// Panics if a pattern of a row is invalid, which a test excludes.
 #[must_use]
 pub fn catalogue() -> Vec<Benchmark> {
-    rows().flat_map(|row| row.ids.iter().map(|id| benchmark(row, id))).collect()
+    on(&Topology::example())
+}
+
+/// Returns the benchmarks of this machine: the catalogue with every pair of its processors, and of its
+/// processors and memory nodes.
+///
+/// # Panics
+/// Panics if a pattern of a row is invalid, which a test excludes.
+#[must_use]
+pub fn catalogue_here() -> Vec<Benchmark> {
+    on(&Topology::here())
 }
 
 /// Returns the benchmark with this id, which may differ from the ids of the rows in numbers and modifiers.
+/// Its profile is the quick one only if that profile measures it with these numbers.
 #[must_use]
 pub fn find(id: &PrimitiveId) -> Option<Benchmark> {
-    let shape = shape(id);
-    let of_shape = |row: &&Row| row.ids.iter().any(|known| self::shape(&parsed(known)) == shape);
-    rows().find(of_shape).map(|row| of_row(row, id.clone()))
+    let plain = MODIFIERS.iter().fold(id.clone(), |id, key| id.without(*key));
+    let row = rows().find(|row| covers(row, &plain))?;
+    let is_quick = row.quick.iter().flat_map(|pattern| example(pattern)).any(|it| it.ids().contains(&plain));
+    let profile = if is_quick { Profile::Quick } else { Profile::Full };
+    Some(benchmark(row, profile, id.clone()))
 }
 
 fn rows() -> impl Iterator<Item = &'static Row> {
-    FILES.iter().flat_map(|rows| rows.iter())
+    FILES.iter().flat_map(|file| file.rows)
 }
 
-fn benchmark(row: &Row, id: &str) -> Benchmark {
-    of_row(row, parsed(id))
+fn on(topology: &Topology) -> Vec<Benchmark> {
+    rows().flat_map(|row| on_machine(row, topology)).collect()
 }
 
-#[expect(clippy::expect_used, reason = "the ids are constants, and a test parses all of them")]
-fn parsed(id: &str) -> PrimitiveId {
-    id.parse().expect("an id of a row is well formed")
-}
-
-/// Returns an id without its modifiers and numbers, and the keys of the removed numbers.
-fn shape(id: &PrimitiveId) -> (PrimitiveId, Vec<Key>) {
-    let mut rest = id.clone();
-    let mut numbers = Vec::new();
-    for key in id.keys().keys() {
-        let is_number = !matches!(key.row().kind, Kind::Word(_));
-        if is_number || MODIFIERS.contains(key) {
-            rest = rest.without(*key);
-        }
-        if is_number && !MODIFIERS.contains(key) {
-            numbers.push(*key);
+fn on_machine(row: &Row, topology: &Topology) -> Vec<Benchmark> {
+    let (mut all, mut ids) = (Vec::new(), BTreeSet::new());
+    for (profile, patterns) in [(Profile::Quick, row.quick), (Profile::Full, row.full)] {
+        for placed in patterns.iter().flat_map(|pattern| topology.placed(pattern)) {
+            let profile = if placed.is_typical { profile } else { Profile::Full };
+            for id in parsed(&placed.pattern).ids() {
+                if ids.insert(id.clone()) {
+                    all.push(benchmark(row, profile, id));
+                }
+            }
         }
     }
-    (rest, numbers)
+    all
 }
 
-fn of_row(row: &Row, primitive: PrimitiveId) -> Benchmark {
+/// Whether a row measures an id without modifiers.
+fn covers(row: &Row, id: &PrimitiveId) -> bool {
+    let name = format!("{}.{}", id.family(), id.operation());
+    // Only the patterns of this operation are worth parsing.
+    let named = row.quick.iter().chain(row.full).filter(|pattern| pattern.split('{').next() == Some(&name));
+    named.flat_map(|pattern| example(pattern)).any(|pattern| pattern.covers(id))
+}
+
+/// Returns a pattern with examples of processors and memory nodes.
+fn example(pattern: &str) -> Vec<Pattern> {
+    Topology::example().placed(pattern).iter().map(|placed| parsed(&placed.pattern)).collect()
+}
+
+#[expect(clippy::expect_used, reason = "the patterns are constants, and a test parses all of them")]
+fn parsed(pattern: &str) -> Pattern {
+    pattern.parse().expect("a pattern of a row is well formed")
+}
+
+fn benchmark(row: &Row, profile: Profile, primitive: PrimitiveId) -> Benchmark {
     let bytes = match row.cost {
         Per::Operation => None,
         Per::ByteOfSize => primitive.size().map(Size::bytes),
@@ -138,7 +189,7 @@ fn of_row(row: &Row, primitive: PrimitiveId) -> Benchmark {
         primitive,
         unit,
         bytes,
-        profile: row.profile,
+        profile,
         calls: row.calls,
         about: row.about,
         source: row.source,
@@ -149,48 +200,50 @@ fn of_row(row: &Row, primitive: PrimitiveId) -> Benchmark {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
 
     #[test]
-    fn every_row_is_well_formed_unique_and_explained() {
-        let names: Vec<&str> = rows().flat_map(|row| row.ids).copied().collect();
-        for name in &names {
-            let benchmark = find(&parsed(name)).unwrap();
-            assert_eq!(benchmark.primitive.to_string(), *name, "written as it reads back");
-            assert!(!benchmark.about.is_empty() && !benchmark.source.is_empty(), "{name}");
-            assert_eq!(benchmark.bytes.is_some(), benchmark.unit == Unit::NanosecondsPerByte, "{name}");
+    fn every_id_is_covered_by_exactly_one_row() {
+        let all = catalogue();
+        for benchmark in &all {
+            let id = &benchmark.primitive;
+            assert_eq!(rows().filter(|row| covers(row, id)).count(), 1, "{id}");
+            assert_eq!(all.iter().filter(|other| other.primitive == *id).count(), 1, "{id}");
         }
-        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
-        assert_eq!(catalogue().len(), names.len());
+    }
+
+    #[test]
+    fn every_row_is_explained_and_every_pattern_adds_ids() {
+        for row in rows() {
+            assert!(!row.about.is_empty() && !row.source.is_empty(), "{row:?}");
+            let patterns = [row.quick, row.full].concat();
+            let ids = |patterns: &[&str]| {
+                let ids = patterns.iter().flat_map(|pattern| example(pattern));
+                ids.flat_map(|pattern| pattern.ids()).collect::<BTreeSet<_>>()
+            };
+            assert!(!patterns.is_empty());
+            for position in 0..patterns.len() {
+                let (before, with) = (&patterns[..position], &patterns[..=position]);
+                assert!(ids(before).len() < ids(with).len(), "{} adds no id", patterns[position]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_benchmark_has_the_profile_that_measures_it() {
+        for benchmark in catalogue() {
+            let found = find(&benchmark.primitive).unwrap();
+            assert_eq!(found.profile, benchmark.profile, "{}", benchmark.primitive);
+        }
+        let found = |id: &str| find(&id.parse().unwrap()).unwrap().profile;
+        assert_eq!(found("call.null{cache=cold,copies=2}"), Profile::Quick);
+        assert_eq!(found("tcp.send{size=12345B,buffer=reused}"), Profile::Full);
     }
 
     #[test]
     fn a_row_that_costs_per_byte_of_its_size_has_a_size() {
         for row in rows().filter(|row| matches!(row.cost, Per::ByteOfSize)) {
-            assert!(row.ids.iter().all(|id| find(&parsed(id)).unwrap().bytes.is_some()), "{:?}", row.ids);
+            let of_row = on_machine(row, &Topology::example());
+            assert!(of_row.iter().all(|benchmark| benchmark.bytes.is_some()), "{row:?}");
         }
-    }
-
-    /// Returns the name of an id and its keys: a line of the documentation describes them for all values.
-    fn described(id: &PrimitiveId) -> (String, Vec<Key>) {
-        (format!("{}.{}", id.family(), id.operation()), id.keys().keys().copied().collect())
-    }
-
-    #[test]
-    fn the_documentation_describes_every_primitive_and_no_other() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/primitives.md");
-        let text = std::fs::read_to_string(path).unwrap();
-        let rows = text.lines().filter(|line| line.starts_with("| `"));
-        let words =
-            rows.flat_map(|row| row.split(" | ").next().unwrap_or_default().split('`').skip(1).step_by(2));
-        let named: BTreeSet<PrimitiveId> = words.filter_map(|word| word.parse().ok()).collect();
-        let known: BTreeSet<PrimitiveId> =
-            catalogue().into_iter().map(|benchmark| benchmark.primitive).collect();
-        let strangers: Vec<String> = named.difference(&known).map(ToString::to_string).collect();
-        assert!(strangers.is_empty(), "docs/primitives.md describes unknown primitives: {strangers:?}");
-        let lines: BTreeSet<_> = named.iter().map(described).collect();
-        let missing: BTreeSet<String> =
-            known.iter().filter(|id| !lines.contains(&described(id))).map(ToString::to_string).collect();
-        assert!(missing.is_empty(), "docs/primitives.md does not describe {missing:#?}");
     }
 }

@@ -16,9 +16,9 @@ mod run;
 pub mod sample;
 
 pub use benchmark::{Benchmark, Operation, Prepared, Profile, Refusal};
-pub use catalogue::{catalogue, find};
+pub use catalogue::{catalogue, catalogue_here, find};
 pub use platform::clock::{Calibration, calibrate};
-pub use platform::describe::{describe, memory_nodes, usable_cpus};
+pub use platform::describe::{describe, usable_cpus};
 pub use platform::noise;
 pub use primitive::net::serve;
 pub use run::alternate::alternate;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, bail, ensure};
 use assay_bench::serve::{Served, Server};
-use assay_bench::{Benchmark, Counts, Measured, NotCounted, Profile};
+use assay_bench::{Benchmark, Counts, Measured, NotCounted, Profile, catalogue_here};
 use assay_quantity::format::machine_to_json;
 use assay_quantity::{Cost, Machine, PrimitiveId, Unit, Unmeasured, Verdict};
 use assay_report::{Block, Cell, Column, Report, Table, scale};
@@ -18,7 +18,7 @@ use crate::interrupt::Interrupt;
 use crate::journal::{self, Journal};
 use crate::output::{self, Alarm};
 use crate::phase::machine::{Effort, Subject, spawner};
-use crate::phase::selection::{Selection, here};
+use crate::phase::selection::Selection;
 use crate::plan_file::PlanFile;
 use crate::section;
 
@@ -43,7 +43,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
 fn list(args: &BenchArgs) -> anyhow::Result<()> {
     let profile = Profile::Full;
     let benchmarks = if args.primitives.is_empty() {
-        here()
+        catalogue_here()
     } else {
         Selection { names: args.primitives.clone(), profile, ..Selection::default() }.benchmarks()?
     };

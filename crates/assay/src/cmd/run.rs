@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::{env, io};
 
 use anyhow::{Context, anyhow, bail};
-use assay_bench::{Benchmark, Profile};
+use assay_bench::{Benchmark, Profile, catalogue_here};
 use assay_model::predict;
 use assay_quantity::format::{demand_to_json, machine_to_json};
 use assay_quantity::{Demand, Key, PrimitiveId};
@@ -15,7 +15,6 @@ use crate::cli::RunArgs;
 use crate::interrupt::Interrupt;
 use crate::journal::{Journal, named_machine};
 use crate::phase::machine::{Effort, Subject};
-use crate::phase::selection::here;
 use crate::phase::tracing::{Traced, Traces};
 use crate::phase::{Found, FoundOperation, application, tracing};
 use crate::{output, section};
@@ -125,7 +124,7 @@ fn wanted(operations: &[FoundOperation]) -> Vec<Benchmark> {
     let is_wanted = |benchmark: &Benchmark| {
         asked.contains(&benchmark.primitive.without(Key::Size)) || known.contains(&benchmark.primitive)
     };
-    here().into_iter().filter(is_wanted).collect()
+    catalogue_here().into_iter().filter(is_wanted).collect()
 }
 
 /// Adds the directory to an error about a full disk: the command line does not contain the location of the

@@ -1,6 +1,6 @@
 //! Selection of benchmarks: names, a profile, and the keys that apply to all of them.
 
-use assay_bench::{Benchmark, Profile, catalogue, find, memory_nodes, usable_cpus};
+use assay_bench::{Benchmark, Profile, catalogue_here, find};
 use assay_quantity::{Key, NotAPrimitive, PrimitiveId, Value};
 
 /// The selection on the command line.
@@ -37,7 +37,7 @@ impl Selection {
     /// Returns the selected benchmarks on this machine.
     pub fn benchmarks(&self) -> anyhow::Result<Vec<Benchmark>> {
         let ids: Vec<PrimitiveId> = if self.names.is_empty() {
-            self.of_profile(&here())
+            self.of_profile(&catalogue_here())
         } else {
             let mut ids = Vec::new();
             for name in &self.names {
@@ -57,7 +57,7 @@ impl Selection {
             return Ok(vec![benchmark.primitive]);
         }
         let all: Vec<Benchmark> =
-            here().into_iter().filter(|benchmark| is_named(&benchmark.primitive, name)).collect();
+            catalogue_here().into_iter().filter(|benchmark| is_named(&benchmark.primitive, name)).collect();
         anyhow::ensure!(
             !all.is_empty(),
             "no primitive has the name or prefix '{name}'; 'assay bench --list' prints all primitives"
@@ -96,53 +96,6 @@ impl Selection {
         let below = doubled.take_while(|copies| *copies < self.copies);
         below.chain([self.copies]).map(copied).collect()
     }
-}
-
-/// Returns the catalogue of this machine, with primitives between two processors once for each pair of them,
-/// and primitives between a processor and a memory node once for each of these pairs.
-pub fn here() -> Vec<Benchmark> {
-    let (cpus, nodes) = (usable_cpus(), memory_nodes());
-    let of_pairs = |benchmark: Benchmark| {
-        let pair = [Key::From, Key::To].map(|key| benchmark.primitive.number(key));
-        let [Some(_), Some(_)] = pair else { return vec![benchmark] };
-        if nodes.len() > 1 && benchmark.primitive.operation() == "load_node" {
-            let pairs = cpus.iter().flat_map(|cpu| nodes.iter().map(move |node| (*cpu, *node)));
-            return pairs.filter_map(|(cpu, node)| find(&between(&benchmark.primitive, cpu, node))).collect();
-        }
-        if cpus.len() < 2 || benchmark.primitive.operation() == "load_node" {
-            return vec![benchmark];
-        }
-        let pairs = cpus.iter().flat_map(|from| cpus.iter().map(move |to| (*from, *to)));
-        let pairs = pairs.filter(|(from, to)| from < to);
-        let of_pair = |(from, to)| {
-            let found = find(&between(&benchmark.primitive, from, to))?;
-            // A large machine has thousands of pairs.
-            let profile = if is_typical(&cpus, from, to) { found.profile } else { Profile::Full };
-            Some(Benchmark { profile, ..found })
-        };
-        pairs.filter_map(of_pair).collect()
-    };
-    let mut all: Vec<Benchmark> = Vec::new();
-    for benchmark in catalogue().into_iter().flat_map(of_pairs) {
-        if !all.iter().any(|known| known.primitive == benchmark.primitive) {
-            all.push(benchmark);
-        }
-    }
-    all
-}
-
-/// Number of partners of the first processor that show the distances: its neighbour, and others spread over
-/// the machine.
-const PARTNERS: usize = 8;
-
-fn is_typical(cpus: &[usize], from: usize, to: usize) -> bool {
-    let apart = cpus.len().div_ceil(PARTNERS);
-    let position = cpus.iter().position(|cpu| *cpu == to).unwrap_or(0);
-    cpus.first() == Some(&from) && (position == 1 || position.is_multiple_of(apart))
-}
-
-fn between(id: &PrimitiveId, from: usize, to: usize) -> PrimitiveId {
-    id.with(Key::From, Value::Count(from as u64)).with(Key::To, Value::Count(to as u64))
 }
 
 /// Parses a name with keys, which must be a complete id; `None` for a name without keys, which may be a
@@ -184,7 +137,7 @@ mod tests {
     fn the_quick_profile_is_a_part_of_the_full_one_and_has_every_family() {
         let quick = names(&Selection::default());
         let full = names(&Selection { profile: Profile::Full, ..Selection::default() });
-        assert_eq!(full.len(), here().len());
+        assert_eq!(full.len(), catalogue_here().len());
         assert!(quick.len() < full.len() && quick.iter().all(|id| full.contains(id)));
         let family = |id: &String| id.split('.').next().unwrap_or_default().to_owned();
         let families = |ids: &[String]| ids.iter().map(family).collect::<std::collections::BTreeSet<_>>();
@@ -212,15 +165,6 @@ mod tests {
             all.iter().filter(|id| id.contains("peer=remote")).count()
         };
         assert!(remote(true) > 0 && remote(false) == 0);
-    }
-
-    #[test]
-    fn of_the_pairs_of_a_large_machine_a_few_are_typical() {
-        let cpus: Vec<usize> = (0..128).collect();
-        let typical: Vec<usize> = (1..128).filter(|to| is_typical(&cpus, 0, *to)).collect();
-        assert_eq!(typical, [1, 16, 32, 48, 64, 80, 96, 112]);
-        assert!(!is_typical(&cpus, 1, 2));
-        assert!((1..4).all(|to| is_typical(&[0, 1, 2, 3], 0, to)));
     }
 
     #[test]

@@ -13,16 +13,17 @@ use crate::platform::describe::CacheSizes;
 /// Benchmarks that differ in their parameters only.
 #[derive(Debug)]
 pub(crate) struct Row {
-    /// Their ids, as [`PrimitiveId`] writes them.
-    pub(crate) ids: &'static [&'static str],
-    /// The smallest profile that measures them.
-    pub(crate) profile: Profile,
+    /// Patterns ([`assay_quantity::Pattern`]) of the ids that every profile measures. `from=cpu,to=cpu` and
+    /// `from=cpu,to=node` stand for every pair of processors, and of a processor and a memory node.
+    pub(crate) quick: &'static [&'static str],
+    /// Patterns of the ids of the full profile. An id that `quick` contains too counts once.
+    pub(crate) full: &'static [&'static str],
     /// The unit of work that the cost refers to.
     pub(crate) cost: Per,
     /// Names of the system calls that one operation makes, including those of partners; empty for work in
     /// user mode only.
     pub(crate) calls: &'static [&'static str],
-    /// Description of one operation.
+    /// Description of one operation, which `docs/primitives.md` contains too.
     pub(crate) about: &'static str,
     /// Origin of the benchmark.
     pub(crate) source: &'static str,

@@ -109,8 +109,7 @@ pub fn usable_cpus() -> Vec<usize> {
 }
 
 /// Returns the nodes that have memory, in order; empty if the kernel does not report them.
-#[must_use]
-pub fn memory_nodes() -> Vec<usize> {
+pub(crate) fn memory_nodes() -> Vec<usize> {
     one_line("/sys/devices/system/node/has_memory")
         .and_then(|list| cpus::parse_list(&list))
         .unwrap_or_default()

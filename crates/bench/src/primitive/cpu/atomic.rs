@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use assay_quantity::{Key, PrimitiveId};
 
-use crate::benchmark::{Operation, Per, Prepared, Profile, Refusal, Row, Setting, Sharing, expect_done};
+use crate::benchmark::{Operation, Per, Prepare, Prepared, Refusal, Row, Setting, Sharing, expect_done};
 use crate::platform::clock::monotonic;
 use crate::platform::partner::Partner;
 use crate::primitive::kit::limit;
@@ -28,24 +28,25 @@ pub(crate) const ROWS: &[Row] = &[
     ),
     row(
         &["atomic.fence"],
-        "store, and a fence that waits until it is visible to all processors",
+        "store, and a sequentially consistent fence, which waits until the store is visible to all processors",
         store_and_fence,
     ),
     row(
         &["atomic.add{threads=2,cpus=different}"],
-        "fetch-and-add to a line to which other processors add without a pause",
+        "fetch-and-add to a line to which `threads` - 1 others, each on its own processor, add without a pause",
         add_contended,
     ),
     row(
         &["atomic.compare_exchange{threads=2,cpus=different}"],
-        "the same by compare-and-exchange, repeated until it succeeds",
+        "addition by compare-and-exchange, repeated until it succeeds, to a line to which `threads` - 1 others, \
+         each on its own processor, add without a pause",
         compare_contended,
     ),
 ];
 
-const fn row(ids: &'static [&'static str], about: &'static str, prepare: crate::benchmark::Prepare) -> Row {
+const fn row(quick: &'static [&'static str], about: &'static str, prepare: Prepare) -> Row {
     let source = "own: the basis of locks, counters and queues between processors";
-    Row { ids, profile: Profile::Quick, cost: Per::Operation, calls: &[], about, source, prepare }
+    Row { quick, full: &[], cost: Per::Operation, calls: &[], about, source, prepare }
 }
 
 /// A value aligned to the largest unit that processors fetch together: two lines.

@@ -6,15 +6,16 @@ use std::io;
 use assay_quantity::PrimitiveId;
 use rand::RngExt;
 
-use crate::benchmark::{Operation, Per, Prepared, Profile, Refusal, Row, Setting, Sharing};
+use crate::benchmark::{Operation, Per, Prepared, Refusal, Row, Setting, Sharing};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[Row {
-    ids: &["cpu.branch_mispredict"],
-    profile: Profile::Quick,
+    quick: &["cpu.branch_mispredict"],
+    full: &[],
     cost: Per::Operation,
     calls: &[],
-    about: "one mispredicted branch: two random branches, less two that always go the same way",
+    about: "one mispredicted branch: two random branches, of which any predictor mispredicts one on average, \
+            less two that always go the same way",
     source: "own: the cost of a data-dependent branch",
     prepare,
 }];

@@ -14,7 +14,7 @@ use assay_process::cpus::pin;
 use assay_quantity::PrimitiveId;
 use rand::RngExt;
 
-use crate::benchmark::{Operation, Per, Prepared, Profile, Refusal, Row, Setting, Sharing, expect_done};
+use crate::benchmark::{Operation, Per, Prepared, Refusal, Row, Setting, Sharing, expect_done};
 use crate::platform::clock::monotonic::now_ns;
 use crate::platform::kernel::check;
 use crate::platform::layout::{Buffer, PAGE};
@@ -27,33 +27,25 @@ use crate::primitive::kit::working_set::{Course, WorkingSet};
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["cache.transfer_line{from=0,to=1}"],
-        profile: Profile::Quick,
+        quick: &["cache.transfer_line{from=cpu,to=cpu}"],
+        full: &[],
         cost: Per::Operation,
         calls: &[],
-        about: "transfer of a line that one processor has written until another reads the new value: half of \
-                a round trip",
+        about: "transfer of a line that processor `from` has written until `to` reads the new value, or in \
+                the opposite direction: half of a round trip",
         source: "own: multichase's pingpong and core-to-core-latency, with a fresh page for every sample",
         prepare: transfer,
     },
-    read_remote_row(Profile::Quick, &["cache.read_remote{set=256KiB,from=0,to=1}"]),
-    read_remote_row(
-        Profile::Full,
-        &["cache.read_remote{set=16KiB,from=0,to=1}", "cache.read_remote{set=4MiB,from=0,to=1}"],
-    ),
-];
-
-const fn read_remote_row(profile: Profile, ids: &'static [&'static str]) -> Row {
     Row {
-        ids,
-        profile,
+        quick: &["cache.read_remote{set=256KiB,from=cpu,to=cpu}"],
+        full: &["cache.read_remote{set=16KiB|256KiB|4MiB,from=cpu,to=cpu}"],
         cost: Per::ByteOf(CHUNK as u64),
         calls: &[],
-        about: "load of every word of lines that another processor has just modified, in order",
+        about: "load by processor `to`, in order, of every word of lines that `from` has just modified",
         source: "own: a consumer's cost of data in its producer's cache",
         prepare: read_remote,
-    }
-}
+    },
+];
 
 /// A line passed to the other processor, or passed back.
 fn transfer(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {

@@ -11,7 +11,7 @@ use std::ops::Range;
 use assay_quantity::{PrimitiveId, Size};
 use rustix::mm::{MprotectFlags, mprotect};
 
-use crate::benchmark::{Operation, Per, Prepared, Profile, Refusal, Row, Setting, expect_done};
+use crate::benchmark::{Operation, Per, Prepared, Refusal, Row, Setting, expect_done};
 use crate::platform::layout::{Buffer, LINE, PAGE};
 use crate::primitive::kit::once::{self, Others};
 use crate::primitive::kit::order::Order;
@@ -19,42 +19,19 @@ use crate::primitive::kit::steady;
 use crate::primitive::kit::working_set::{Course, Residence, WorkingSet};
 
 /// The rows of this file.
-pub(crate) const ROWS: &[Row] = &[
-    row(Profile::Quick, &["code.fetch{level=l1}", "code.fetch{level=l2}", "code.fetch{level=dram}"]),
-    row(
-        Profile::Full,
-        &[
-            "code.fetch{level=l3}",
-            "code.fetch{set=4KiB}",
-            "code.fetch{set=8KiB}",
-            "code.fetch{set=16KiB}",
-            "code.fetch{set=32KiB}",
-            "code.fetch{set=64KiB}",
-            "code.fetch{set=128KiB}",
-            "code.fetch{set=256KiB}",
-            "code.fetch{set=512KiB}",
-            "code.fetch{set=1MiB}",
-            "code.fetch{set=2MiB}",
-            "code.fetch{set=4MiB}",
-            "code.fetch{set=8MiB}",
-            "code.fetch{set=16MiB}",
-            "code.fetch{set=32MiB}",
-            "code.fetch{set=64MiB}",
-        ],
-    ),
-];
-
-const fn row(profile: Profile, ids: &'static [&'static str]) -> Row {
-    Row {
-        ids,
-        profile,
-        cost: Per::Operation,
-        calls: &[],
-        about: "jump to another line of the code, lines in random order",
-        source: "own: instruction misses dominate servers, and no suite times them",
-        prepare: fetch,
-    }
-}
+pub(crate) const ROWS: &[Row] = &[Row {
+    quick: &["code.fetch{level=l1|l2|dram}"],
+    full: &[
+        "code.fetch{level=*}",
+        "code.fetch{set=4KiB|8KiB|16KiB|32KiB|64KiB|128KiB|256KiB|512KiB|1MiB|2MiB|4MiB|8MiB|16MiB|32MiB|64MiB}",
+    ],
+    cost: Per::Operation,
+    calls: &[],
+    about: "jump to another line of the code, lines in random order; each line increments a counter, which \
+            is checked",
+    source: "own: instruction misses dominate servers, and no suite times them",
+    prepare: fetch,
+}];
 
 /// Lines between one call into the code and the next. The call and the return, even if mispredicted, then
 /// take less than a tenth of a cycle per line.

@@ -7,15 +7,15 @@ use std::ops::{Add, Div, Mul, Sub};
 use assay_quantity::{Key, PrimitiveId};
 use rand::RngExt;
 
-use crate::benchmark::{Operation, Per, Prepared, Profile, Refusal, Row, Setting, expect_done};
+use crate::benchmark::{Operation, Per, Prepared, Refusal, Row, Setting, expect_done};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[Row {
-    ids: &["cpu.bogomflop{type=float32}", "cpu.bogomflop{type=float64}"],
-    profile: Profile::Full,
+    quick: &[],
+    full: &["cpu.bogomflop{type=float32|float64}"],
     cost: Per::Operation,
     calls: &[],
-    about: "load of x, (1 + x) * (1.5 - x) / x, and store, for the next element of an array",
+    about: "load of x, `(1 + x) * (1.5 - x) / x`, store, for the next element of an array of 1024",
     source: "lmbench 3, lat_ops",
     prepare,
 }];

@@ -5,12 +5,12 @@ use std::io;
 
 use assay_quantity::PrimitiveId;
 
-use crate::benchmark::{Operation, Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Operation, Per, Prepared, Refusal, Row, Setting};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[Row {
-    ids: &["cpu.call"],
-    profile: Profile::Quick,
+    quick: &["cpu.call"],
+    full: &[],
     cost: Per::Operation,
     calls: &[],
     about: "call of a function that adds one to its argument; the result is the next argument",

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use assay_quantity::{Key, PrimitiveId};
 
 use super::arithmetic::Multiplications;
-use crate::benchmark::{Operation, Per, Prepared, Profile, Refusal, Row, Setting, expect_done};
+use crate::benchmark::{Operation, Per, Prepared, Refusal, Row, Setting, expect_done};
 use crate::platform::layout::{Buffer, LINE};
 use crate::primitive::kit::limit;
 use crate::primitive::kit::pieces::Pieces;
@@ -17,46 +17,33 @@ use crate::primitive::kit::step::{Step, Steps};
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["spinlock.lock_unlock"],
-        profile: Profile::Quick,
+        quick: &["spinlock.lock_unlock"],
+        full: &[],
         cost: Per::Operation,
         calls: &[],
-        about: "compare-and-exchange that takes a free lock, and store that releases it, with nothing in between",
+        about: "a free lock taken by compare-and-exchange and released by a store, with nothing in between",
         source: "Using Microbenchmarks to Evaluate System Performance, 1992, section 3.2",
         prepare: lock_unlock,
     },
     Row {
-        ids: &["spinlock.lock_store_unlock{buffer=reused}", "spinlock.lock_store_unlock{buffer=fresh}"],
-        profile: Profile::Quick,
+        quick: &["spinlock.lock_store_unlock{buffer=*}"],
+        full: &[],
         cost: Per::Operation,
         calls: &[],
-        about: "the same with a store to the data that the lock protects",
+        about: "a free lock taken and released, with one store in between to the data that it protects, \
+                which is in the cache or in none",
         source: "Using Microbenchmarks to Evaluate System Performance, 1992, section 3.2",
         prepare: lock_store_unlock,
     },
     Row {
-        ids: &[
-            "cpu.stores{stores=1}",
-            "cpu.stores{stores=8}",
-            "cpu.stores{stores=16}",
-            "cpu.stores{stores=24}",
-            "cpu.stores{stores=32}",
-            "cpu.stores{stores=40}",
-            "cpu.stores{stores=48}",
-            "cpu.stores{stores=56}",
-            "cpu.stores{stores=64}",
-            "cpu.stores{stores=72}",
-            "cpu.stores{stores=80}",
-            "cpu.stores{stores=88}",
-            "cpu.stores{stores=96}",
-            "cpu.stores{stores=112}",
-            "cpu.stores{stores=128}",
-        ],
-        profile: Profile::Full,
+        quick: &[],
+        full: &["cpu.stores{stores=1|8|16|24|32|40|48|56|64|72|80|88|96|112|128}"],
         cost: Per::Operation,
         calls: &[],
-        about: "this number of stores that miss the first-level cache, and multiplications that can overlap them",
-        source: "uarch-bench; the 1992 paper, section 3.2: the depth of a write buffer may be hard to discover",
+        about: "this number of stores to lines that are in the second-level cache only, and then 384 \
+                dependent multiplications",
+        source: "uarch-bench; the 1992 paper, section 3.2: the depth of a write buffer may be hard to \
+                 discover",
         prepare: burst,
     },
 ];

@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 
 use assay_quantity::{PrimitiveId, Size};
 
-use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
 use crate::platform::kernel::{check, expect};
 use crate::platform::layout::Buffer;
 use crate::primitive::kit::limit;
@@ -16,38 +16,38 @@ use crate::primitive::kit::step::{Step, Steps};
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["call.null"],
-        profile: Profile::Quick,
+        quick: &["call.null"],
+        full: &[],
         cost: Per::Operation,
         calls: &["getppid"],
-        about: "getppid, a raw system call: entry into the kernel and return",
+        about: "`getppid`, a raw system call: entry into the kernel and return",
         source: "lmbench 1996, section 6.3; thesis, section 4.2 (lower bound of every call)",
         prepare: null,
     },
     Row {
-        ids: &["null.read{size=1B}"],
-        profile: Profile::Quick,
+        quick: &["null.read{size=1B}"],
+        full: &[],
         cost: Per::Operation,
         calls: &["read"],
-        about: "read of one byte from /dev/zero",
+        about: "`read` of one byte from `/dev/zero`",
         source: "lmbench 3, lat_syscall read",
         prepare: null_read,
     },
     Row {
-        ids: &["null.write{size=1B}"],
-        profile: Profile::Quick,
+        quick: &["null.write{size=1B}"],
+        full: &[],
         cost: Per::Operation,
         calls: &["write"],
-        about: "write of one byte to /dev/null",
+        about: "`write` of one byte to `/dev/null`",
         source: "lmbench 1996, section 6.3",
         prepare: null_write,
     },
     Row {
-        ids: &["clock.gettime"],
-        profile: Profile::Quick,
+        quick: &["clock.gettime"],
+        full: &[],
         cost: Per::Operation,
         calls: &[],
-        about: "clock_gettime(CLOCK_MONOTONIC) through the C library and its vDSO",
+        about: "`clock_gettime(CLOCK_MONOTONIC)` through the C library and its vDSO",
         source: "own: the most frequent call of servers",
         prepare: clock_gettime,
     },

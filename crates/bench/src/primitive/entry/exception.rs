@@ -14,16 +14,18 @@ use crate::primitive::kit::step::Steps;
 #[cfg(target_arch = "x86_64")]
 use vsyscall::{Fault, is_vsyscall};
 
-use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[Row {
-    ids: &["exception.null"],
-    profile: Profile::Quick,
+    quick: &["exception.null"],
+    full: &[],
     cost: Per::Operation,
     calls: &[],
-    about: "exception that the kernel handles itself, without a signal: a jump to the [vsyscall] page, which \
-            stands for time()",
+    about: "exception that the kernel handles itself, without a signal: a jump to the `[vsyscall]` page of \
+            x86-64, which faults and stands for `time()`. The call itself, a few tens of ns, is included in \
+            the figure. Unavailable if the kernel maps no such page (`vsyscall=none`), and on other \
+            architectures",
     source: "own: the lower bound of every exception",
     prepare: null,
 }];

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use assay_quantity::PrimitiveId;
 
-use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
 use crate::platform::kernel::{check, failed};
 use crate::primitive::kit::interrupts::Due;
 use crate::primitive::kit::spinner::{Activity, Spinner};
@@ -19,12 +19,12 @@ use crate::primitive::kit::step::{Step, Steps};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[Row {
-    ids: &["interrupt.ipi{cpus=different}"],
-    profile: Profile::Quick,
+    quick: &["interrupt.ipi{cpus=different}"],
+    full: &[],
     cost: Per::Operation,
     calls: &["membarrier"],
-    about: "interrupt of another processor in user mode, until it responds: membarrier with a thread running there, \
-            less membarrier with the thread asleep",
+    about: "an interrupt of another processor in user mode, until it responds: `membarrier` with a thread \
+            running there, less `membarrier` with the thread asleep",
     source: "own: the wait of every change that takes effect immediately on all processors",
     prepare: ipi,
 }];

@@ -4,35 +4,23 @@ use std::io;
 
 use assay_quantity::{PrimitiveId, Size};
 
-use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
 use crate::platform::kernel::expect;
 use crate::platform::layout::Buffer;
 use crate::primitive::kit::limit;
 use crate::primitive::kit::step::{Step, Steps};
 
 /// The rows of this file.
-pub(crate) const ROWS: &[Row] = &[
-    Row {
-        ids: &["random.getrandom{size=16B}", "random.getrandom{size=256B}"],
-        profile: Profile::Quick,
-        ..GETRANDOM
-    },
-    Row {
-        ids: &["random.getrandom{size=4KiB}", "random.getrandom{size=64KiB}"],
-        profile: Profile::Full,
-        ..GETRANDOM
-    },
-];
-
-const GETRANDOM: Row = Row {
-    ids: &[],
-    profile: Profile::Quick,
+pub(crate) const ROWS: &[Row] = &[Row {
+    quick: &["random.getrandom{size=16B|256B}"],
+    full: &["random.getrandom{size=16B|256B|4KiB|64KiB}"],
     cost: Per::ByteOfSize,
     calls: &["getrandom"],
-    about: "getrandom of size bytes by the system call, because the C library may generate them itself",
+    about: "the system call `getrandom` of `size` bytes, because the C library may generate the bytes \
+            itself",
     source: "own: keys, nonces and hash seeds",
     prepare: getrandom,
-};
+}];
 
 /// Maximum bytes of one call; the kernel returns up to 32 MiB.
 const SIZE_MAX: Size = Size::mib(16);

@@ -8,7 +8,7 @@ use assay_quantity::PrimitiveId;
 use rand_pcg::Pcg64Mcg;
 use rustix::mm::{MprotectFlags, mprotect};
 
-use crate::benchmark::{Operation, Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Operation, Per, Prepared, Refusal, Row, Setting};
 use crate::platform::kernel::check;
 use crate::platform::layout::Buffer;
 use crate::primitive::kit::step::{Step, Steps};
@@ -16,29 +16,30 @@ use crate::primitive::kit::step::{Step, Steps};
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["signal.install"],
-        profile: Profile::Quick,
+        quick: &["signal.install"],
+        full: &[],
         cost: Per::Operation,
         calls: &["rt_sigaction"],
-        about: "sigaction that installs a handler and returns the previous one",
+        about: "`sigaction` that installs a handler and returns the previous one",
         source: "lmbench 1996, section 6.4",
         prepare: install,
     },
     Row {
-        ids: &["signal.deliver"],
-        profile: Profile::Quick,
+        quick: &["signal.deliver"],
+        full: &[],
         cost: Per::Operation,
         calls: &["kill", "rt_sigreturn"],
-        about: "kill to this process, the handler, and the return from it",
+        about: "`kill` to this process, the handler, and the return from it",
         source: "lmbench 1996, section 6.4",
         prepare: deliver,
     },
     Row {
-        ids: &["signal.protection_fault"],
-        profile: Profile::Quick,
+        quick: &["signal.protection_fault"],
+        full: &[],
         cost: Per::Operation,
         calls: &["rt_sigreturn"],
-        about: "store to a read-only page, the handler, which skips the store, and the return from it",
+        about: "a store to a read-only page, the handler, which sets the program counter after the store, \
+                and the return from it",
         source: "lmbench 3, lat_sig prot",
         prepare: protection_fault,
     },

@@ -16,18 +16,18 @@ use rustix::time::{
     timerfd_create, timerfd_settime,
 };
 
-use crate::benchmark::{Disturbed, Operation, Per, Prepared, Profile, Refusal, Row, Setting, Sharing};
+use crate::benchmark::{Disturbed, Operation, Per, Prepared, Refusal, Row, Setting, Sharing};
 use crate::platform::clock::monotonic;
 use crate::primitive::cpu::arithmetic::additions;
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[Row {
-    ids: &["interrupt.timer"],
-    profile: Profile::Quick,
+    quick: &["interrupt.timer"],
+    full: &[],
     cost: Per::Operation,
     calls: &[],
-    about: "interrupt of a timer that expires without waking a process: work during which it expires, less the \
-            work alone",
+    about: "the interrupt of a timer that expires without waking a process: 10 us of additions during which \
+            one `timerfd` expires, less the additions alone",
     source: "own: the time that every tick takes from the running program",
     prepare: timer,
 }];

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use assay_quantity::PrimitiveId;
 
-use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
 use crate::platform::kernel::{check, failed};
 use crate::primitive::kit::scratch::{Scratch, any_size};
 use crate::primitive::kit::step::{Step, Steps};
@@ -14,38 +14,38 @@ use crate::primitive::kit::step::{Step, Steps};
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["file.fstat"],
-        profile: Profile::Quick,
+        quick: &["file.fstat"],
+        full: &[],
         cost: Per::Operation,
         calls: &["fstat", "newfstatat", "statx"],
-        about: "fstat of an open file",
+        about: "`fstat` of an open file",
         source: "lmbench 3, lat_syscall fstat",
         prepare: fstat,
     },
     Row {
-        ids: &["file.dup_close"],
-        profile: Profile::Quick,
+        quick: &["file.dup_close"],
+        full: &[],
         cost: Per::Operation,
         calls: &["dup", "close"],
-        about: "dup of a descriptor and close of the copy",
+        about: "`dup` of a descriptor, and `close` of the copy",
         source: "own: how shells and servers move descriptors",
         prepare: dup_close,
     },
     Row {
-        ids: &["file.lseek"],
-        profile: Profile::Quick,
+        quick: &["file.lseek"],
+        full: &[],
         cost: Per::Operation,
         calls: &["lseek"],
-        about: "lseek to another position of an open file",
+        about: "`lseek` to another position of an open file",
         source: "own: how buffered readers change their position",
         prepare: lseek,
     },
     Row {
-        ids: &["file.fcntl"],
-        profile: Profile::Quick,
+        quick: &["file.fcntl"],
+        full: &[],
         cost: Per::Operation,
         calls: &["fcntl"],
-        about: "fcntl(F_GETFL) on an open file",
+        about: "`fcntl(F_GETFL)` on an open file",
         source: "own: how libraries check descriptors that they receive",
         prepare: fcntl,
     },

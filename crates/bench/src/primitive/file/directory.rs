@@ -12,7 +12,7 @@ use assay_quantity::{PrimitiveId, Size};
 use rustix::fs::{Timespec, Timestamps};
 
 use super::descriptor::Slot;
-use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting, Sharing};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting, Sharing};
 use crate::platform::kernel::{check, expect};
 use crate::platform::layout::Buffer;
 use crate::primitive::kit::limit;
@@ -22,124 +22,51 @@ use crate::primitive::kit::step::{Step, Steps};
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &[
-            "file.create{filesystem=tmpfs}",
-            "file.create{filesystem=ext4}",
-            "file.create{size=10KiB,filesystem=tmpfs}",
-            "file.create{size=10KiB,filesystem=ext4}",
-        ],
-        profile: Profile::Quick,
+        quick: &["file.create{filesystem=tmpfs|ext4}", "file.create{size=10KiB,filesystem=tmpfs|ext4}"],
+        full: &["file.create{filesystem=*}", "file.create{size=1KiB|4KiB|10KiB,filesystem=*}"],
         cost: Per::Operation,
         calls: &["openat", "write", "close"],
-        about: CREATE,
+        about: "`openat` of a new file, `write` of `size` bytes if a size is given, `close`",
         source: "lmbench 1996, section 6.8; lmbench 3, lat_fs",
         prepare: create,
     },
     Row {
-        ids: &[
-            "file.create{filesystem=xfs}",
-            "file.create{filesystem=btrfs}",
-            "file.create{filesystem=overlay}",
-            "file.create{filesystem=other}",
-            "file.create{size=1KiB,filesystem=tmpfs}",
-            "file.create{size=1KiB,filesystem=ext4}",
-            "file.create{size=1KiB,filesystem=xfs}",
-            "file.create{size=1KiB,filesystem=btrfs}",
-            "file.create{size=1KiB,filesystem=overlay}",
-            "file.create{size=1KiB,filesystem=other}",
-            "file.create{size=4KiB,filesystem=tmpfs}",
-            "file.create{size=4KiB,filesystem=ext4}",
-            "file.create{size=4KiB,filesystem=xfs}",
-            "file.create{size=4KiB,filesystem=btrfs}",
-            "file.create{size=4KiB,filesystem=overlay}",
-            "file.create{size=4KiB,filesystem=other}",
-            "file.create{size=10KiB,filesystem=xfs}",
-            "file.create{size=10KiB,filesystem=btrfs}",
-            "file.create{size=10KiB,filesystem=overlay}",
-            "file.create{size=10KiB,filesystem=other}",
-        ],
-        profile: Profile::Full,
-        cost: Per::Operation,
-        calls: &["openat", "write", "close"],
-        about: CREATE,
-        source: "lmbench 1996, section 6.8; lmbench 3, lat_fs",
-        prepare: create,
-    },
-    Row {
-        ids: &[
-            "file.delete{filesystem=tmpfs}",
-            "file.delete{filesystem=ext4}",
-            "file.delete{size=10KiB,filesystem=tmpfs}",
-            "file.delete{size=10KiB,filesystem=ext4}",
-        ],
-        profile: Profile::Quick,
+        quick: &["file.delete{filesystem=tmpfs|ext4}", "file.delete{size=10KiB,filesystem=tmpfs|ext4}"],
+        full: &["file.delete{filesystem=*}", "file.delete{size=1KiB|4KiB|10KiB,filesystem=*}"],
         cost: Per::Operation,
         calls: &["unlinkat"],
-        about: DELETE,
+        about: "`unlinkat` of a file of `size` bytes, or of an empty file without a size",
         source: "lmbench 1996, section 6.8; lmbench 3, lat_fs",
         prepare: delete,
     },
     Row {
-        ids: &[
-            "file.delete{filesystem=xfs}",
-            "file.delete{filesystem=btrfs}",
-            "file.delete{filesystem=overlay}",
-            "file.delete{filesystem=other}",
-            "file.delete{size=1KiB,filesystem=tmpfs}",
-            "file.delete{size=1KiB,filesystem=ext4}",
-            "file.delete{size=1KiB,filesystem=xfs}",
-            "file.delete{size=1KiB,filesystem=btrfs}",
-            "file.delete{size=1KiB,filesystem=overlay}",
-            "file.delete{size=1KiB,filesystem=other}",
-            "file.delete{size=4KiB,filesystem=tmpfs}",
-            "file.delete{size=4KiB,filesystem=ext4}",
-            "file.delete{size=4KiB,filesystem=xfs}",
-            "file.delete{size=4KiB,filesystem=btrfs}",
-            "file.delete{size=4KiB,filesystem=overlay}",
-            "file.delete{size=4KiB,filesystem=other}",
-            "file.delete{size=10KiB,filesystem=xfs}",
-            "file.delete{size=10KiB,filesystem=btrfs}",
-            "file.delete{size=10KiB,filesystem=overlay}",
-            "file.delete{size=10KiB,filesystem=other}",
-        ],
-        profile: Profile::Full,
-        cost: Per::Operation,
-        calls: &["unlinkat"],
-        about: DELETE,
-        source: "lmbench 1996, section 6.8; lmbench 3, lat_fs",
-        prepare: delete,
-    },
-    Row {
-        ids: &["file.rename"],
-        profile: Profile::Full,
+        quick: &[],
+        full: &["file.rename"],
         cost: Per::Operation,
         calls: &["renameat", "renameat2"],
-        about: "renameat of a file within its directory",
+        about: "`renameat` of a file within its directory",
         source: "own: how programs replace a whole file",
         prepare: rename,
     },
     Row {
-        ids: &["directory.make_remove"],
-        profile: Profile::Full,
+        quick: &[],
+        full: &["directory.make_remove"],
         cost: Per::Operation,
         calls: &["mkdirat", "unlinkat"],
-        about: "mkdirat, and unlinkat of the same directory",
+        about: "`mkdirat`, and `unlinkat` of the same directory",
         source: "own: the cost of temporary directories and lock directories",
         prepare: make_remove,
     },
     Row {
-        ids: &["directory.list"],
-        profile: Profile::Quick,
+        quick: &["directory.list"],
+        full: &[],
         cost: Per::Operation,
         calls: &["open", "openat", "getdents64", "close"],
-        about: "open of a directory of 100 files, getdents64 to its end, close",
+        about: "`open` of a directory of 100 files, `getdents64` to its end, `close`",
         source: "own: the first operation of ls and file servers",
         prepare: list,
     },
 ];
-
-const CREATE: &str = "openat of a new file, write of size bytes if a size is given, close";
-const DELETE: &str = "unlinkat of a file of size bytes, or of an empty file without a size";
 
 /// Files of the longest batch: a few milliseconds on the fastest file system.
 const FILES_MAX: u64 = 2048;

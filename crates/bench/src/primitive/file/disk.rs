@@ -14,7 +14,7 @@ use assay_quantity::{PrimitiveId, Size};
 use rand::RngExt;
 use rand::seq::SliceRandom;
 
-use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting, Sharing};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting, Sharing};
 use crate::platform::kernel::expect;
 use crate::platform::layout::Buffer;
 use crate::primitive::kit::limit;
@@ -25,96 +25,48 @@ use crate::primitive::kit::storage::{DirectFile, FILE_BYTES, Transferred};
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["disk.request"],
-        profile: Profile::Quick,
+        quick: &["disk.request"],
+        full: &[],
         cost: Per::Operation,
         calls: &["pread64"],
-        about: "read of the next block of the smallest possible size, bypassing the page cache: the overhead \
-                of a request",
+        about: "read of the next block of the smallest size that the file system allows, bypassing the page \
+                cache: the overhead of a request",
         source: "lmbench 1996, section 6.9",
         prepare: request,
     },
     Row {
-        ids: &["disk.read_random{size=4KiB}"],
-        profile: Profile::Quick,
+        quick: &["disk.read_random{size=4KiB}"],
+        full: &["disk.read_random{size=4KiB|16KiB|64KiB|1MiB}"],
         cost: Per::ByteOfSize,
         calls: &["pread64"],
-        about: "pread with O_DIRECT from a random place of a file of 32 MiB",
+        about: "`pread` with `O_DIRECT` from a random place of a file of 32 MiB",
         source: "own: the latency of a database's cache miss",
         prepare: read_random,
     },
     Row {
-        ids: &["disk.read_sequential{size=1MiB}"],
-        profile: Profile::Quick,
+        quick: &["disk.read_sequential{size=1MiB}"],
+        full: &["disk.read_sequential{size=4KiB|64KiB|256KiB|1MiB}"],
         cost: Per::ByteOfSize,
         calls: &["pread64"],
-        about: "pread with O_DIRECT of the next part of a file of 32 MiB",
+        about: "`pread` with `O_DIRECT` of the next part of a file of 32 MiB",
         source: "lmbench 3, lmdd",
         prepare: read_sequential,
     },
     Row {
-        ids: &["disk.write_random{size=4KiB}"],
-        profile: Profile::Quick,
+        quick: &["disk.write_random{size=4KiB}"],
+        full: &["disk.write_random{size=4KiB|16KiB|64KiB|1MiB}"],
         cost: Per::ByteOfSize,
         calls: &["pwrite64"],
-        about: "pwrite with O_DIRECT over a random place of a file of 32 MiB",
+        about: "`pwrite` with `O_DIRECT` over a random place of a file of 32 MiB",
         source: "own: the latency of a database's page write",
         prepare: write_random,
     },
     Row {
-        ids: &["disk.write_sequential{size=1MiB}"],
-        profile: Profile::Quick,
+        quick: &["disk.write_sequential{size=1MiB}"],
+        full: &["disk.write_sequential{size=4KiB|64KiB|256KiB|1MiB}"],
         cost: Per::ByteOfSize,
         calls: &["pwrite64"],
-        about: "pwrite with O_DIRECT over the next part of a file of 32 MiB",
-        source: "lmbench 3, lmdd",
-        prepare: write_sequential,
-    },
-    Row {
-        ids: &["disk.read_random{size=16KiB}", "disk.read_random{size=64KiB}", "disk.read_random{size=1MiB}"],
-        profile: Profile::Full,
-        cost: Per::ByteOfSize,
-        calls: &["pread64"],
-        about: "pread with O_DIRECT from a random place of a file of 32 MiB",
-        source: "own: the latency of a database's cache miss",
-        prepare: read_random,
-    },
-    Row {
-        ids: &[
-            "disk.read_sequential{size=4KiB}",
-            "disk.read_sequential{size=64KiB}",
-            "disk.read_sequential{size=256KiB}",
-        ],
-        profile: Profile::Full,
-        cost: Per::ByteOfSize,
-        calls: &["pread64"],
-        about: "pread with O_DIRECT of the next part of a file of 32 MiB",
-        source: "lmbench 3, lmdd",
-        prepare: read_sequential,
-    },
-    Row {
-        ids: &[
-            "disk.write_random{size=16KiB}",
-            "disk.write_random{size=64KiB}",
-            "disk.write_random{size=1MiB}",
-        ],
-        profile: Profile::Full,
-        cost: Per::ByteOfSize,
-        calls: &["pwrite64"],
-        about: "pwrite with O_DIRECT over a random place of a file of 32 MiB",
-        source: "own: the latency of a database's page write",
-        prepare: write_random,
-    },
-    Row {
-        ids: &[
-            "disk.write_sequential{size=4KiB}",
-            "disk.write_sequential{size=64KiB}",
-            "disk.write_sequential{size=256KiB}",
-        ],
-        profile: Profile::Full,
-        cost: Per::ByteOfSize,
-        calls: &["pwrite64"],
-        about: "pwrite with O_DIRECT over the next part of a file of 32 MiB",
+        about: "`pwrite` with `O_DIRECT` over the next part of a file of 32 MiB",
         source: "lmbench 3, lmdd",
         prepare: write_sequential,
     },

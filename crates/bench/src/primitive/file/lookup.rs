@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use assay_quantity::PrimitiveId;
 
 use super::descriptor::{Slot, ZERO_STAT, check_size};
-use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
 use crate::platform::kernel::{check, failed};
 use crate::primitive::kit::scratch::{Scratch, any_size};
 use crate::primitive::kit::step::{Step, Steps};
@@ -17,38 +17,38 @@ use crate::primitive::kit::step::{Step, Steps};
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["file.open_close"],
-        profile: Profile::Quick,
+        quick: &["file.open_close"],
+        full: &[],
         cost: Per::Operation,
         calls: &["open", "openat", "close"],
-        about: "open of an existing file and close",
+        about: "`open` of an existing file, and `close`",
         source: "hbench-OS lat_syscall; thesis, section 4.2",
         prepare: open_close,
     },
     Row {
-        ids: &["file.open_missing"],
-        profile: Profile::Quick,
+        quick: &["file.open_missing"],
+        full: &[],
         cost: Per::Operation,
         calls: &["open", "openat"],
-        about: "open that fails because the file does not exist",
+        about: "`open` that fails with `ENOENT`",
         source: "own: searches for libraries and configuration files consist of these",
         prepare: open_missing,
     },
     Row {
-        ids: &["file.stat"],
-        profile: Profile::Quick,
+        quick: &["file.stat"],
+        full: &[],
         cost: Per::Operation,
         calls: &["stat", "newfstatat", "statx"],
-        about: "stat of a path",
+        about: "`stat` of a path",
         source: "hbench-OS lat_syscall; thesis, section 4.2",
         prepare: stat,
     },
     Row {
-        ids: &["file.stat_missing"],
-        profile: Profile::Quick,
+        quick: &["file.stat_missing"],
+        full: &[],
         cost: Per::Operation,
         calls: &["stat", "newfstatat", "statx"],
-        about: "stat that fails because the file does not exist",
+        about: "`stat` that fails with `ENOENT`",
         source: "own: how interpreters search for modules",
         prepare: stat_missing,
     },

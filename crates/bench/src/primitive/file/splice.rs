@@ -13,7 +13,7 @@ use rustix::net::sockopt::{
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
-use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
 use crate::platform::kernel::expect;
 use crate::primitive::kit::limit;
 use crate::primitive::kit::scratch::{CachedFile, PAGE};
@@ -22,38 +22,21 @@ use crate::primitive::kit::step::{Step, Steps};
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["splice.file_to_pipe{size=64KiB}"],
-        profile: Profile::Quick,
+        quick: &["splice.file_to_pipe{size=64KiB}"],
+        full: &["splice.file_to_pipe{size=4KiB|64KiB}"],
         cost: Per::ByteOfSize,
         calls: &["splice"],
-        about: "splice of the next part of a cached file into a pipe",
+        about: "`splice` of the next part of a cached file into a pipe; emptied untimed",
         source: "own: how bytes are moved without a copy",
         prepare: file_to_pipe,
     },
     Row {
-        ids: &["splice.pipe_to_unix{size=64KiB}"],
-        profile: Profile::Quick,
+        quick: &["splice.pipe_to_unix{size=64KiB}"],
+        full: &["splice.pipe_to_unix{size=4KiB|64KiB}"],
         cost: Per::ByteOfSize,
         calls: &["splice"],
-        about: "splice of a file's pages that are in a pipe into a Unix stream socket",
-        source: "own: how proxies pass bytes on",
-        prepare: pipe_to_unix,
-    },
-    Row {
-        ids: &["splice.file_to_pipe{size=4KiB}"],
-        profile: Profile::Full,
-        cost: Per::ByteOfSize,
-        calls: &["splice"],
-        about: "splice of the next part of a cached file into a pipe",
-        source: "own: how bytes are moved without a copy",
-        prepare: file_to_pipe,
-    },
-    Row {
-        ids: &["splice.pipe_to_unix{size=4KiB}"],
-        profile: Profile::Full,
-        cost: Per::ByteOfSize,
-        calls: &["splice"],
-        about: "splice of a file's pages that are in a pipe into a Unix stream socket",
+        about: "`splice` of a part of a cached file out of a pipe into a Unix stream socket; read untimed \
+                and compared with the file",
         source: "own: how proxies pass bytes on",
         prepare: pipe_to_unix,
     },

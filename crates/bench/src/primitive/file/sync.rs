@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 
 use assay_quantity::{PrimitiveId, Size};
 
-use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting, Sharing};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting, Sharing};
 use crate::platform::kernel::{check, expect};
 use crate::platform::layout::Buffer;
 use crate::primitive::kit::limit;
@@ -20,20 +20,20 @@ use crate::primitive::kit::storage::{self, Transferred};
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["file.fsync{size=4KiB}"],
-        profile: Profile::Quick,
+        quick: &["file.fsync{size=4KiB}"],
+        full: &[],
         cost: Per::Operation,
         calls: &["pwrite64", "fsync"],
-        about: "pwrite of size bytes over the beginning of a file, and fsync",
+        about: "`pwrite` of `size` bytes over the beginning of a file, and `fsync`",
         source: "own: the latency of a committed transaction",
         prepare: fsync,
     },
     Row {
-        ids: &["file.fdatasync{size=4KiB}"],
-        profile: Profile::Quick,
+        quick: &["file.fdatasync{size=4KiB}"],
+        full: &[],
         cost: Per::Operation,
         calls: &["pwrite64", "fdatasync"],
-        about: "pwrite of size bytes over the beginning of a file, and fdatasync",
+        about: "`pwrite` of `size` bytes over the beginning of a file, and `fdatasync`",
         source: "own: the latency of a database's log",
         prepare: fdatasync,
     },

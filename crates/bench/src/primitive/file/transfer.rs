@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use assay_quantity::{PrimitiveId, Size};
 
-use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
 use crate::platform::kernel::expect;
 use crate::primitive::kit::pieces::Pieces;
 use crate::primitive::kit::scratch::CachedFile;
@@ -16,98 +16,34 @@ use crate::primitive::kit::{limit, steady};
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &[
-            "file.read{size=64B,buffer=reused}",
-            "file.read{size=4KiB,buffer=reused}",
-            "file.read{size=64KiB,buffer=reused}",
-            "file.read{size=4KiB,buffer=fresh}",
-            "file.read{size=64KiB,buffer=fresh}",
-        ],
-        profile: Profile::Quick,
+        quick: &["file.read{size=64B|4KiB|64KiB,buffer=reused}", "file.read{size=4KiB|64KiB,buffer=fresh}"],
+        full: &["file.read{size=64B|512B|1KiB|4KiB|16KiB|32KiB|64KiB|256KiB|1MiB|4MiB,buffer=*}"],
         cost: Per::ByteOfSize,
         calls: &["pread64"],
-        about: READ,
-        source: "lmbench 1996, section 5.3; thesis, section 2.2.3",
-        prepare: read,
-    },
-    Row {
-        ids: &["file.read{size=32KiB,buffer=reused}", "file.read{size=32KiB,buffer=fresh}"],
-        profile: Profile::Full,
-        cost: Per::ByteOfSize,
-        calls: &["pread64"],
-        about: READ,
-        source: "lmbench 1996, section 5.3; thesis, section 2.2.3",
-        prepare: read,
-    },
-    Row {
-        ids: &[
-            "file.read{size=512B,buffer=reused}",
-            "file.read{size=1KiB,buffer=reused}",
-            "file.read{size=16KiB,buffer=reused}",
-            "file.read{size=256KiB,buffer=reused}",
-            "file.read{size=1MiB,buffer=reused}",
-            "file.read{size=4MiB,buffer=reused}",
-            "file.read{size=64B,buffer=fresh}",
-            "file.read{size=512B,buffer=fresh}",
-            "file.read{size=1KiB,buffer=fresh}",
-            "file.read{size=16KiB,buffer=fresh}",
-            "file.read{size=256KiB,buffer=fresh}",
-            "file.read{size=1MiB,buffer=fresh}",
-            "file.read{size=4MiB,buffer=fresh}",
-        ],
-        profile: Profile::Full,
-        cost: Per::ByteOfSize,
-        calls: &["pread64"],
-        about: READ,
+        about: "`pread` of the next part of a cached file of 8 MiB",
         source: "lmbench 1996, section 5.3 (bw_file_rd by sizes); thesis, section 2.2.3",
         prepare: read,
     },
     Row {
-        ids: &[
-            "file.write{size=64B,buffer=reused}",
-            "file.write{size=4KiB,buffer=reused}",
-            "file.write{size=64KiB,buffer=reused}",
-            "file.write{size=4KiB,buffer=fresh}",
-            "file.write{size=64KiB,buffer=fresh}",
-        ],
-        profile: Profile::Quick,
+        quick: &["file.write{size=64B|4KiB|64KiB,buffer=reused}", "file.write{size=4KiB|64KiB,buffer=fresh}"],
+        full: &["file.write{size=64B|4KiB|32KiB|64KiB,buffer=*}"],
         cost: Per::ByteOfSize,
         calls: &["pwrite64"],
-        about: "pwrite over the next part of a cached file of 8 MiB",
+        about: "`pwrite` over the next part of a cached file of 8 MiB",
         source: "thesis, section 4.2",
         prepare: write,
     },
     Row {
-        ids: &["file.write{size=32KiB,buffer=reused}", "file.write{size=32KiB,buffer=fresh}"],
-        profile: Profile::Full,
-        cost: Per::ByteOfSize,
-        calls: &["pwrite64"],
-        about: "pwrite over the next part of a cached file of 8 MiB",
-        source: "thesis, section 4.2",
-        prepare: write,
-    },
-    Row {
-        ids: &["file.copy_range{size=64KiB}"],
-        profile: Profile::Quick,
+        quick: &["file.copy_range{size=64KiB}"],
+        full: &["file.copy_range{size=4KiB|64KiB|1MiB}"],
         cost: Per::ByteOfSize,
         calls: &["copy_file_range"],
-        about: COPY,
-        source: "own: how files are copied and cloned",
-        prepare: copy_range,
-    },
-    Row {
-        ids: &["file.copy_range{size=4KiB}", "file.copy_range{size=1MiB}"],
-        profile: Profile::Full,
-        cost: Per::ByteOfSize,
-        calls: &["copy_file_range"],
-        about: COPY,
+        about: "`copy_file_range` of the next part of a cached file of 8 MiB over the same part of another; \
+                a file system that shares blocks does not copy data",
         source: "own: how files are copied and cloned",
         prepare: copy_range,
     },
 ];
-
-const READ: &str = "pread of the next part of a cached file of 8 MiB";
-const COPY: &str = "copy_file_range of the next part of a cached file of 8 MiB over the same part of another";
 
 /// Largest transfer: the file that holds it is written again by every process.
 pub(crate) const SIZE_MAX: Size = Size::mib(256);

@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 use assay_quantity::{PrimitiveId, Size};
 use io_uring::{IoUring, opcode, squeue, types};
 
-use crate::benchmark::{Operation, Per, Prepared, Profile, Refusal, Row, Setting, Sharing, expect_done};
+use crate::benchmark::{Operation, Per, Prepared, Refusal, Row, Setting, Sharing, expect_done};
 use crate::platform::layout::Buffer;
 use crate::primitive::kit::limit;
 use crate::primitive::kit::scratch::CachedFile;
@@ -19,56 +19,39 @@ use crate::primitive::kit::step::{Step, Steps};
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["uring.nop"],
-        profile: Profile::Quick,
+        quick: &["uring.nop"],
+        full: &[],
         cost: Per::Operation,
         calls: &["io_uring_enter"],
-        about: "io_uring_enter that submits a request that does nothing, and waits for its completion",
+        about: "`io_uring_enter` that submits `IORING_OP_NOP` and waits for its completion",
         source: "own: lower bound of every request",
         prepare: nop,
     },
     Row {
-        ids: &["uring.nop_polled"],
-        profile: Profile::Quick,
+        quick: &["uring.nop_polled"],
+        full: &[],
         cost: Per::Operation,
         calls: &[],
-        about: "request that does nothing, completed by a polling kernel thread on another processor",
+        about: "an `IORING_OP_NOP` without a call: a kernel thread on another processor polls the ring \
+                (`IORING_SETUP_SQPOLL`) and this process polls for the completion",
         source: "own: requests without system calls (IORING_SETUP_SQPOLL)",
         prepare: nop_polled,
     },
     Row {
-        ids: &["uring.read{size=4KiB}"],
-        profile: Profile::Quick,
+        quick: &["uring.read{size=4KiB}"],
+        full: &["uring.read{size=4KiB|64KiB}"],
         cost: Per::ByteOfSize,
         calls: &["io_uring_enter"],
-        about: "io_uring_enter that submits a read of the next part of a cached file and waits for it",
+        about: "`io_uring_enter` that submits a read of the next part of a cached file and waits for it",
         source: "own: for comparison with file.read",
         prepare: read,
     },
     Row {
-        ids: &["uring.read_batch{size=4KiB}"],
-        profile: Profile::Quick,
+        quick: &["uring.read_batch{size=4KiB}"],
+        full: &["uring.read_batch{size=4KiB|64KiB}"],
         cost: Per::ByteOfSize,
         calls: &["io_uring_enter"],
-        about: "read of the next part of a cached file, eight for each io_uring_enter",
-        source: "own: what batching saves",
-        prepare: read_batch,
-    },
-    Row {
-        ids: &["uring.read{size=64KiB}"],
-        profile: Profile::Full,
-        cost: Per::ByteOfSize,
-        calls: &["io_uring_enter"],
-        about: "io_uring_enter that submits a read of the next part of a cached file and waits for it",
-        source: "own: for comparison with file.read",
-        prepare: read,
-    },
-    Row {
-        ids: &["uring.read_batch{size=64KiB}"],
-        profile: Profile::Full,
-        cost: Per::ByteOfSize,
-        calls: &["io_uring_enter"],
-        about: "read of the next part of a cached file, eight for each io_uring_enter",
+        about: "read of the next part of a cached file, eight for each `io_uring_enter`",
         source: "own: what batching saves",
         prepare: read_batch,
     },

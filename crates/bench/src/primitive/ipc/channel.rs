@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use assay_quantity::{Key, PrimitiveId, Size};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-use crate::benchmark::{Operation, Per, Prepared, Profile, Refusal, Row, Setting, expect_done};
+use crate::benchmark::{Operation, Per, Prepared, Refusal, Row, Setting, expect_done};
 use crate::platform::kernel::{check, set_option};
 use crate::platform::partner::Partner;
 use crate::primitive::kit::duplex::{End, one_pipe};
@@ -27,101 +27,50 @@ use crate::primitive::kit::step::{Step, Steps};
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &[
-            "pipe.transfer{size=4KiB,buffer=reused}",
-            "pipe.transfer{size=64KiB,buffer=reused}",
-            "pipe.transfer{size=64KiB,buffer=fresh}",
+        quick: &["pipe.transfer{size=4KiB|64KiB,buffer=reused}", "pipe.transfer{size=64KiB,buffer=fresh}"],
+        full: &[
+            "pipe.transfer{size=64B|1KiB|4KiB|16KiB|32KiB|64KiB,buffer=reused}",
+            "pipe.transfer{size=4KiB|32KiB|64KiB,buffer=fresh}",
         ],
-        ..PIPE
+        cost: Per::ByteOfSize,
+        calls: &["write", "read"],
+        about: "`write` of `size` bytes to a pipe and `read` of these bytes, within one process",
+        source: "lmbench 1996, section 5.2; thesis, section 2.2.3",
+        prepare: pipe,
     },
     Row {
-        ids: &[
-            "pipe.transfer{size=64B,buffer=reused}",
-            "pipe.transfer{size=1KiB,buffer=reused}",
-            "pipe.transfer{size=16KiB,buffer=reused}",
-            "pipe.transfer{size=32KiB,buffer=reused}",
-            "pipe.transfer{size=4KiB,buffer=fresh}",
-            "pipe.transfer{size=32KiB,buffer=fresh}",
+        quick: &["pipe.transfer{size=64KiB,buffer=reused,cpus=different}"],
+        full: &["pipe.transfer{size=4KiB|64KiB,buffer=*,cpus=*}"],
+        cost: Per::ByteOfSize,
+        calls: &["write", "read"],
+        about: "`write` of `size` bytes to a pipe from which another process reads, until it has read them",
+        source: "lmbench 1996, section 5.2; thesis, section 2.2.3",
+        prepare: pipe,
+    },
+    Row {
+        quick: &["unix.transfer{size=4KiB|64KiB,buffer=reused}", "unix.transfer{size=64KiB,buffer=fresh}"],
+        full: &[
+            "unix.transfer{size=64B|1KiB|4KiB|16KiB|32KiB|64KiB,buffer=reused}",
+            "unix.transfer{size=4KiB|32KiB|64KiB,buffer=fresh}",
         ],
-        profile: Profile::Full,
-        ..PIPE
+        cost: Per::ByteOfSize,
+        calls: &["write", "read"],
+        about: "`write` of `size` bytes to a Unix stream socket and `read` of these bytes, within one \
+                process",
+        source: "lmbench 3, bw_unix",
+        prepare: unix,
     },
     Row {
-        ids: &["pipe.transfer{size=64KiB,buffer=reused,cpus=different}"],
-        about: "write of size bytes to a pipe from which another process reads, until it has read them",
-        ..PIPE
-    },
-    Row {
-        ids: &[
-            "pipe.transfer{size=4KiB,buffer=reused,cpus=different}",
-            "pipe.transfer{size=4KiB,buffer=fresh,cpus=different}",
-            "pipe.transfer{size=64KiB,buffer=fresh,cpus=different}",
-            "pipe.transfer{size=4KiB,buffer=reused,cpus=same}",
-            "pipe.transfer{size=64KiB,buffer=reused,cpus=same}",
-            "pipe.transfer{size=64KiB,buffer=fresh,cpus=same}",
-        ],
-        profile: Profile::Full,
-        about: "write of size bytes to a pipe from which another process reads, until it has read them",
-        ..PIPE
-    },
-    Row {
-        ids: &[
-            "unix.transfer{size=4KiB,buffer=reused}",
-            "unix.transfer{size=64KiB,buffer=reused}",
-            "unix.transfer{size=64KiB,buffer=fresh}",
-        ],
-        ..UNIX
-    },
-    Row {
-        ids: &[
-            "unix.transfer{size=64B,buffer=reused}",
-            "unix.transfer{size=1KiB,buffer=reused}",
-            "unix.transfer{size=16KiB,buffer=reused}",
-            "unix.transfer{size=32KiB,buffer=reused}",
-            "unix.transfer{size=4KiB,buffer=fresh}",
-            "unix.transfer{size=32KiB,buffer=fresh}",
-        ],
-        profile: Profile::Full,
-        ..UNIX
-    },
-    Row {
-        ids: &["unix.transfer{size=64KiB,buffer=reused,cpus=different}"],
-        about: "write of size bytes to a Unix stream socket from which another process reads, until it has \
-                read them",
-        ..UNIX
-    },
-    Row {
-        ids: &[
-            "unix.transfer{size=4KiB,buffer=reused,cpus=different}",
-            "unix.transfer{size=4KiB,buffer=fresh,cpus=different}",
-            "unix.transfer{size=64KiB,buffer=fresh,cpus=different}",
-            "unix.transfer{size=4KiB,buffer=reused,cpus=same}",
-            "unix.transfer{size=64KiB,buffer=reused,cpus=same}",
-            "unix.transfer{size=64KiB,buffer=fresh,cpus=same}",
-        ],
-        profile: Profile::Full,
-        about: "write of size bytes to a Unix stream socket from which another process reads, until it has \
-                read them",
-        ..UNIX
+        quick: &["unix.transfer{size=64KiB,buffer=reused,cpus=different}"],
+        full: &["unix.transfer{size=4KiB|64KiB,buffer=*,cpus=*}"],
+        cost: Per::ByteOfSize,
+        calls: &["write", "read"],
+        about: "`write` of `size` bytes to a Unix stream socket from which another process reads, until it \
+                has read them",
+        source: "lmbench 3, bw_unix",
+        prepare: unix,
     },
 ];
-
-const PIPE: Row = Row {
-    ids: &[],
-    profile: Profile::Quick,
-    cost: Per::ByteOfSize,
-    calls: &["write", "read"],
-    about: "write of size bytes to a pipe and read of these bytes, within one process",
-    source: "lmbench 1996, section 5.2; thesis, section 2.2.3",
-    prepare: pipe,
-};
-
-const UNIX: Row = Row {
-    about: "write of size bytes to a Unix stream socket and read of these bytes, within one process",
-    source: "lmbench 3, bw_unix",
-    prepare: unix,
-    ..PIPE
-};
 
 /// Largest piece: beyond this size, memory is measured instead.
 const PIECE_MAX: Size = Size::mib(16);

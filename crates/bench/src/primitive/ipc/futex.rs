@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use assay_quantity::PrimitiveId;
 
-use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
 use crate::primitive::kit::futex_word::{Scope, WakeNone, wait_for, wake};
 use crate::primitive::kit::handover::{Side, Sides, between_threads};
 use crate::primitive::kit::step::Steps;
@@ -14,20 +14,20 @@ use crate::primitive::kit::step::Steps;
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["futex.wake"],
-        profile: Profile::Quick,
+        quick: &["futex.wake"],
+        full: &[],
         cost: Per::Operation,
         calls: &["futex"],
-        about: "FUTEX_WAKE of a private word without waiters",
+        about: "`FUTEX_WAKE` of a private word without waiters",
         source: "perf bench futex wake",
         prepare: wake_none,
     },
     Row {
-        ids: &["futex.round_trip{cpus=same}", "futex.round_trip{cpus=different}"],
-        profile: Profile::Quick,
+        quick: &["futex.round_trip{cpus=*}"],
+        full: &[],
         cost: Per::Operation,
         calls: &["futex"],
-        about: "FUTEX_WAKE of another thread of this process, and FUTEX_WAIT until it does the same",
+        about: "`FUTEX_WAKE` of another thread of this process, and `FUTEX_WAIT` until it does the same",
         source: "own: the cost of a lock or a condition if both sides sleep",
         prepare: round_trip,
     },

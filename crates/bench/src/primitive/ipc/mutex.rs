@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use assay_quantity::{Key, PrimitiveId};
 
-use crate::benchmark::{Operation, Per, Prepared, Profile, Refusal, Row, Setting, Sharing, expect_done};
+use crate::benchmark::{Operation, Per, Prepared, Refusal, Row, Setting, Sharing, expect_done};
 use crate::platform::clock::monotonic;
 use crate::platform::kernel::check_pthread;
 use crate::platform::partner::PartnerThread;
@@ -22,30 +22,23 @@ use crate::primitive::kit::step::{Step, Steps};
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["mutex.lock_unlock"],
-        profile: Profile::Quick,
+        quick: &["mutex.lock_unlock"],
+        full: &[],
         cost: Per::Operation,
         calls: &[],
-        about: "pthread_mutex_lock and unlock of a free mutex, in a process of several threads",
+        about: "`pthread_mutex_lock` and `unlock` of a free mutex, in a process of several threads (with one \
+                thread the C library uses no atomic operations)",
         source: "own: the cost of every critical section",
         prepare: lock_unlock,
     },
     Row {
-        ids: &["mutex.contended{threads=2}"],
-        profile: Profile::Quick,
+        quick: &["mutex.contended{threads=2}"],
+        full: &["mutex.contended{threads=2|4|8}"],
         cost: Per::Operation,
         calls: &["futex"],
-        about: "one critical section of any of this number of threads, each on its own processor, which enter it \
-                repeatedly",
-        source: "own: the cost of a contended lock",
-        prepare: contended,
-    },
-    Row {
-        ids: &["mutex.contended{threads=4}", "mutex.contended{threads=8}"],
-        profile: Profile::Full,
-        cost: Per::Operation,
-        calls: &["futex"],
-        about: "one critical section of any of this number of threads, which enter it repeatedly",
+        about: "one critical section, which increments a counter, of any of the threads, which all enter it \
+                repeatedly until the total is reached; if there are more threads than processors, they share \
+                processors",
         source: "own: the cost of a contended lock",
         prepare: contended,
     },

@@ -8,45 +8,45 @@ use assay_quantity::PrimitiveId;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::{Resource, getrlimit};
 
-use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
 use crate::platform::kernel::{self, check, expect};
 use crate::primitive::kit::step::{Step, Steps};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["eventfd.write_read"],
-        profile: Profile::Quick,
+        quick: &["eventfd.write_read"],
+        full: &[],
         cost: Per::Operation,
         calls: &["write", "read"],
-        about: "write of a number to an event counter (eventfd) and read of it, within one process",
+        about: "`write` of a number to an event counter and `read` of it",
         source: "own: how event loops wake themselves",
         prepare: write_read,
     },
     Row {
-        ids: &["signalfd.read"],
-        profile: Profile::Quick,
+        quick: &["signalfd.read"],
+        full: &[],
         cost: Per::Operation,
         calls: &["read"],
-        about: "read of one queued signal through a signalfd",
+        about: "`read` of a queued signal through a `signalfd`",
         source: "own: signals of an event loop",
         prepare: read_signal,
     },
     Row {
-        ids: &["pidfd.open_close"],
-        profile: Profile::Quick,
+        quick: &["pidfd.open_close"],
+        full: &[],
         cost: Per::Operation,
         calls: &["pidfd_open", "close"],
-        about: "pidfd_open of this process, and close",
+        about: "`pidfd_open` of this process and `close`",
         source: "own: how supervisors keep a stable reference to a process",
         prepare: open_close,
     },
     Row {
-        ids: &["pidfd.send_signal"],
-        profile: Profile::Full,
+        quick: &[],
+        full: &["pidfd.send_signal"],
         cost: Per::Operation,
         calls: &["pidfd_send_signal"],
-        about: "pidfd_send_signal to this process, the handler, and the return from it",
+        about: "`pidfd_send_signal` to this process, the handler, and the return from it",
         source: "own: for comparison with signal.deliver",
         prepare: send_signal,
     },

@@ -13,17 +13,18 @@ use std::rc::Rc;
 
 use assay_quantity::PrimitiveId;
 
-use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
 use crate::platform::kernel::check;
 use crate::primitive::kit::handover::{Side, Sides, between_processes};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[Row {
-    ids: &["fcntl.lock_round_trip{cpus=same}", "fcntl.lock_round_trip{cpus=different}"],
-    profile: Profile::Quick,
+    quick: &["fcntl.lock_round_trip{cpus=*}"],
+    full: &[],
     cost: Per::Operation,
     calls: &["fcntl"],
-    about: "release of a record lock that another process waits for, and wait for one that it then releases",
+    about: "`F_SETLKW`: release of a record lock that another process waits for, and wait for one that it \
+            then releases",
     source: "lmbench 3, lat_fcntl",
     prepare: round_trip,
 }];

@@ -14,7 +14,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
 use crate::platform::kernel::check;
 use crate::platform::layout::Buffer;
 use crate::platform::partner::Partner;
@@ -27,47 +27,47 @@ use crate::primitive::kit::step::{Step, Steps};
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["pipe.round_trip{size=1B,cpus=same}", "pipe.round_trip{size=1B,cpus=different}"],
-        profile: Profile::Quick,
+        quick: &["pipe.round_trip{size=1B,cpus=*}"],
+        full: &[],
         cost: Per::Operation,
         calls: &["read", "write"],
-        about: "size bytes to another process and back, through two pipes",
+        about: "`size` bytes to another process and back, through two pipes",
         source: "lmbench 1996, section 6.7",
         prepare: pipes,
     },
     Row {
-        ids: &["fifo.round_trip{size=1B,cpus=same}", "fifo.round_trip{size=1B,cpus=different}"],
-        profile: Profile::Quick,
+        quick: &["fifo.round_trip{size=1B,cpus=*}"],
+        full: &[],
         cost: Per::Operation,
         calls: &["read", "write"],
-        about: "size bytes to another process and back, through two named pipes",
+        about: "`size` bytes to another process and back, through two named pipes",
         source: "lmbench 3, lat_fifo, which never ends",
         prepare: fifos,
     },
     Row {
-        ids: &["unix.round_trip{size=1B,cpus=same}", "unix.round_trip{size=1B,cpus=different}"],
-        profile: Profile::Quick,
+        quick: &["unix.round_trip{size=1B,cpus=*}"],
+        full: &[],
         cost: Per::Operation,
         calls: &["read", "write"],
-        about: "size bytes to another process and back, through Unix stream sockets",
+        about: "`size` bytes to another process and back, through Unix stream sockets",
         source: "lmbench 3, lat_unix",
         prepare: unix,
     },
     Row {
-        ids: &["tcp.round_trip{size=1B,cpus=same}", "tcp.round_trip{size=1B,cpus=different}"],
-        profile: Profile::Quick,
+        quick: &["tcp.round_trip{size=1B,cpus=*}"],
+        full: &[],
         cost: Per::Operation,
         calls: &["read", "write"],
-        about: "size bytes to another process and back, through TCP over loopback",
+        about: "`size` bytes to another process and back, through TCP over loopback with `TCP_NODELAY`",
         source: "lmbench 1996, section 6.7",
         prepare: tcp,
     },
     Row {
-        ids: &["eventfd.round_trip{cpus=same}", "eventfd.round_trip{cpus=different}"],
-        profile: Profile::Quick,
+        quick: &["eventfd.round_trip{cpus=*}"],
+        full: &[],
         cost: Per::Operation,
         calls: &["read", "write"],
-        about: "a count to another process and back, through two event counters (eventfd)",
+        about: "a count to another process and back, through two event counters",
         source: "own: how event loops wake each other",
         prepare: eventfds,
     },

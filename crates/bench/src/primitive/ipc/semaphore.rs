@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use assay_quantity::PrimitiveId;
 
-use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
 use crate::platform::kernel::check;
 use crate::primitive::kit::handover::{Side, Sides, between_processes};
 use crate::primitive::kit::shared::Shared;
@@ -14,20 +14,22 @@ use crate::primitive::kit::shared::Shared;
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["semaphore.sysv_round_trip{cpus=same}", "semaphore.sysv_round_trip{cpus=different}"],
-        profile: Profile::Quick,
+        quick: &["semaphore.sysv_round_trip{cpus=*}"],
+        full: &[],
         cost: Per::Operation,
         calls: &["semop", "semtimedop"],
-        about: "semop that wakes another process, and semop that waits until that process does the same",
+        about: "`semop` of a System V semaphore that wakes another process, and `semop` that waits until \
+                that process does the same",
         source: "lmbench 3, lat_sem",
         prepare: sysv,
     },
     Row {
-        ids: &["semaphore.posix_round_trip{cpus=same}", "semaphore.posix_round_trip{cpus=different}"],
-        profile: Profile::Full,
+        quick: &[],
+        full: &["semaphore.posix_round_trip{cpus=*}"],
         cost: Per::Operation,
         calls: &["futex"],
-        about: "sem_post that wakes another process, and sem_wait until that process does the same",
+        about: "`sem_post` of an unnamed semaphore that wakes another process, and `sem_wait` until that \
+                process does the same",
         source: "own: for comparison with System V",
         prepare: posix,
     },

@@ -9,7 +9,7 @@ use std::io;
 use assay_quantity::PrimitiveId;
 use rand::RngExt;
 
-use crate::benchmark::{Per, Prepare, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
 use crate::platform::layout::Buffer;
 use crate::primitive::kit::walk::{Pass, Visited, Walk};
 use crate::primitive::kit::words::{
@@ -20,115 +20,49 @@ use crate::primitive::kit::working_set::{Course, Residence, WorkingSet};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
-    row(
-        Profile::Quick,
-        &[
-            "memory.read{level=l1}",
-            "memory.read{level=l2}",
-            "memory.read{level=l3}",
-            "memory.read{level=dram}",
+    Row {
+        quick: &["memory.read{level=*}"],
+        full: &["memory.read{set=16KiB|64KiB|256KiB|1MiB|4MiB|16MiB|64MiB|256MiB}"],
+        cost: Per::ByteOf(CHUNK as u64),
+        calls: &[],
+        about: "load of every word of 8 bytes of the working set, in order",
+        source: "thesis, section 2.2.5",
+        prepare: read,
+    },
+    Row {
+        quick: &["memory.write{level=*}"],
+        full: &["memory.write{set=16KiB|64KiB|256KiB|1MiB|4MiB|16MiB|64MiB|256MiB}"],
+        cost: Per::ByteOf(CHUNK as u64),
+        calls: &[],
+        about: "store to every word of the working set, in order",
+        source: "thesis, section 2.2.5",
+        prepare: write,
+    },
+    Row {
+        quick: &["memory.copy{level=*}"],
+        full: &["memory.copy{set=16KiB|64KiB|256KiB|1MiB|4MiB|16MiB|64MiB|256MiB}"],
+        cost: Per::ByteOf(CHUNK as u64),
+        calls: &[],
+        about: "copy of every word from one half of the working set to the other, in order; a byte copied \
+                counts once",
+        source: "thesis, section 2.2.5",
+        prepare: copy,
+    },
+    Row {
+        quick: &["memory.write_nontemporal{level=dram}"],
+        full: &[
+            "memory.write_nontemporal{level=*}",
+            "memory.write_nontemporal{set=16KiB|64KiB|256KiB|1MiB|4MiB|16MiB|64MiB|256MiB}",
         ],
-        READ,
-    ),
-    row(
-        Profile::Quick,
-        &[
-            "memory.write{level=l1}",
-            "memory.write{level=l2}",
-            "memory.write{level=l3}",
-            "memory.write{level=dram}",
-        ],
-        WRITE,
-    ),
-    row(
-        Profile::Quick,
-        &[
-            "memory.copy{level=l1}",
-            "memory.copy{level=l2}",
-            "memory.copy{level=l3}",
-            "memory.copy{level=dram}",
-        ],
-        COPY,
-    ),
-    row(Profile::Quick, &["memory.write_nontemporal{level=dram}"], NONTEMPORAL),
-    row(
-        Profile::Full,
-        &[
-            "memory.write_nontemporal{level=l1}",
-            "memory.write_nontemporal{level=l2}",
-            "memory.write_nontemporal{level=l3}",
-            "memory.write_nontemporal{set=16KiB}",
-            "memory.write_nontemporal{set=64KiB}",
-            "memory.write_nontemporal{set=256KiB}",
-            "memory.write_nontemporal{set=1MiB}",
-            "memory.write_nontemporal{set=4MiB}",
-            "memory.write_nontemporal{set=16MiB}",
-            "memory.write_nontemporal{set=64MiB}",
-            "memory.write_nontemporal{set=256MiB}",
-        ],
-        NONTEMPORAL,
-    ),
-    row(
-        Profile::Full,
-        &[
-            "memory.read{set=16KiB}",
-            "memory.read{set=64KiB}",
-            "memory.read{set=256KiB}",
-            "memory.read{set=1MiB}",
-            "memory.read{set=4MiB}",
-            "memory.read{set=16MiB}",
-            "memory.read{set=64MiB}",
-            "memory.read{set=256MiB}",
-        ],
-        READ,
-    ),
-    row(
-        Profile::Full,
-        &[
-            "memory.write{set=16KiB}",
-            "memory.write{set=64KiB}",
-            "memory.write{set=256KiB}",
-            "memory.write{set=1MiB}",
-            "memory.write{set=4MiB}",
-            "memory.write{set=16MiB}",
-            "memory.write{set=64MiB}",
-            "memory.write{set=256MiB}",
-        ],
-        WRITE,
-    ),
-    row(
-        Profile::Full,
-        &[
-            "memory.copy{set=16KiB}",
-            "memory.copy{set=64KiB}",
-            "memory.copy{set=256KiB}",
-            "memory.copy{set=1MiB}",
-            "memory.copy{set=4MiB}",
-            "memory.copy{set=16MiB}",
-            "memory.copy{set=64MiB}",
-            "memory.copy{set=256MiB}",
-        ],
-        COPY,
-    ),
+        cost: Per::ByteOf(CHUNK as u64),
+        calls: &[],
+        about: "non-temporal store to every word of the working set, in order, bypassing the caches \
+                (`movnti`, `stnp`); each batch ends with the fence that waits for the stores",
+        source: "own: used by streaming copies and by hypervisors for zeroing; stress-ng reports no time per \
+                 byte",
+        prepare: write_nontemporal,
+    },
 ];
-
-/// What the rows of one operation share: its description, its source and its `prepare` function.
-type Kind = (&'static str, &'static str, Prepare);
-
-const READ: Kind = ("load of every word of the working set, in order", SOURCE, read);
-const WRITE: Kind = ("store to every word of the working set, in order", SOURCE, write);
-const COPY: Kind =
-    ("copy of every word from one half of the working set to the other, in order", SOURCE, copy);
-const NONTEMPORAL: Kind = (
-    "non-temporal store to every word of the working set, in order",
-    "own: used by streaming copies and by hypervisors for zeroing; stress-ng reports no time per byte",
-    write_nontemporal,
-);
-const SOURCE: &str = "thesis, section 2.2.5";
-
-const fn row(profile: Profile, ids: &'static [&'static str], (about, source, prepare): Kind) -> Row {
-    Row { ids, profile, cost: Per::ByteOf(CHUNK as u64), calls: &[], about, source, prepare }
-}
 
 /// Reads every word of the next chunk of the working set.
 fn read(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {

@@ -13,7 +13,7 @@ use assay_process::accounting::{Who, usage};
 use assay_quantity::PrimitiveId;
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
 use crate::platform::kernel::check;
 use crate::platform::layout::PAGE;
 use crate::platform::partner::Partner;
@@ -23,8 +23,8 @@ use crate::primitive::kit::step::{Step, Steps};
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["page_fault.anonymous"],
-        profile: Profile::Quick,
+        quick: &["page_fault.anonymous"],
+        full: &[],
         cost: Per::Operation,
         calls: &[],
         about: "first write to a page of anonymous memory, without huge pages; its frame was freed recently \
@@ -33,17 +33,17 @@ pub(crate) const ROWS: &[Row] = &[
         prepare: anonymous,
     },
     Row {
-        ids: &["page_fault.anonymous{pages=huge}"],
-        profile: Profile::Quick,
+        quick: &["page_fault.anonymous{pages=huge}"],
+        full: &[],
         cost: Per::Operation,
         calls: &[],
-        about: "first write to a huge page of anonymous memory",
+        about: "first write to a huge page of anonymous memory, which is verified in `smaps_rollup`",
         source: "own: the cost to large heaps with huge pages enabled",
         prepare: huge,
     },
     Row {
-        ids: &["page_fault.zero"],
-        profile: Profile::Quick,
+        quick: &["page_fault.zero"],
+        full: &[],
         cost: Per::Operation,
         calls: &[],
         about: "first read of a page of anonymous memory, which maps the page of zeroes",
@@ -51,11 +51,12 @@ pub(crate) const ROWS: &[Row] = &[
         prepare: zero,
     },
     Row {
-        ids: &["page_fault.copy_on_write"],
-        profile: Profile::Quick,
+        quick: &["page_fault.copy_on_write"],
+        full: &[],
         cost: Per::Operation,
         calls: &[],
-        about: "first write after a fork to a page that the sleeping child shares, which copies the page",
+        about: "first write after a `fork` to a page that the sleeping child shares, which copies the page; \
+                the child's page must keep its contents",
         source: "own: the cost to servers that save their memory with a fork",
         prepare: copy_on_write,
     },

@@ -15,7 +15,7 @@ use rand::seq::SliceRandom;
 use rustix::fs::{Advice, fadvise};
 
 use super::fault::{check_faults, minor_faults};
-use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting, Sharing};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting, Sharing};
 use crate::platform::kernel::check;
 use crate::primitive::kit::region::mapped;
 use crate::primitive::kit::scratch::{Contents, PAGE, Scratch};
@@ -25,20 +25,22 @@ use crate::primitive::kit::storage::{self, DirectFile, FILE_BYTES};
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["page_fault.file"],
-        profile: Profile::Quick,
+        quick: &["page_fault.file"],
+        full: &[],
         cost: Per::Operation,
         calls: &[],
-        about: "first read of a mapped page of a file that is in the page cache, without the pages around it",
+        about: "first read of a mapped page of a file; only every sixteenth page is in the page cache, so \
+                that one fault maps one page",
         source: "lmbench 3, lat_pagefault, with the faults counted",
         prepare: minor,
     },
     Row {
-        ids: &["page_fault.major"],
-        profile: Profile::Quick,
+        quick: &["page_fault.major"],
+        full: &[],
         cost: Per::Operation,
         calls: &[],
-        about: "first read of a mapped page of a file that is not in the page cache, in random order",
+        about: "first read of a mapped page of a file that is not in the page cache, in random order; \
+                counted by `ru_majflt`. The host of a virtual machine may have it in memory",
         source: "own: the cost to a program whose pages were evicted",
         prepare: major,
     },

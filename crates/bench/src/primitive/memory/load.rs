@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use assay_quantity::{Key, PrimitiveId};
 
-use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
 use crate::platform::layout::{Buffer, LINE};
 use crate::primitive::kit::chain::{Chain, Chase, Touch};
 use crate::primitive::kit::once;
@@ -19,90 +19,53 @@ use crate::primitive::kit::working_set::{Course, Residence, WorkingSet, odd};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
-    row(
-        Profile::Quick,
-        &[
-            "memory.load{level=l1}",
-            "memory.load{level=l2}",
-            "memory.load{level=l3}",
-            "memory.load{level=dram}",
-            "memory.load{level=dram,chains=8}",
-        ],
-    ),
-    row(
-        Profile::Full,
-        &[
-            "memory.load{set=4KiB}",
-            "memory.load{set=6KiB}",
-            "memory.load{set=8KiB}",
-            "memory.load{set=12KiB}",
-            "memory.load{set=16KiB}",
-            "memory.load{set=24KiB}",
-            "memory.load{set=32KiB}",
-            "memory.load{set=48KiB}",
-            "memory.load{set=64KiB}",
-            "memory.load{set=96KiB}",
-            "memory.load{set=128KiB}",
-            "memory.load{set=192KiB}",
-            "memory.load{set=256KiB}",
-            "memory.load{set=384KiB}",
-            "memory.load{set=512KiB}",
-            "memory.load{set=768KiB}",
-            "memory.load{set=1MiB}",
-            "memory.load{set=1536KiB}",
-            "memory.load{set=2MiB}",
-            "memory.load{set=3MiB}",
-            "memory.load{set=4MiB}",
-            "memory.load{set=6MiB}",
-            "memory.load{set=8MiB}",
-            "memory.load{set=12MiB}",
-            "memory.load{set=16MiB}",
-            "memory.load{set=24MiB}",
-            "memory.load{set=32MiB}",
-            "memory.load{set=48MiB}",
-            "memory.load{set=64MiB}",
-            "memory.load{set=96MiB}",
-            "memory.load{set=128MiB}",
-            "memory.load{set=192MiB}",
-            "memory.load{set=256MiB}",
-            "memory.load{level=dram,pages=huge}",
-            // Beyond the first cache levels, where small pages begin to miss the TLB.
-            "memory.load{set=1MiB,pages=huge}",
-            "memory.load{set=2MiB,pages=huge}",
-            "memory.load{set=4MiB,pages=huge}",
-            "memory.load{set=8MiB,pages=huge}",
-            "memory.load{set=16MiB,pages=huge}",
-            "memory.load{set=32MiB,pages=huge}",
-            "memory.load{set=64MiB,pages=huge}",
-            "memory.load{set=128MiB,pages=huge}",
-            "memory.load{set=256MiB,pages=huge}",
-            // The effect of prefetchers.
-            "memory.load{set=64MiB,stride=64B}",
-            "memory.load{set=64MiB,stride=128B}",
-            "memory.load{set=64MiB,stride=256B}",
-            "memory.load{set=64MiB,stride=512B}",
-            "memory.load{set=64MiB,stride=1KiB}",
-            "memory.load{set=64MiB,stride=4KiB}",
-            "memory.load{level=dram,chains=1}",
-            "memory.load{level=dram,chains=2}",
-            "memory.load{level=dram,chains=4}",
-            "memory.load{level=dram,chains=16}",
-        ],
-    ),
-];
-
-const fn row(profile: Profile, ids: &'static [&'static str]) -> Row {
     Row {
-        ids,
-        profile,
+        quick: &["memory.load{level=*}"],
+        full: &[
+            "memory.load{set=4KiB|6KiB|8KiB|12KiB|16KiB|24KiB|32KiB|48KiB|64KiB|96KiB|128KiB|192KiB|256KiB|384KiB|512KiB|768KiB|1MiB|1536KiB|2MiB|3MiB|4MiB|6MiB|8MiB|12MiB|16MiB|24MiB|32MiB|48MiB|64MiB|96MiB|128MiB|192MiB|256MiB}",
+        ],
         cost: Per::Operation,
         calls: &[],
-        about: "load whose address is the result of the previous load in its chain; lines in random order, \
-                or ascending with a stride",
-        source: "lmbench 1996, section 6.2, in random order; lmbench 3, lat_mem_rd and par_mem",
+        about: "load whose address is the result of the previous load, one per line, lines in random order; \
+                address translation included",
+        source: "lmbench 1996, section 6.2, in random order; lmbench 3, lat_mem_rd",
         prepare: load,
-    }
-}
+    },
+    // Beyond the first cache levels, where small pages begin to miss the TLB.
+    Row {
+        quick: &[],
+        full: &[
+            "memory.load{level=dram,pages=huge}",
+            "memory.load{set=1MiB|2MiB|4MiB|8MiB|16MiB|32MiB|64MiB|128MiB|256MiB,pages=huge}",
+        ],
+        cost: Per::Operation,
+        calls: &[],
+        about: "load whose address is the result of the previous load, lines in random order, in huge pages, \
+                which are verified in `/proc/self/smaps`; otherwise unavailable",
+        source: "lmbench 1996, section 6.2, in random order; lmbench 3, lat_mem_rd",
+        prepare: load,
+    },
+    Row {
+        quick: &[],
+        full: &["memory.load{set=64MiB,stride=64B|128B|256B|512B|1KiB|4KiB}"],
+        cost: Per::Operation,
+        calls: &[],
+        about: "load whose address is the result of the previous load, in ascending order with this stride: \
+                the effect of prefetchers",
+        source: "lmbench 1996, section 6.2; lmbench 3, lat_mem_rd",
+        prepare: load,
+    },
+    Row {
+        quick: &["memory.load{level=dram,chains=8}"],
+        full: &["memory.load{level=dram,chains=1|2|4|8|16}"],
+        cost: Per::Operation,
+        calls: &[],
+        about: "one load, with this number of independent chains (1 to 16) followed concurrently; the ratio \
+                of the cost of one chain to this cost per load is the parallelism of memory",
+        source: "lmbench 3, par_mem",
+        prepare: load,
+    },
+];
 
 /// One load whose address is the value of the previous load in its chain.
 fn load(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use assay_quantity::{Key, PrimitiveId};
 
 use super::load::Lap;
-use crate::benchmark::{Operation, Per, Prepared, Profile, Refusal, Row, Setting, Sharing};
+use crate::benchmark::{Operation, Per, Prepared, Refusal, Row, Setting, Sharing};
 use crate::platform::clock::monotonic::now_ns;
 use crate::platform::layout::{Buffer, LINE};
 use crate::platform::partner::Partner;
@@ -21,23 +21,17 @@ use crate::primitive::kit::shared::Shared;
 use crate::primitive::kit::working_set::{Course, WorkingSet};
 
 /// The rows of this file.
-pub(crate) const ROWS: &[Row] = &[
-    row(Profile::Quick, &["memory.load{level=dram,load=100}"]),
-    row(Profile::Full, &["memory.load{level=dram,load=0}", "memory.load{level=dram,load=50}"]),
-];
-
-const fn row(profile: Profile, ids: &'static [&'static str]) -> Row {
-    Row {
-        ids,
-        profile,
-        cost: Per::Operation,
-        calls: &[],
-        about: "load whose address is the result of the previous load, while another processor reads memory \
-                for the given share of the time",
-        source: "own: loaded latency as in multichase and MLC",
-        prepare: load,
-    }
-}
+pub(crate) const ROWS: &[Row] = &[Row {
+    quick: &["memory.load{level=dram,load=100}"],
+    full: &["memory.load{level=dram,load=0|50|100}"],
+    cost: Per::Operation,
+    calls: &[],
+    about: "load whose address is the result of the previous load, while a process on another processor \
+            reads its own memory for this percentage of the time; at 0 it only waits. The share refers to \
+            the bandwidth that a single processor can use",
+    source: "own: loaded latency as in multichase and MLC",
+    prepare: load,
+}];
 
 /// One dependent load during a neighbour's traffic.
 fn load(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {

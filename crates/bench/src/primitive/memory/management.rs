@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 
 use assay_quantity::{PrimitiveId, Size};
 
-use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
 use crate::platform::kernel::{check, expect};
 use crate::primitive::kit::limit;
 use crate::primitive::kit::region::Region;
@@ -15,29 +15,29 @@ use crate::primitive::kit::step::{Step, Steps};
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["mmap.protect{size=4KiB}"],
-        profile: Profile::Quick,
+        quick: &["mmap.protect{size=4KiB}"],
+        full: &[],
         cost: Per::Operation,
         calls: &["mprotect"],
-        about: "mprotect of present memory: half of the calls to read-only, half back",
+        about: "`mprotect` of present memory: half of the calls to read-only, half back",
         source: "own: an operation of loaders, just-in-time compilers and garbage collectors",
         prepare: protect,
     },
     Row {
-        ids: &["mmap.discard{size=64KiB}"],
-        profile: Profile::Quick,
+        quick: &["mmap.discard{size=64KiB}"],
+        full: &[],
         cost: Per::Operation,
         calls: &["madvise"],
-        about: "madvise(MADV_DONTNEED) of present anonymous memory, which returns its pages to the kernel",
+        about: "`madvise(MADV_DONTNEED)` of present anonymous memory, which returns its pages to the kernel",
         source: "own: how allocators return memory",
         prepare: discard,
     },
     Row {
-        ids: &["brk.move{size=128KiB}"],
-        profile: Profile::Quick,
+        quick: &["brk.move{size=128KiB}"],
+        full: &[],
         cost: Per::Operation,
         calls: &["brk"],
-        about: "brk that moves the end of the heap: half of the calls up, half down",
+        about: "`brk` that moves the end of the heap: half of the calls up, half down",
         source: "own: how small heaps grow",
         prepare: brk,
     },

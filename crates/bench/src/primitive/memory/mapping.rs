@@ -7,7 +7,7 @@ use std::os::fd::RawFd;
 
 use assay_quantity::{PrimitiveId, Size};
 
-use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
 use crate::platform::kernel::check;
 use crate::primitive::kit::limit;
 use crate::primitive::kit::region::{is_mapped, mapped};
@@ -17,50 +17,25 @@ use crate::primitive::kit::step::{Step, Steps};
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["mmap.reread{size=1MiB}"],
-        profile: Profile::Quick,
+        quick: &["mmap.reread{size=1MiB}"],
+        full: &["mmap.reread{size=4KiB|16KiB|64KiB|256KiB|1MiB|4MiB}"],
         cost: Per::ByteOfSize,
         calls: &["mmap", "munmap"],
-        about: "map the next part of a cached file, add up every word, unmap",
+        about: "`mmap` of the next part of a cached file, every word added up, `munmap`",
         source: "lmbench 1996, section 5.3; thesis, section 2.2.5",
         prepare: reread,
     },
     Row {
-        ids: &[
-            "mmap.reread{size=4KiB}",
-            "mmap.reread{size=16KiB}",
-            "mmap.reread{size=64KiB}",
-            "mmap.reread{size=256KiB}",
-            "mmap.reread{size=4MiB}",
-        ],
-        profile: Profile::Full,
-        cost: Per::ByteOfSize,
-        calls: &["mmap", "munmap"],
-        about: "map the next part of a cached file, add up every word, unmap",
-        source: "lmbench 1996, section 5.3; thesis, section 2.2.5",
-        prepare: reread,
-    },
-    Row {
-        ids: &["mmap.map_unmap{size=4KiB}", "mmap.map_unmap{size=1MiB}"],
-        profile: Profile::Quick,
+        quick: &["mmap.map_unmap{size=4KiB|1MiB}"],
+        full: &["mmap.map_unmap{size=4KiB|64KiB|256KiB|1MiB|8MiB}"],
         cost: Per::Operation,
         calls: &["mmap", "munmap"],
-        about: MAP_UNMAP,
-        source: "lmbench 3, lat_mmap, with every page touched",
-        prepare: map_unmap,
-    },
-    Row {
-        ids: &["mmap.map_unmap{size=64KiB}", "mmap.map_unmap{size=256KiB}", "mmap.map_unmap{size=8MiB}"],
-        profile: Profile::Full,
-        cost: Per::Operation,
-        calls: &["mmap", "munmap"],
-        about: MAP_UNMAP,
+        about: "`mmap` of the next part of a cached file, one word of every page read, `munmap` (lmbench's \
+                lat_mmap touches one page in ten)",
         source: "lmbench 3, lat_mmap, with every page touched",
         prepare: map_unmap,
     },
 ];
-
-const MAP_UNMAP: &str = "map the next part of a cached file, read one word of every page, unmap";
 
 /// Sizes of a mapped part of a file: at least one word.
 const PARTS: RangeInclusive<Size> = Size(8)..=Size::mib(256);

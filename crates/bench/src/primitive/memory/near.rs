@@ -11,7 +11,7 @@ use std::rc::Rc;
 use assay_quantity::{Key, PrimitiveId};
 
 use super::load::of_words;
-use crate::benchmark::{Operation, Per, Prepared, Profile, Refusal, Row, Setting, Sharing};
+use crate::benchmark::{Operation, Per, Prepared, Refusal, Row, Setting, Sharing};
 use crate::platform::layout::{Buffer, LINE, PAGE};
 use crate::primitive::kit::chain::{Chain, Chase};
 use crate::primitive::kit::order::Order;
@@ -20,19 +20,12 @@ use crate::primitive::kit::working_set::{Course, WorkingSet};
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[Row {
     // Two lines in each 1 KiB of the set: more than the first cache level holds, and less than the second.
-    ids: &[
-        "memory.load_near{set=1MiB,stride=8B}",
-        "memory.load_near{set=1MiB,stride=16B}",
-        "memory.load_near{set=1MiB,stride=32B}",
-        "memory.load_near{set=1MiB,stride=64B}",
-        "memory.load_near{set=1MiB,stride=128B}",
-        "memory.load_near{set=1MiB,stride=256B}",
-        "memory.load_near{set=1MiB,stride=512B}",
-    ],
-    profile: Profile::Full,
+    quick: &[],
+    full: &["memory.load_near{set=1MiB,stride=8B|16B|32B|64B|128B|256B|512B}"],
     cost: Per::Operation,
     calls: &[],
-    about: "load from an address that is the stride after that of the previous load, which was random",
+    about: "load from an address that is `stride` bytes after that of the previous load, which was random \
+            (the baseline): cheap within a line, a miss beyond",
     source: "lmbench 3, line, without a stride that prefetchers follow",
     prepare: load_near,
 }];

@@ -7,7 +7,7 @@ use assay_process::cpus::{parse_list, pin};
 use assay_quantity::{Key, PrimitiveId, Size};
 
 use super::load::Lap;
-use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
 use crate::platform::kernel::check;
 use crate::platform::layout::{Buffer, PAGE};
 use crate::primitive::kit::processor;
@@ -15,12 +15,13 @@ use crate::primitive::kit::working_set::{Course, WorkingSet};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[Row {
-    ids: &["memory.load_node{from=0,to=0}"],
-    profile: Profile::Full,
+    quick: &[],
+    full: &["memory.load_node{from=cpu,to=node}"],
     cost: Per::Operation,
     calls: &[],
-    about: "load by one processor from the memory of one node, whose address is the result of the previous \
-            load; lines in random order",
+    about: "load by processor `from` from memory of node `to`, whose address is the result of the previous \
+            load; lines in random order. The location of every page is verified (`move_pages`). Unavailable \
+            on a machine with one node",
     source: "own: the matrix of distances, as in MLC",
     prepare: load_node,
 }];

@@ -8,7 +8,7 @@ use std::io;
 
 use assay_quantity::PrimitiveId;
 
-use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
 use crate::platform::layout::{Buffer, PAGE};
 use crate::primitive::kit::walk::{Pass, Visited, Walk};
 use crate::primitive::kit::working_set::{Course, WorkingSet};
@@ -16,38 +16,20 @@ use crate::primitive::kit::working_set::{Course, WorkingSet};
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["memory.copy_page{level=l2}"],
-        profile: Profile::Quick,
+        quick: &["memory.copy_page{level=l2}"],
+        full: &["memory.copy_page{level=l2|dram}"],
         cost: Per::Operation,
         calls: &[],
-        about: "copy of a page of 4096 bytes as Linux copies pages (rep movsq; ldp and stnp)",
+        about: "copy of a page of 4096 bytes as Linux copies pages: `rep movsq` (aarch64: `ldp`, `stnp`)",
         source: "own: the memory cost of copy-on-write faults and migration",
         prepare: copy_page,
     },
     Row {
-        ids: &["memory.copy_page{level=dram}"],
-        profile: Profile::Full,
+        quick: &["memory.zero_page{level=l2}"],
+        full: &["memory.zero_page{level=l2|dram}"],
         cost: Per::Operation,
         calls: &[],
-        about: "copy of a page of 4096 bytes as Linux copies pages (rep movsq; ldp and stnp)",
-        source: "own: the memory cost of copy-on-write faults and migration",
-        prepare: copy_page,
-    },
-    Row {
-        ids: &["memory.zero_page{level=l2}"],
-        profile: Profile::Quick,
-        cost: Per::Operation,
-        calls: &[],
-        about: "zeroing of a page of 4096 bytes as Linux zeroes pages (rep stosq; dc zva)",
-        source: "own: the memory cost of a page fault",
-        prepare: zero_page,
-    },
-    Row {
-        ids: &["memory.zero_page{level=dram}"],
-        profile: Profile::Full,
-        cost: Per::Operation,
-        calls: &[],
-        about: "zeroing of a page of 4096 bytes as Linux zeroes pages (rep stosq; dc zva)",
+        about: "zeroing of a page of 4096 bytes as Linux zeroes pages: `rep stosq` (aarch64: `dc zva`)",
         source: "own: the memory cost of a page fault",
         prepare: zero_page,
     },

@@ -14,7 +14,7 @@ use assay_quantity::PrimitiveId;
 use rand_pcg::Pcg64Mcg;
 use rustix::mm::{Advice, MprotectFlags, madvise, mprotect};
 
-use crate::benchmark::{Operation, Per, Prepared, Profile, Refusal, Row, Setting, Sharing, expect_done};
+use crate::benchmark::{Operation, Per, Prepared, Refusal, Row, Setting, Sharing, expect_done};
 use crate::platform::kernel::check;
 use crate::platform::layout::Buffer;
 use crate::primitive::kit::interrupts::Due;
@@ -23,31 +23,32 @@ use crate::primitive::kit::spinner::{Activity, Spinner};
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["mmap.protect_page"],
-        profile: Profile::Quick,
+        quick: &["mmap.protect_page"],
+        full: &[],
         cost: Per::Operation,
         calls: &["mprotect"],
-        about: "mprotect of one page: half of the calls to no access, half back to read access and then a load",
+        about: "`mprotect` of one page: half of the calls to no access, half back to read access and then a \
+                load",
         source: "own: an operation of snapshots and garbage collectors",
         prepare: change,
     },
     Row {
-        ids: &["tlb.invalidate"],
-        profile: Profile::Quick,
+        quick: &["tlb.invalidate"],
+        full: &[],
         cost: Per::Operation,
         calls: &["mprotect"],
-        about: "invalidation and reload of a translation: mprotect of a page to no access and back, less the \
-                same for a page that was never touched",
+        about: "invalidation and reload of a translation: `mprotect` of a page to no access and back, less \
+                the same for a page that was never touched",
         source: "own: the part of every munmap and mprotect that depends on the hardware",
         prepare: invalidate,
     },
     Row {
-        ids: &["tlb.shootdown{cpus=different}"],
-        profile: Profile::Quick,
+        quick: &["tlb.shootdown{cpus=different}"],
+        full: &[],
         cost: Per::Operation,
         calls: &["mprotect"],
-        about: "invalidation of a translation on another processor: mprotect of a page to no access and back \
-                with a thread running there, less the same with the thread asleep",
+        about: "invalidation of a translation on another processor: `mprotect` of a page to no access and \
+                back with a thread of this process running there, less the same with the thread asleep",
         source: "own: the cost to processes with threads of every page whose access they revoke",
         prepare: shootdown,
     },

@@ -11,27 +11,39 @@ use std::marker::PhantomData;
 
 use assay_quantity::PrimitiveId;
 
-use crate::benchmark::{Per, Prepare, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Per, Prepare, Prepared, Refusal, Row, Setting};
 use crate::platform::layout::Buffer;
 use crate::primitive::kit::walk::{Pass, Visited, Walk};
 use crate::primitive::kit::working_set::{Course, WorkingSet};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
-    row::<Copy>(&["stream.copy{level=dram}"], "c = a, counted as 16 bytes per element", prepare::<Copy>),
-    row::<Scale>(&["stream.scale{level=dram}"], "b = 3 c, counted as 16 bytes per element", prepare::<Scale>),
-    row::<Add>(&["stream.add{level=dram}"], "c = a + b, counted as 24 bytes per element", prepare::<Add>),
+    row::<Copy>(
+        &["stream.copy{level=dram}"],
+        "STREAM: `c = a`, counted as 16 bytes per element",
+        prepare::<Copy>,
+    ),
+    row::<Scale>(
+        &["stream.scale{level=dram}"],
+        "STREAM: `b = 3 c`, counted as 16 bytes per element",
+        prepare::<Scale>,
+    ),
+    row::<Add>(
+        &["stream.add{level=dram}"],
+        "STREAM: `c = a + b`, counted as 24 bytes per element",
+        prepare::<Add>,
+    ),
     row::<Triad>(
         &["stream.triad{level=dram}"],
-        "a = b + 3 c, counted as 24 bytes per element",
+        "STREAM: `a = b + 3 c`, counted as 24 bytes per element",
         prepare::<Triad>,
     ),
 ];
 
-const fn row<K: Kernel>(ids: &'static [&'static str], about: &'static str, prepare: Prepare) -> Row {
+const fn row<K: Kernel>(quick: &'static [&'static str], about: &'static str, prepare: Prepare) -> Row {
     Row {
-        ids,
-        profile: Profile::Quick,
+        quick,
+        full: &[],
         cost: Per::ByteOf(K::BYTES),
         calls: &[],
         about,

@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 use assay_quantity::{Key, PrimitiveId, Size};
 
-use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting, Sharing};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting, Sharing};
 use crate::platform::layout::{Buffer, LINE, huge_page};
 use crate::primitive::kit::chain::{Chain, Chase};
 use crate::primitive::kit::order::Order;
@@ -23,51 +23,29 @@ use crate::primitive::kit::working_set::WorkingSet;
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
-    row(Profile::Quick, &["memory.translate{set=64MiB}"]),
-    row(
-        Profile::Full,
-        &[
-            "memory.translate{set=64KiB}",
-            "memory.translate{set=96KiB}",
-            "memory.translate{set=128KiB}",
-            "memory.translate{set=192KiB}",
-            "memory.translate{set=256KiB}",
-            "memory.translate{set=384KiB}",
-            "memory.translate{set=512KiB}",
-            "memory.translate{set=768KiB}",
-            "memory.translate{set=1MiB}",
-            "memory.translate{set=1536KiB}",
-            "memory.translate{set=2MiB}",
-            "memory.translate{set=3MiB}",
-            "memory.translate{set=4MiB}",
-            "memory.translate{set=6MiB}",
-            "memory.translate{set=8MiB}",
-            "memory.translate{set=12MiB}",
-            "memory.translate{set=16MiB}",
-            "memory.translate{set=24MiB}",
-            "memory.translate{set=32MiB}",
-            "memory.translate{set=48MiB}",
-            "memory.translate{set=128MiB}",
-            "memory.translate{set=256MiB}",
-            "memory.translate{set=128MiB,pages=huge}",
-            "memory.translate{set=256MiB,pages=huge}",
-            "memory.translate{set=512MiB,pages=huge}",
-        ],
-    ),
-];
-
-const fn row(profile: Profile, ids: &'static [&'static str]) -> Row {
     Row {
-        ids,
-        profile,
+        quick: &["memory.translate{set=64MiB}"],
+        full: &[
+            "memory.translate{set=64KiB|96KiB|128KiB|192KiB|256KiB|384KiB|512KiB|768KiB|1MiB|1536KiB|2MiB|3MiB|4MiB|6MiB|8MiB|12MiB|16MiB|24MiB|32MiB|48MiB|64MiB|128MiB|256MiB}",
+        ],
         cost: Per::Operation,
         calls: &[],
-        about: "translation of a load's address: dependent loads of one line per page of the set, less loads \
-                of the same number of lines in few pages",
+        about: "translation of a load's address: dependent loads of one line per 4 KiB page, less loads of \
+                the same lines in the same order through few pages",
         source: "lmbench 3, tlb, with the cost reported and the same lines on both sides",
         prepare: translate,
-    }
-}
+    },
+    Row {
+        quick: &[],
+        full: &["memory.translate{set=128MiB|256MiB|512MiB,pages=huge}"],
+        cost: Per::Operation,
+        calls: &[],
+        about: "translation of a load's address: dependent loads of one line per huge page, less loads of \
+                the same number of lines in one huge page",
+        source: "lmbench 3, tlb, with the cost reported and the same lines on both sides",
+        prepare: translate,
+    },
+];
 
 /// One load per page, in random order, less one from few pages.
 fn translate(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {

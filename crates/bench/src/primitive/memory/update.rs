@@ -7,15 +7,15 @@
 use assay_quantity::PrimitiveId;
 
 use super::load::Lap;
-use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
 use crate::primitive::kit::chain::{DirtyChase, Touch, Update};
 use crate::primitive::kit::working_set::{Course, WorkingSet};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["memory.load_dirty{level=dram}"],
-        profile: Profile::Quick,
+        quick: &["memory.load_dirty{level=dram}"],
+        full: &[],
         cost: Per::Operation,
         calls: &[],
         about: "load whose address is the result of the previous load, while every line in the caches is \
@@ -24,24 +24,16 @@ pub(crate) const ROWS: &[Row] = &[
                  load",
         prepare: load_dirty,
     },
-    updates(Profile::Quick, &["memory.update{level=dram}"]),
-    updates(
-        Profile::Full,
-        &["memory.update{level=l1}", "memory.update{level=l2}", "memory.update{level=l3}"],
-    ),
-];
-
-const fn updates(profile: Profile, ids: &'static [&'static str]) -> Row {
     Row {
-        ids,
-        profile,
+        quick: &["memory.update{level=dram}"],
+        full: &["memory.update{level=*}"],
         cost: Per::Operation,
         calls: &[],
         about: "load whose address is the result of the previous load, and a store to the same line",
         source: "own: latency of a store that misses, which the store buffer otherwise hides",
         prepare: update,
-    }
-}
+    },
+];
 
 /// One load while the caches are full of modified lines.
 fn load_dirty(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {

@@ -16,7 +16,7 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 use super::serve::protocol::{COUNT_MAX, SIZE_MAX, digest, pattern};
 use super::serve::session::{Link, sink};
-use crate::benchmark::{Operation, Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Operation, Per, Prepared, Refusal, Row, Setting};
 use crate::platform::partner::Partner;
 use crate::primitive::kit::echo::PATIENCE;
 use crate::primitive::kit::limit;
@@ -25,32 +25,18 @@ use crate::primitive::kit::placement::{partner_cpu, sharing};
 use crate::primitive::kit::socket::{Listener, read_all, write};
 
 /// The rows of this file.
-pub(crate) const ROWS: &[Row] = &[
-    Row {
-        ids: &["tcp.stream{size=64KiB,buffer=reused,cpus=different}"],
-        profile: Profile::Quick,
-        cost: Per::ByteOfSize,
-        calls: &["write", "read"],
-        about: "write to a TCP socket over loopback while another process reads all of it",
-        source: "lmbench 1996, section 5.2; lmbench 3, bw_tcp",
-        prepare: stream,
-    },
-    Row {
-        ids: &[
-            "tcp.stream{size=1KiB,buffer=reused,cpus=different}",
-            "tcp.stream{size=4KiB,buffer=reused,cpus=different}",
-            "tcp.stream{size=1MiB,buffer=reused,cpus=different}",
-            "tcp.stream{size=4KiB,buffer=fresh,cpus=different}",
-            "tcp.stream{size=64KiB,buffer=fresh,cpus=different}",
-        ],
-        profile: Profile::Full,
-        cost: Per::ByteOfSize,
-        calls: &["write", "read"],
-        about: "write to a TCP socket over loopback while another process reads all of it",
-        source: "lmbench 1996, section 5.2; lmbench 3, bw_tcp",
-        prepare: stream,
-    },
-];
+pub(crate) const ROWS: &[Row] = &[Row {
+    quick: &["tcp.stream{size=64KiB,buffer=reused,cpus=different}"],
+    full: &[
+        "tcp.stream{size=1KiB|4KiB|64KiB|1MiB,buffer=reused,cpus=different}",
+        "tcp.stream{size=4KiB|64KiB,buffer=fresh,cpus=different}",
+    ],
+    cost: Per::ByteOfSize,
+    calls: &["write", "read"],
+    about: "`write` of `size` bytes to a TCP socket over loopback while another process reads all of it",
+    source: "lmbench 1996, section 5.2; lmbench 3, bw_tcp",
+    prepare: stream,
+}];
 
 /// Valid sizes of a piece.
 pub(super) const SIZES: std::ops::RangeInclusive<Size> = Size(1)..=Size(SIZE_MAX as u64);

@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 
 use assay_quantity::PrimitiveId;
 
-use crate::benchmark::{Operation, Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Operation, Per, Prepared, Refusal, Row, Setting};
 use crate::platform::kernel::check;
 use crate::primitive::kit::endpoint::Endpoint;
 use crate::primitive::kit::socket::{Listener, connections_max};
@@ -20,56 +20,56 @@ use crate::primitive::kit::unix_socket::UnixListener;
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["tcp.connect"],
-        profile: Profile::Quick,
+        quick: &["tcp.connect"],
+        full: &[],
         cost: Per::Operation,
         calls: &["socket", "connect"],
-        about: "socket and connect over loopback until established",
+        about: "`socket` and `connect` over loopback until established; accepted and closed untimed",
         source: "lmbench 1996, section 6.7; thesis, section 4.2",
         prepare: connect,
     },
     Row {
-        ids: &["tcp.accept"],
-        profile: Profile::Quick,
+        quick: &["tcp.accept"],
+        full: &[],
         cost: Per::Operation,
         calls: &["accept4"],
-        about: "accept4 of a connection that is ready",
+        about: "`accept4` of a connection that is ready",
         source: "thesis, section 4.2 (servers)",
         prepare: accept,
     },
     Row {
-        ids: &["tcp.close"],
-        profile: Profile::Quick,
+        quick: &["tcp.close"],
+        full: &[],
         cost: Per::Operation,
         calls: &["close"],
-        about: "close of an established connection without data in flight",
+        about: "`close` of an established connection without data in flight",
         source: "thesis, section 4.2 (servers)",
         prepare: close,
     },
     Row {
-        ids: &["unix.connect"],
-        profile: Profile::Quick,
+        quick: &["unix.connect"],
+        full: &[],
         cost: Per::Operation,
         calls: &["socket", "connect"],
-        about: "socket and connect of a Unix stream socket by its name in the file system",
+        about: "`socket` and `connect` of a Unix stream socket by its name; accepted and closed untimed",
         source: "lmbench 3, lat_unix_connect",
         prepare: connect,
     },
     Row {
-        ids: &["unix.accept"],
-        profile: Profile::Full,
+        quick: &[],
+        full: &["unix.accept"],
         cost: Per::Operation,
         calls: &["accept4"],
-        about: "accept4 of a Unix connection that is ready",
+        about: "`accept4` of a Unix connection that is ready",
         source: "own: local servers",
         prepare: accept,
     },
     Row {
-        ids: &["unix.close"],
-        profile: Profile::Full,
+        quick: &[],
+        full: &["unix.close"],
         cost: Per::Operation,
         calls: &["close"],
-        about: "close of a Unix connection without data in flight",
+        about: "`close` of a Unix connection without data in flight",
         source: "own: local servers",
         prepare: close,
     },

@@ -10,7 +10,7 @@ use std::io;
 
 use assay_quantity::{PrimitiveId, Size};
 
-use crate::benchmark::{Operation, Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Operation, Per, Prepared, Refusal, Row, Setting};
 use crate::platform::layout::PAGE;
 use crate::primitive::kit::limit;
 use crate::primitive::kit::pieces::Pieces;
@@ -21,31 +21,32 @@ use crate::primitive::kit::tcp_pair::{HEADER_BYTES, Wire};
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["tcp.writev_corked{size=256B}", "tcp.writev_corked{size=4KiB}"],
-        profile: Profile::Quick,
+        quick: &["tcp.writev_corked{size=256B|4KiB}"],
+        full: &[],
         cost: Per::ByteOfSize,
         calls: &["writev"],
-        about: "writev of the first piece to a corked TCP socket, which buffers it without sending",
+        about: "`writev` of a header of at most 256 bytes and a body, `size` bytes together, as the first \
+                piece to a connection with `TCP_CORK` on, which buffers it without sending",
         source: "own: how servers begin a response that ends with a file",
         prepare: writev,
     },
     Row {
-        ids: &["tcp.sendfile_corked{size=4KiB}", "tcp.sendfile_corked{size=32KiB}"],
-        profile: Profile::Quick,
+        quick: &["tcp.sendfile_corked{size=4KiB|32KiB}"],
+        full: &[],
         cost: Per::ByteOfSize,
         calls: &["sendfile"],
-        about: "sendfile from a cached file to a corked TCP socket that contains a header, which buffers it \
-                without sending",
+        about: "`sendfile` from a cached file to a connection with `TCP_CORK` on that contains a header, \
+                which buffers it without sending",
         source: "own: how servers add a file to a response",
         prepare: sendfile,
     },
     Row {
-        ids: &["tcp.uncork{size=4KiB}", "tcp.uncork{size=32KiB}"],
-        profile: Profile::Quick,
+        quick: &["tcp.uncork{size=4KiB|32KiB}"],
+        full: &[],
         cost: Per::ByteOfSize,
         calls: &["setsockopt"],
-        about: "TCP_CORK off with size bytes held back: their path over loopback into the peer's queue, on \
-                which no process sleeps",
+        about: "`setsockopt(TCP_CORK)` off with `size` bytes held back: their transmission into the peer's \
+                queue, on which no process sleeps",
         source: "own: how servers end a response that they have held back",
         prepare: uncork,
     },

@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 
 use assay_quantity::{PrimitiveId, Size};
 
-use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
 use crate::platform::partner::Partner;
 use crate::primitive::kit::echo::Echo;
 use crate::primitive::kit::limit;
@@ -14,11 +14,13 @@ use crate::primitive::kit::udp_pair::{BYTES_MAX, udp_pair};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[Row {
-    ids: &["udp.round_trip{size=1B,cpus=same}", "udp.round_trip{size=1B,cpus=different}"],
-    profile: Profile::Quick,
+    quick: &["udp.round_trip{size=1B,cpus=*}"],
+    full: &[],
     cost: Per::Operation,
     calls: &["read", "write"],
-    about: "a datagram to another process and one back, through UDP over loopback",
+    about: "a datagram to another process and one back, UDP over loopback. Every message begins with the \
+            next number of a sequence, which must come back; a message that does not come back within 2 s \
+            ends the sample",
     source: "lmbench 1996, section 6.7; lmbench 3, lat_udp",
     prepare: round_trip,
 }];

@@ -8,7 +8,7 @@ use rand::RngExt;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::net::sockopt::{set_tcp_nodelay, tcp_nodelay};
 
-use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
 use crate::platform::kernel::{check, expect, set_option};
 use crate::primitive::kit::socket::{Listener, NO_DELAY};
 use crate::primitive::kit::step::{Step, Steps};
@@ -16,29 +16,30 @@ use crate::primitive::kit::step::{Step, Steps};
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["epoll.wait_ready"],
-        profile: Profile::Quick,
+        quick: &["epoll.wait_ready"],
+        full: &[],
         cost: Per::Operation,
         calls: &["epoll_wait", "epoll_pwait"],
-        about: "epoll_wait for up to 64 events with its one descriptor ready",
+        about: "`epoll_wait` for up to 64 events with its one descriptor ready",
         source: "own: event loops",
         prepare: wait_ready,
     },
     Row {
-        ids: &["epoll.ctl"],
-        profile: Profile::Quick,
+        quick: &["epoll.ctl"],
+        full: &[],
         cost: Per::Operation,
         calls: &["epoll_ctl"],
-        about: "epoll_ctl of a TCP socket, alternately ADD and DEL",
+        about: "`epoll_ctl` of a TCP socket, alternately `ADD` and `DEL`, as for every connection of a \
+                server",
         source: "own: event loops",
         prepare: control,
     },
     Row {
-        ids: &["socket.setsockopt"],
-        profile: Profile::Quick,
+        quick: &["socket.setsockopt"],
+        full: &[],
         cost: Per::Operation,
         calls: &["setsockopt"],
-        about: "setsockopt(TCP_NODELAY) on an established connection",
+        about: "`setsockopt(TCP_NODELAY)` on an established connection",
         source: "own: an option that servers set on every connection",
         prepare: set_socket_option,
     },

@@ -15,7 +15,7 @@ use assay_quantity::{PrimitiveId, Size};
 use rand::RngExt;
 use rustix::net::sockopt::{Timeout, set_socket_linger, set_socket_timeout, set_tcp_nodelay};
 
-use crate::benchmark::{Operation, Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Operation, Per, Prepared, Refusal, Row, Setting};
 use crate::platform::kernel::check;
 use crate::platform::layout::Buffer;
 use crate::platform::partner::Partner;
@@ -28,20 +28,21 @@ use crate::primitive::kit::step::{Step, Steps};
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["http.request{size=1KiB,cpus=different}", "http.request{size=64KiB,cpus=different}"],
-        profile: Profile::Quick,
+        quick: &["http.request{size=1KiB|64KiB,cpus=different}"],
+        full: &[],
         cost: Per::Operation,
         calls: &["write", "read"],
-        about: "HTTP GET of a body of this size from a server in another process, over a persistent connection",
+        about: "an HTTP GET over a persistent connection to a server in another process, and the response \
+                with a body of `size` bytes",
         source: "lmbench 3, lat_http",
         prepare: request,
     },
     Row {
-        ids: &["http.request_connect{size=1KiB,cpus=different}"],
-        profile: Profile::Quick,
+        quick: &["http.request_connect{size=1KiB,cpus=different}"],
+        full: &[],
         cost: Per::Operation,
         calls: &["socket", "connect", "accept4", "write", "read", "close"],
-        about: "the same over a new TCP connection for every request",
+        about: "an HTTP GET over a new connection: `socket`, `connect`, request, response, `close`",
         source: "lmbench 3, lat_http",
         prepare: request_connect,
     },

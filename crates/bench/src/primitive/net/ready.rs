@@ -15,7 +15,7 @@ use rustix::event::epoll;
 use rustix::io::fcntl_dupfd_cloexec;
 
 use super::event::{EVENTS, NO_EVENT, wait};
-use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
 use crate::platform::kernel::{self, expect};
 use crate::primitive::kit::limit;
 use crate::primitive::kit::scratch::Scratch;
@@ -24,81 +24,34 @@ use crate::primitive::kit::socket::{Listener, reset_on_close};
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &[
-            "select.wait{descriptor=file,descriptors=10}",
-            "select.wait{descriptor=file,descriptors=100}",
-            "select.wait{descriptor=tcp,descriptors=10}",
-            "select.wait{descriptor=tcp,descriptors=100}",
-        ],
-        profile: Profile::Quick,
+        quick: &["select.wait{descriptor=file|tcp,descriptors=10|100}"],
+        full: &["select.wait{descriptor=file|tcp,descriptors=10|100|250|500}"],
         cost: Per::Operation,
         calls: &["select", "pselect6"],
-        about: SELECT,
+        about: "`select` for reading, with the copy of the set that every caller makes; all files are ready, \
+                of the connections one",
         source: "lmbench 3, lat_select",
         prepare: select,
     },
     Row {
-        ids: &[
-            "select.wait{descriptor=file,descriptors=250}",
-            "select.wait{descriptor=file,descriptors=500}",
-            "select.wait{descriptor=tcp,descriptors=250}",
-            "select.wait{descriptor=tcp,descriptors=500}",
-        ],
-        profile: Profile::Full,
-        cost: Per::Operation,
-        calls: &["select", "pselect6"],
-        about: SELECT,
-        source: "lmbench 3, lat_select",
-        prepare: select,
-    },
-    Row {
-        ids: &["poll.wait{descriptor=tcp,descriptors=10}", "poll.wait{descriptor=tcp,descriptors=100}"],
-        profile: Profile::Quick,
+        quick: &["poll.wait{descriptor=tcp,descriptors=10|100}"],
+        full: &["poll.wait{descriptor=file|tcp,descriptors=10|100|250|500}"],
         cost: Per::Operation,
         calls: &["poll", "ppoll"],
-        about: POLL,
+        about: "`poll` for reading; all files are ready, of the connections one",
         source: "lmbench 3, lat_select, by poll",
         prepare: poll,
     },
     Row {
-        ids: &[
-            "poll.wait{descriptor=file,descriptors=10}",
-            "poll.wait{descriptor=file,descriptors=100}",
-            "poll.wait{descriptor=file,descriptors=250}",
-            "poll.wait{descriptor=file,descriptors=500}",
-            "poll.wait{descriptor=tcp,descriptors=250}",
-            "poll.wait{descriptor=tcp,descriptors=500}",
-        ],
-        profile: Profile::Full,
-        cost: Per::Operation,
-        calls: &["poll", "ppoll"],
-        about: POLL,
-        source: "lmbench 3, lat_select, by poll",
-        prepare: poll,
-    },
-    Row {
-        ids: &["epoll.wait{descriptor=tcp,descriptors=10}", "epoll.wait{descriptor=tcp,descriptors=100}"],
-        profile: Profile::Quick,
+        quick: &["epoll.wait{descriptor=tcp,descriptors=10|100}"],
+        full: &["epoll.wait{descriptor=tcp,descriptors=10|100|250|500}"],
         cost: Per::Operation,
         calls: &["epoll_wait", "epoll_pwait"],
-        about: EPOLL,
-        source: "lmbench 3, lat_select, by epoll, which takes no regular files",
-        prepare: epoll_wait,
-    },
-    Row {
-        ids: &["epoll.wait{descriptor=tcp,descriptors=250}", "epoll.wait{descriptor=tcp,descriptors=500}"],
-        profile: Profile::Full,
-        cost: Per::Operation,
-        calls: &["epoll_wait", "epoll_pwait"],
-        about: EPOLL,
+        about: "`epoll_wait` on this number of registered connections, one of which is ready",
         source: "lmbench 3, lat_select, by epoll, which takes no regular files",
         prepare: epoll_wait,
     },
 ];
-
-const SELECT: &str = "select on this number of descriptors: files are all ready, of connections one is";
-const POLL: &str = "poll on this number of descriptors: files are all ready, of connections one is";
-const EPOLL: &str = "epoll_wait on this number of registered connections, one of which is ready";
 
 /// Descriptors to wait for, all below [`libc::FD_SETSIZE`], and which of them are ready.
 struct Watched {

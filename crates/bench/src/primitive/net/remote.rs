@@ -12,7 +12,7 @@ use assay_quantity::{PrimitiveId, Size};
 
 use super::bulk::{Outgoing, SIZES};
 use super::serve::protocol::{COUNT_MAX, LINE_MAX, OK, REFUSED, Request, Session, pattern};
-use crate::benchmark::{Operation, Per, Prepared, Profile, Refusal, Row, Setting, Sharing};
+use crate::benchmark::{Operation, Per, Prepared, Refusal, Row, Setting, Sharing};
 use crate::primitive::kit::echo::{Echo, PATIENCE};
 use crate::primitive::kit::limit;
 use crate::primitive::kit::pieces::Pieces;
@@ -23,47 +23,47 @@ use crate::primitive::kit::udp_pair::BYTES_MAX;
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["tcp.round_trip{size=1B,peer=remote}"],
-        profile: Profile::Full,
+        quick: &[],
+        full: &["tcp.round_trip{size=1B,peer=remote}"],
         cost: Per::Operation,
         calls: &["read", "write"],
-        about: "size bytes to another host and back, through TCP",
+        about: "`size` bytes to another host and back over a connection with `TCP_NODELAY`",
         source: "lmbench 3, lat_tcp",
         prepare: round_trip,
     },
     Row {
-        ids: &["udp.round_trip{size=1B,peer=remote}"],
-        profile: Profile::Full,
+        quick: &[],
+        full: &["udp.round_trip{size=1B,peer=remote}"],
         cost: Per::Operation,
         calls: &["read", "write"],
-        about: "a datagram to another host and one back",
+        about: "a datagram of `size` bytes to another host and one back",
         source: "lmbench 3, lat_udp",
         prepare: datagram_round_trip,
     },
     Row {
-        ids: &["tcp.connect{peer=remote}"],
-        profile: Profile::Full,
+        quick: &[],
+        full: &["tcp.connect{peer=remote}"],
         cost: Per::Operation,
         calls: &["socket", "connect"],
-        about: "socket and connect to another host until established",
+        about: "`socket` and `connect` to another host until established",
         source: "lmbench 3, lat_connect",
         prepare: connect,
     },
     Row {
-        ids: &["tcp.stream{size=64KiB,peer=remote}"],
-        profile: Profile::Full,
+        quick: &[],
+        full: &["tcp.stream{size=64KiB,peer=remote}"],
         cost: Per::ByteOfSize,
         calls: &["write", "read"],
-        about: "write to a TCP socket while another host reads all of it",
+        about: "`write` of `size` bytes to a TCP socket while another host reads all of it",
         source: "lmbench 3, bw_tcp",
         prepare: stream,
     },
     Row {
-        ids: &["tcp.stream_in{size=64KiB,peer=remote}"],
-        profile: Profile::Full,
+        quick: &[],
+        full: &["tcp.stream_in{size=64KiB,peer=remote}"],
         cost: Per::ByteOfSize,
         calls: &["write", "read"],
-        about: "read from a TCP socket of bytes that another host writes",
+        about: "`read` of `size` bytes from a TCP socket that another host writes",
         source: "lmbench 3, bw_tcp",
         prepare: stream_in,
     },

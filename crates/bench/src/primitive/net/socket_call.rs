@@ -9,45 +9,45 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use assay_quantity::PrimitiveId;
 
-use crate::benchmark::{Operation, Per, Prepared, Profile, Refusal, Row, Setting, expect_done};
+use crate::benchmark::{Operation, Per, Prepared, Refusal, Row, Setting, expect_done};
 use crate::platform::kernel::{check, size_of_u32};
 use crate::primitive::kit::socket::{Listener, NO_DELAY};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["tcp.socket_close"],
-        profile: Profile::Quick,
+        quick: &["tcp.socket_close"],
+        full: &[],
         cost: Per::Operation,
         calls: &["socket", "close"],
-        about: "creation of a TCP socket by socket, and close",
+        about: "creation of a TCP socket by `socket`, and `close`",
         source: "own: a connection's lifetime without the connection",
         prepare: socket_close,
     },
     Row {
-        ids: &["unix.socketpair_close"],
-        profile: Profile::Full,
+        quick: &[],
+        full: &["unix.socketpair_close"],
         cost: Per::Operation,
         calls: &["socketpair", "close"],
-        about: "creation of two Unix stream sockets by socketpair, and close of both",
+        about: "creation of two Unix stream sockets by `socketpair`, and `close` of both",
         source: "own: how a process gets a channel to its parent",
         prepare: socketpair_close,
     },
     Row {
-        ids: &["socket.getsockopt"],
-        profile: Profile::Full,
+        quick: &[],
+        full: &["socket.getsockopt"],
         cost: Per::Operation,
         calls: &["getsockopt"],
-        about: "getsockopt(TCP_NODELAY) of an established connection",
+        about: "`getsockopt(TCP_NODELAY)` of an established connection",
         source: "own: a query that servers make for every connection",
         prepare: ask_option,
     },
     Row {
-        ids: &["socket.getpeername"],
-        profile: Profile::Full,
+        quick: &[],
+        full: &["socket.getpeername"],
         cost: Per::Operation,
         calls: &["getpeername"],
-        about: "getpeername of an established TCP connection",
+        about: "`getpeername` of an established TCP connection",
         source: "own: a query that servers make for every connection",
         prepare: ask_peer,
     },

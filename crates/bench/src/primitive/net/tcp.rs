@@ -10,7 +10,7 @@ use std::io;
 
 use assay_quantity::{PrimitiveId, Size};
 
-use crate::benchmark::{Operation, Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Operation, Per, Prepared, Refusal, Row, Setting};
 use crate::primitive::kit::limit;
 use crate::primitive::kit::pieces::Pieces;
 use crate::primitive::kit::scratch::CachedFile;
@@ -19,117 +19,51 @@ use crate::primitive::kit::tcp_pair::Wire;
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &[
-            "tcp.send{size=64B,buffer=reused}",
-            "tcp.send{size=4KiB,buffer=reused}",
-            "tcp.send{size=64KiB,buffer=reused}",
-            "tcp.send{size=4KiB,buffer=fresh}",
-            "tcp.send{size=64KiB,buffer=fresh}",
-        ],
-        profile: Profile::Quick,
+        quick: &["tcp.send{size=64B|4KiB|64KiB,buffer=reused}", "tcp.send{size=4KiB|64KiB,buffer=fresh}"],
+        full: &["tcp.send{size=64B|4KiB|32KiB|64KiB,buffer=*}"],
         cost: Per::ByteOfSize,
         calls: &["write"],
-        about: "write to a TCP socket over loopback, with the segments' way into the peer's queue",
+        about: "`write` to a TCP socket over loopback, with the segments' way into the peer's queue; drained \
+                by the peer untimed",
         source: "thesis, sections 2.2.3 and 4.2",
         prepare: send,
     },
     Row {
-        ids: &[
-            "tcp.send{size=32KiB,buffer=reused}",
-            "tcp.send{size=64B,buffer=fresh}",
-            "tcp.send{size=32KiB,buffer=fresh}",
+        quick: &[
+            "tcp.receive{size=64B|4KiB|64KiB,buffer=reused}",
+            "tcp.receive{size=4KiB|64KiB,buffer=fresh}",
         ],
-        profile: Profile::Full,
-        cost: Per::ByteOfSize,
-        calls: &["write"],
-        about: "write to a TCP socket over loopback, with the segments' way into the peer's queue",
-        source: "thesis, sections 2.2.3 and 4.2",
-        prepare: send,
-    },
-    Row {
-        ids: &[
-            "tcp.receive{size=64B,buffer=reused}",
-            "tcp.receive{size=4KiB,buffer=reused}",
-            "tcp.receive{size=64KiB,buffer=reused}",
-            "tcp.receive{size=4KiB,buffer=fresh}",
-            "tcp.receive{size=64KiB,buffer=fresh}",
-        ],
-        profile: Profile::Quick,
+        full: &["tcp.receive{size=64B|4KiB|32KiB|64KiB,buffer=*}"],
         cost: Per::ByteOfSize,
         calls: &["read"],
-        about: "read from a TCP socket of bytes that are already in its queue",
+        about: "`read` from a TCP socket of bytes that are already in its queue",
         source: "thesis, sections 2.2.3 and 4.2",
         prepare: receive,
     },
     Row {
-        ids: &[
-            "tcp.receive{size=32KiB,buffer=reused}",
-            "tcp.receive{size=64B,buffer=fresh}",
-            "tcp.receive{size=32KiB,buffer=fresh}",
-        ],
-        profile: Profile::Full,
-        cost: Per::ByteOfSize,
-        calls: &["read"],
-        about: "read from a TCP socket of bytes that are already in its queue",
-        source: "thesis, sections 2.2.3 and 4.2",
-        prepare: receive,
-    },
-    Row {
-        ids: &[
-            "tcp.transfer{size=4KiB,buffer=reused}",
-            "tcp.transfer{size=64KiB,buffer=reused}",
-            "tcp.transfer{size=4KiB,buffer=fresh}",
-            "tcp.transfer{size=64KiB,buffer=fresh}",
-        ],
-        profile: Profile::Quick,
+        quick: &["tcp.transfer{size=4KiB|64KiB,buffer=*}"],
+        full: &["tcp.transfer{size=4KiB|32KiB|64KiB,buffer=*}"],
         cost: Per::ByteOfSize,
         calls: &["write", "read"],
-        about: "write to a TCP socket over loopback and read at the other end, within one process",
+        about: "`write` to a TCP socket over loopback and `read` at the other end, within one process",
         source: "lmbench 1996, section 5.2; thesis, section 2.2.3",
         prepare: transfer,
     },
     Row {
-        ids: &["tcp.transfer{size=32KiB,buffer=reused}", "tcp.transfer{size=32KiB,buffer=fresh}"],
-        profile: Profile::Full,
-        cost: Per::ByteOfSize,
-        calls: &["write", "read"],
-        about: "write to a TCP socket over loopback and read at the other end, within one process",
-        source: "lmbench 1996, section 5.2; thesis, section 2.2.3",
-        prepare: transfer,
-    },
-    Row {
-        ids: &["tcp.writev{size=4KiB}", "tcp.writev{size=64KiB}"],
-        profile: Profile::Quick,
+        quick: &["tcp.writev{size=4KiB|64KiB}"],
+        full: &["tcp.writev{size=4KiB|32KiB|64KiB}"],
         cost: Per::ByteOfSize,
         calls: &["writev"],
-        about: "writev to a TCP socket of a 256-byte header and a body, size bytes together",
+        about: "`writev` to a TCP socket of a 256-byte header and a body, `size` bytes together",
         source: "own: how servers send a response",
         prepare: writev,
     },
     Row {
-        ids: &["tcp.writev{size=32KiB}"],
-        profile: Profile::Full,
-        cost: Per::ByteOfSize,
-        calls: &["writev"],
-        about: "writev to a TCP socket of a 256-byte header and a body, size bytes together",
-        source: "own: how servers send a response",
-        prepare: writev,
-    },
-    Row {
-        ids: &["tcp.sendfile{size=4KiB}", "tcp.sendfile{size=64KiB}"],
-        profile: Profile::Quick,
+        quick: &["tcp.sendfile{size=4KiB|64KiB}"],
+        full: &["tcp.sendfile{size=4KiB|32KiB|64KiB}"],
         cost: Per::ByteOfSize,
         calls: &["sendfile"],
-        about: "sendfile from a cached file to a TCP socket",
-        source: "own: how servers send a file",
-        prepare: sendfile,
-    },
-    Row {
-        ids: &["tcp.sendfile{size=32KiB}"],
-        profile: Profile::Full,
-        cost: Per::ByteOfSize,
-        calls: &["sendfile"],
-        about: "sendfile from a cached file to a TCP socket",
+        about: "`sendfile` from a cached file to a TCP socket",
         source: "own: how servers send a file",
         prepare: sendfile,
     },

@@ -12,17 +12,18 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use assay_quantity::PrimitiveId;
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::benchmark::{Operation, Per, Prepared, Profile, Refusal, Row, Setting, Sharing, expect_done};
+use crate::benchmark::{Operation, Per, Prepared, Refusal, Row, Setting, Sharing, expect_done};
 use crate::platform::kernel::expect;
 use crate::platform::partner::{Partner, PartnerThread};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[Row {
-    ids: &["process.address_space_switch"],
-    profile: Profile::Quick,
+    quick: &["process.address_space_switch"],
+    full: &[],
     cost: Per::Operation,
     calls: &["read", "write"],
-    about: "one switch between two processes, less one between two threads of one process, on one processor",
+    about: "one switch between two processes, less one between two threads of one process, on one processor, \
+            with a token through `eventfd`",
     source: "own: the additional cost of processes over threads",
     prepare,
 }];

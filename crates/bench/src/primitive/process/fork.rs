@@ -8,36 +8,36 @@ use std::io;
 
 use assay_quantity::PrimitiveId;
 
-use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting, Sharing};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting, Sharing};
 use crate::platform::kernel::check;
 use crate::primitive::kit::step::{Step, Steps};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["process.fork_exit"],
-        profile: Profile::Quick,
+        quick: &["process.fork_exit"],
+        full: &[],
         cost: Per::Operation,
         calls: &["fork", "clone", "wait4"],
-        about: "fork, exit of the child, wait",
+        about: "`fork`, `_exit` in the child, `waitpid`",
         source: "lmbench 1996, section 6.5; thesis, section 2.3",
         prepare: fork_exit,
     },
     Row {
-        ids: &["process.vfork_exit"],
-        profile: Profile::Quick,
+        quick: &["process.vfork_exit"],
+        full: &[],
         cost: Per::Operation,
         calls: &["vfork", "clone", "wait4"],
-        about: "vfork, exit of the child, wait: the address space is borrowed, not copied",
+        about: "`vfork`, `exit_group` in the child, `waitpid`: the address space is borrowed, not copied",
         source: "own: for comparison with fork",
         prepare: vfork_exit,
     },
     Row {
-        ids: &["process.clone3_exit"],
-        profile: Profile::Quick,
+        quick: &["process.clone3_exit"],
+        full: &[],
         cost: Per::Operation,
         calls: &["clone3", "wait4"],
-        about: "clone3 with CLONE_VM and CLONE_VFORK, exit of the child, wait",
+        about: "`clone3` with `CLONE_VM` and `CLONE_VFORK`, `exit_group` in the child, `waitpid`",
         source: "own: for comparison with fork",
         prepare: clone3_exit,
     },

@@ -12,52 +12,49 @@ use assay_quantity::{Key, PrimitiveId};
 use rand::RngExt;
 
 use super::fork::{borrowed, family, fork, reap};
-use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
 use crate::primitive::kit::step::Step;
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["process.exec{link=static}", "process.exec{link=dynamic}"],
-        profile: Profile::Quick,
+        quick: &["process.exec{link=*}"],
+        full: &[],
         cost: Per::Operation,
         calls: &["fork", "clone", "execve", "wait4"],
-        about: "fork, exec and run of a program that exits immediately, wait; static: one page without start-up \
-                code; dynamic: /bin/true",
+        about: "`fork`, `execve` of a program that exits immediately, its run, `waitpid`; static: one page \
+                without start-up code; dynamic: `/bin/true`",
         source: "lmbench 1996, section 6.5; thesis, section 2.2.3",
         prepare: fork_exec,
     },
-    Row { ids: &["process.vfork_exec{link=static}"], ..VFORK_EXEC },
-    Row { ids: &["process.vfork_exec{link=dynamic}"], profile: Profile::Full, ..VFORK_EXEC },
-    Row { ids: &["process.posix_spawn{link=static}"], ..POSIX_SPAWN },
-    Row { ids: &["process.posix_spawn{link=dynamic}"], profile: Profile::Full, ..POSIX_SPAWN },
     Row {
-        ids: &["process.shell"],
-        profile: Profile::Quick,
+        quick: &["process.vfork_exec{link=static}"],
+        full: &["process.vfork_exec{link=*}"],
+        cost: Per::Operation,
+        calls: &["vfork", "clone", "execve", "wait4"],
+        about: "`vfork`, `execve` of a program that exits immediately, its run, `waitpid`",
+        source: "own: for comparison with fork",
+        prepare: vfork_exec,
+    },
+    Row {
+        quick: &["process.posix_spawn{link=static}"],
+        full: &["process.posix_spawn{link=*}"],
+        cost: Per::Operation,
+        calls: &["vfork", "clone", "clone3", "execve", "wait4", "mmap", "munmap", "rt_sigprocmask"],
+        about: "the C library's `posix_spawn` of a program that exits immediately, its run, `waitpid`",
+        source: "own: for comparison with fork",
+        prepare: posix_spawn,
+    },
+    Row {
+        quick: &["process.shell"],
+        full: &[],
         cost: Per::Operation,
         calls: &["fork", "clone", "execve", "wait4"],
-        about: "fork, /bin/sh -c /bin/true, wait",
+        about: "`fork` and `execve` of `/bin/sh -c /bin/true`, `waitpid`",
         source: "lmbench 1996, section 6.5",
         prepare: shell,
     },
 ];
-
-const VFORK_EXEC: Row = Row {
-    ids: &[],
-    profile: Profile::Quick,
-    cost: Per::Operation,
-    calls: &["vfork", "clone", "execve", "wait4"],
-    about: "vfork, exec and run of a program that exits immediately, wait",
-    source: "own: for comparison with fork",
-    prepare: vfork_exec,
-};
-
-const POSIX_SPAWN: Row = Row {
-    calls: &["vfork", "clone", "clone3", "execve", "wait4", "mmap", "munmap", "rt_sigprocmask"],
-    about: "posix_spawn and run of a program that exits immediately, wait",
-    prepare: posix_spawn,
-    ..VFORK_EXEC
-};
 
 /// Prepares `fork`, `execve` in the child, the program's run, and `waitpid` in the parent.
 fn fork_exec(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {

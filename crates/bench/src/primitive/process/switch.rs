@@ -20,7 +20,7 @@ use assay_quantity::{Key, PrimitiveId, Size};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::benchmark::{Operation, Per, Prepared, Profile, Refusal, Row, Setting, Sharing, expect_done};
+use crate::benchmark::{Operation, Per, Prepared, Refusal, Row, Setting, Sharing, expect_done};
 use crate::platform::kernel::raise_descriptor_limit;
 use crate::platform::layout::{Buffer, LINE};
 use crate::platform::partner::Partner;
@@ -31,105 +31,39 @@ use crate::primitive::kit::placement::{partner_cpu, sharing};
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &[
-            "process.context_switch{processes=2,cpus=same}",
-            "process.context_switch{processes=8,cpus=same}",
-            "process.context_switch{processes=16,cpus=same}",
+        quick: &[
+            "process.context_switch{processes=2|8|16,cpus=same}",
             "process.context_switch{processes=2,cpus=different}",
         ],
-        profile: Profile::Quick,
+        full: &["process.context_switch{processes=2|4|8|16|24|32|64|96,cpus=same}"],
         cost: Per::Operation,
         calls: &["read", "write"],
-        about: "one switch in a ring of processes: a pass of a token between two less a pass within one; on \
-                different processors including the waking of an idle one",
+        about: "one switch in a ring of processes without a working set: a pass of a token between two less \
+                a pass within one; on different processors including the waking of an idle one",
         source: "lmbench 1996, section 6.6; thesis, section 2.2.4",
         prepare: switch,
     },
     Row {
-        ids: &[
-            "process.context_switch{processes=4,cpus=same}",
-            "process.context_switch{processes=24,cpus=same}",
-            "process.context_switch{processes=32,cpus=same}",
-            "process.context_switch{processes=64,cpus=same}",
-            "process.context_switch{processes=96,cpus=same}",
-        ],
-        profile: Profile::Full,
-        ..SWITCH
+        quick: &["process.context_switch{set=16KiB|64KiB,processes=2|8|16,cpus=same}"],
+        full: &["process.context_switch{set=16KiB|64KiB,processes=2|4|8|16|24|32|64|96,cpus=same}"],
+        cost: Per::Operation,
+        calls: &["read", "write"],
+        about: "one switch in a ring of processes that each add up `set` bytes of a shared region, less the \
+                pass and the adding up within one process",
+        source: "thesis, section 2.2.4",
+        prepare: switch,
     },
     Row {
-        ids: &[
-            "process.context_switch{set=16KiB,processes=2,cpus=same}",
-            "process.context_switch{set=16KiB,processes=8,cpus=same}",
-            "process.context_switch{set=16KiB,processes=16,cpus=same}",
-            "process.context_switch{set=64KiB,processes=2,cpus=same}",
-            "process.context_switch{set=64KiB,processes=8,cpus=same}",
-            "process.context_switch{set=64KiB,processes=16,cpus=same}",
-        ],
-        ..SWITCH
-    },
-    Row {
-        ids: &[
-            "process.context_switch{set=16KiB,processes=4,cpus=same}",
-            "process.context_switch{set=16KiB,processes=24,cpus=same}",
-            "process.context_switch{set=16KiB,processes=32,cpus=same}",
-            "process.context_switch{set=16KiB,processes=64,cpus=same}",
-            "process.context_switch{set=16KiB,processes=96,cpus=same}",
-            "process.context_switch{set=64KiB,processes=4,cpus=same}",
-            "process.context_switch{set=64KiB,processes=24,cpus=same}",
-            "process.context_switch{set=64KiB,processes=32,cpus=same}",
-            "process.context_switch{set=64KiB,processes=64,cpus=same}",
-            "process.context_switch{set=64KiB,processes=96,cpus=same}",
-        ],
-        profile: Profile::Full,
-        ..SWITCH
-    },
-    Row {
-        ids: &[
-            "process.context_switch_refill{set=64KiB,processes=2,cpus=same}",
-            "process.context_switch_refill{set=64KiB,processes=8,cpus=same}",
-            "process.context_switch_refill{set=64KiB,processes=16,cpus=same}",
-        ],
-        ..REFILL
-    },
-    Row {
-        ids: &[
-            "process.context_switch_refill{set=16KiB,processes=2,cpus=same}",
-            "process.context_switch_refill{set=16KiB,processes=4,cpus=same}",
-            "process.context_switch_refill{set=16KiB,processes=8,cpus=same}",
-            "process.context_switch_refill{set=16KiB,processes=16,cpus=same}",
-            "process.context_switch_refill{set=16KiB,processes=24,cpus=same}",
-            "process.context_switch_refill{set=16KiB,processes=32,cpus=same}",
-            "process.context_switch_refill{set=16KiB,processes=64,cpus=same}",
-            "process.context_switch_refill{set=16KiB,processes=96,cpus=same}",
-            "process.context_switch_refill{set=64KiB,processes=4,cpus=same}",
-            "process.context_switch_refill{set=64KiB,processes=24,cpus=same}",
-            "process.context_switch_refill{set=64KiB,processes=32,cpus=same}",
-            "process.context_switch_refill{set=64KiB,processes=64,cpus=same}",
-            "process.context_switch_refill{set=64KiB,processes=96,cpus=same}",
-        ],
-        profile: Profile::Full,
-        ..REFILL
+        quick: &["process.context_switch_refill{set=64KiB,processes=2|8|16,cpus=same}"],
+        full: &["process.context_switch_refill{set=16KiB|64KiB,processes=2|4|8|16|24|32|64|96,cpus=same}"],
+        cost: Per::Operation,
+        calls: &["read", "write"],
+        about: "one switch in a ring of processes that each add up `set` bytes of their own, less the pass \
+                and the adding up of one such set within one process: includes the refilling of the caches",
+        source: "lmbench 1996, section 6.6",
+        prepare: switch_and_refill,
     },
 ];
-
-const SWITCH: Row = Row {
-    ids: &[],
-    profile: Profile::Quick,
-    cost: Per::Operation,
-    calls: &["read", "write"],
-    about: "one switch in a ring of processes that each add up set bytes of a shared region, less the pass and \
-            the adding up within one process",
-    source: "thesis, section 2.2.4",
-    prepare: switch,
-};
-
-const REFILL: Row = Row {
-    about: "one switch in a ring of processes that each add up set bytes of their own, less the pass and the \
-            adding up of one such set within one process: includes the refilling of the caches",
-    source: "lmbench 1996, section 6.6",
-    prepare: switch_and_refill,
-    ..SWITCH
-};
 
 /// Maximum processes in a ring: a sample forks all of them.
 const PROCESSES_MAX: u64 = 1024;

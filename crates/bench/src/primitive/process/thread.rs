@@ -6,17 +6,17 @@ use std::io;
 use assay_quantity::PrimitiveId;
 
 use super::fork::family;
-use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
 use crate::platform::kernel::check_pthread;
 use crate::primitive::kit::step::Step;
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[Row {
-    ids: &["thread.create_join"],
-    profile: Profile::Quick,
+    quick: &["thread.create_join"],
+    full: &[],
     cost: Per::Operation,
     calls: &["clone3", "clone", "futex", "rt_sigprocmask", "set_robust_list", "rseq", "madvise", "exit"],
-    about: "pthread_create of a thread that returns immediately, and pthread_join; its stack comes from the \
+    about: "`pthread_create` of a thread that returns immediately, `pthread_join`; its stack comes from the \
             library's cache",
     source: "own: the cost of a process without a separate address space",
     prepare: create_join,

@@ -26,7 +26,7 @@ use assay_process::accounting::{Who, usage};
 use assay_quantity::PrimitiveId;
 use rustix::event::epoll;
 
-use crate::benchmark::{Disturbed, Operation, Per, Prepared, Profile, Refusal, Row, Setting, expect_done};
+use crate::benchmark::{Disturbed, Operation, Per, Prepared, Refusal, Row, Setting, expect_done};
 use crate::platform::clock::monotonic;
 use crate::platform::kernel::expect;
 use crate::platform::partner::Partner;
@@ -39,42 +39,42 @@ use crate::primitive::kit::tcp_pair::Wire;
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["process.wakeup{cpus=different}"],
-        profile: Profile::Quick,
+        quick: &["process.wakeup{cpus=different}"],
+        full: &[],
         cost: Per::Operation,
         calls: &["futex"],
-        about: "FUTEX_WAKE of a process that sleeps on another processor, idle for 50 us, less one without a \
-                sleeper: the cost to the waker",
+        about: "`FUTEX_WAKE` of a process that sleeps on another processor, idle for 50 us, less one without \
+                a sleeper",
         source: "own: the cost of a request in addition to its bytes if its reader sleeps",
         prepare: wake_after_a_nap,
     },
     Row {
-        ids: &["process.wakeup_deep{cpus=different}"],
-        profile: Profile::Full,
+        quick: &[],
+        full: &["process.wakeup_deep{cpus=different}"],
         cost: Per::Operation,
         calls: &["futex"],
-        about: "FUTEX_WAKE of a process that sleeps on another processor, idle for 1 ms, less one without a \
-                sleeper: the cost to the waker",
+        about: "`FUTEX_WAKE` of a process that sleeps on another processor, idle for 1 ms, less one without \
+                a sleeper",
         source: "own: the cost of ending an idle state",
         prepare: wake_from_deep_sleep,
     },
     Row {
-        ids: &["tcp.wakeup{cpus=different}"],
-        profile: Profile::Quick,
+        quick: &["tcp.wakeup{cpus=different}"],
+        full: &[],
         cost: Per::Operation,
         calls: &["write"],
-        about: "write of 256 bytes to a TCP connection whose reader sleeps in epoll_wait on another processor, \
-                idle for 50 us, less a write without a waiting reader",
+        about: "`write` of 256 bytes to a TCP connection whose reader sleeps in `epoll_wait` on another \
+                processor, idle for 50 us, less a write without a waiting reader",
         source: "own: the cost of a response in addition to its bytes if its client sleeps",
         prepare: send_after_a_nap,
     },
     Row {
-        ids: &["tcp.wakeup_deep{cpus=different}"],
-        profile: Profile::Full,
+        quick: &[],
+        full: &["tcp.wakeup_deep{cpus=different}"],
         cost: Per::Operation,
         calls: &["write"],
-        about: "write of 256 bytes to a TCP connection whose reader sleeps in epoll_wait on another processor, \
-                idle for 1 ms, less a write without a waiting reader",
+        about: "`write` of 256 bytes to a TCP connection whose reader sleeps in `epoll_wait` on another \
+                processor, idle for 1 ms, less a write without a waiting reader",
         source: "own: the cost of ending an idle state",
         prepare: send_into_deep_sleep,
     },

@@ -13,20 +13,18 @@ use std::time::Duration;
 
 use assay_quantity::PrimitiveId;
 
-use crate::benchmark::{
-    Disturbed, Operation, Per, Prepared, Profile, Refusal, Row, Setting, Sharing, expect_done,
-};
+use crate::benchmark::{Disturbed, Operation, Per, Prepared, Refusal, Row, Setting, Sharing, expect_done};
 use crate::platform::partner::PartnerThread;
 use crate::primitive::kit::futex_word::{self, Scope, WakeNone};
 use crate::primitive::kit::step::Steps;
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[Row {
-    ids: &["process.wakeup{cpus=same}"],
-    profile: Profile::Quick,
+    quick: &["process.wakeup{cpus=same}"],
+    full: &[],
     cost: Per::Operation,
     calls: &["futex"],
-    about: "FUTEX_WAKE of a thread that sleeps on this processor and does not preempt, less one without a \
+    about: "`FUTEX_WAKE` of a thread that sleeps on this processor and does not preempt, less one without a \
             sleeper",
     source: "own: the cost of a request in addition to its bytes if its reader sleeps",
     prepare: wake_here,

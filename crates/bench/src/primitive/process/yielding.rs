@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use assay_quantity::{Key, PrimitiveId};
 
-use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
 use crate::platform::kernel::check;
 use crate::platform::partner::Partner;
 use crate::primitive::kit::limit;
@@ -16,11 +16,12 @@ use crate::primitive::kit::step::{Step, Steps};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[Row {
-    ids: &["process.yield{processes=2,cpus=same}"],
-    profile: Profile::Quick,
+    quick: &["process.yield{processes=2,cpus=same}"],
+    full: &[],
     cost: Per::Operation,
     calls: &["sched_yield"],
-    about: "sched_yield to another process that yields back, until this process runs again: two switches",
+    about: "`sched_yield` to another process that yields back, until this process runs again: two switches. \
+            A scheduler that does not switch at every yield gives no figure",
     source: "own: the shortest path from one process to another",
     prepare: yield_to_another,
 }];

@@ -12,54 +12,56 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use assay_quantity::PrimitiveId;
 use rustix::event::epoll;
 
-use crate::benchmark::{Operation, Per, Prepared, Profile, Refusal, Row, Setting, Sharing, expect_done};
+use crate::benchmark::{Operation, Per, Prepared, Refusal, Row, Setting, Sharing, expect_done};
 use crate::platform::clock::monotonic;
 use crate::platform::kernel::{check, expect, own};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["timer.nanosleep_lateness"],
-        profile: Profile::Quick,
+        quick: &["timer.nanosleep_lateness"],
+        full: &[],
         cost: Per::Operation,
         calls: &["clock_nanosleep", "nanosleep"],
-        about: "time by which a nanosleep of 100 us exceeds 100 us, with a timer slack of 50 us",
+        about: "time by which a `nanosleep` of 100 us exceeds 100 us, with a slack of 50 us",
         source: "lmbench 3, lat_usleep",
         prepare: nanosleep,
     },
     Row {
-        ids: &["timer.nanosleep_lateness_without_slack"],
-        profile: Profile::Quick,
+        quick: &["timer.nanosleep_lateness_without_slack"],
+        full: &[],
         cost: Per::Operation,
         calls: &["clock_nanosleep", "nanosleep"],
-        about: "time by which a nanosleep of 100 us exceeds 100 us, with a timer slack of 1 ns",
+        about: "time by which a `nanosleep` of 100 us exceeds 100 us, with a slack of 1 ns",
         source: "lmbench 3, lat_usleep, without the slack",
         prepare: nanosleep_without_slack,
     },
     Row {
-        ids: &["timer.select_lateness"],
-        profile: Profile::Full,
+        quick: &[],
+        full: &["timer.select_lateness"],
         cost: Per::Operation,
         calls: &["select", "pselect6"],
-        about: "time by which a select of 100 us without descriptors exceeds 100 us, with a timer slack of 50 us",
+        about: "time by which a `select` of 100 us without descriptors exceeds 100 us, with a slack of 50 \
+                us",
         source: "lmbench 3, lat_usleep",
         prepare: select,
     },
     Row {
-        ids: &["timer.epoll_lateness"],
-        profile: Profile::Quick,
+        quick: &["timer.epoll_lateness"],
+        full: &[],
         cost: Per::Operation,
         calls: &["epoll_wait", "epoll_pwait"],
-        about: "time by which an epoll_wait of 1 ms without descriptors exceeds 1 ms, with a timer slack of 50 us",
+        about: "time by which an `epoll_wait` of 1 ms without descriptors exceeds 1 ms, with a slack of 50 \
+                us",
         source: "own: the timers of event loops",
         prepare: epoll,
     },
     Row {
-        ids: &["timer.timerfd_lateness"],
-        profile: Profile::Quick,
+        quick: &["timer.timerfd_lateness"],
+        full: &[],
         cost: Per::Operation,
         calls: &["timerfd_settime", "read"],
-        about: "time by which setting a timerfd to 100 us and reading it exceeds 100 us; it has no slack",
+        about: "time by which `timerfd_settime` to 100 us and `read` exceed 100 us",
         source: "own: the timers of event loops",
         prepare: timerfd,
     },

@@ -6,36 +6,36 @@ use std::os::fd::AsRawFd;
 use assay_quantity::PrimitiveId;
 
 use super::lateness::new_timerfd;
-use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
 use crate::platform::kernel::check;
 use crate::primitive::kit::step::{Step, Steps};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        ids: &["timer.setitimer"],
-        profile: Profile::Full,
+        quick: &[],
+        full: &["timer.setitimer"],
         cost: Per::Operation,
         calls: &["setitimer"],
-        about: "setitimer that moves the expiry of an armed ITIMER_REAL",
+        about: "`setitimer` that moves the expiry of an armed `ITIMER_REAL`",
         source: "own: the cost of a timeout",
         prepare: setitimer,
     },
     Row {
-        ids: &["timer.timer_settime"],
-        profile: Profile::Full,
+        quick: &[],
+        full: &["timer.timer_settime"],
         cost: Per::Operation,
         calls: &["timer_settime"],
-        about: "timer_settime that moves the expiry of an armed POSIX timer",
+        about: "`timer_settime` that moves the expiry of an armed POSIX timer",
         source: "own: the cost of a timeout",
         prepare: timer_settime,
     },
     Row {
-        ids: &["timer.timerfd_settime"],
-        profile: Profile::Quick,
+        quick: &["timer.timerfd_settime"],
+        full: &[],
         cost: Per::Operation,
         calls: &["timerfd_settime"],
-        about: "timerfd_settime that moves the expiry of an armed timer",
+        about: "`timerfd_settime` that moves the expiry of an armed timer",
         source: "own: the cost of a timeout",
         prepare: timerfd_settime,
     },

@@ -14,7 +14,7 @@ use rand::RngExt;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 use self::message::{Call, MESSAGE_BYTES_MAX, Outcome, Reply, fragment_bytes, fragment_mark};
-use crate::benchmark::{Per, Prepared, Profile, Refusal, Row, Setting};
+use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
 use crate::platform::partner::Partner;
 use crate::primitive::kit::echo::PATIENCE;
 use crate::primitive::kit::placement::{partner_cpu, sharing};
@@ -24,11 +24,11 @@ use crate::primitive::kit::udp_pair::udp_pair;
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[Row {
-    ids: &["rpc.null_call{cpus=different,transport=tcp}", "rpc.null_call{cpus=different,transport=udp}"],
-    profile: Profile::Quick,
+    quick: &["rpc.null_call{cpus=different,transport=*}"],
+    full: &[],
     cost: Per::Operation,
     calls: &["write", "read"],
-    about: "ONC remote procedure call of the null procedure of a server in another process",
+    about: "a call of the null procedure (ONC RPC, RFC 5531) of a server in another process, and its reply",
     source: "lmbench 1996, section 6.7; lmbench 3, lat_rpc",
     prepare: null_call,
 }];

@@ -1,0 +1,102 @@
+//! The tables of `docs/primitives.md`, made from the rows. A line `<!-- primitives of file/sync -->` on that
+//! page stands before the table of one or several files.
+
+use std::collections::BTreeSet;
+
+use assay_quantity::{Pattern, PrimitiveId};
+
+use super::{FILES, example, on_machine};
+use crate::benchmark::Row;
+use crate::catalogue::Topology;
+
+const BEFORE_FILES: &str = "<!-- primitives of ";
+const AFTER_FILES: &str = " -->";
+const HEAD: [&str; 2] = ["| primitive | unit | one operation |", "|---|---|---|"];
+
+/// Returns the files that a line names.
+fn files_of(line: &str) -> Option<Vec<&str>> {
+    let names = line.strip_prefix(BEFORE_FILES)?.strip_suffix(AFTER_FILES)?;
+    Some(names.split(", ").collect())
+}
+
+/// Returns a page with the table below each line that names files.
+fn page(old: &str) -> String {
+    let mut new = Vec::new();
+    let mut lines = old.lines().peekable();
+    while let Some(line) = lines.next() {
+        new.push(line.to_owned());
+        let Some(names) = files_of(line) else { continue };
+        while lines.next_if(|line| line.starts_with('|')).is_some() {}
+        new.extend(HEAD.map(str::to_owned));
+        new.extend(names.into_iter().flat_map(rows_of).map(table_row));
+    }
+    new.join("\n") + "\n"
+}
+
+fn rows_of(name: &str) -> &'static [Row] {
+    let file = FILES.iter().find(|file| file.name == name);
+    file.unwrap_or_else(|| panic!("docs/primitives.md names the file {name}, which has no rows")).rows
+}
+
+fn table_row(row: &Row) -> String {
+    let unit = on_machine(row, &Topology::example())[0].unit.symbol();
+    assert!(!row.about.contains('|'), "a table cannot contain: {}", row.about);
+    format!("| {} | {unit} | {} |", shown(row).iter().map(cell).collect::<Vec<_>>().join("<br>"), row.about)
+}
+
+/// Returns the patterns of a row without those whose ids another one contains.
+fn shown(row: &Row) -> Vec<Pattern> {
+    let patterns = [row.quick, row.full].concat();
+    let all: Vec<Pattern> = patterns.into_iter().flat_map(example).collect();
+    let ids = |pattern: &Pattern| pattern.ids().into_iter().collect::<BTreeSet<PrimitiveId>>();
+    let contained =
+        |one: &&Pattern| all.iter().any(|other| other != *one && ids(other).is_superset(&ids(one)));
+    all.iter().filter(|pattern| !contained(pattern)).cloned().collect()
+}
+
+/// Returns up to two ids, or the first one and the alternatives of each key.
+fn cell(pattern: &Pattern) -> String {
+    let ids: Vec<String> = pattern.ids().iter().map(|id| format!("`{id}`")).collect();
+    if ids.len() <= 2 {
+        return ids.join(", ");
+    }
+    let several = pattern.keys().iter().filter(|(_, values)| values.len() > 1).map(|(key, values)| {
+        let values: Vec<String> = values.iter().map(ToString::to_string).collect();
+        format!("; {} {}", key.row().name, values.join(", "))
+    });
+    ids[0].clone() + &several.collect::<String>()
+}
+
+#[test]
+fn the_tables_are_those_of_the_rows() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/primitives.md");
+    let old = std::fs::read_to_string(path).unwrap();
+    expect_test::expect_file![path].assert_eq(&page(&old));
+}
+
+#[test]
+fn every_file_has_its_rows_in_one_table() {
+    let page = include_str!("../../../../docs/primitives.md");
+    let named: Vec<&str> = page.lines().filter_map(files_of).flatten().collect();
+    for file in FILES {
+        let times = named.iter().filter(|name| **name == file.name).count();
+        assert_eq!(times, 1, "docs/primitives.md should name once: {}", file.name);
+    }
+}
+
+#[test]
+fn a_table_has_one_line_per_row_and_each_id_in_one_pattern() {
+    let row = |quick, full| table_row(&Row { quick, full, ..FILES[0].rows[0] });
+    let about = FILES[0].rows[0].about;
+    assert_eq!(row(&["cpu.cycle"], &[]), format!("| `cpu.cycle` | ns | {about} |"));
+    assert_eq!(
+        row(&["cpu.add{type=int64|float64}"], &[]),
+        format!("| `cpu.add{{type=int64}}`, `cpu.add{{type=float64}}` | ns | {about} |")
+    );
+    assert_eq!(
+        row(&["cpu.add{type=int64}", "cpu.cycle"], &["cpu.add{type=*}"]),
+        format!(
+            "| `cpu.cycle`<br>`cpu.add{{type=int32}}`; type int32, int64, float32, float64 | ns | {about} |"
+        )
+    );
+}
