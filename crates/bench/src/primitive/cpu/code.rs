@@ -23,7 +23,8 @@ pub(crate) const ROWS: &[Row] = &[Row {
     quick: &["code.fetch{level=l1|l2|dram}"],
     full: &[
         "code.fetch{level=*}",
-        "code.fetch{set=4KiB|8KiB|16KiB|32KiB|64KiB|128KiB|256KiB|512KiB|1MiB|2MiB|4MiB|8MiB|16MiB|32MiB|64MiB}",
+        "code.fetch{set=4KiB|8KiB|16KiB|32KiB|64KiB|128KiB|256KiB|512KiB|1MiB|2MiB|4MiB|8MiB|16MiB|32MiB|\
+         64MiB}",
     ],
     cost: Per::Operation,
     calls: &[],

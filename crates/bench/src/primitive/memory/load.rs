@@ -22,7 +22,9 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         quick: &["memory.load{level=*}"],
         full: &[
-            "memory.load{set=4KiB|6KiB|8KiB|12KiB|16KiB|24KiB|32KiB|48KiB|64KiB|96KiB|128KiB|192KiB|256KiB|384KiB|512KiB|768KiB|1MiB|1536KiB|2MiB|3MiB|4MiB|6MiB|8MiB|12MiB|16MiB|24MiB|32MiB|48MiB|64MiB|96MiB|128MiB|192MiB|256MiB}",
+            "memory.load{set=4KiB|6KiB|8KiB|12KiB|16KiB|24KiB|32KiB|48KiB|64KiB|96KiB|128KiB|192KiB|256KiB|\
+             384KiB|512KiB|768KiB|1MiB|1536KiB|2MiB|3MiB|4MiB|6MiB|8MiB|12MiB|16MiB|24MiB|32MiB|48MiB|64MiB|\
+             96MiB|128MiB|192MiB|256MiB}",
         ],
         cost: Per::Operation,
         calls: &[],

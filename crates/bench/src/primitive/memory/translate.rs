@@ -26,7 +26,8 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         quick: &["memory.translate{set=64MiB}"],
         full: &[
-            "memory.translate{set=64KiB|96KiB|128KiB|192KiB|256KiB|384KiB|512KiB|768KiB|1MiB|1536KiB|2MiB|3MiB|4MiB|6MiB|8MiB|12MiB|16MiB|24MiB|32MiB|48MiB|64MiB|128MiB|256MiB}",
+            "memory.translate{set=64KiB|96KiB|128KiB|192KiB|256KiB|384KiB|512KiB|768KiB|1MiB|1536KiB|2MiB|\
+             3MiB|4MiB|6MiB|8MiB|12MiB|16MiB|24MiB|32MiB|48MiB|64MiB|128MiB|256MiB}",
         ],
         cost: Per::Operation,
         calls: &[],
