@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use assay_bench::{Benchmark, find};
+use assay_bench::{Benchmark, catalogue, find};
 use assay_quantity::format::machine_from_json;
 use assay_quantity::{Machine, Method, PrimitiveId};
 
@@ -161,6 +161,9 @@ const MACHINES: usize = 15;
 /// The prefix of the reason in a row without ids.
 const NONE: &str = "none: ";
 
+/// The beginnings of the names of most programs of the suites.
+const PREFIXES: [&str; 3] = ["lat_", "bw_", "par_"];
+
 /// Minimum length of a reason.
 const REASON_LETTERS: usize = 20;
 
@@ -229,6 +232,30 @@ fn every_id_that_stands_for_a_program_is_measured() {
             assert!(measured(id).is_some(), "{}: no row of the catalogue measures '{id}'", row[0]);
         }
     }
+}
+
+#[test]
+fn a_program_that_a_benchmark_succeeds_names_it() {
+    let page = read("docs/lmbench.md");
+    let rows: Vec<_> = TABLES.iter().flat_map(|(heading, _)| rows(&page, heading)).collect();
+    let names_it = |program: &str, benchmark: &Benchmark| {
+        rows.iter().filter(|row| quoted(&row[0])[0].split(' ').next() == Some(program)).any(|row| {
+            let mut named = quoted(&row[2]).into_iter().filter_map(measured);
+            named.any(|named| named.about == benchmark.about)
+        })
+    };
+    let (mut programs, mut missing) = (BTreeSet::new(), BTreeSet::new());
+    for benchmark in catalogue() {
+        let words = benchmark.source.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        for program in words.filter(|word| PREFIXES.iter().any(|prefix| word.starts_with(prefix))) {
+            if !names_it(program, &benchmark) {
+                missing.insert(format!("{program}: {}", benchmark.primitive));
+            }
+            programs.insert(program);
+        }
+    }
+    assert!(programs.len() > 20, "only {programs:?} were found");
+    assert!(missing.is_empty(), "docs/lmbench.md does not name these successors: {missing:#?}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::io::Write;
 
-use anyhow::{bail, ensure};
+use anyhow::bail;
 use assay_quantity::Demand;
 use assay_quantity::format::demand_to_json;
 use assay_report::{Block, Report};
@@ -24,6 +24,10 @@ pub struct View {
     pub name: &'static str,
     /// What it shows.
     pub about: &'static str,
+    /// Whether it can be written to a file (`--output`).
+    has_file: bool,
+    /// Whether it shows single events, which can be filtered.
+    has_events: bool,
     show: fn(Reader, &ViewArgs) -> anyhow::Result<()>,
 }
 
@@ -32,14 +36,24 @@ pub const VIEWS: [View; 3] = [
     View {
         name: "summary",
         about: "count, times, percentiles, bytes and errors for each call and kind of descriptor",
+        has_file: false,
+        has_events: false,
         show: summary,
     },
     View {
         name: "sequence",
         about: "all calls in order of time, with arguments, result and elapsed time",
+        has_file: false,
+        has_events: true,
         show: sequence,
     },
-    View { name: "demand", about: "the demand of the program, as primitives", show: demand },
+    View {
+        name: "demand",
+        about: "the demand of the program, as primitives",
+        has_file: true,
+        has_events: false,
+        show: demand,
+    },
 ];
 
 /// Default name of a unit of work.
@@ -47,9 +61,16 @@ const UNIT_OF_WORK: &str = "unit of work";
 
 /// Runs the subcommand.
 pub fn run(args: &ViewArgs) -> anyhow::Result<()> {
-    ensure!(args.output.is_none() || args.view.name == "demand", "--output requires the view demand");
-    let filter = args.filter.filter();
-    ensure!(filter == Filter::default() || args.view.name == "sequence", "filters require the view sequence");
+    let views = |has: fn(&View) -> bool| {
+        let names: Vec<&str> = VIEWS.iter().filter(|view| has(view)).map(|view| view.name).collect();
+        names.join(" or ")
+    };
+    if args.output.is_some() && !args.view.has_file {
+        bail!("--output requires the view {}", views(|view| view.has_file));
+    }
+    if args.filter.filter() != Filter::default() && !args.view.has_events {
+        bail!("filters require the view {}", views(|view| view.has_events));
+    }
     let reader = Reader::open(&args.trace)?;
     if !reader.is_complete() {
         output::say("the recording is incomplete: everything after its last whole block is missing");
