@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
-use assay_quantity::PrimitiveId;
 use assay_quantity::format::{demand_from_json, demand_to_json, machine_from_json, machine_to_json};
+use assay_quantity::{Pattern, PrimitiveId};
 use assay_trace::container::Closing;
 use assay_trace::{Opening, Reader, Writer};
 use assay_workload::Workload;
@@ -180,8 +180,11 @@ fn ids() -> Vec<Vec<u8>> {
 }
 
 fn parse_id(input: &[u8]) {
-    if let Ok(id) = String::from_utf8_lossy(input).parse::<PrimitiveId>() {
-        assert_eq!(id.to_string().parse(), Ok(id));
+    let text = String::from_utf8_lossy(input);
+    let pattern = text.parse::<Pattern>();
+    if let Ok(id) = text.parse::<PrimitiveId>() {
+        assert_eq!(id.to_string().parse(), Ok(id.clone()));
+        assert_eq!(pattern.map(|pattern| pattern.ids()), Ok(vec![id]));
     }
 }
 

@@ -106,8 +106,8 @@ const FILES: &[File] = files![
     net / ready,
 ];
 
-/// Returns all benchmarks, in the order of [`FILES`]. Two processors, or a processor and a memory node, are
-/// one example.
+/// Returns all benchmarks, in the order of [`FILES`]. Those between two processors, or a processor and a
+/// memory node, occur once: with processors 0 and 1, and with processor 0 and node 0.
 ///
 /// # Panics
 /// Panics if a pattern of a row is invalid, which a test excludes.
@@ -127,7 +127,7 @@ pub fn catalogue_here() -> Vec<Benchmark> {
 }
 
 /// Returns the benchmark with this id, which may differ from the ids of the rows in numbers and modifiers.
-/// Its profile is the quick one only if that profile measures it with these numbers.
+/// Its profile is that of [`catalogue()`]: the full one if its numbers are in no row.
 #[must_use]
 pub fn find(id: &PrimitiveId) -> Option<Benchmark> {
     let plain = MODIFIERS.iter().fold(id.clone(), |id, key| id.without(*key));
@@ -163,7 +163,7 @@ fn on_machine(row: &Row, topology: &Topology) -> Vec<Benchmark> {
 /// Whether a row measures an id without modifiers.
 fn covers(row: &Row, id: &PrimitiveId) -> bool {
     let name = format!("{}.{}", id.family(), id.operation());
-    // Only the patterns of this operation are worth parsing.
+    // Parsing the patterns of other operations would take most of the time.
     let named = row.quick.iter().chain(row.full).filter(|pattern| pattern.split('{').next() == Some(&name));
     named.flat_map(|pattern| example(pattern)).any(|pattern| pattern.covers(id))
 }
@@ -216,14 +216,34 @@ mod tests {
         for row in rows() {
             assert!(!row.about.is_empty() && !row.source.is_empty(), "{row:?}");
             let patterns = [row.quick, row.full].concat();
-            let ids = |patterns: &[&str]| {
-                let ids = patterns.iter().flat_map(|pattern| example(pattern));
-                ids.flat_map(|pattern| pattern.ids()).collect::<BTreeSet<_>>()
-            };
             assert!(!patterns.is_empty());
-            for position in 0..patterns.len() {
-                let (before, with) = (&patterns[..position], &patterns[..=position]);
-                assert!(ids(before).len() < ids(with).len(), "{} adds no id", patterns[position]);
+            let mut known = BTreeSet::new();
+            for pattern in patterns {
+                let (ids, before) = (ids(pattern), known.len());
+                assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len(), "{pattern} repeats an id");
+                known.extend(ids);
+                assert!(known.len() > before, "{pattern} adds no id");
+            }
+        }
+    }
+
+    fn ids(pattern: &str) -> Vec<PrimitiveId> {
+        example(pattern).iter().flat_map(Pattern::ids).collect()
+    }
+
+    #[test]
+    fn keys_and_values_of_patterns_are_written_as_in_ids() {
+        let patterns = rows().flat_map(|row| [row.quick, row.full].concat());
+        for pattern in patterns.filter(|pattern| !pattern.contains("from=cpu")) {
+            let Some((_, keys)) = pattern.trim_end_matches('}').split_once('{') else { continue };
+            let written: Vec<(&str, &str)> =
+                keys.split(',').filter_map(|pair| pair.split_once('=')).collect();
+            let parsed = parsed(pattern);
+            let names: Vec<&str> = parsed.keys().iter().map(|(key, _)| key.row().name).collect();
+            assert_eq!(written.iter().map(|(name, _)| *name).collect::<Vec<_>>(), names, "{pattern}");
+            for ((_, written), (_, values)) in written.iter().zip(parsed.keys()) {
+                let values: Vec<String> = values.iter().map(ToString::to_string).collect();
+                assert!(*written == "*" || *written == values.join("|"), "{pattern}: {written}");
             }
         }
     }
@@ -240,10 +260,12 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_costs_per_byte_of_its_size_has_a_size() {
-        for row in rows().filter(|row| matches!(row.cost, Per::ByteOfSize)) {
-            let of_row = on_machine(row, &Topology::example());
-            assert!(of_row.iter().all(|benchmark| benchmark.bytes.is_some()), "{row:?}");
+    fn a_cost_per_byte_has_a_number_of_bytes() {
+        for row in rows() {
+            let is_per_byte = !matches!(row.cost, Per::Operation);
+            for benchmark in on_machine(row, &Topology::example()) {
+                assert_eq!(benchmark.bytes.is_some(), is_per_byte, "{}", benchmark.primitive);
+            }
         }
     }
 }

@@ -1,9 +1,10 @@
 //! The measurement harness and the microbenchmarks: the cost of each primitive on this machine.
 //!
-//! [`catalogue()`] lists the benchmarks. [`measure`] runs them according to a [`Plan`], each sample in a new
-//! process that calls [`sample_main`]. [`cost_of`] and [`machine`] compute the machine vector from the raw
-//! samples. The method is that of hbench-OS (thesis, section 2.2) with the process as the unit of
-//! replication. This crate never prints, and leaves every statistic to `statistics`.
+//! [`catalogue()`] lists the benchmarks, [`catalogue_here()`] those of this machine. [`measure`] runs them
+//! according to a [`Plan`], each sample in a new process that calls [`sample_main`]. [`cost_of`] and
+//! [`machine`] compute the machine vector from the raw samples. The method is that of hbench-OS (thesis,
+//! section 2.2) with the process as the unit of replication. This crate never prints, and leaves every
+//! statistic to `statistics`.
 //!
 //! Its directories are floors, each of which uses those before it only: `platform`, `benchmark`,
 //! `primitive/kit`, the other directories of `primitive`, `catalogue`, `sample`, `run`.

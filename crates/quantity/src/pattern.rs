@@ -108,6 +108,7 @@ mod tests {
     fn texts_that_are_no_pattern_are_rejected_with_the_reason() {
         let message = |text: &str| text.parse::<Pattern>().unwrap_err().to_string();
         assert!(message("file.read{size}").contains("is not family.operation"));
+        assert!(message("file.read{sise=4KiB}").contains("unknown key 'sise'"));
         assert!(message("file.read{size=*}").contains("gives size=*"));
         assert!(message("file.read{size=1KiB|}").contains("gives size=,"));
         assert!(message("file.read{buffer=fresh|warm}").contains("gives buffer=warm"));

@@ -418,7 +418,7 @@ impl<'a> Parts<'a> {
         Ok(Self { family: family.to_owned(), operation: operation.to_owned(), keys })
     }
 
-    /// The id without its keys.
+    /// Returns the id without its keys.
     pub(crate) fn name(&self) -> PrimitiveId {
         let (family, operation) = (self.family.clone(), self.operation.clone());
         PrimitiveId { family, operation, keys: BTreeMap::new() }

@@ -5,8 +5,9 @@
 //! batches that lost time, [`estimator`] makes a point with an interval, [`calm`](mod@calm) and
 //! [`again`](mod@again) make two more, [`modes`] and [`verdict`] say whether the point can be believed.
 //! [`dip`] is the test behind [`modes`], and [`outlier`] counts outliers. [`conditions`] judges what the
-//! machine was like, [`aspect`] names and describes it, and [`dependence`] finds the aspect that modes depend
-//! on. [`comparison`] compares two costs, and [`knee`] finds the levels of a hierarchy from many.
+//! machine was like, [`aspect`] names and describes it, and [`dependence`](mod@dependence) finds the aspect
+//! that modes depend on. [`comparison`] compares two costs, and [`knee`] finds the levels of a hierarchy from
+//! many.
 //!
 //! Pure, like the vocabulary it computes with: values in, values out.
 #![forbid(unsafe_code)]

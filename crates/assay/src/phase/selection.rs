@@ -36,61 +36,63 @@ impl Default for Selection {
 impl Selection {
     /// Returns the selected benchmarks on this machine.
     pub fn benchmarks(&self) -> anyhow::Result<Vec<Benchmark>> {
-        let ids: Vec<PrimitiveId> = if self.names.is_empty() {
-            self.of_profile(&catalogue_here())
-        } else {
-            let mut ids = Vec::new();
-            for name in &self.names {
-                ids.extend(self.named(name)?.into_iter().filter(|id| !ids.contains(id)).collect::<Vec<_>>());
+        let all = catalogue_here();
+        let mut selected: Vec<Benchmark> = Vec::new();
+        if self.names.is_empty() {
+            selected = self.of_profile(&all);
+        }
+        for name in &self.names {
+            for benchmark in self.named(name, &all)? {
+                if !selected.iter().any(|other| other.primitive == benchmark.primitive) {
+                    selected.push(benchmark);
+                }
             }
-            ids
-        };
-        let changed = ids.iter().flat_map(|id| self.changed(id));
-        Ok(changed.filter_map(|id| find(&id)).collect())
+        }
+        Ok(selected.iter().flat_map(|benchmark| self.changed(benchmark)).collect())
     }
 
-    /// Returns the primitives with a name: `tcp` selects every `tcp.…`, `file.read` every `file.read{…}` of
+    /// Returns the benchmarks with a name: `tcp` selects every `tcp.…`, `file.read` every `file.read{…}` of
     /// the profile, or all of them if the profile contains none. A complete id selects itself, with any
     /// numbers.
-    fn named(&self, name: &str) -> anyhow::Result<Vec<PrimitiveId>> {
-        if let Some(benchmark) = whole_id(name)?.or_else(|| name.parse().ok()).and_then(|id| find(&id)) {
-            return Ok(vec![benchmark.primitive]);
+    fn named(&self, name: &str, all: &[Benchmark]) -> anyhow::Result<Vec<Benchmark>> {
+        if let Some(found) = whole_id(name)?.or_else(|| name.parse().ok()).and_then(|id| find(&id)) {
+            // On this machine it may belong to another profile than in the catalogue of all machines.
+            let here = all.iter().find(|benchmark| benchmark.primitive == found.primitive);
+            return Ok(vec![here.cloned().unwrap_or(found)]);
         }
-        let all: Vec<Benchmark> =
-            catalogue_here().into_iter().filter(|benchmark| is_named(&benchmark.primitive, name)).collect();
+        let named = all.iter().filter(|benchmark| is_named(&benchmark.primitive, name));
+        let named: Vec<Benchmark> = named.cloned().collect();
         anyhow::ensure!(
-            !all.is_empty(),
+            !named.is_empty(),
             "no primitive has the name or prefix '{name}'; 'assay bench --list' prints all primitives"
         );
-        let chosen = self.of_profile(&all);
-        Ok(if chosen.is_empty() {
-            all.into_iter().map(|benchmark| benchmark.primitive).collect()
-        } else {
-            chosen
-        })
+        let chosen = self.of_profile(&named);
+        Ok(if chosen.is_empty() { named } else { chosen })
     }
 
-    fn of_profile(&self, all: &[Benchmark]) -> Vec<PrimitiveId> {
+    fn of_profile(&self, all: &[Benchmark]) -> Vec<Benchmark> {
         let wanted = |benchmark: &&Benchmark| {
             let is_remote = self.remote && benchmark.primitive.word(Key::Peer) == "remote";
             is_remote || benchmark.profile <= self.profile
         };
-        let chosen = all.iter().filter(wanted);
-        chosen.map(|benchmark| benchmark.primitive.clone()).collect()
+        all.iter().filter(wanted).cloned().collect()
     }
 
-    /// Returns the id with the keys that apply to all, once for each number of copies.
-    fn changed(&self, id: &PrimitiveId) -> Vec<PrimitiveId> {
-        let mut id = id.clone();
+    /// Returns a benchmark with the keys that apply to all, once for each number of copies.
+    fn changed(&self, benchmark: &Benchmark) -> Vec<Benchmark> {
+        let mut id = benchmark.primitive.clone();
         if self.cold {
             id = id.with(Key::Cache, Value::Word("cold"));
         }
         let copied = |copies: u64| {
-            if copies == 1 {
-                return id.clone();
+            let mut id = id.clone();
+            if copies > 1 {
+                id = id.with(Key::Copies, Value::Count(copies));
+                if self.free {
+                    id = id.with(Key::Placement, Value::Word("free"));
+                }
             }
-            let copied = id.with(Key::Copies, Value::Count(copies));
-            if self.free { copied.with(Key::Placement, Value::Word("free")) } else { copied }
+            Benchmark { primitive: id, ..benchmark.clone() }
         };
         let doubled = std::iter::successors(Some(1), |copies: &u64| copies.checked_mul(2));
         let below = doubled.take_while(|copies| *copies < self.copies);

@@ -13,10 +13,12 @@ use crate::platform::describe::CacheSizes;
 /// Benchmarks that differ in their parameters only.
 #[derive(Debug)]
 pub(crate) struct Row {
-    /// Patterns ([`assay_quantity::Pattern`]) of the ids that every profile measures. `from=cpu,to=cpu` and
-    /// `from=cpu,to=node` stand for every pair of processors, and of a processor and a memory node.
+    /// Patterns ([`assay_quantity::Pattern`]) of the ids of the quick profile. `from=cpu,to=cpu` and
+    /// `from=cpu,to=node` stand for pairs of processors, and of a processor and a memory node: every pair in
+    /// the full profile, a few of those of a large machine in the quick one.
     pub(crate) quick: &'static [&'static str],
-    /// Patterns of the ids of the full profile. An id that `quick` contains too counts once.
+    /// Patterns of the ids of the full profile. They may repeat those of the quick one, so that one pattern
+    /// contains a whole sweep; an id counts once.
     pub(crate) full: &'static [&'static str],
     /// The unit of work that the cost refers to.
     pub(crate) cost: Per,

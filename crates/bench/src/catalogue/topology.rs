@@ -29,7 +29,7 @@ pub(super) struct Placed {
 }
 
 impl Topology {
-    /// The smallest machine: it has one id for each pattern.
+    /// The smallest machine: a pattern has one pair of processors 0 and 1, or of processor 0 and node 0.
     pub(super) fn example() -> Self {
         Self { cpus: vec![0, 1], nodes: vec![0] }
     }
@@ -65,9 +65,12 @@ impl Topology {
     }
 
     fn is_typical(&self, from: usize, to: usize) -> bool {
+        if self.cpus.first() != Some(&from) {
+            return false;
+        }
         let apart = self.cpus.len().div_ceil(PARTNERS);
         let position = self.cpus.iter().position(|cpu| *cpu == to).unwrap_or(0);
-        self.cpus.first() == Some(&from) && (position == 1 || position.is_multiple_of(apart))
+        position == 1 || position.is_multiple_of(apart)
     }
 }
 

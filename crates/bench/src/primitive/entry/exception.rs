@@ -23,9 +23,8 @@ pub(crate) const ROWS: &[Row] = &[Row {
     cost: Per::Operation,
     calls: &[],
     about: "exception that the kernel handles itself, without a signal: a jump to the `[vsyscall]` page of \
-            x86-64, which faults and stands for `time()`. The call itself, a few tens of ns, is included in \
-            the figure. Unavailable if the kernel maps no such page (`vsyscall=none`), and on other \
-            architectures",
+            x86-64, which faults; the kernel then executes `time()`, which takes a few tens of ns of the \
+            figure",
     source: "own: the lower bound of every exception",
     prepare: null,
 }];

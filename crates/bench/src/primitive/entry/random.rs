@@ -16,8 +16,7 @@ pub(crate) const ROWS: &[Row] = &[Row {
     full: &["random.getrandom{size=16B|256B|4KiB|64KiB}"],
     cost: Per::ByteOfSize,
     calls: &["getrandom"],
-    about: "the system call `getrandom` of `size` bytes, because the C library may generate the bytes \
-            itself",
+    about: "`getrandom` of `size` bytes by the system call; the C library may generate them without it",
     source: "own: keys, nonces and hash seeds",
     prepare: getrandom,
 }];

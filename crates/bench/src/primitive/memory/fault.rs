@@ -37,7 +37,7 @@ pub(crate) const ROWS: &[Row] = &[
         full: &[],
         cost: Per::Operation,
         calls: &[],
-        about: "first write to a huge page of anonymous memory, which is verified in `smaps_rollup`",
+        about: "first write to a huge page of anonymous memory; `smaps_rollup` must show the huge page",
         source: "own: the cost to large heaps with huge pages enabled",
         prepare: huge,
     },

@@ -40,7 +40,7 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::Operation,
         calls: &[],
         about: "first read of a mapped page of a file that is not in the page cache, in random order; \
-                counted by `ru_majflt`. The host of a virtual machine may have it in memory",
+                counted by `ru_majflt`. The page may be in the memory of a virtual machine's host",
         source: "own: the cost to a program whose pages were evicted",
         prepare: major,
     },

@@ -33,17 +33,17 @@ pub(crate) const ROWS: &[Row] = &[
         source: "lmbench 1996, section 6.2, in random order; lmbench 3, lat_mem_rd",
         prepare: load,
     },
-    // Beyond the first cache levels, where small pages begin to miss the TLB.
     Row {
         quick: &[],
         full: &[
             "memory.load{level=dram,pages=huge}",
+            // Beyond the first cache levels, where small pages begin to miss the TLB.
             "memory.load{set=1MiB|2MiB|4MiB|8MiB|16MiB|32MiB|64MiB|128MiB|256MiB,pages=huge}",
         ],
         cost: Per::Operation,
         calls: &[],
         about: "load whose address is the result of the previous load, lines in random order, in huge pages, \
-                which are verified in `/proc/self/smaps`; otherwise unavailable",
+                which `/proc/self/smaps` must show; otherwise unavailable",
         source: "lmbench 1996, section 6.2, in random order; lmbench 3, lat_mem_rd",
         prepare: load,
     },

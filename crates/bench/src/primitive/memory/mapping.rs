@@ -30,8 +30,7 @@ pub(crate) const ROWS: &[Row] = &[
         full: &["mmap.map_unmap{size=4KiB|64KiB|256KiB|1MiB|8MiB}"],
         cost: Per::Operation,
         calls: &["mmap", "munmap"],
-        about: "`mmap` of the next part of a cached file, one word of every page read, `munmap` (lmbench's \
-                lat_mmap touches one page in ten)",
+        about: "`mmap` of the next part of a cached file, one word of every page read, `munmap`",
         source: "lmbench 3, lat_mmap, with every page touched",
         prepare: map_unmap,
     },

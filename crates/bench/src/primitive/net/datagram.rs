@@ -18,9 +18,7 @@ pub(crate) const ROWS: &[Row] = &[Row {
     full: &[],
     cost: Per::Operation,
     calls: &["read", "write"],
-    about: "a datagram to another process and one back, UDP over loopback. Every message begins with the \
-            next number of a sequence, which must come back; a message that does not come back within 2 s \
-            ends the sample",
+    about: "a datagram to another process and one back, UDP over loopback",
     source: "lmbench 1996, section 6.7; lmbench 3, lat_udp",
     prepare: round_trip,
 }];

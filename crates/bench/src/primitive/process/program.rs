@@ -22,8 +22,7 @@ pub(crate) const ROWS: &[Row] = &[
         full: &[],
         cost: Per::Operation,
         calls: &["fork", "clone", "execve", "wait4"],
-        about: "`fork`, `execve` of a program that exits immediately, its run, `waitpid`; static: one page \
-                without start-up code; dynamic: `/bin/true`",
+        about: "`fork`, `execve` of a program that exits immediately, its run, `waitpid`",
         source: "lmbench 1996, section 6.5; thesis, section 2.2.3",
         prepare: fork_exec,
     },

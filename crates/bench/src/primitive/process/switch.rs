@@ -38,8 +38,8 @@ pub(crate) const ROWS: &[Row] = &[
         full: &["process.context_switch{processes=2|4|8|16|24|32|64|96,cpus=same}"],
         cost: Per::Operation,
         calls: &["read", "write"],
-        about: "one switch in a ring of processes without a working set: a pass of a token between two less \
-                a pass within one; on different processors including the waking of an idle one",
+        about: "one switch in a ring of processes without a working set: a pass of a token between two \
+                processes less a pass within one; on different processors including the waking of an idle one",
         source: "lmbench 1996, section 6.6; thesis, section 2.2.4",
         prepare: switch,
     },

@@ -20,8 +20,7 @@ pub(crate) const ROWS: &[Row] = &[Row {
     full: &[],
     cost: Per::Operation,
     calls: &["sched_yield"],
-    about: "`sched_yield` to another process that yields back, until this process runs again: two switches. \
-            A scheduler that does not switch at every yield gives no figure",
+    about: "`sched_yield` to another process that yields back, until this process runs again: two switches",
     source: "own: the shortest path from one process to another",
     prepare: yield_to_another,
 }];

@@ -25,44 +25,62 @@ use closed::{Form, Registers, Type};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
-    row(
-        &["cpu.cycle"],
-        &[],
-        "one cycle of the core clock: an integer addition that waits for the previous one",
-        "own: the core clock is not the counter that times batches",
-    ),
-    row(&["cpu.bit{type=int64}"], &["cpu.bit{type=int32|int64}"], "exclusive or, latency", LAT_OPS),
-    row(&["cpu.add{type=int64|float64}"], &["cpu.add{type=*}"], "addition, latency", LAT_OPS),
-    row(&["cpu.mul{type=int64|float64}"], &["cpu.mul{type=*}"], "multiplication, latency", LAT_OPS),
-    row(
-        &["cpu.div{type=int64|float64}"],
-        &["cpu.div{type=*}"],
-        "division, latency; signed for integers, with operands that give divisor and quotient half of the \
-         bits each",
-        LAT_OPS,
-    ),
-    row(
-        &["cpu.mod{type=int64}"],
-        &["cpu.mod{type=int32|int64}"],
-        "signed remainder, latency, less the addition that keeps the dividend large (the sample's baseline)",
-        LAT_OPS,
-    ),
-    row(&[], &["cpu.add_throughput{type=*}"], "addition among independent ones", PAR_OPS),
-    row(&[], &["cpu.mul_throughput{type=*}"], "multiplication among independent ones", PAR_OPS),
-    row(&[], &["cpu.div_throughput{type=*}"], "division among independent ones", PAR_OPS),
+    Row {
+        quick: &["cpu.cycle"],
+        about: "one cycle of the core clock, which is not the counter that times batches: an integer \
+                addition that waits for the previous one",
+        source: "lmbench 3, mhz, as a period",
+        ..LATENCY
+    },
+    Row {
+        quick: &["cpu.bit{type=int64}"],
+        full: &["cpu.bit{type=int32|int64}"],
+        about: "exclusive or, latency",
+        ..LATENCY
+    },
+    Row {
+        quick: &["cpu.add{type=int64|float64}"],
+        full: &["cpu.add{type=*}"],
+        about: "addition, latency",
+        ..LATENCY
+    },
+    Row {
+        quick: &["cpu.mul{type=int64|float64}"],
+        full: &["cpu.mul{type=*}"],
+        about: "multiplication, latency",
+        ..LATENCY
+    },
+    Row {
+        quick: &["cpu.div{type=int64|float64}"],
+        full: &["cpu.div{type=*}"],
+        about: "division, latency; signed for integers, with a divisor and a quotient of half of the bits",
+        ..LATENCY
+    },
+    Row {
+        quick: &["cpu.mod{type=int64}"],
+        full: &["cpu.mod{type=int32|int64}"],
+        about: "signed remainder, latency, less the addition that keeps the dividend large (the sample's \
+                baseline)",
+        ..LATENCY
+    },
+    Row { full: &["cpu.add_throughput{type=*}"], about: "addition, throughput", ..THROUGHPUT },
+    Row { full: &["cpu.mul_throughput{type=*}"], about: "multiplication, throughput", ..THROUGHPUT },
+    Row { full: &["cpu.div_throughput{type=*}"], about: "division, throughput", ..THROUGHPUT },
 ];
 
-const LAT_OPS: &str = "lmbench 3, lat_ops, with the results checked";
-const PAR_OPS: &str = "lmbench 3, par_ops";
+/// What the rows of latencies have in common.
+const LATENCY: Row = Row {
+    quick: &[],
+    full: &[],
+    cost: Per::Operation,
+    calls: &[],
+    about: "",
+    source: "lmbench 3, lat_ops, with the results checked",
+    prepare,
+};
 
-const fn row(
-    quick: &'static [&'static str],
-    full: &'static [&'static str],
-    about: &'static str,
-    source: &'static str,
-) -> Row {
-    Row { quick, full, cost: Per::Operation, calls: &[], about, source, prepare }
-}
+/// What the rows of throughputs have in common.
+const THROUGHPUT: Row = Row { source: "lmbench 3, par_ops", ..LATENCY };
 
 /// Operations without a branch between them, repeated the given number of times.
 type Block = fn(&mut Registers, u64);
