@@ -132,9 +132,8 @@ pub fn catalogue_here() -> Vec<Benchmark> {
 pub fn find(id: &PrimitiveId) -> Option<Benchmark> {
     let plain = MODIFIERS.iter().fold(id.clone(), |id, key| id.without(*key));
     let row = rows().find(|row| covers(row, &plain))?;
-    let is_quick = row.quick.iter().flat_map(|pattern| example(pattern)).any(|it| it.ids().contains(&plain));
-    let profile = if is_quick { Profile::Quick } else { Profile::Full };
-    Some(benchmark(row, profile, id.clone()))
+    let listed = on_machine(row, &Topology::example()).into_iter().find(|known| known.primitive == plain);
+    Some(benchmark(row, listed.map_or(Profile::Full, |known| known.profile), id.clone()))
 }
 
 fn rows() -> impl Iterator<Item = &'static Row> {
@@ -199,6 +198,7 @@ fn benchmark(row: &Row, profile: Profile, primitive: PrimitiveId) -> Benchmark {
 
 #[cfg(test)]
 mod tests {
+    use super::topology::Placed;
     use super::*;
 
     #[test]
@@ -234,11 +234,11 @@ mod tests {
     #[test]
     fn keys_and_values_of_patterns_are_written_as_in_ids() {
         let patterns = rows().flat_map(|row| [row.quick, row.full].concat());
-        for pattern in patterns.filter(|pattern| !pattern.contains("from=cpu")) {
+        for Placed { pattern, .. } in patterns.flat_map(|pattern| Topology::example().placed(pattern)) {
             let Some((_, keys)) = pattern.trim_end_matches('}').split_once('{') else { continue };
             let written: Vec<(&str, &str)> =
                 keys.split(',').filter_map(|pair| pair.split_once('=')).collect();
-            let parsed = parsed(pattern);
+            let parsed = parsed(&pattern);
             let names: Vec<&str> = parsed.keys().iter().map(|(key, _)| key.row().name).collect();
             assert_eq!(written.iter().map(|(name, _)| *name).collect::<Vec<_>>(), names, "{pattern}");
             for ((_, written), (_, values)) in written.iter().zip(parsed.keys()) {

@@ -161,8 +161,8 @@ const MACHINES: usize = 15;
 /// The prefix of the reason in a row without ids.
 const NONE: &str = "none: ";
 
-/// The beginnings of the names of most programs of the suites.
-const PREFIXES: [&str; 3] = ["lat_", "bw_", "par_"];
+/// What stands before the name of a program in the source of a benchmark.
+const SUITES: [&str; 2] = ["lmbench 3, ", "hbench-OS "];
 
 /// Minimum length of a reason.
 const REASON_LETTERS: usize = 20;
@@ -246,8 +246,9 @@ fn a_program_that_a_benchmark_succeeds_names_it() {
     };
     let (mut programs, mut missing) = (BTreeSet::new(), BTreeSet::new());
     for benchmark in catalogue() {
-        let words = benchmark.source.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-        for program in words.filter(|word| PREFIXES.iter().any(|prefix| word.starts_with(prefix))) {
+        for origin in benchmark.source.split("; ") {
+            let Some(named) = SUITES.iter().find_map(|suite| origin.strip_prefix(suite)) else { continue };
+            let program = named.split([' ', ',']).next().unwrap();
             if !names_it(program, &benchmark) {
                 missing.insert(format!("{program}: {}", benchmark.primitive));
             }

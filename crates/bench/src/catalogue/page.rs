@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use assay_quantity::{Pattern, PrimitiveId};
 
+use super::topology::Topology;
 use super::{FILES, example, on_machine};
 use crate::benchmark::{Profile, Row};
-use crate::catalogue::Topology;
 
 const BEFORE_FILES: &str = "<!-- primitives of ";
 const AFTER_FILES: &str = " -->";

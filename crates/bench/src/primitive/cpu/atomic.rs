@@ -28,18 +28,20 @@ pub(crate) const ROWS: &[Row] = &[
     ),
     row(
         &["atomic.fence"],
-        "store, and a sequentially consistent fence, which waits until the store is visible to all processors",
+        "store, and a sequentially consistent fence, which waits until the store is visible to all \
+         processors",
         store_and_fence,
     ),
     row(
         &["atomic.add{threads=2,cpus=different}"],
-        "fetch-and-add to a line to which `threads` - 1 others, each on its own processor, add without a pause",
+        "fetch-and-add to a line to which `threads` - 1 others, each on its own processor, add without a \
+         pause",
         add_contended,
     ),
     row(
         &["atomic.compare_exchange{threads=2,cpus=different}"],
-        "addition by compare-and-exchange, repeated until it succeeds, to a line to which `threads` - 1 others, \
-         each on its own processor, add without a pause",
+        "addition by compare-and-exchange, repeated until it succeeds, to a line to which `threads` - 1 \
+         others, each on its own processor, add without a pause",
         compare_contended,
     ),
 ];

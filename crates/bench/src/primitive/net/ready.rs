@@ -28,8 +28,8 @@ pub(crate) const ROWS: &[Row] = &[
         full: &["select.wait{descriptor=file|tcp,descriptors=10|100|250|500}"],
         cost: Per::Operation,
         calls: &["select", "pselect6"],
-        about: "`select` for reading, with the copy of the set that every caller makes; all files are ready, but \
-                only one connection",
+        about: "`select` for reading, with the copy of the set that every caller makes; all files are ready, \
+                but only one connection",
         source: "lmbench 3, lat_select",
         prepare: select,
     },
