@@ -2,14 +2,13 @@
 //! duplicating its descriptor.
 
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
 
 use assay_quantity::PrimitiveId;
 
 use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
-use crate::platform::kernel::{check, failed};
+use crate::platform::kernel::check;
 use crate::primitive::kit::scratch::{Scratch, any_size};
-use crate::primitive::kit::step::{Step, Steps};
+use crate::primitive::kit::slot::open_and_close;
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
@@ -66,44 +65,6 @@ fn wrong_size(call: &'static str, reported: libc::off_t, due: usize) -> io::Erro
     io::Error::other(format!("{call} reported a size of {reported} bytes for a file of {due} bytes"))
 }
 
-/// The number of the next descriptor: the lowest free one, as POSIX guarantees. A call that returns it has
-/// created a descriptor, and if a later call returns it again, the previous descriptor was closed.
-pub(super) struct Slot(RawFd);
-
-impl Slot {
-    /// Finds the number. It changes if another descriptor is created and kept open.
-    pub(super) fn find() -> io::Result<Self> {
-        Ok(Self(std::fs::File::open("/dev/null")?.as_raw_fd()))
-    }
-
-    /// Checks that a call has created a descriptor with this number.
-    #[inline]
-    pub(super) fn check(&self, call: &'static str, descriptor: RawFd) -> io::Result<()> {
-        if descriptor == self.0 { Ok(()) } else { Err(self.not_next(call, descriptor)) }
-    }
-
-    #[cold]
-    fn not_next(&self, call: &'static str, descriptor: RawFd) -> io::Error {
-        if descriptor < 0 {
-            return failed(call);
-        }
-        io::Error::other(format!(
-            "{call} returned descriptor {descriptor} instead of {}, the next free one",
-            self.0
-        ))
-    }
-
-    /// Checks that no descriptor has this number.
-    pub(super) fn check_closed(&self) -> io::Result<()> {
-        // SAFETY: the call takes numbers only.
-        if unsafe { libc::fcntl(self.0, libc::F_GETFD) } < 0 {
-            Ok(())
-        } else {
-            Err(io::Error::other(format!("descriptor {} is still open after close", self.0)))
-        }
-    }
-}
-
 /// `fstat` of an open file.
 fn fstat(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let size = any_size(setting);
@@ -119,32 +80,9 @@ fn fstat(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
 
 /// `dup`, and `close` of the copy.
 fn dup_close(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
-    Ok(Prepared::alone(Steps::of(DupClose { scratch: Scratch::empty(setting)?, slot: Slot::find()? })))
-}
-
-struct DupClose {
-    scratch: Scratch,
-    slot: Slot,
-}
-
-impl Step for DupClose {
-    fn arm(&mut self, _: u64) -> io::Result<()> {
-        self.slot = Slot::find()?;
-        Ok(())
-    }
-
-    #[inline]
-    fn step(&mut self) -> io::Result<()> {
-        // SAFETY: the descriptor is open.
-        let copy = unsafe { libc::dup(self.scratch.descriptor()) };
-        self.slot.check("dup", copy)?;
-        // SAFETY: closes the new descriptor, which nothing else uses.
-        check("close", unsafe { libc::close(copy) }).map(drop)
-    }
-
-    fn disarm(&mut self, _: u64) -> io::Result<()> {
-        self.slot.check_closed()
-    }
+    let scratch = Scratch::empty(setting)?;
+    // SAFETY: the descriptor is open.
+    Ok(open_and_close("dup", move || Ok(unsafe { libc::dup(scratch.descriptor()) }))?)
 }
 
 /// Number of positions that `lseek` cycles through. None of them is 0, the result of a call that does
@@ -183,22 +121,6 @@ fn fcntl(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_wrong_descriptor_and_one_that_stays_open_are_detected() {
-        // Other tests of this process open and close files, so this slot is far above theirs.
-        let base = std::fs::File::open("/dev/null").unwrap();
-        // SAFETY: the descriptor is open.
-        let high = unsafe { libc::fcntl(base.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 900) };
-        let slot = Slot(high);
-        slot.check("dup", high).unwrap();
-        let error = slot.check("dup", 0).unwrap_err().to_string();
-        assert_eq!(error, format!("dup returned descriptor 0 instead of {high}, the next free one"));
-        assert!(slot.check_closed().unwrap_err().to_string().contains("is still open"));
-        // SAFETY: closes the copy created above.
-        assert_eq!(unsafe { libc::close(high) }, 0);
-        slot.check_closed().unwrap();
-    }
 
     #[test]
     fn a_wrong_size_is_detected() {

@@ -11,12 +11,12 @@ use std::os::fd::RawFd;
 use assay_quantity::{PrimitiveId, Size};
 use rustix::fs::{Timespec, Timestamps};
 
-use super::descriptor::Slot;
 use crate::benchmark::{Per, Prepared, Refusal, Row, Setting, Sharing};
 use crate::platform::kernel::{check, expect};
 use crate::platform::layout::Buffer;
 use crate::primitive::kit::limit;
 use crate::primitive::kit::place::{Names, Place, Room};
+use crate::primitive::kit::slot::Slot;
 use crate::primitive::kit::step::{Step, Steps};
 
 /// The rows of this file.
@@ -136,14 +136,13 @@ impl Files {
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
         // SAFETY: the name is a C string that outlives the call.
         let file = unsafe { libc::openat(directory, self.next().as_ptr(), flags, 0o600) };
-        self.slot.check("openat", file)?;
+        let file = self.slot.check("openat", file)?;
         if let Some(contents) = &self.contents {
             // SAFETY: the pointer and the length are those of a slice.
-            let written = unsafe { libc::write(file, contents.as_ptr().cast(), contents.len()) };
+            let written = unsafe { libc::write(file.number(), contents.as_ptr().cast(), contents.len()) };
             expect("write", written, contents.len())?;
         }
-        // SAFETY: closes the new descriptor, which nothing else uses.
-        check("close", unsafe { libc::close(file) }).map(drop)
+        file.close()
     }
 
     #[inline]
@@ -354,13 +353,12 @@ impl Step for List {
         let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
         // SAFETY: the path is a C string that outlives the call.
         let directory = unsafe { libc::open(self.path.as_ptr(), flags) };
-        self.slot.check("open", directory)?;
-        self.listed = self.read(directory)?;
-        if self.listed == 0 || self.read(directory)? != 0 {
+        let directory = self.slot.check("open", directory)?;
+        self.listed = self.read(directory.number())?;
+        if self.listed == 0 || self.read(directory.number())? != 0 {
             return Err(io::Error::other("getdents64 did not list the directory in one piece"));
         }
-        // SAFETY: closes the new descriptor, which nothing else uses.
-        check("close", unsafe { libc::close(directory) }).map(drop)
+        directory.close()
     }
 
     /// Checks that every entry was listed once.

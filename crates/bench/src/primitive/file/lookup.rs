@@ -8,11 +8,11 @@ use std::os::unix::ffi::OsStrExt;
 
 use assay_quantity::PrimitiveId;
 
-use super::descriptor::{Slot, ZERO_STAT, check_size};
+use super::descriptor::{ZERO_STAT, check_size};
 use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
 use crate::platform::kernel::{check, failed};
 use crate::primitive::kit::scratch::{Scratch, any_size};
-use crate::primitive::kit::step::{Step, Steps};
+use crate::primitive::kit::slot::open_and_close;
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
@@ -57,31 +57,7 @@ pub(crate) const ROWS: &[Row] = &[
 /// `open` of a file that exists, and `close`.
 fn open_close(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let scratch = Scratch::with_bytes(setting, 1)?;
-    Ok(Prepared::alone(Steps::of(OpenClose { scratch, slot: Slot::find()? })))
-}
-
-struct OpenClose {
-    scratch: Scratch,
-    slot: Slot,
-}
-
-impl Step for OpenClose {
-    fn arm(&mut self, _: u64) -> io::Result<()> {
-        self.slot = Slot::find()?;
-        Ok(())
-    }
-
-    #[inline]
-    fn step(&mut self) -> io::Result<()> {
-        let file = open(&self.scratch.name);
-        self.slot.check("open", file)?;
-        // SAFETY: closes the new descriptor, which nothing else uses.
-        check("close", unsafe { libc::close(file) }).map(drop)
-    }
-
-    fn disarm(&mut self, _: u64) -> io::Result<()> {
-        self.slot.check_closed()
-    }
+    Ok(open_and_close("open", move || Ok(open(&scratch.name)))?)
 }
 
 #[inline]

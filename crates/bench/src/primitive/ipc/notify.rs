@@ -1,7 +1,7 @@
 //! Descriptors that report events: event counters, queued signals, processes.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use assay_quantity::PrimitiveId;
@@ -10,6 +10,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
 use crate::platform::kernel::{self, check, expect};
+use crate::primitive::kit::slot::open_and_close;
 use crate::primitive::kit::step::{Step, Steps};
 
 /// The rows of this file.
@@ -159,48 +160,13 @@ impl Step for ReadSignal {
 
 /// Prepares `pidfd_open` of this process and `close`.
 fn open_close(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
-    pidfd_open(own_pid())?;
-    Ok(Prepared::alone(Steps::of(OpenClose { own: own_pid(), due: 0 })))
-}
-
-struct OpenClose {
-    own: libc::pid_t,
-    /// The lowest free descriptor, which every call of the batch must return; it is not 0, which a call that
-    /// does nothing would return.
-    due: libc::c_int,
-}
-
-impl Step for OpenClose {
-    fn arm(&mut self, _: u64) -> io::Result<()> {
-        self.due = rustix::io::dup(io::stderr())?.as_raw_fd();
-        Ok(())
-    }
-
-    #[inline]
-    fn step(&mut self) -> io::Result<()> {
+    let own = own_pid();
+    pidfd_open(own)?;
+    Ok(open_and_close("pidfd_open", move || {
         // SAFETY: the call takes numbers only.
-        let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, self.own, 0) };
-        if opened != libc::c_long::from(self.due) {
-            return Err(not_opened(opened));
-        }
-        // SAFETY: the descriptor was opened above and is used nowhere else.
-        check("close", unsafe { libc::close(self.due) }).map(drop)
-    }
-
-    /// Checks that nothing is left open: the lowest free descriptor must be the same.
-    fn disarm(&mut self, operations: u64) -> io::Result<()> {
-        let due = self.due;
-        self.arm(operations)?;
-        if self.due == due { Ok(()) } else { Err(io::Error::other("close left a descriptor open")) }
-    }
-}
-
-#[cold]
-fn not_opened(result: libc::c_long) -> io::Error {
-    if result < 0 {
-        return kernel::failed("pidfd_open");
-    }
-    io::Error::other(format!("pidfd_open returned {result}, which is not the lowest free descriptor"))
+        let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, own, 0) };
+        RawFd::try_from(opened).map_err(io::Error::other)
+    })?)
 }
 
 fn own_pid() -> libc::pid_t {
@@ -278,10 +244,5 @@ mod tests {
         assert_eq!(counter.number, 42);
         rustix::io::write(&counter.counter, &1_u64.to_ne_bytes()).unwrap();
         assert!(counter.step().unwrap_err().to_string().contains("read 44 instead of 43"));
-    }
-
-    #[test]
-    fn a_descriptor_that_is_not_new_is_an_error() {
-        assert!(not_opened(0).to_string().contains("returned 0"), "a call that does nothing returns 0");
     }
 }

@@ -17,6 +17,7 @@ pub(crate) mod processor;
 pub(crate) mod region;
 pub(crate) mod scratch;
 pub(crate) mod shared;
+pub(crate) mod slot;
 pub(crate) mod socket;
 pub(crate) mod spinner;
 pub(crate) mod steady;
