@@ -42,7 +42,7 @@ fn every_primitive_that_the_documentation_names_is_in_the_catalogue() {
     let all: Vec<String> = catalogue().iter().map(|benchmark| benchmark.primitive.to_string()).collect();
     let families = all.iter().map(|id| id.split('.').next().unwrap().to_owned()).collect();
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut pages = vec![root.join("README.md"), root.join("ARCHITECTURE.md")];
+    let mut pages = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|page| root.join(page)).to_vec();
     pages.extend(fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path()));
     let (mut names, mut missing) = (0, BTreeSet::new());
     for page in pages {

@@ -117,14 +117,16 @@ fn the_architecture_page_has_a_row_for_every_part_and_floor() {
 }
 
 #[test]
-fn every_source_file_that_the_architecture_page_names_exists() {
-    let page = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
-    let is_source = |name: &&str| name.contains("/src/") || name.starts_with("crates/");
-    let named: Vec<&str> = page.split('`').skip(1).step_by(2).filter(is_source).collect();
-    assert!(named.len() > 20, "{named:?}");
-    for name in named {
-        let path = format!("crates/{}", name.trim_start_matches("crates/"));
-        assert!(root().join(path).exists(), "ARCHITECTURE.md names {name}, which does not exist");
+fn every_source_file_that_the_pages_for_contributors_name_exists() {
+    for (page, names_at_least) in [("ARCHITECTURE.md", 40), ("CONTRIBUTING.md", 10)] {
+        let text = fs::read_to_string(root().join(page)).unwrap();
+        let is_source = |name: &&str| name.contains("/src/") || name.starts_with("crates/");
+        let named: Vec<&str> = text.split('`').skip(1).step_by(2).filter(is_source).collect();
+        assert!(named.len() >= names_at_least, "{page}: {named:?}");
+        for name in named {
+            let path = format!("crates/{}", name.trim_start_matches("crates/"));
+            assert!(root().join(path).exists(), "{page} names {name}, which does not exist");
+        }
     }
 }
 

@@ -18,7 +18,43 @@ use crate::{
     record::{Entry, Lost, Record},
 };
 
-/// An evaluation of a trace.
+/// An evaluation of a trace, such as this one:
+///
+/// ```
+/// use assay_trace::record::{Event, Lost, Record};
+/// use assay_trace::view::View;
+///
+/// /// Counts calls that failed.
+/// #[derive(Debug, Default)]
+/// pub struct CountFailed(FailedCalls);
+///
+/// /// Calls that failed.
+/// #[derive(Debug, Default)]
+/// pub struct FailedCalls {
+///     /// Their number.
+///     pub calls: u64,
+///     /// Lost records, any of which may be such a call.
+///     pub lost: u64,
+/// }
+///
+/// impl View for CountFailed {
+///     type Shown = FailedCalls;
+///
+///     fn record(&mut self, record: &Record) {
+///         if let Event::Call(call) = &record.event {
+///             self.0.calls += u64::from(call.errno().is_some());
+///         }
+///     }
+///
+///     fn lost(&mut self, lost: &Lost) {
+///         self.0.lost = self.0.lost.saturating_add(lost.records);
+///     }
+///
+///     fn finish(self) -> FailedCalls {
+///         self.0
+///     }
+/// }
+/// ```
 pub trait View {
     /// The result.
     type Shown;
