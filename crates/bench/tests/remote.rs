@@ -27,7 +27,7 @@ const TESTS: &[(&str, fn())] = &[
     ("other_sizes_are_measured_and_impossible_sizes_are_refused", other_sizes),
     ("no_remote_benchmark_yields_a_sample_when_its_work_is_removed", sabotage_is_noticed),
     ("without_a_peer_the_reason_explains_how_to_give_one", no_peer),
-    ("without_an_assay_server_there_is_no_sample", nobody_answers),
+    ("without_an_assay_server_there_is_no_sample", no_server),
     ("a_peer_that_vanishes_gives_rejected_samples_and_no_endless_wait", the_peer_vanishes),
 ];
 
@@ -280,7 +280,7 @@ fn no_peer() {
     }
 }
 
-fn nobody_answers() {
+fn no_server() {
     let host = OtherHost::start();
     let [mut address, _] = host.addresses();
     address.set_port(1);

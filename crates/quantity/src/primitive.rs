@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_written_in_table_order_whatever_the_order_they_were_read_in() {
+    fn keys_are_written_in_table_order_in_whichever_order_they_were_read() {
         let id: PrimitiveId = "tcp.send{buffer=fresh,size=4096}".parse().unwrap();
         assert_eq!(id.to_string(), "tcp.send{size=4KiB,buffer=fresh}");
         assert_eq!(id.without(Key::Size).to_string(), "tcp.send{buffer=fresh}");

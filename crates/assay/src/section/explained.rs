@@ -22,10 +22,11 @@ pub fn terms(
 /// Returns the table of predicted and measured times and their difference.
 pub fn comparison(prediction: &Prediction, measured: &MeasuredOperation) -> Table {
     let unit = measured.unit_of_work;
-    let untold = || Cell::Missing("user and kernel time could not be distinguished".to_owned());
-    let kernel = measured.system.map_or_else(untold, Cell::from);
-    let unexplained = measured.system.map_or_else(untold, |kernel| prediction.unexplained(&kernel).into());
-    let user = measured.user.map_or_else(untold, Cell::from);
+    let not_distinguished = || Cell::Missing("user and kernel time could not be distinguished".to_owned());
+    let kernel = measured.system.map_or_else(not_distinguished, Cell::from);
+    let unexplained =
+        measured.system.map_or_else(not_distinguished, |kernel| prediction.unexplained(&kernel).into());
+    let user = measured.user.map_or_else(not_distinguished, Cell::from);
     let mut rows = vec![
         [
             Cell::text(format!("kernel time of one {unit}")),

@@ -189,7 +189,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_the_bits_the_text_is_short_and_never_nan(bits: [u64; 3], unit in any_unit()) {
+    fn for_any_bits_the_text_is_short_and_never_nan(bits: [u64; 3], unit in any_unit()) {
         let [point, low, high] = bits.map(f64::from_bits);
         for shown in [estimate(&interval(point, low, high, unit)), number(point, unit)] {
             let text = shown.to_string();

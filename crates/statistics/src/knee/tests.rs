@@ -100,7 +100,7 @@ fn curves_without_a_level_have_none_and_order_does_not_matter() {
 }
 
 #[test]
-fn tlbs_are_told_apart_though_the_first_costs_next_to_nothing() {
+fn tlbs_are_distinguished_although_the_first_costs_almost_nothing() {
     let measured = curve(&[
         (64, 0.02),
         (96, 0.01),

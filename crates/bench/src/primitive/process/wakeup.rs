@@ -117,9 +117,9 @@ fn wake_elsewhere(id: &PrimitiveId, setting: &mut Setting, pause_ns: u64) -> Res
         seen = seen.wrapping_add(1);
         Ok(())
     })?;
-    let nobodys = words.clone();
+    let unused = words.clone();
     let wake = move || wake_up(&words[0], 0..=1);
-    let wake_none = move || wake_up(&nobodys[1], 0..=0);
+    let wake_none = move || wake_up(&unused[1], 0..=0);
     let sharing = sharing(setting, cpu, &sleeper.partner);
     Ok(Prepared {
         operation: Box::new(Wakes::new(wake, &sleeper, 1, pause_ns)),
