@@ -21,6 +21,23 @@ pub(crate) fn expect(call: &'static str, result: isize, wanted: usize) -> io::Re
     }
 }
 
+/// Fails unless a call has failed with this error number, and for no other reason.
+#[inline]
+pub(crate) fn expect_error<T>(call: &'static str, result: T, number: libc::c_int) -> io::Result<()>
+where
+    T: PartialOrd + Default + std::fmt::Display,
+{
+    if result >= T::default() {
+        return Err(succeeded(call, &result));
+    }
+    if io::Error::last_os_error().raw_os_error() == Some(number) { Ok(()) } else { Err(failed(call)) }
+}
+
+#[cold]
+fn succeeded(call: &'static str, result: &dyn std::fmt::Display) -> io::Error {
+    io::Error::other(format!("{call} returned {result}, but must fail"))
+}
+
 #[cold]
 pub(crate) fn failed(call: &'static str) -> io::Error {
     let error = io::Error::last_os_error();
@@ -102,6 +119,17 @@ pub(crate) const fn size_of_u32<T>() -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_expected_error_is_accepted() {
+        // SAFETY: no process has this descriptor.
+        let closed = || unsafe { libc::close(-1) };
+        expect_error("close", closed(), libc::EBADF).unwrap();
+        let error = expect_error("close", closed(), libc::EAGAIN).unwrap_err().to_string();
+        assert!(error.starts_with("close: Bad file descriptor"), "{error}");
+        let error = expect_error("close", 0, libc::EBADF).unwrap_err().to_string();
+        assert_eq!(error, "close returned 0, but must fail");
+    }
 
     #[test]
     fn an_error_of_the_threads_library_is_reported_with_its_call() {

@@ -10,7 +10,7 @@ use assay_quantity::PrimitiveId;
 
 use super::descriptor::{ZERO_STAT, check_size};
 use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
-use crate::platform::kernel::{check, failed};
+use crate::platform::kernel::{check, expect_error};
 use crate::primitive::kit::scratch::{Scratch, any_size};
 use crate::primitive::kit::slot::open_and_close;
 
@@ -69,7 +69,7 @@ fn open(name: &CString) -> RawFd {
 /// `open` of a file that does not exist, in a directory that does.
 fn open_missing(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let name = missing(setting)?;
-    Ok(Prepared::repeat(move || expect_missing("open", open(&name))))
+    Ok(Prepared::repeat(move || expect_error("open", open(&name), libc::ENOENT)))
 }
 
 /// `stat` by path.
@@ -91,23 +91,11 @@ fn stat_missing(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refu
     let mut stat = ZERO_STAT;
     Ok(Prepared::repeat(move || {
         // SAFETY: the name is a C string; the call fills the structure or fails.
-        expect_missing("stat", unsafe { libc::stat(name.as_ptr(), &raw mut stat) })
+        expect_error("stat", unsafe { libc::stat(name.as_ptr(), &raw mut stat) }, libc::ENOENT)
     }))
 }
 
 fn missing(setting: &Setting) -> io::Result<CString> {
     let path = setting.directory.join("missing");
     CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)
-}
-
-/// Checks that a call has failed because the file does not exist, and for no other reason.
-#[inline]
-fn expect_missing(call: &'static str, result: libc::c_int) -> io::Result<()> {
-    if result >= 0 {
-        return Err(io::Error::other(format!("{call} found a file that must not exist")));
-    }
-    match io::Error::last_os_error().raw_os_error() {
-        Some(libc::ENOENT) => Ok(()),
-        _ => Err(failed(call)),
-    }
 }

@@ -1,13 +1,13 @@
-//! Calls on sockets that move no bytes: creation, closing, queries.
+//! Calls on sockets that move no bytes: creation, closing, queries, reading from an empty queue.
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use assay_quantity::PrimitiveId;
 
 use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
-use crate::platform::kernel::{check, size_of_u32};
+use crate::platform::kernel::{check, expect_error, size_of_u32};
 use crate::primitive::kit::slot::open_and_close;
 use crate::primitive::kit::socket::{Listener, NO_DELAY};
 
@@ -48,6 +48,15 @@ pub(crate) const ROWS: &[Row] = &[
         about: "`getpeername` of an established TCP connection",
         source: "own: a query that servers make for every connection",
         prepare: ask_peer,
+    },
+    Row {
+        quick: &["tcp.receive_empty"],
+        full: &[],
+        cost: Per::Operation,
+        calls: &["read"],
+        about: "`read` from a non-blocking TCP socket with an empty queue, which fails with `EAGAIN`",
+        source: "own: how event-driven servers find the end of a request's bytes",
+        prepare: receive_empty,
     },
 ];
 
@@ -109,7 +118,51 @@ fn ask_peer(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     }))
 }
 
+/// Bytes that a `read` requests, as servers do for a request.
+const REQUESTED: usize = 4096;
+
+/// Prepares `read` from a connection whose other end sends nothing.
+fn receive_empty(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+    let (socket, peer) = Listener::open(1)?.pair()?;
+    rustix::io::ioctl_fionbio(&socket, true).map_err(io::Error::from)?;
+    let mut into = [0; REQUESTED];
+    Ok(Prepared::repeat(move || {
+        let _open = &peer;
+        read_empty(&socket, &mut into)
+    }))
+}
+
+/// Calls `read`, which must fail because the queue is empty.
+#[inline]
+fn read_empty(socket: &OwnedFd, into: &mut [u8; REQUESTED]) -> io::Result<()> {
+    // SAFETY: the pointer and the length are those of an array that is borrowed mutably.
+    let got = unsafe { libc::read(socket.as_raw_fd(), into.as_mut_ptr().cast(), into.len()) };
+    expect_error("read", got, libc::EAGAIN)
+}
+
 #[cold]
 fn wrong_value(call: &str) -> io::Error {
     io::Error::other(format!("{call} succeeded, but returned a wrong value"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::primitive::kit::socket::write;
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    #[test]
+    fn a_read_is_empty_only_without_bytes_and_while_the_connection_is_open() {
+        let (socket, peer) = Listener::open(1).unwrap().pair().unwrap();
+        rustix::io::ioctl_fionbio(&socket, true).unwrap();
+        let mut into = [0; REQUESTED];
+        read_empty(&socket, &mut into).unwrap();
+        write(&peer, b"bytes").unwrap();
+        drop(peer);
+        for due in ["read returned 5, but must fail", "read returned 0, but must fail"] {
+            poll(&mut [PollFd::new(&socket, PollFlags::IN)], None).unwrap();
+            let error = read_empty(&socket, &mut into).unwrap_err().to_string();
+            assert!(error.starts_with(due), "{error}");
+        }
+    }
 }
