@@ -12,6 +12,7 @@ use crate::{
 pub(super) const NULL_DEVICE: u64 = 1 << 20 | 3;
 const AT_EMPTY_PATH: u64 = 0x1000;
 const ENOENT: u16 = 2;
+const EAGAIN: u16 = 11;
 const IPPROTO_TCP: u32 = 6;
 const TCP_CORK: u32 = 3;
 
@@ -50,6 +51,8 @@ pub enum When {
     Succeeded,
     /// It failed with `ENOENT`.
     Missing,
+    /// It failed with `EAGAIN`: it would have had to wait.
+    WouldBlock,
     /// It succeeded, and its fourth argument has `AT_EMPTY_PATH`.
     EmptyPath,
     /// It created a process, not a thread.
@@ -87,13 +90,14 @@ macro_rules! rules {
     };
 }
 
-/// The mapping. A failed transfer (mostly `EAGAIN`) moves no bytes and matches no row.
+/// The mapping. A failed call matches only a row whose condition is its error.
 pub const RULES: &[Rule] = rules! {
     ["write", "writev", "sendto", "sendmsg"] Tcp Corked => "tcp.writev_corked" Sized,
     ["sendfile"] Tcp Corked => "tcp.sendfile_corked" Sized,
     ["setsockopt"] Tcp Uncorks => "tcp.uncork" HeldBack,
     ["setsockopt"] Tcp Corks => "socket.setsockopt" Operation,
     ["read", "recvfrom", "recvmsg", "readv"] Tcp Succeeded => "tcp.receive" Buffered,
+    ["read", "recvfrom", "recvmsg", "readv"] Tcp WouldBlock => "tcp.receive_empty" Operation,
     ["write", "sendto", "sendmsg"] Tcp Succeeded => "tcp.send" Buffered,
     ["writev"] Tcp Succeeded => "tcp.writev" Sized,
     ["sendfile"] Tcp Succeeded => "tcp.sendfile" Sized,
@@ -147,6 +151,7 @@ impl Rule {
         on && match self.when {
             When::Succeeded => succeeded,
             When::Missing => !ended && call.errno() == Some(ENOENT),
+            When::WouldBlock => !ended && call.errno() == Some(EAGAIN),
             When::EmptyPath => succeeded && flags & AT_EMPTY_PATH != 0,
             When::MadeProcess => succeeded && made == Some(Made::Process),
             When::Ended => ended,

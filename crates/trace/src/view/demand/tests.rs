@@ -97,9 +97,25 @@ fn the_same_call_is_a_different_primitive_on_a_different_descriptor() {
 }
 
 #[test]
-fn a_transfer_that_would_block_is_a_null_call_and_moves_nothing() {
-    let shown = terms(&[on("recvfrom", Descriptor::Tcp4, -11), on("accept4", Descriptor::Tcp4, -11)]);
-    assert_eq!(shown, [("call.null LowerBound".to_owned(), 2.0, None)]);
+fn reading_from_a_connection_without_bytes_is_a_primitive_and_moves_nothing() {
+    let shown = terms(&[
+        on("read", Descriptor::Tcp4, -11),
+        on("recvfrom", Descriptor::Tcp4, -11),
+        on("recvmsg", Descriptor::Tcp6, -11),
+        on("readv", Descriptor::Tcp6, -11),
+    ]);
+    assert_eq!(shown, [own("tcp.receive_empty", 4.0, None)]);
+}
+
+#[test]
+fn any_other_failed_transfer_is_a_null_call_and_moves_nothing() {
+    let shown = terms(&[
+        on("recvfrom", Descriptor::Tcp4, -104),
+        on("read", Descriptor::UnixStream, -11),
+        on("sendto", Descriptor::Tcp4, -11),
+        on("accept4", Descriptor::Tcp4, -11),
+    ]);
+    assert_eq!(shown, [("call.null LowerBound".to_owned(), 4.0, None)]);
 }
 
 #[test]
