@@ -1,4 +1,4 @@
-//! `assay view`: shows a recorded trace as a summary, as a sequence of events, or as a demand.
+//! `assay view`: shows a recorded trace as a summary, as a sequence of events, as a demand, or by process.
 
 use std::cell::Cell;
 use std::io::Write;
@@ -9,6 +9,7 @@ use assay_quantity::format::demand_to_json;
 use assay_report::{Block, Report};
 use assay_trace::Reader;
 use assay_trace::view::demand::{Demanding, Named};
+use assay_trace::view::processes::CountByProcess;
 use assay_trace::view::sequence::{Sequence, SequenceRow};
 use assay_trace::view::summary::Summarise;
 use assay_trace::view::{Filter, look};
@@ -53,6 +54,13 @@ pub const VIEWS: &[View] = &[
         has_file: true,
         has_events: false,
         show: demand,
+    },
+    View {
+        name: "processes",
+        about: "program, threads, calls, failed calls, elapsed time and page faults of each process",
+        has_file: false,
+        has_events: false,
+        show: processes,
     },
 ];
 
@@ -99,6 +107,11 @@ fn demand(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
         output::write_file(path, &demand_to_json(&demand))?;
     }
     report(args, blocks)
+}
+
+fn processes(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
+    let processes = look(reader, CountByProcess::default())?;
+    report(args, section::trace::processes(&processes, args.units, UNIT_OF_WORK))
 }
 
 fn report(args: &ViewArgs, blocks: Vec<Block>) -> anyhow::Result<()> {

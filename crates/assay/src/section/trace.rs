@@ -1,8 +1,9 @@
-//! A trace as tables: the summary of calls (thesis, Figure 11) and other events.
+//! A trace as tables: the summary of calls (thesis, Figure 11) and other events, and the processes.
 
 use assay_quantity::Unit;
 use assay_report::{Block, Cell, Column, Table};
 use assay_trace::Descriptor;
+use assay_trace::view::processes::Processes;
 use assay_trace::view::summary::{Summary, SummaryRow};
 
 /// Returns the summary, divided by `units` units of work: times and counts per request, or of the whole trace
@@ -35,16 +36,12 @@ pub fn summary(summary: &Summary, units: f64, unit_of_work: &str) -> Vec<Block> 
         Column::numbers("share"),
     ];
     let title = format!("System calls per {unit_of_work}");
-    let lost = match summary.events.lost {
-        0 => "No record was lost.".to_owned(),
-        lost => format!("{lost} records were LOST: every count is a lower bound."),
-    };
     vec![
         Block::Table(Table::of(&title, columns, calls.chain([total])).with_note(
             "Elapsed times include waiting. Calls and total are per unit of work, the other times per call.",
         )),
         Block::Table(split(summary, units, unit_of_work)),
-        Block::Table(spread(summary, units, unit_of_work).with_note(lost)),
+        Block::Table(spread(summary, units, unit_of_work).with_note(lost(summary.events.lost))),
     ]
 }
 
@@ -123,6 +120,45 @@ fn spread(summary: &Summary, units: f64, unit_of_work: &str) -> Table {
     ))
 }
 
+/// Returns the processes; calls, elapsed times and page faults are divided by `units` units of work.
+pub fn processes(processes: &Processes, units: f64, unit_of_work: &str) -> Vec<Block> {
+    let rows = processes.rows.iter().map(|row| {
+        [
+            // A count would be shown with separators of thousands.
+            Cell::text(row.process.to_string()),
+            Cell::text(row.program.clone().unwrap_or_default()),
+            Cell::Count(row.threads),
+            count(row.calls, units),
+            count(row.errors, units),
+            time(real(row.elapsed_ns) / units),
+            count(row.faults, units),
+        ]
+    });
+    let columns = [
+        Column::numbers("process"),
+        Column::words("program"),
+        Column::numbers("threads"),
+        Column::numbers("calls"),
+        Column::numbers("failed calls"),
+        Column::numbers_in("elapsed", Unit::Nanoseconds),
+        Column::numbers("page faults"),
+    ];
+    let title = format!("Processes; calls, elapsed time and page faults per {unit_of_work}");
+    let table = Table::of(&title, columns, rows).with_note(
+        "Program: the one that the process executed last, or else that of its parent; the path is cut to 47 \
+         bytes. Elapsed: of its calls that returned, including waiting.",
+    );
+    vec![Block::Table(table.with_note(lost(processes.lost)))]
+}
+
+/// States the number of lost records.
+fn lost(records: u64) -> String {
+    match records {
+        0 => "No record was lost.".to_owned(),
+        records => format!("{records} records were LOST: every count is a lower bound."),
+    }
+}
+
 /// Formats a call with its descriptor.
 fn call(row: &SummaryRow) -> String {
     match row.descriptor {
@@ -146,4 +182,38 @@ fn time(value: f64) -> Cell {
 #[expect(clippy::cast_precision_loss, reason = "counts and nanoseconds of a trace stay below 2^52")]
 fn real(count: u64) -> f64 {
     count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use assay_report::Report;
+    use assay_trace::view::processes::ProcessRow;
+
+    #[test]
+    fn a_process_is_a_row_and_lost_records_are_stated() {
+        let row = ProcessRow {
+            process: 12_345,
+            program: None,
+            threads: 2,
+            calls: 10,
+            errors: 4,
+            elapsed_ns: 3_000,
+            faults: 6,
+        };
+        let blocks = processes(&Processes { rows: vec![row], lost: 7 }, 2.0, "request");
+        let report = Report { title: "x.trace".to_owned(), blocks };
+        let Some(table) = report.tables().next() else { unreachable!() };
+        let due = [
+            Cell::text("12345"),
+            Cell::text(""),
+            Cell::Count(2),
+            count(5, 1.0),
+            count(2, 1.0),
+            time(1_500.0),
+            count(3, 1.0),
+        ];
+        assert_eq!(table.rows(), [due]);
+        assert_eq!(table.notes()[1], "7 records were LOST: every count is a lower bound.");
+    }
 }

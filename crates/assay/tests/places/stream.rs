@@ -45,7 +45,7 @@ fn every_view_can_be_printed_in_every_supported_format() {
     assert!(traced.status.success(), "{traced:?}");
     let view =
         |view: &str, format: &str| Said::by(&mut place.assay(&["view", "x.trace", view, "--format", format]));
-    for name in ["summary", "sequence", "demand"] {
+    for name in ["summary", "sequence", "demand", "processes"] {
         let begins = |format: &str, beginning: &str| {
             let said = view(name, format);
             assert!(said.status.success() && said.stdout.starts_with(beginning), "{name} {format}: {said:?}");

@@ -1,4 +1,4 @@
-//! Views: evaluations of a trace, each in one pass and bounded memory.
+//! Views: evaluations of a trace, each in one pass, with memory for its result and not for the records.
 //!
 //! A view is one file here and one row in the table of `assay view`. Views produce plain rows; that command
 //! and the crate `report` format them. They follow ktranal's modes (Brown 1997, section 3.2): the time
@@ -8,6 +8,7 @@ pub mod demand;
 mod filter;
 #[cfg(test)]
 mod fixture;
+pub mod processes;
 pub mod sequence;
 pub mod summary;
 
