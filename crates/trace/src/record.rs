@@ -53,7 +53,8 @@ pub enum Event {
     /// A system call that had not returned when its thread ended (`exit_group` never returns) or when the
     /// recorder stopped. Its `result` is 0 and has no meaning.
     Unfinished(Call),
-    /// A page fault. Its duration is unknown: no tracepoint reports it.
+    /// A page fault. Its duration is unknown: no tracepoint reports it. One that occurs during a call also
+    /// counts in [`Call::faults`].
     PageFault {
         /// Faulting address.
         address: u64,
@@ -76,12 +77,12 @@ pub enum Event {
         /// The new thread.
         child_thread: u32,
     },
-    /// The process executes another program from here on.
+    /// The process executes another program from here on, in one thread, whose number is that of the process.
     Exec {
         /// Path of the program, truncated to 47 bytes.
         path: ExecPath,
     },
-    /// The thread ended.
+    /// The thread ended. Other events of it may follow while the kernel removes it.
     Exit {
         /// Exit code as `wait` reports it.
         code: i64,

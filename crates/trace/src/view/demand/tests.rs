@@ -3,7 +3,8 @@
 use assay_quantity::{OperationDemand, PrimitiveId};
 
 use super::{
-    CONTEXT_SWITCH, Demanded, Demanding, NULL_CALL, Named, PAGE_FAULT, RULES, Role, rules::NULL_DEVICE,
+    CONTEXT_SWITCH, Demanded, Demanding, NULL_CALL, Named, On, PAGE_FAULT, RULES, Role, Rule, When,
+    rules::NULL_DEVICE,
 };
 use crate::{
     descriptor::Descriptor,
@@ -70,12 +71,44 @@ fn every_row_names_calls_and_a_primitive_and_sizes_only_calls_that_move_bytes() 
 #[test]
 fn no_row_is_shadowed_by_an_earlier_one() {
     for (position, rule) in RULES.iter().enumerate() {
-        for earlier in &RULES[..position] {
-            let same_call = rule.calls.iter().any(|name| earlier.calls.contains(name));
-            let same = earlier.on == rule.on && earlier.when == rule.when;
-            assert!(!(same_call && same), "{} after {}", rule.primitive, earlier.primitive);
+        for wide in RULES[..position].iter().filter(|earlier| includes(earlier, rule)) {
+            let shadowed = rule.calls.iter().find(|name| wide.calls.contains(name));
+            assert_eq!(
+                shadowed, None,
+                "this call never reaches the row of {}, because the row of {} above it is wider",
+                rule.primitive, wide.primitive
+            );
         }
     }
+}
+
+/// Returns whether every call that meets the descriptor and the condition of `narrow` meets those of `wide`.
+fn includes(wide: &Rule, narrow: &Rule) -> bool {
+    let includes_condition = match wide.when {
+        When::Succeeded => !matches!(narrow.when, When::Missing | When::WouldBlock | When::Ended),
+        When::Corked => matches!(narrow.when, When::Corked | When::Uncorks),
+        When::Missing
+        | When::WouldBlock
+        | When::EmptyPath
+        | When::MadeProcess
+        | When::Ended
+        | When::Corks
+        | When::Uncorks => wide.when == narrow.when,
+    };
+    (wide.on == On::Any || wide.on == narrow.on) && includes_condition
+}
+
+#[test]
+fn a_wide_row_includes_narrow_ones_and_no_others() {
+    let rule = |on, when| Rule { on, when, ..RULES[0] };
+    let success = rule(On::Any, When::Succeeded);
+    assert!(includes(&success, &rule(On::Tcp, When::Succeeded)));
+    assert!(includes(&success, &rule(On::Tcp, When::Corked)));
+    assert!(!includes(&success, &rule(On::Tcp, When::WouldBlock)));
+    assert!(!includes(&rule(On::File, When::Succeeded), &rule(On::Tcp, When::Succeeded)));
+    assert!(!includes(&rule(On::Tcp, When::Succeeded), &success));
+    assert!(includes(&rule(On::Tcp, When::Corked), &rule(On::Tcp, When::Uncorks)));
+    assert!(!includes(&rule(On::Tcp, When::Corked), &rule(On::Tcp, When::Corks)));
 }
 
 #[test]
