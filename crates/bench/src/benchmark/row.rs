@@ -22,10 +22,10 @@ pub(crate) struct Row {
     pub(crate) full: &'static [&'static str],
     /// The unit of work that the cost refers to.
     pub(crate) cost: Per,
-    /// Names of the system calls that one operation makes, including those of partners; empty for work in
-    /// user mode only.
+    /// Names that the kernel gives to the system calls of one operation, including those of partners; if the
+    /// C library may choose, all of them. Empty for work in user mode only.
     pub(crate) calls: &'static [&'static str],
-    /// Description of one operation, which `docs/primitives.md` contains too.
+    /// Description of one operation, a line of Markdown, which `docs/primitives.md` contains too.
     pub(crate) about: &'static str,
     /// Origin of the benchmark.
     pub(crate) source: &'static str,
@@ -91,7 +91,7 @@ pub struct Benchmark {
     pub bytes: Option<u64>,
     /// The smallest profile that measures it.
     pub profile: Profile,
-    /// Names of the system calls that one operation makes, including those of partners.
+    /// Names that the kernel gives to the system calls of one operation, including those of partners.
     pub calls: &'static [&'static str],
     /// Description of one operation.
     pub about: &'static str,
