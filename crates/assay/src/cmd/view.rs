@@ -202,11 +202,14 @@ mod tests {
     #[test]
     fn every_view_has_a_unique_name_and_is_documented() {
         let page = include_str!("../../../../docs/trace.md");
+        let readme = include_str!("../../../../README.md");
+        let line = readme.lines().find(|line| line.starts_with("| `assay view")).unwrap();
         for (position, view) in VIEWS.iter().enumerate() {
             assert!(VIEWS[..position].iter().all(|other| other.name != view.name));
             assert!(!view.about.is_empty());
             let section = format!("### {}", view.name);
-            assert!(page.contains(&section), "docs/trace.md has no section on {}", view.name);
+            assert!(page.lines().any(|line| line == section), "docs/trace.md has no section '{section}'");
+            assert!(line.contains(&format!("{}`", view.name)), "README.md does not name {}", view.name);
         }
         for (field, _) in FIELDS {
             assert!(

@@ -45,7 +45,11 @@ fn every_view_can_be_printed_in_every_supported_format() {
     assert!(traced.status.success(), "{traced:?}");
     let view =
         |view: &str, format: &str| Said::by(&mut place.assay(&["view", "x.trace", view, "--format", format]));
-    for name in ["summary", "sequence", "demand", "processes"] {
+    let named = view("unknown", "text").stderr;
+    let (_, names) = named.split_once("[possible values: ").unwrap();
+    let names: Vec<&str> = names.split_once(']').unwrap().0.split(", ").collect();
+    assert!(names.contains(&"sequence") && names.len() > 3, "{named}");
+    for name in names {
         let begins = |format: &str, beginning: &str| {
             let said = view(name, format);
             assert!(said.status.success() && said.stdout.starts_with(beginning), "{name} {format}: {said:?}");
@@ -53,7 +57,12 @@ fn every_view_can_be_printed_in_every_supported_format() {
         begins("json", "{");
         match name {
             "sequence" => begins("csv", "begin_ns,elapsed_ns,process,thread,cpu,descriptor,event\r\n"),
-            _ => begins("html", "<!DOCTYPE html>"),
+            _ => {
+                begins("text", &format!("x.trace, {name}\n"));
+                begins("html", "<!DOCTYPE html>");
+                let csv = view(name, "csv");
+                assert!(csv.status.success() && csv.stdout.contains("_unit,"), "{name} csv: {csv:?}");
+            }
         }
     }
     let lines = |format| view("sequence", format).stdout.lines().count();
