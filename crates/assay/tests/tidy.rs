@@ -115,20 +115,21 @@ fn every_module_begins_with_a_doc_comment() {
     }
 }
 
-/// Width of the code (`max_width` in rustfmt.toml).
-const WIDTH: usize = 110;
-
 #[test]
-fn comments_wrap_at_the_width_of_the_code() {
-    for (name, text) in files().iter().filter(|(name, _)| has_extension(name, "rs")) {
+fn comments_and_markdown_wrap() {
+    for (name, text) in files() {
+        // Comments wrap at the width of the code (`max_width` in rustfmt.toml).
+        let (beginning, width) = match name.rsplit_once('.') {
+            Some((_, "rs")) => ("//", 110),
+            Some((_, "md")) => ("", 120),
+            _ => continue,
+        };
         for (number, line) in text.lines().enumerate() {
-            // A row of a table cannot be wrapped.
-            let wraps = line.trim_start().starts_with("//") && !line.ends_with('|');
-            assert!(
-                !wraps || line.chars().count() <= WIDTH,
-                "{name}:{}: the comment is too wide",
-                number + 1
-            );
+            // Rows of tables and code in Markdown cannot be wrapped.
+            let is_code = beginning.is_empty() && line.starts_with("    ");
+            let wraps = line.trim_start().starts_with(beginning) && !line.ends_with('|') && !is_code;
+            let is_too_wide = wraps && line.chars().count() > width;
+            assert!(!is_too_wide, "{name}:{}: the line has more than {width} columns", number + 1);
         }
     }
 }
