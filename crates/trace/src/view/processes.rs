@@ -110,18 +110,16 @@ impl View for CountByProcess {
 
 impl CountByProcess {
     fn of(&mut self, process: u32) -> &mut Tally {
-        self.latest.entry(process).or_insert_with(|| Tally {
-            row: ProcessRow { process, ..ProcessRow::default() },
-            ..Tally::default()
-        })
+        self.latest.entry(process).or_insert_with(|| Tally::of(process))
     }
 
     /// Returns the process of an event that only a running process causes.
     fn running(&mut self, process: u32) -> &mut Tally {
-        if self.latest.get(&process).is_some_and(|tally| tally.ended) {
-            return self.begin(process);
+        let tally = self.latest.entry(process).or_insert_with(|| Tally::of(process));
+        if tally.ended {
+            self.earlier.push(std::mem::replace(tally, Tally::of(process)).row());
         }
-        self.of(process)
+        tally
     }
 
     /// Returns a new process with this number.
@@ -132,6 +130,10 @@ impl CountByProcess {
 }
 
 impl Tally {
+    fn of(process: u32) -> Self {
+        Self { row: ProcessRow { process, ..ProcessRow::default() }, ..Self::default() }
+    }
+
     fn add(&mut self, call: &Call) {
         self.row.calls += 1;
         self.row.errors += u64::from(call.errno().is_some());
