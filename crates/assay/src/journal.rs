@@ -14,7 +14,7 @@ use assay_store::{Outcome, Run, RunId, RunStart, Store};
 
 use crate::cli::StoreArgs;
 use crate::interrupt::Interrupted;
-use crate::{again, output, past};
+use crate::{again, data, output, past};
 
 /// A run that is being written. Added data is never lost, however the process ends.
 #[derive(Debug)]
@@ -160,8 +160,7 @@ fn failed(store: &Store, run: RunId) -> anyhow::Result<Vec<Unmeasured>> {
 
 /// Opens the store given on the command line, or the default one.
 pub fn open(args: &StoreArgs) -> anyhow::Result<Store> {
-    let usual =
-        || Store::default_path(env::var_os("XDG_DATA_HOME").as_deref(), env::var_os("HOME").as_deref());
+    let usual = || data::directory().map(|directory| directory.join("assay.db"));
     let path = args.store.clone().or_else(usual);
     let path = path.context("no home directory for the store; give a file with --store")?;
     Ok(Store::open(&path)?)

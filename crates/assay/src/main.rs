@@ -5,6 +5,7 @@
 mod again;
 mod cli;
 mod cmd;
+mod data;
 mod interrupt;
 mod journal;
 mod output;

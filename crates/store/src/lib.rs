@@ -9,7 +9,6 @@
 
 mod earlier;
 mod failure;
-mod place;
 mod read;
 mod row;
 mod schema;
