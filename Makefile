@@ -1,4 +1,4 @@
-# Two commands do everything on a bare machine with Debian 12, Debian 13 or Ubuntu 24.04: `make run` and `make test`.
+# Two commands do everything on a bare machine with Debian 12 or 13: `make run` and `make test`.
 .PHONY: run test check minimum soak bench peers again bless fuzz
 
 CARGO ?= cargo

@@ -90,6 +90,36 @@ fn a_toolchain_that_rustup_cannot_install_is_an_error() {
     refuses("run", &[cargo, ("rustup", &full)], &first, last);
 }
 
+#[test]
+fn platforms_that_cannot_be_downloaded_are_an_error_that_says_why() {
+    let [_, pinned] = oldest_and_pinned();
+    let cargo = format!("echo cargo {pinned}");
+    let rustup = format!("echo {pinned}-x86_64-unknown-linux-gnu");
+    let mut programs =
+        vec![("cargo", cargo.as_str()), ("rustup", rustup.as_str()), ("uname", "echo riscv64")];
+    let refused = |programs: &[_], message: &str| {
+        let (said, code) = setup("simulate", programs);
+        assert_eq!(said.lines().last(), Some(format!("scripts/platforms: {message}").as_str()), "{said}");
+        assert_eq!(code, Some(1));
+    };
+    refused(&programs, "guests are x86-64 machines; on riscv64, 'assay sim' is not available");
+
+    programs[2].1 = "echo x86_64";
+    for name in ["mkdir", "flock", "rm", "cat", "tail"] {
+        programs.push((name, "PATH=/usr/bin:/bin exec ${0##*/} \"$@\""));
+    }
+    let offline = ". /etc/os-release; case $* in
+        indextargets*) echo $VERSION_CODENAME file:/none ;;
+        *) echo 'W: no index' >&2; echo 'E: no network' >&2; exit 1 ;;
+        esac";
+    programs.push(("apt-get", offline));
+    refused(&programs, "apt-get update failed: E: no network");
+    programs.last_mut().unwrap().1 = "echo another-release file:/none";
+    let codename = Command::new("sh").args(["-c", ". /etc/os-release; printf $VERSION_CODENAME"]).output();
+    let codename = String::from_utf8(codename.unwrap().stdout).unwrap();
+    refused(&programs, &format!("the package sources have no entry for {codename}; add one"));
+}
+
 /// Parses the numbers of a version, for comparison.
 fn version(text: &str) -> Vec<u32> {
     text.split('.').map(|number| number.parse().unwrap()).collect()
