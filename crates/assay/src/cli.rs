@@ -46,6 +46,8 @@ pub enum Command {
     Compare(CompareArgs),
     /// List the runs in the store, or show one of them.
     History(HistoryArgs),
+    /// Run programs in a simulated machine.
+    Sim(SimArgs),
     /// Measure one sample of one primitive in this process; started by `bench` for each sample.
     #[command(hide = true)]
     Sample(SampleArgs),
@@ -410,6 +412,47 @@ pub struct HistoryArgs {
     pub store: StoreArgs,
 }
 
+/// `assay sim`.
+#[derive(Debug, Args)]
+pub struct SimArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: SimCommand,
+}
+
+/// The subcommands of `assay sim`.
+#[derive(Debug, Subcommand)]
+pub enum SimCommand {
+    /// Boot a Linux kernel in QEMU and run a command there.
+    Run(SimRunArgs),
+}
+
+/// `assay sim run`.
+#[derive(Debug, Args)]
+pub struct SimRunArgs {
+    /// Command for the shell of the guest, which has the programs of busybox.
+    #[arg(long, value_name = "COMMAND")]
+    pub guest_command: String,
+    /// File or directory to copy into the directory of the command; can be repeated.
+    #[arg(long, value_name = "PATH")]
+    pub copy: Vec<PathBuf>,
+    /// Kernel to boot: a file (bzImage), or the version of an installed one, such as 6.1 [default: the newest
+    /// installed one].
+    #[arg(long, value_name = "KERNEL")]
+    pub kernel: Option<PathBuf>,
+    /// Memory of the guest in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(128..=65_536))]
+    pub memory: u32,
+    /// Kill the guest if the command has not ended after this time, which includes the boot, such as 60s or
+    /// 10m.
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = budget)]
+    pub limit: Duration,
+    /// Let the guest's time pass with its instructions, one nanosecond for each, so that each run of a
+    /// command is the same to the instruction. Takes about twice as long.
+    #[arg(long)]
+    pub deterministic: bool,
+}
+
 /// `assay sample`.
 #[derive(Debug, Args)]
 pub struct SampleArgs {
@@ -533,12 +576,16 @@ mod tests {
 
     #[test]
     fn every_subcommand_and_every_argument_has_a_help_text() {
-        for subcommand in Cli::command().get_subcommands() {
-            assert!(subcommand.get_about().is_some(), "{}", subcommand.get_name());
-            for argument in subcommand.get_arguments() {
-                assert!(argument.get_help().is_some(), "{} {}", subcommand.get_name(), argument.get_id());
+        fn check(subcommands: &clap::Command) {
+            for subcommand in subcommands.get_subcommands() {
+                assert!(subcommand.get_about().is_some(), "{}", subcommand.get_name());
+                for argument in subcommand.get_arguments() {
+                    assert!(argument.get_help().is_some(), "{} {}", subcommand.get_name(), argument.get_id());
+                }
+                check(subcommand);
             }
         }
+        check(&Cli::command());
     }
 
     #[test]

@@ -59,8 +59,13 @@ pub fn end(printed: anyhow::Result<()>, end: anyhow::Result<()>) -> anyhow::Resu
 
 /// Prints text to stdout. A reader that closes stdout early is not an error; see [`complain`].
 pub fn print(text: &str) -> anyhow::Result<()> {
+    print_bytes(text.as_bytes())
+}
+
+/// Prints the output of a program to stdout, unchanged.
+pub fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
     let mut stdout = stdout();
-    printed(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+    printed(stdout.write_all(bytes).and_then(|()| stdout.flush()))
 }
 
 /// Returns a buffered stdout for output that is printed in pieces; pass the result to [`printed`].
@@ -80,6 +85,12 @@ pub fn printed(written: io::Result<()>) -> anyhow::Result<()> {
 pub fn say(line: &str) {
     // A failure cannot be reported when stderr is closed.
     let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// Prints the messages of a program on stderr, unchanged.
+pub fn say_bytes(bytes: &[u8]) {
+    // A failure cannot be reported when stderr is closed.
+    let _ = io::stderr().write_all(bytes);
 }
 
 /// Prints an error in one line and returns its exit code; a closed pipe is success.

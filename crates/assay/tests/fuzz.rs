@@ -30,7 +30,7 @@ struct Target {
     parse: fn(&[u8]),
 }
 
-const TARGETS: [Target; 8] = [
+const TARGETS: [Target; 10] = [
     Target { name: "machine file", seeds: machines, parse: parse_machine },
     Target { name: "demand file", seeds: demands, parse: parse_demand },
     Target { name: "primitive id", seeds: ids, parse: parse_id },
@@ -39,6 +39,8 @@ const TARGETS: [Target; 8] = [
     Target { name: "trace manifest", seeds: manifests, parse: parse_manifest },
     Target { name: "trace spool", seeds: spools, parse: parse_spool },
     Target { name: "trace segment", seeds: segments, parse: parse_segment },
+    Target { name: "answer of a guest", seeds: guest_answers, parse: parse_guest_answer },
+    Target { name: "header of a kernel", seeds: kernel_headers, parse: parse_kernel_header },
 ];
 
 #[test]
@@ -224,6 +226,33 @@ fn parse_answer(input: &[u8]) {
         }
     }
     assert_eq!(whole.is_err(), pieces.is_err(), "{whole:?} in one piece, {pieces:?} byte by byte");
+}
+
+fn guest_answers() -> Vec<Vec<u8>> {
+    vec![b"started 1.50\nended 12.25 3\noutput 6\nhello\nerrors 4\nok\n\ncomplete\n".to_vec()]
+}
+
+/// What is accepted announces all bytes that it contains.
+fn parse_guest_answer(input: &[u8]) {
+    if let Ok(finished) = assay_guest::answer::parse(input) {
+        assert!(finished.output.len() + finished.errors.len() < input.len());
+    }
+}
+
+fn kernel_headers() -> Vec<Vec<u8>> {
+    let mut header = vec![0; 0x202];
+    header.extend(b"HdrS\x0f\x02");
+    header.resize(0x20e, 0);
+    header.extend([0x20, 0x00]);
+    header.resize(0x220, 0);
+    header.extend(b"6.12.95+deb12-cloud-amd64 (debian-kernel) #1 SMP\0");
+    vec![header]
+}
+
+fn parse_kernel_header(input: &[u8]) {
+    if let Some(release) = assay_guest::kernel::release(input) {
+        assert!(release.bytes().all(|byte| byte.is_ascii_graphic()), "{release:?}");
+    }
 }
 
 /// Writes the container of a killed recorder, and of one that ended normally.

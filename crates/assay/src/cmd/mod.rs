@@ -6,6 +6,7 @@ mod history;
 mod predict;
 mod run;
 mod sample;
+mod sim;
 mod trace;
 pub mod view;
 
@@ -21,6 +22,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Predict(args) => predict::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::History(args) => history::run(&args),
+        Command::Sim(args) => sim::run(&args),
         Command::Sample(args) => sample::run(&args),
     }
 }

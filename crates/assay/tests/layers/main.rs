@@ -13,7 +13,7 @@ use std::process::Command;
 use self::floors::FLOORS;
 
 /// Each crate, and the crates of the workspace that it may depend on. A new crate needs a new row.
-const LAYERS: [(&str, &[&str]); 11] = [
+const LAYERS: [(&str, &[&str]); 12] = [
     ("assay-quantity", &[]),
     ("assay-statistics", &["assay-quantity"]),
     ("assay-process", &[]),
@@ -24,10 +24,12 @@ const LAYERS: [(&str, &[&str]); 11] = [
     ("assay-model", &["assay-quantity"]),
     ("assay-store", &["assay-quantity"]),
     ("assay-report", &["assay-quantity"]),
+    ("assay-guest", &["assay-process"]),
     (
         "assay",
         &[
             "assay-bench",
+            "assay-guest",
             "assay-model",
             "assay-quantity",
             "assay-report",

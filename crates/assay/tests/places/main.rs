@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
 
 mod disk;
+mod guest;
 mod input;
 mod killed;
 mod place;

@@ -105,8 +105,12 @@ impl Place {
 
     /// Starts `assay` in the background.
     pub fn start(&self, arguments: &[&str]) -> Going {
+        self.start_command(&mut self.assay(arguments))
+    }
+
+    /// Starts a command of the place in the background.
+    pub fn start_command(&self, command: &mut Command) -> Going {
         let stdout = File::create(self.path("stdout")).unwrap();
-        let mut command = self.assay(arguments);
         let mut child = command.stdout(stdout).stderr(Stdio::piped()).process_group(0).spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let (sender, lines) = channel();
@@ -205,6 +209,7 @@ impl Said {
             "starting ",
             "measuring ",
             "tracing ",
+            "booting ",
             "the report is written to ",
             "the raw samples are stored as run ",
         ];
@@ -224,7 +229,7 @@ impl Said {
     }
 
     fn assert_no_panic(&self) {
-        assert!(!self.stderr.contains("panicked") && self.status.code() != Some(101), "{self:?}");
+        assert!(!self.stderr.contains("panicked at ") && self.status.code() != Some(101), "{self:?}");
     }
 }
 

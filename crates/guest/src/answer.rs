@@ -1,0 +1,172 @@
+//! What a guest reports on its serial port, written by the script `init`:
+//!
+//! ```text
+//! started UPTIME
+//! ended UPTIME STATUS
+//! output BYTES
+//! ...errors BYTES
+//! ...complete
+//! ```
+//!
+//! The dots stand for as many bytes as announced. They may be missing if the host's disk is full, so nothing
+//! is accepted without the last line.
+
+use std::fmt;
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// What a command in a guest has left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finished {
+    /// Exit status of the command, as its shell reports it: 128 and more for a signal.
+    pub status: u8,
+    /// What it wrote to stdout.
+    pub output: Vec<u8>,
+    /// What it wrote to stderr.
+    pub errors: Vec<u8>,
+    /// When the command started.
+    pub started: Uptime,
+    /// When the command ended.
+    pub ended: Uptime,
+}
+
+/// Time since the start of the guest's kernel, in time of the guest. Its resolution is 10 ms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Uptime(pub Duration);
+
+impl fmt::Display for Uptime {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{:.2} s", self.0.as_secs_f64())
+    }
+}
+
+/// Why what a guest wrote is not a result.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum AnswerError {
+    /// It ends early.
+    #[error("they end after {0} bytes")]
+    Truncated(usize),
+    /// A line is not what it must be.
+    #[error("expected '{expected}', found '{found}'")]
+    Unexpected {
+        /// The form of the line.
+        expected: &'static str,
+        /// The line.
+        found: String,
+    },
+}
+
+/// Whether the guest has reported that it starts the command.
+pub(crate) fn has_started(bytes: &[u8]) -> bool {
+    Cursor { bytes, at: 0 }.words("started").is_ok()
+}
+
+/// Reads all that a guest has reported.
+///
+/// # Errors
+/// [`AnswerError`], if it is not complete or does not have the form above.
+pub fn parse(bytes: &[u8]) -> Result<Finished, AnswerError> {
+    let mut cursor = Cursor { bytes, at: 0 };
+    let started = cursor.parse("started", "started UPTIME", |[uptime]| parse_uptime(uptime))?;
+    let (ended, status) = cursor.parse("ended", "ended UPTIME STATUS", |[uptime, status]| {
+        Some((parse_uptime(uptime)?, status.parse().ok()?))
+    })?;
+    let output = cursor.part("output", "output BYTES")?;
+    let errors = cursor.part("errors", "errors BYTES")?;
+    cursor.parse("complete", "complete", |[]| Some(()))?;
+    Ok(Finished { status, output, errors, started, ended })
+}
+
+/// Seconds with two decimals, as in `/proc/uptime`.
+fn parse_uptime(text: &str) -> Option<Uptime> {
+    let seconds: f64 = text.parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok().map(Uptime)
+}
+
+struct Cursor<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    /// Reads a line that begins with `name`, and returns the words after it.
+    fn words(&mut self, name: &'static str) -> Result<Vec<&'a str>, AnswerError> {
+        let rest = &self.bytes[self.at..];
+        let end =
+            rest.iter().position(|byte| *byte == b'\n').ok_or(AnswerError::Truncated(self.bytes.len()))?;
+        let line = String::from_utf8_lossy(&rest[..end.min(80)]).into_owned();
+        let unexpected = AnswerError::Unexpected { expected: name, found: line };
+        let mut words = std::str::from_utf8(&rest[..end]).map_err(|_| unexpected.clone())?.split(' ');
+        if words.next() != Some(name) {
+            return Err(unexpected);
+        }
+        self.at += end + 1;
+        Ok(words.collect())
+    }
+
+    /// Reads a line of a name and `N` words.
+    fn parse<T, const N: usize>(
+        &mut self,
+        name: &'static str,
+        form: &'static str,
+        parse: impl Fn([&str; N]) -> Option<T>,
+    ) -> Result<T, AnswerError> {
+        let words = self.words(name)?;
+        let found = || format!("{name} {}", words.join(" "));
+        let parsed = words.clone().try_into().ok().and_then(parse);
+        parsed.ok_or_else(|| AnswerError::Unexpected { expected: form, found: found() })
+    }
+
+    /// Reads a length and as many bytes.
+    fn part(&mut self, name: &'static str, form: &'static str) -> Result<Vec<u8>, AnswerError> {
+        let length: usize = self.parse(name, form, |[length]| length.parse().ok())?;
+        let rest = &self.bytes[self.at..];
+        let part = rest.get(..length).ok_or(AnswerError::Truncated(self.bytes.len()))?;
+        self.at += length;
+        Ok(part.to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ANSWER: &str = "started 1.50\nended 12.25 3\noutput 6\nhello\nerrors 4\nok\n\ncomplete\n";
+
+    #[test]
+    fn an_answer_is_read_with_its_parts() {
+        let finished = parse(ANSWER.as_bytes()).unwrap();
+        assert_eq!(finished.output, b"hello\n");
+        assert_eq!(finished.errors, b"ok\n\n");
+        assert_eq!(finished.status, 3);
+        assert_eq!(
+            (finished.started.to_string(), finished.ended.to_string()),
+            ("1.50 s".into(), "12.25 s".into())
+        );
+    }
+
+    #[test]
+    fn no_part_of_an_answer_is_an_answer() {
+        for length in 0..ANSWER.len() {
+            let part = &ANSWER.as_bytes()[..length];
+            assert_eq!(parse(part), Err(AnswerError::Truncated(length)), "{}", &ANSWER[..length]);
+            assert_eq!(has_started(part), length >= "started 1.50\n".len());
+        }
+    }
+
+    #[test]
+    fn a_damaged_line_is_shown_with_what_it_should_be() {
+        for (from, to, message) in [
+            ("started 1.50", "login:", "expected 'started', found 'login:'"),
+            ("ended 12.25 3", "ended -1 3", "expected 'ended UPTIME STATUS', found 'ended -1 3'"),
+            ("ended 12.25 3", "ended 12.25 300", "expected 'ended UPTIME STATUS', found 'ended 12.25 300'"),
+            ("ended 12.25 3", "ended 12.25", "expected 'ended UPTIME STATUS', found 'ended 12.25'"),
+            ("output 6", "output x", "expected 'output BYTES', found 'output x'"),
+            ("output 6", "output 5", "expected 'errors', found ''"),
+        ] {
+            let error = parse(ANSWER.replace(from, to).as_bytes()).unwrap_err();
+            assert_eq!(error.to_string(), message);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Guests on QEMU, which emulates a whole machine (TCG): an x86-64 PC with one processor, no disk and no
+//! network, whose kernel and first file system QEMU loads itself.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use thiserror::Error;
+
+use crate::kernel::Kernel;
+use crate::watch::Start;
+use crate::{Job, RunError, root};
+
+/// Major version of QEMU for which this is written.
+const MAJOR: &str = "10.";
+
+/// Command line of the guest's kernel, besides the path of its first process: a panic ends the guest, an oops
+/// panics; addresses of the kernel are the same in each run; the console shows only what is wrong; the time
+/// stamp counter is not compared with slower clocks of the emulated machine; the self tests of the kernel's
+/// cryptography, a third of the instructions of a boot, are left out.
+const KERNEL_OPTIONS: &str =
+    "console=ttyS0 quiet panic=-1 oops=panic nokaslr tsc=reliable cryptomgr.notests rdinit=/init";
+
+/// QEMU, with what guests need besides a kernel, as `scripts/platforms` installs it.
+#[derive(Debug, Clone)]
+pub struct Qemu {
+    /// Where its packages are unpacked.
+    root: PathBuf,
+    /// A static busybox.
+    busybox: PathBuf,
+}
+
+/// Why QEMU cannot be used.
+#[derive(Debug, Error)]
+pub enum Unavailable {
+    /// A file is missing.
+    #[error("{} is missing; 'scripts/setup simulate' installs it", .0.display())]
+    Missing(PathBuf),
+    /// It does not run, or is another version.
+    #[error("{} is not QEMU 10 ({problem}); remove {} and run 'scripts/setup simulate'", program.display(), root.display())]
+    Unusable {
+        /// The program.
+        program: PathBuf,
+        /// What it did instead.
+        problem: String,
+        /// The directory that the script creates again.
+        root: PathBuf,
+    },
+}
+
+impl Qemu {
+    /// Finds QEMU and busybox in the directory of `scripts/platforms`.
+    ///
+    /// # Errors
+    /// [`Unavailable`].
+    pub fn find(platforms: &Path) -> Result<Qemu, Unavailable> {
+        let qemu = Qemu { root: platforms.join("qemu"), busybox: platforms.join("busybox/bin/busybox") };
+        for file in [qemu.program(), qemu.busybox.clone()] {
+            if !file.exists() {
+                return Err(Unavailable::Missing(file));
+            }
+        }
+        let version = match qemu.command().arg("--version").output() {
+            Ok(output) => first_line(&[output.stdout, output.stderr].concat()),
+            Err(error) => error.to_string(),
+        };
+        if version.strip_prefix("QEMU emulator version ").is_some_and(|rest| rest.starts_with(MAJOR)) {
+            return Ok(qemu);
+        }
+        Err(Unavailable::Unusable { program: qemu.program(), problem: version, root: qemu.root })
+    }
+
+    fn program(&self) -> PathBuf {
+        self.root.join("usr/bin/qemu-system-x86_64")
+    }
+
+    /// QEMU with its own libraries and firmware.
+    fn command(&self) -> Command {
+        let libraries = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"].map(|path| self.root.join(path));
+        let mut command = Command::new(self.program());
+        command.env("LD_LIBRARY_PATH", libraries.map(PathBuf::into_os_string).join(&OsString::from(":")));
+        for data in ["usr/share/qemu", "usr/share/seabios"] {
+            command.arg("-L").arg(self.root.join(data));
+        }
+        command
+    }
+}
+
+/// How time passes in a guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clock {
+    /// As on the host.
+    Host,
+    /// One nanosecond for each instruction, from the same date in each run; time in which the guest waits
+    /// passes at once. Runs of the same job are identical to the instruction.
+    Instructions,
+}
+
+/// A machine to emulate.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    /// The emulator.
+    pub qemu: Qemu,
+    /// The kernel that it boots.
+    pub kernel: Kernel,
+    /// Memory in MiB.
+    pub memory_mib: u32,
+    /// Its clock.
+    pub clock: Clock,
+}
+
+impl Machine {
+    /// Writes the guest's first file system and returns how to start the machine.
+    pub(crate) fn prepare(&self, job: &Job, directory: &Path) -> Result<Start, RunError> {
+        let write = |name: &str, content: &[u8]| {
+            let path = directory.join(name);
+            match fs::write(&path, content) {
+                Ok(()) => Ok(path),
+                Err(source) => Err(RunError::Write { path, source }),
+            }
+        };
+        let memory_bytes = u64::from(self.memory_mib) << 20;
+        let root = write("root.cpio", &root::archive(job, &self.qemu.busybox, memory_bytes)?)?;
+        let [console, answer] = [write("console", b"")?, write("answer", b"")?];
+        let mut command = self.qemu.command();
+        command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
+        // One thread emulates all processors, which `-icount` requires.
+        command.args(["-accel", "tcg,thread=single", "-smp", "1", "-m", &format!("{}M", self.memory_mib)]);
+        command.arg("-kernel").arg(&self.kernel.image);
+        command.arg("-initrd").arg(&root);
+        command.args(["-append", KERNEL_OPTIONS]);
+        for (id, file) in [("console", &console), ("answer", &answer)] {
+            command.arg("-chardev").arg(chardev(id, file));
+            command.args(["-serial", &format!("chardev:{id}")]);
+        }
+        if self.clock == Clock::Instructions {
+            command.args(["-icount", "shift=0,sleep=off", "-rtc", "clock=vm,base=2026-01-01", "-seed", "1"]);
+        }
+        Ok(Start { program: "QEMU", command, console, answer, messages: write("messages", b"")? })
+    }
+}
+
+/// The option of a character device that writes to a file. QEMU separates options by commas.
+fn chardev(id: &str, file: &Path) -> OsString {
+    OsString::from(format!("file,id={id},path={}", file.display().to_string().replace(',', ",,")))
+}
+
+fn first_line(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).lines().next().unwrap_or("it prints nothing").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_missing_or_unusable_qemu_is_refused_with_what_to_do() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let refused = || Qemu::find(directory.path()).unwrap_err().to_string();
+        let program = path("qemu/usr/bin/qemu-system-x86_64");
+        assert_eq!(
+            refused(),
+            format!("{} is missing; 'scripts/setup simulate' installs it", program.display())
+        );
+        for name in [&program, &path("busybox/bin/busybox")] {
+            fs::create_dir_all(name.parent().unwrap()).unwrap();
+            fs::write(name, "#!/bin/sh\necho QEMU emulator version 7.2.22\n").unwrap();
+            fs::set_permissions(name, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let expected = format!(
+            "{} is not QEMU 10 (QEMU emulator version 7.2.22); remove {} and run 'scripts/setup simulate'",
+            program.display(),
+            path("qemu").display()
+        );
+        assert_eq!(refused(), expected);
+    }
+}

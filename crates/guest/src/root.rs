@@ -1,0 +1,187 @@
+//! The first file system of a guest: busybox, the script that runs the command, the command, and the files
+//! copied from the host.
+
+use std::fs::{self, FileType};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use crate::Job;
+use crate::archive::Archive;
+
+/// The guest's first process.
+const INIT: &[u8] = include_bytes!("init");
+
+/// Directories that exist before any file is copied, and their permissions.
+const DIRECTORIES: [(&str, u32); 9] = [
+    ("assay", 0o755),
+    ("bin", 0o755),
+    ("dev", 0o755),
+    ("etc", 0o755),
+    ("proc", 0o755),
+    ("root", 0o700),
+    ("sys", 0o755),
+    ("tmp", 0o1777),
+    ("work", 0o755),
+];
+
+/// Why a file cannot be copied into a guest.
+#[derive(Debug, Error)]
+pub enum CopyError {
+    /// It cannot be read.
+    #[error("cannot copy {} into the guest: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is a device, a socket or a pipe.
+    #[error("cannot copy {} into the guest: it is neither a file, a directory nor a symbolic link", .0.display())]
+    Special(PathBuf),
+    /// Its path has no name that can be used in the guest.
+    #[error("cannot copy {} into the guest: give a path that ends in a name in UTF-8", .0.display())]
+    Nameless(PathBuf),
+    /// Two of them have the same name.
+    #[error("two of the files for the guest are named {0}; rename one of them")]
+    Twice(String),
+    /// All files together are too large.
+    #[error(
+        "the files for the guest exceed {} MiB, a quarter of its memory; give it more memory or fewer files",
+        limit >> 20
+    )]
+    TooLarge {
+        /// The limit in bytes.
+        limit: u64,
+    },
+}
+
+/// Returns the archive from which the kernel unpacks the file system.
+///
+/// The kernel keeps the archive until it is unpacked, into a file system of at most half of the memory, and
+/// the command also needs memory: a quarter of it is the limit of the archive.
+pub fn archive(job: &Job, busybox: &Path, memory_bytes: u64) -> Result<Vec<u8>, CopyError> {
+    let mut root = Root { archive: Archive::default(), limit: memory_bytes / 4 };
+    for (path, permissions) in DIRECTORIES {
+        root.archive.directory(path, permissions);
+    }
+    root.copy(busybox, "bin/busybox")?;
+    root.archive.file("init", 0o755, INIT);
+    root.archive.file("assay/command", 0o644, job.command.as_bytes());
+    let mut names: Vec<&str> = Vec::new();
+    for path in &job.copies {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let name = name.ok_or_else(|| CopyError::Nameless(path.clone()))?;
+        if names.contains(&name) {
+            return Err(CopyError::Twice(name.to_owned()));
+        }
+        names.push(name);
+        root.copy(&fs::canonicalize(path).map_err(unreadable(path))?, &format!("work/{name}"))?;
+    }
+    Ok(root.archive.finish())
+}
+
+struct Root {
+    archive: Archive,
+    limit: u64,
+}
+
+impl Root {
+    /// Copies a file, a symbolic link as such, or a directory with its entries, in the order of their names.
+    fn copy(&mut self, from: &Path, to: &str) -> Result<(), CopyError> {
+        let metadata = fs::symlink_metadata(from).map_err(unreadable(from))?;
+        let permissions = metadata.permissions().mode() & 0o7777;
+        // Checked before the file is read, which could be larger than the memory of the host.
+        let content = if metadata.is_file() { metadata.len() } else { 0 };
+        if self.archive.size().saturating_add(content) > self.limit {
+            return Err(CopyError::TooLarge { limit: self.limit });
+        }
+        let kind: FileType = metadata.file_type();
+        if kind.is_file() {
+            self.archive.file(to, permissions, &fs::read(from).map_err(unreadable(from))?);
+        } else if kind.is_symlink() {
+            let target = fs::read_link(from).map_err(unreadable(from))?;
+            self.archive.link(to, target.as_os_str().as_bytes());
+        } else if kind.is_dir() {
+            self.archive.directory(to, permissions);
+            let entries: io::Result<Vec<_>> = fs::read_dir(from).and_then(Iterator::collect);
+            let mut paths: Vec<PathBuf> =
+                entries.map_err(unreadable(from))?.iter().map(fs::DirEntry::path).collect();
+            paths.sort();
+            for path in paths {
+                let name = path.file_name().and_then(|name| name.to_str());
+                let name = name.ok_or_else(|| CopyError::Nameless(path.clone()))?;
+                self.copy(&path, &format!("{to}/{name}"))?;
+            }
+        } else {
+            return Err(CopyError::Special(from.to_owned()));
+        }
+        Ok(())
+    }
+}
+
+fn unreadable(path: &Path) -> impl Fn(io::Error) -> CopyError {
+    |source| CopyError::Unreadable { path: path.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Returns the archive of a job with these copies, as text, for a guest with 1 MiB of memory.
+    fn archived(copies: &[PathBuf]) -> Result<String, String> {
+        let job = Job { command: "run this".into(), copies: copies.to_vec(), limit: Duration::ZERO };
+        let bytes = archive(&job, Path::new("/etc/passwd"), 1 << 20).map_err(|error| error.to_string())?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    #[test]
+    fn files_directories_and_links_are_copied_in_the_order_of_their_names() {
+        let directory = tempfile::tempdir().unwrap();
+        let tree = directory.path().join("tree");
+        fs::create_dir_all(tree.join("b")).unwrap();
+        fs::write(tree.join("b/file"), "content").unwrap();
+        symlink("b/file", tree.join("a")).unwrap();
+        // A link on the command line stands for what it refers to.
+        symlink(&tree, directory.path().join("link")).unwrap();
+        let text = archived(&[directory.path().join("link")]).unwrap();
+        let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} is not in {text:?}"));
+        assert!(at("run this") < at("work/link\0"));
+        assert!(at("work/link\0") < at("work/link/a\0"));
+        assert!(at("work/link/a\0") < at("work/link/b\0"));
+        assert!(at("work/link/b/file\0") < at("content"));
+    }
+
+    #[test]
+    fn what_cannot_be_copied_is_an_error_that_names_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let large = fs::File::create(path("large")).unwrap();
+        large.set_len(1 << 40).unwrap();
+        fs::create_dir(path("other")).unwrap();
+        fs::write(path("same"), "").unwrap();
+        fs::write(path("other/same"), "").unwrap();
+        for (copies, message) in [
+            (vec![path("none")], "none into the guest: No such file or directory (os error 2)"),
+            (vec!["/dev/null".into()], "it is neither a file, a directory nor a symbolic link"),
+            (vec!["/".into()], "give a path that ends in a name in UTF-8"),
+            (
+                vec![path("same"), path("other/same")],
+                "two of the files for the guest are named same; rename one of them",
+            ),
+            (
+                vec![path("large")],
+                "exceed 0 MiB, a quarter of its memory; give it more memory or fewer files",
+            ),
+        ] {
+            let error = archived(&copies).unwrap_err();
+            assert!(error.ends_with(message), "{error}");
+        }
+    }
+}
