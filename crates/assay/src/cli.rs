@@ -1,5 +1,7 @@
 //! The command line: one definition of the parser, the help texts and the list of arguments that tests check.
 
+mod sim;
+
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -17,6 +19,8 @@ use crate::cmd::view::{VIEWS, View};
 use crate::output::EXIT_CODES;
 use crate::past;
 use crate::phase::turns::States;
+
+pub use sim::{Observe, SimArgs, SimCommand, SimRunArgs};
 
 /// Measures the costs of a machine's primitives, traces an application's demand for them, and predicts the
 /// application's time from both.
@@ -410,47 +414,6 @@ pub struct HistoryArgs {
     /// Location of the store.
     #[command(flatten)]
     pub store: StoreArgs,
-}
-
-/// `assay sim`.
-#[derive(Debug, Args)]
-pub struct SimArgs {
-    /// What to do.
-    #[command(subcommand)]
-    pub command: SimCommand,
-}
-
-/// The subcommands of `assay sim`.
-#[derive(Debug, Subcommand)]
-pub enum SimCommand {
-    /// Boot a Linux kernel in QEMU and run a command there.
-    Run(SimRunArgs),
-}
-
-/// `assay sim run`.
-#[derive(Debug, Args)]
-pub struct SimRunArgs {
-    /// Command for the shell of the guest, which has the programs of busybox.
-    #[arg(long, value_name = "COMMAND")]
-    pub guest_command: String,
-    /// File or directory to copy into the directory of the command; can be repeated.
-    #[arg(long, value_name = "PATH")]
-    pub copy: Vec<PathBuf>,
-    /// Kernel to boot: a file (bzImage), or the version of an installed one, such as 6.1 [default: the newest
-    /// installed one].
-    #[arg(long, value_name = "KERNEL")]
-    pub kernel: Option<PathBuf>,
-    /// Memory of the guest in MiB.
-    #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(128..=65_536))]
-    pub memory: u32,
-    /// Kill the guest if the command has not ended after this time, which includes the boot, such as 60s or
-    /// 10m.
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = budget)]
-    pub limit: Duration,
-    /// Let the guest's time pass with its instructions, one nanosecond for each, so that each run of a
-    /// command is the same to the instruction. Takes about twice as long.
-    #[arg(long)]
-    pub deterministic: bool,
 }
 
 /// `assay sample`.

@@ -59,13 +59,8 @@ pub fn end(printed: anyhow::Result<()>, end: anyhow::Result<()>) -> anyhow::Resu
 
 /// Prints text to stdout. A reader that closes stdout early is not an error; see [`complain`].
 pub fn print(text: &str) -> anyhow::Result<()> {
-    print_bytes(text.as_bytes())
-}
-
-/// Prints the output of a program to stdout, unchanged.
-pub fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
     let mut stdout = stdout();
-    printed(stdout.write_all(bytes).and_then(|()| stdout.flush()))
+    printed(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
 }
 
 /// Returns a buffered stdout for output that is printed in pieces; pass the result to [`printed`].
@@ -87,10 +82,11 @@ pub fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Prints the messages of a program on stderr, unchanged.
+/// Prints the output of a program on stderr, and ends its last line.
 pub fn say_bytes(bytes: &[u8]) {
+    let end: &[u8] = if bytes.is_empty() || bytes.ends_with(b"\n") { b"" } else { b"\n" };
     // A failure cannot be reported when stderr is closed.
-    let _ = io::stderr().write_all(bytes);
+    let _ = io::stderr().write_all(&[bytes, end].concat());
 }
 
 /// Prints an error in one line and returns its exit code; a closed pipe is success.
@@ -121,17 +117,17 @@ pub fn line(error: &anyhow::Error) -> String {
 
 /// Writes a file atomically: to a temporary file in the same directory, then renamed. A symbolic link is
 /// followed and kept. A device or a pipe is written directly, because it cannot be replaced.
-pub fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
+pub fn write_file(path: &Path, content: &(impl AsRef<[u8]> + ?Sized)) -> anyhow::Result<()> {
     let failed = || format!("cannot write {}; check free space and permissions", path.display());
     let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if is_special(&place) {
-        return fs::write(&place, text).with_context(failed);
+        return fs::write(&place, content).with_context(failed);
     }
     let mut file = tempfile::Builder::new()
         .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
         .tempfile_in(folder(&place))
         .with_context(failed)?;
-    file.write_all(text.as_bytes()).with_context(failed)?;
+    file.write_all(content.as_ref()).with_context(failed)?;
     file.as_file().sync_all().with_context(failed)?;
     file.persist(place).map_err(|error| error.error).with_context(failed)?;
     Ok(())

@@ -15,6 +15,7 @@ use std::{env, fs};
 
 use assay_quantity::format::{demand_from_json, demand_to_json, machine_from_json, machine_to_json};
 use assay_quantity::{Pattern, PrimitiveId};
+use assay_sim::{Attribution, Counts, Event, Plan, Profile, btf, symbols};
 use assay_trace::container::Closing;
 use assay_trace::{Opening, Reader, Writer};
 use assay_workload::Workload;
@@ -30,7 +31,7 @@ struct Target {
     parse: fn(&[u8]),
 }
 
-const TARGETS: [Target; 10] = [
+const TARGETS: [Target; 13] = [
     Target { name: "machine file", seeds: machines, parse: parse_machine },
     Target { name: "demand file", seeds: demands, parse: parse_demand },
     Target { name: "primitive id", seeds: ids, parse: parse_id },
@@ -40,6 +41,9 @@ const TARGETS: [Target; 10] = [
     Target { name: "trace spool", seeds: spools, parse: parse_spool },
     Target { name: "trace segment", seeds: segments, parse: parse_segment },
     Target { name: "answer of a guest", seeds: guest_answers, parse: parse_guest_answer },
+    Target { name: "BTF of a kernel", seeds: btfs, parse: parse_btf },
+    Target { name: "symbols of a kernel", seeds: kernel_symbols, parse: parse_kernel_symbols },
+    Target { name: "profile of a guest", seeds: profiles, parse: parse_profile },
     Target { name: "header of a kernel", seeds: kernel_headers, parse: parse_kernel_header },
 ];
 
@@ -236,6 +240,50 @@ fn guest_answers() -> Vec<Vec<u8>> {
 fn parse_guest_answer(input: &[u8]) {
     if let Ok(finished) = assay_guest::answer::parse(input) {
         assert!(finished.output.len() + finished.errors.len() < input.len());
+    }
+}
+
+/// A structure `a` with a member `b` at the offset 8.
+fn btfs() -> Vec<Vec<u8>> {
+    let words = [24, 0, 24, 24, 5, 1, 4 << 24 | 1, 16, 3, 0, 64];
+    let mut btf = vec![0x9f, 0xeb, 1, 0];
+    btf.extend(words.iter().flat_map(|word: &u32| word.to_le_bytes()));
+    btf.extend(b"\0a\0b\0");
+    assert_eq!(btf::offset(&btf, "a", "b"), Ok(8));
+    vec![btf]
+}
+
+fn parse_btf(input: &[u8]) {
+    if let Ok(offset) = btf::offset(input, "a", "b") {
+        // The format has 32 bits for an offset in bits.
+        assert!(offset < 1 << 29, "{offset}");
+    }
+}
+
+fn kernel_symbols() -> Vec<Vec<u8>> {
+    vec![b"ffffffff81000000 T entry_SYSCALL_64\nffffffff81000010 t asm_exc_page_fault\n".to_vec()]
+}
+
+fn parse_kernel_symbols(input: &[u8]) {
+    let symbols = symbols::parse(&String::from_utf8_lossy(input));
+    assert!(symbols.iter().all(|(name, address)| !name.is_empty() && *address != 0));
+    assert!(Plan::new(&symbols, &[]).is_err());
+}
+
+fn profiles() -> Vec<Vec<u8>> {
+    let mut attribution = Attribution::new(vec!["page_fault".to_owned()]);
+    let mut profile = None;
+    for (kernel, event) in
+        [(0, Event::Begin), (1, Event::Call(0)), (5, Event::Trap { trap: 0, frame: 8 }), (9, Event::End)]
+    {
+        profile = attribution.take(Counts { user: 3, kernel }, event);
+    }
+    vec![profile.unwrap().to_json().into_bytes()]
+}
+
+fn parse_profile(input: &[u8]) {
+    if let Ok(profile) = Profile::from_json(&String::from_utf8_lossy(input)) {
+        assert_eq!(Profile::from_json(&profile.to_json()).unwrap(), profile);
     }
 }
 

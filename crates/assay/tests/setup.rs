@@ -105,19 +105,22 @@ fn platforms_that_cannot_be_downloaded_are_an_error_that_says_why() {
     refused(&programs, "guests are x86-64 machines; on riscv64, 'assay sim' is not available");
 
     programs[2].1 = "echo x86_64";
-    for name in ["mkdir", "flock", "rm", "cat", "tail"] {
+    for name in ["mkdir", "flock", "rm", "cat", "tail", "awk"] {
         programs.push((name, "PATH=/usr/bin:/bin exec ${0##*/} \"$@\""));
     }
     let offline = ". /etc/os-release; case $* in
-        indextargets*) echo $VERSION_CODENAME file:/none ;;
+        indextargets*) echo \"$VERSION_CODENAME|stable|Debian|file:/none\" ;;
         *) echo 'W: no index' >&2; echo 'E: no network' >&2; exit 1 ;;
         esac";
     programs.push(("apt-get", offline));
     refused(&programs, "apt-get update failed: E: no network");
-    programs.last_mut().unwrap().1 = "echo another-release file:/none";
+    programs.last_mut().unwrap().1 = "echo 'another|another|Debian|file:/none'";
     let codename = Command::new("sh").args(["-c", ". /etc/os-release; printf $VERSION_CODENAME"]).output();
     let codename = String::from_utf8(codename.unwrap().stdout).unwrap();
-    refused(&programs, &format!("the package sources have no entry for {codename}; add one"));
+    refused(
+        &programs,
+        &format!("the package sources have no entry for Debian {codename}; add one, or run apt-get update"),
+    );
 }
 
 /// Parses the numbers of a version, for comparison.

@@ -7,52 +7,178 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-/// Runs a command in a guest in this directory. Returns its output, its messages and the exit code of
-/// `assay`.
-fn sim(directory: &Path, arguments: &[&str]) -> (String, String, Option<i32>) {
+use serde_json::Value;
+
+/// What `assay` has printed.
+#[derive(Debug, PartialEq)]
+struct Said {
+    report: String,
+    messages: String,
+    code: Option<i32>,
+}
+
+/// Runs a command in a guest, in this directory of the host.
+fn sim(directory: &Path, arguments: &[&str]) -> Said {
     let mut assay = Command::new(env!("CARGO_BIN_EXE_assay"));
     let output = assay.args(["sim", "run"]).args(arguments).current_dir(directory).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    (text(output.stdout), text(output.stderr), output.status.code())
+    Said { report: text(output.stdout), messages: text(output.stderr), code: output.status.code() }
+}
+
+/// The tables of a report in JSON.
+struct Tables(Value);
+
+impl Tables {
+    fn of(said: &Said) -> Self {
+        let report = serde_json::from_str(&said.report);
+        Self(report.unwrap_or_else(|error| panic!("{error}: {said:?}")))
+    }
+
+    fn table(&self, title: &str) -> &Value {
+        let tables = self.0["blocks"].as_array().unwrap().iter().map(|block| &block["table"]);
+        tables.into_iter().find(|table| table["title"] == title).unwrap()
+    }
+
+    /// The count in a column of the row that begins with this word; 0 if there is no such row.
+    fn count(&self, title: &str, row: &str, column: &str) -> u64 {
+        let table = self.table(title);
+        let columns = table["columns"].as_array().unwrap();
+        let column = columns.iter().position(|one| one["header"] == column).unwrap();
+        let row = table["rows"].as_array().unwrap().iter().find(|one| one[0]["text"] == row);
+        row.map_or(0, |row| row[column]["count"].as_u64().unwrap())
+    }
+
+    /// The calls of a service by a program.
+    fn calls(&self, program: &str, service: &str) -> u64 {
+        let rows = self.table("Services of each program")["rows"].as_array().unwrap();
+        let row = rows.iter().find(|row| row[0]["text"] == program && row[1]["text"] == service);
+        row.map_or(0, |row| row[2]["count"].as_u64().unwrap())
+    }
+
+    /// The sum of a column.
+    fn sum(&self, title: &str, column: &str) -> u64 {
+        let rows = self.table(title)["rows"].as_array().unwrap();
+        rows.iter().map(|row| self.count(title, row[0]["text"].as_str().unwrap(), column)).sum()
+    }
+}
+
+const MODES: &str = "Where the instructions went";
+const PROGRAMS: &str = "Instructions of each program";
+const SERVICES: &str = "Services of the kernel";
+
+/// The releases of the installed kernels, from the message for one that is not.
+fn kernels() -> Vec<String> {
+    let messages = sim(Path::new("."), &["--guest-command", "true", "--kernel", "0.1"]).messages;
+    let (_, list) = messages.split_once("(installed: ").unwrap_or_else(|| panic!("{messages}"));
+    list.split(')').next().unwrap().split(", ").map(str::to_owned).collect()
 }
 
 #[test]
-fn a_command_runs_in_a_guest_with_its_files() {
+fn a_command_runs_with_its_files_on_each_kernel() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
     fs::create_dir(path("tree")).unwrap();
-    fs::write(path("tree/script"), "#!/bin/sh\nuname -r; cat /proc/sys/kernel/hostname; echo $# $1\n")
-        .unwrap();
+    fs::write(path("tree/script"), "#!/bin/sh\nuname -r; echo $# $1\n").unwrap();
     fs::set_permissions(path("tree/script"), fs::Permissions::from_mode(0o755)).unwrap();
     symlink("script", path("tree/link")).unwrap();
-    let command = "tree/link 'a b'; cat bytes; echo an error >&2; exit 3";
     let bytes: String = (0..2000).map(|number| format!("\t{number}\r\n\u{4}")).collect();
     fs::write(path("bytes"), &bytes).unwrap();
-    for version in ["6.1", "6.12"] {
-        let arguments =
-            ["--guest-command", command, "--copy", "tree", "--copy", "bytes", "--kernel", version];
-        let (output, messages, code) = sim(directory.path(), &arguments);
-        let (release, rest) = output.split_once('\n').unwrap_or_else(|| panic!("{messages}"));
-        assert!(release.starts_with(&format!("{version}.")), "{output}");
-        assert_eq!(rest, format!("(none)\n1 a b\n{bytes}"));
-        let lines: Vec<&str> = messages.lines().collect();
-        assert_eq!(lines[0], format!("booting Linux {release}"), "{messages}");
-        assert_eq!(lines[1], "an error", "{messages}");
-        assert!(lines[2].starts_with("the command ran from "), "{messages}");
-        assert_eq!(lines[3..], ["assay: the guest's command ended with status 3"], "{messages}");
-        assert_eq!(code, Some(1));
+    let command = "tree/link 'a b'; cat bytes; printf 'no end' >&2; exit 3";
+    for kernel in kernels() {
+        let arguments = ["--guest-command", command, "--copy", "tree", "--copy", "bytes"];
+        let said = sim(directory.path(), &[&arguments[..], &["--kernel", &kernel, "--json"]].concat());
+        let expected = format!(
+            "booting Linux {kernel}\nno end\n{kernel}\n1 a b\n{bytes}\n\
+             assay: the guest's command ended with status 3\n"
+        );
+        let (_, messages) = said.messages.rsplit_once("booting ").unwrap();
+        assert_eq!(format!("booting {messages}"), expected);
+        assert_eq!(said.code, Some(1));
+        let cats = Tables::of(&said).count(PROGRAMS, "cat", "processes");
+        assert_eq!(cats, 1, "{}", said.report);
     }
 }
 
 #[test]
-fn with_the_clock_of_its_instructions_a_guest_does_the_same_in_each_run() {
+fn with_the_clock_of_its_instructions_a_guest_does_the_same_in_each_run_observed_or_not() {
     let directory = tempfile::tempdir().unwrap();
     // Random numbers, interrupts, memory and the time in ns, after work with processes and files.
     let command = "for i in $(seq 20); do sh -c 'echo $$' >>pids; done; ls -laR /work | md5sum
         head -c 16 /dev/urandom | xxd; cat /proc/interrupts /proc/vmstat /proc/uptime; adjtimex; date +%s";
-    let run = || sim(directory.path(), &["--guest-command", command, "--deterministic"]);
-    let (first, second) = (run(), run());
-    assert_eq!(first.2, Some(0), "{}", first.1);
-    assert!(first.0.contains("nr_free_pages"), "{}", first.0);
-    assert_eq!(first, second);
+    let run = |observe| {
+        let arguments = ["--guest-command", command, "--deterministic", "--json", "--observe", observe];
+        let said = sim(directory.path(), &arguments);
+        assert_eq!(said.code, Some(0), "{said:?}");
+        let output = said.messages.rsplit_once("booting ").unwrap().1.to_owned();
+        assert!(output.contains("nr_free_pages"), "{output}");
+        (said.report, output)
+    };
+    let [services, again, count, nothing] = ["services", "services", "count", "nothing"].map(run);
+    assert_eq!(services, again);
+    assert_eq!((services.1.as_str(), nothing.0.as_str()), (nothing.1.as_str(), ""));
+    let counts = |(report, messages): &(String, String)| {
+        let said = Said { report: report.clone(), messages: messages.clone(), code: Some(0) };
+        ["user", "all"].map(|mode| Tables::of(&said).count(MODES, mode, "instructions"))
+    };
+    assert_eq!(counts(&services), counts(&count));
+}
+
+/// A program without a library: 100,000 times a loop of some instructions, 1000 system calls, and 64 pages
+/// that are written for the first time.
+const PROGRAM: &str = r#"
+static char pages[64 * 4096];
+static long call(long number, long argument)
+{
+    long result;
+    __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(argument) : "rcx", "r11", "memory");
+    return result;
+}
+void _start(void)
+{
+    volatile unsigned long sum = 0;
+    for (int i = 0; i < 100000; i++)
+        sum = sum * 31 + i;
+    for (int i = 0; i < 1000; i++)
+        call(110, 0); /* getppid */
+    for (int i = 0; i < 64; i++)
+        ((volatile char *)pages)[i * 4096] = 1;
+    call(60, 0); /* exit */
+}
+"#;
+
+#[test]
+fn instructions_are_those_of_callgrind_and_calls_and_faults_those_of_the_program() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("known.c"), PROGRAM).unwrap();
+    let run = |program: &str, arguments: &[&str]| {
+        let output = Command::new(program).args(arguments).current_dir(directory.path()).output().unwrap();
+        let messages = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{messages}");
+        messages
+    };
+    run("gcc", &["-O1", "-static", "-nostdlib", "-fno-stack-protector", "-o", "known", "known.c"]);
+    let counted = run("valgrind", &["--tool=callgrind", "--callgrind-out-file=/dev/null", "./known"]);
+    let counted = counted.lines().find_map(|line| line.split_once("Collected :")).unwrap().1;
+    let expected: u64 = counted.trim().parse().unwrap();
+
+    let said = sim(directory.path(), &["--guest-command", "./known", "--copy", "known", "--json"]);
+    let tables = Tables::of(&said);
+    let user = tables.count(PROGRAMS, "known", "user");
+    assert!(user.abs_diff(expected) * 1000 <= expected, "{user} instructions, callgrind: {expected}");
+    assert_eq!(tables.calls("known", "getppid"), 1000);
+    assert_eq!(tables.calls("known", "exit"), 1);
+    // It also touches its code, its stack, and the table of its own pages.
+    let faults = tables.calls("known", "page_fault");
+    assert!((64..80).contains(&faults), "{faults} page faults");
+
+    // Nothing is lost between the parts and the whole.
+    let kernel = tables.sum(SERVICES, "instructions");
+    assert_eq!(kernel, tables.sum(PROGRAMS, "kernel"));
+    let all = tables.count(MODES, "all", "instructions");
+    assert_eq!(tables.sum(PROGRAMS, "user") + kernel, all);
+    assert_eq!(tables.sum(MODES, "instructions"), 2 * all);
+    let passage = tables.count(SERVICES, "passage", "instructions");
+    assert!(passage * 100 <= kernel, "{passage} of {kernel} instructions belong to no service");
+    let note = tables.table(MODES)["notes"][0].as_str().unwrap();
+    assert!(note.ends_with("Every entry into the kernel has its return."), "{note}");
 }

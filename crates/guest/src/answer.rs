@@ -44,11 +44,20 @@ impl fmt::Display for Uptime {
 /// Why what a guest wrote is not a result.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum AnswerError {
-    /// It ends early.
-    #[error("they end after {0} bytes")]
+    /// The kernel could not unpack all files.
+    #[error("the guest's memory is too small for its files; give it more memory")]
+    Incomplete,
+    /// It ends before the end of the command.
+    #[error("the guest was shut down before its command had ended")]
+    Unended,
+    /// It ends within the results.
+    #[error("the guest's results end after {0} bytes; check free space in the temporary directory")]
     Truncated(usize),
     /// A line is not what it must be.
-    #[error("expected '{expected}', found '{found}'")]
+    #[error(
+        "the guest's results are damaged (expected '{expected}', found {found:?}); the command must neither write \
+         to /dev/ttyS1 nor change /assay"
+    )]
     Unexpected {
         /// The form of the line.
         expected: &'static str,
@@ -57,9 +66,25 @@ pub enum AnswerError {
     },
 }
 
-/// Whether the guest has reported that it starts the command.
-pub(crate) fn has_started(bytes: &[u8]) -> bool {
-    Cursor { bytes, at: 0 }.words("started").is_ok()
+/// How far a guest has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// It has not started the command.
+    Booting,
+    /// The command runs.
+    Running,
+    /// The command has ended.
+    Ended,
+}
+
+/// Returns how far the guest has come that has written this.
+pub(crate) fn progress(bytes: &[u8]) -> Progress {
+    let mut cursor = Cursor { bytes, at: 0 };
+    match (cursor.words("started"), cursor.words("ended")) {
+        (Ok(_), Ok(_)) => Progress::Ended,
+        (Ok(_), Err(_)) => Progress::Running,
+        (Err(_), _) => Progress::Booting,
+    }
 }
 
 /// Reads all that a guest has reported.
@@ -67,8 +92,14 @@ pub(crate) fn has_started(bytes: &[u8]) -> bool {
 /// # Errors
 /// [`AnswerError`], if it is not complete or does not have the form above.
 pub fn parse(bytes: &[u8]) -> Result<Finished, AnswerError> {
+    if bytes == b"incomplete\n" {
+        return Err(AnswerError::Incomplete);
+    }
     let mut cursor = Cursor { bytes, at: 0 };
     let started = cursor.parse("started", "started UPTIME", |[uptime]| parse_uptime(uptime))?;
+    if cursor.at == bytes.len() {
+        return Err(AnswerError::Unended);
+    }
     let (ended, status) = cursor.parse("ended", "ended UPTIME STATUS", |[uptime, status]| {
         Some((parse_uptime(uptime)?, status.parse().ok()?))
     })?;
@@ -150,23 +181,34 @@ mod tests {
     fn no_part_of_an_answer_is_an_answer() {
         for length in 0..ANSWER.len() {
             let part = &ANSWER.as_bytes()[..length];
-            assert_eq!(parse(part), Err(AnswerError::Truncated(length)), "{}", &ANSWER[..length]);
-            assert_eq!(has_started(part), length >= "started 1.50\n".len());
+            let (expected, reached) = match length {
+                13 => (AnswerError::Unended, Progress::Running),
+                0..13 => (AnswerError::Truncated(length), Progress::Booting),
+                14..27 => (AnswerError::Truncated(length), Progress::Running),
+                _ => (AnswerError::Truncated(length), Progress::Ended),
+            };
+            assert_eq!(parse(part), Err(expected), "{}", &ANSWER[..length]);
+            assert_eq!(progress(part), reached, "{}", &ANSWER[..length]);
         }
     }
 
     #[test]
     fn a_damaged_line_is_shown_with_what_it_should_be() {
-        for (from, to, message) in [
-            ("started 1.50", "login:", "expected 'started', found 'login:'"),
-            ("ended 12.25 3", "ended -1 3", "expected 'ended UPTIME STATUS', found 'ended -1 3'"),
-            ("ended 12.25 3", "ended 12.25 300", "expected 'ended UPTIME STATUS', found 'ended 12.25 300'"),
-            ("ended 12.25 3", "ended 12.25", "expected 'ended UPTIME STATUS', found 'ended 12.25'"),
-            ("output 6", "output x", "expected 'output BYTES', found 'output x'"),
-            ("output 6", "output 5", "expected 'errors', found ''"),
+        for (from, to, expected) in [
+            ("started 1.50", "login:", "expected 'started', found \"login:\""),
+            ("ended 12.25 3", "ended -1 3", "expected 'ended UPTIME STATUS', found \"ended -1 3\""),
+            ("ended 12.25 3", "ended 12.25 300", "expected 'ended UPTIME STATUS', found \"ended 12.25 300\""),
+            (
+                "ended 12.25 3",
+                "ended 12.25 3\r",
+                "expected 'ended UPTIME STATUS', found \"ended 12.25 3\\r\"",
+            ),
+            ("output 6", "output x", "expected 'output BYTES', found \"output x\""),
+            ("output 6", "output 5", "expected 'errors', found \"\""),
         ] {
-            let error = parse(ANSWER.replace(from, to).as_bytes()).unwrap_err();
-            assert_eq!(error.to_string(), message);
+            let error = parse(ANSWER.replace(from, to).as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
         }
+        assert_eq!(parse(b"incomplete\n"), Err(AnswerError::Incomplete));
     }
 }

@@ -2,6 +2,9 @@
 //! (Documentation/driver-api/early-userspace/buffer-format.rst of the kernel's source). The same entries give
 //! the same bytes: there are no owners and no times in it.
 
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
 /// Type bits of a mode.
 const DIRECTORY: u32 = 0o040_000;
 const FILE: u32 = 0o100_000;
@@ -17,32 +20,28 @@ pub struct Archive {
 impl Archive {
     /// Adds a directory. Paths are relative to the root, without a slash in front; a directory precedes its
     /// entries.
-    pub fn directory(&mut self, path: &str, permissions: u32) {
+    pub fn directory(&mut self, path: &Path, permissions: u32) {
         self.entry(path, DIRECTORY | permissions, &[]);
     }
 
     /// Adds a regular file. Its content must be shorter than 4 GiB.
-    pub fn file(&mut self, path: &str, permissions: u32, content: &[u8]) {
+    pub fn file(&mut self, path: &Path, permissions: u32, content: &[u8]) {
         self.entry(path, FILE | permissions, content);
     }
 
     /// Adds a symbolic link.
-    pub fn link(&mut self, path: &str, target: &[u8]) {
+    pub fn link(&mut self, path: &Path, target: &[u8]) {
         self.entry(path, LINK | 0o777, target);
-    }
-
-    /// Size of the archive so far, in bytes.
-    pub fn size(&self) -> u64 {
-        self.bytes.len() as u64
     }
 
     /// Ends the archive and returns its bytes.
     pub fn finish(mut self) -> Vec<u8> {
-        self.entry("TRAILER!!!", 0, &[]);
+        self.entry(Path::new("TRAILER!!!"), 0, &[]);
         self.bytes
     }
 
-    fn entry(&mut self, path: &str, mode: u32, content: &[u8]) {
+    fn entry(&mut self, path: &Path, mode: u32, content: &[u8]) {
+        let path = path.as_os_str().as_bytes();
         let size = u32::try_from(content.len()).expect("files for a guest are shorter than 4 GiB");
         let name_size = u32::try_from(path.len() + 1).expect("a path is short");
         self.entries += 1;
@@ -53,7 +52,7 @@ impl Archive {
         for field in fields {
             self.bytes.extend(format!("{field:08x}").bytes());
         }
-        self.bytes.extend(path.bytes().chain([0]));
+        self.bytes.extend(path.iter().chain([&0]));
         self.align();
         self.bytes.extend(content);
         self.align();
@@ -71,9 +70,9 @@ mod tests {
     #[test]
     fn an_archive_has_the_documented_layout() {
         let mut archive = Archive::default();
-        archive.directory("work", 0o755);
-        archive.file("work/a", 0o644, b"hello");
-        archive.link("b", b"work/a");
+        archive.directory(Path::new("work"), 0o755);
+        archive.file(Path::new("work/a"), 0o644, b"hello");
+        archive.link(Path::new("b"), b"work/a");
         let text = String::from_utf8(archive.finish()).unwrap().replace('\0', ".");
         let zeros = "0".repeat(8);
         let expected = [

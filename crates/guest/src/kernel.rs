@@ -31,7 +31,11 @@ pub enum KernelError {
     #[error("{} is not a Linux kernel for x86; give a bzImage, which packages call vmlinuz", .0.display())]
     NotBzImage(PathBuf),
     /// No installed kernel has this version.
-    #[error("no kernel {version} in {}; installed: {}", directory.display(), installed.join(", "))]
+    #[error(
+        "no kernel {version} in {} (installed: {}); 'scripts/setup simulate' installs kernels",
+        directory.display(),
+        if installed.is_empty() { "none".to_owned() } else { installed.join(", ") }
+    )]
     NotInstalled {
         /// The version.
         version: String,
@@ -63,10 +67,10 @@ impl Kernel {
     /// # Errors
     /// [`KernelError`], if there is none.
     pub fn installed(directory: &Path, version: Option<&str>) -> Result<Kernel, KernelError> {
-        let unreadable = |source| KernelError::Unreadable { path: directory.to_owned(), source };
-        let entries: Vec<_> = fs::read_dir(directory).and_then(Iterator::collect).map_err(unreadable)?;
+        // A directory that does not exist contains no kernel.
+        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
         let mut installed: Vec<String> =
-            entries.iter().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
         installed.sort_by_key(|release| numbers(release));
         let newest = installed.iter().rfind(|release| version.is_none_or(|version| is_of(release, version)));
         let Some(release) = newest else {
@@ -129,6 +133,7 @@ mod tests {
         let path = directory.path();
         let error = Kernel::installed(path, None).unwrap_err().to_string();
         assert!(error.starts_with("no kernel of any version in "), "{error}");
+        assert!(error.contains("(installed: none)"), "{error}");
         for release in ["6.1.0-50", "6.12.95", "6.9.3"] {
             let boot = path.join(release).join("boot");
             fs::create_dir_all(&boot).unwrap();
@@ -139,7 +144,7 @@ mod tests {
         assert_eq!(found(Some("6.1")).unwrap(), "6.1.0-50");
         assert_eq!(found(Some("6.9.3")).unwrap(), "6.9.3");
         let error = found(Some("5.4")).unwrap_err().to_string();
-        assert!(error.ends_with("installed: 6.1.0-50, 6.9.3, 6.12.95"), "{error}");
+        assert!(error.contains("(installed: 6.1.0-50, 6.9.3, 6.12.95)"), "{error}");
     }
 
     #[test]

@@ -12,6 +12,7 @@
 pub mod answer;
 mod archive;
 pub mod kernel;
+mod mark;
 pub mod qemu;
 mod root;
 mod watch;
@@ -54,7 +55,7 @@ pub enum Platform {
 /// [`RunError`]. A command that ends with a status other than 0 is not an error.
 pub fn run(platform: &Platform, job: &Job, stop: &AtomicBool) -> Result<Finished, RunError> {
     let directory = tempfile::Builder::new().prefix("assay-guest-").tempdir();
-    let directory = directory.map_err(|source| RunError::Write { path: std::env::temp_dir(), source })?;
+    let directory = directory.map_err(|source| RunError::File { path: std::env::temp_dir(), source })?;
     let start = match platform {
         Platform::Qemu(machine) => machine.prepare(job, directory.path())?,
     };
@@ -67,9 +68,9 @@ pub enum RunError {
     /// A file cannot be copied into the guest.
     #[error(transparent)]
     Copy(#[from] CopyError),
-    /// A file of the guest cannot be written.
-    #[error("cannot write {}: {source}; check free space and permissions", path.display())]
-    Write {
+    /// A file of the guest cannot be written or read.
+    #[error("cannot use {}: {source}; check free space and permissions", path.display())]
+    File {
         /// The file.
         path: PathBuf,
         /// Why.
@@ -113,8 +114,14 @@ pub enum RunError {
         /// The limit.
         limit: Duration,
     },
-    /// The guest's results are damaged.
-    #[error("the guest's results are damaged ({0}); check free space in the temporary directory")]
+    /// The command has ended, but not all of its output has arrived.
+    #[error("the output of the guest's command did not arrive within {} s; raise the limit or print less", limit.as_secs_f64())]
+    NotArrived {
+        /// The limit.
+        limit: Duration,
+    },
+    /// The guest's results are missing or damaged.
+    #[error(transparent)]
     Answer(#[from] AnswerError),
     /// A process of the guest still exists.
     #[error(transparent)]

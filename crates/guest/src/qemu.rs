@@ -2,9 +2,10 @@
 //! network, whose kernel and first file system QEMU loads itself.
 
 use std::ffi::OsString;
-use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{fs, iter};
 
 use thiserror::Error;
 
@@ -108,6 +109,17 @@ pub struct Machine {
     pub memory_mib: u32,
     /// Its clock.
     pub clock: Clock,
+    /// What observes it.
+    pub observer: Option<Observer>,
+}
+
+/// A plugin of QEMU.
+#[derive(Debug, Clone)]
+pub struct Observer {
+    /// The shared library.
+    pub library: PathBuf,
+    /// Names of its arguments, and the files that are their values.
+    pub files: Vec<(&'static str, PathBuf)>,
 }
 
 impl Machine {
@@ -117,7 +129,7 @@ impl Machine {
             let path = directory.join(name);
             match fs::write(&path, content) {
                 Ok(()) => Ok(path),
-                Err(source) => Err(RunError::Write { path, source }),
+                Err(source) => Err(RunError::File { path, source }),
             }
         };
         let memory_bytes = u64::from(self.memory_mib) << 20;
@@ -134,6 +146,14 @@ impl Machine {
             command.arg("-chardev").arg(chardev(id, file));
             command.args(["-serial", &format!("chardev:{id}")]);
         }
+        if let Some(observer) = &self.observer {
+            let mut option = escaped(&observer.library);
+            for (name, file) in &observer.files {
+                option.push(format!(",{name}="));
+                option.push(escaped(file));
+            }
+            command.arg("-plugin").arg(option);
+        }
         if self.clock == Clock::Instructions {
             command.args(["-icount", "shift=0,sleep=off", "-rtc", "clock=vm,base=2026-01-01", "-seed", "1"]);
         }
@@ -141,9 +161,19 @@ impl Machine {
     }
 }
 
-/// The option of a character device that writes to a file. QEMU separates options by commas.
+/// The option of a character device that writes to a file.
 fn chardev(id: &str, file: &Path) -> OsString {
-    OsString::from(format!("file,id={id},path={}", file.display().to_string().replace(',', ",,")))
+    let mut option = OsString::from(format!("file,id={id},path="));
+    option.push(escaped(file));
+    option
+}
+
+/// A path in an option. QEMU separates the parts of options by commas, and takes two for one.
+fn escaped(path: &Path) -> OsString {
+    let bytes = path.as_os_str().as_bytes().iter();
+    OsString::from_vec(
+        bytes.flat_map(|byte| iter::repeat_n(*byte, if *byte == b',' { 2 } else { 1 })).collect(),
+    )
 }
 
 fn first_line(text: &[u8]) -> String {

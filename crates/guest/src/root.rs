@@ -1,8 +1,9 @@
 //! The first file system of a guest: busybox, the script that runs the command, the command, and the files
 //! copied from the host.
 
-use std::fs::{self, FileType};
-use std::io;
+use std::ffi::OsString;
+use std::fs::{self, DirEntry, File};
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use thiserror::Error;
 
 use crate::Job;
 use crate::archive::Archive;
+use crate::mark::{self, Mark};
 
 /// The guest's first process.
 const INIT: &[u8] = include_bytes!("init");
@@ -42,15 +44,13 @@ pub enum CopyError {
     /// It is a device, a socket or a pipe.
     #[error("cannot copy {} into the guest: it is neither a file, a directory nor a symbolic link", .0.display())]
     Special(PathBuf),
-    /// Its path has no name that can be used in the guest.
-    #[error("cannot copy {} into the guest: give a path that ends in a name in UTF-8", .0.display())]
-    Nameless(PathBuf),
     /// Two of them have the same name.
-    #[error("two of the files for the guest are named {0}; rename one of them")]
-    Twice(String),
+    #[error("two of the files for the guest are named {}; rename one of them", .0.display())]
+    Twice(OsString),
     /// All files together are too large.
     #[error(
-        "the files for the guest exceed {} MiB, a quarter of its memory; give it more memory or fewer files",
+        "the files for the guest exceed {} MiB, with 8 KiB for each; give it fewer files, or more memory, of which \
+         they may take a quarter, at most 1 GiB",
         limit >> 20
     )]
     TooLarge {
@@ -59,66 +59,85 @@ pub enum CopyError {
     },
 }
 
+/// Largest archive, in bytes: QEMU must load it below 4 GiB, beside the kernel.
+const LARGEST: u64 = 1 << 30;
+
+/// What an entry takes in the guest beside its content, in bytes: a part of a page, and its inode.
+const ENTRY_BYTES: u64 = 8 << 10;
+
 /// Returns the archive from which the kernel unpacks the file system.
 ///
 /// The kernel keeps the archive until it is unpacked, into a file system of at most half of the memory, and
 /// the command also needs memory: a quarter of it is the limit of the archive.
 pub fn archive(job: &Job, busybox: &Path, memory_bytes: u64) -> Result<Vec<u8>, CopyError> {
-    let mut root = Root { archive: Archive::default(), limit: memory_bytes / 4 };
+    let limit = LARGEST.min(memory_bytes / 4);
+    let mut root = Root { archive: Archive::default(), limit, left: limit };
     for (path, permissions) in DIRECTORIES {
-        root.archive.directory(path, permissions);
+        root.archive.directory(Path::new(path), permissions);
     }
-    root.copy(busybox, "bin/busybox")?;
-    root.archive.file("init", 0o755, INIT);
-    root.archive.file("assay/command", 0o644, job.command.as_bytes());
-    let mut names: Vec<&str> = Vec::new();
+    root.copy(busybox, Path::new("bin/busybox"))?;
+    root.archive.file(Path::new("init"), 0o755, INIT);
+    for (name, mark) in [("begin", Mark::Begin), ("end", Mark::End)] {
+        root.archive.file(&Path::new("assay").join(name), 0o755, &mark::program(mark));
+    }
+    let mut names: Vec<OsString> = Vec::new();
     for path in &job.copies {
-        let name = path.file_name().and_then(|name| name.to_str());
-        let name = name.ok_or_else(|| CopyError::Nameless(path.clone()))?;
+        // A link stands for what it refers to. `.` and `..` have no name of their own, `/` has none at all.
+        let file = fs::canonicalize(path).map_err(unreadable(path))?;
+        let name = path.file_name().or(file.file_name()).unwrap_or("root".as_ref()).to_owned();
         if names.contains(&name) {
-            return Err(CopyError::Twice(name.to_owned()));
+            return Err(CopyError::Twice(name));
         }
+        root.copy(&file, &Path::new("work").join(&name))?;
         names.push(name);
-        root.copy(&fs::canonicalize(path).map_err(unreadable(path))?, &format!("work/{name}"))?;
     }
+    // The last one: the guest finds it only if all others were unpacked.
+    root.archive.file(Path::new("assay/command"), 0o644, job.command.as_bytes());
     Ok(root.archive.finish())
 }
 
 struct Root {
     archive: Archive,
+    /// Bytes that the files may take.
     limit: u64,
+    /// Those of them that are left.
+    left: u64,
 }
 
 impl Root {
     /// Copies a file, a symbolic link as such, or a directory with its entries, in the order of their names.
-    fn copy(&mut self, from: &Path, to: &str) -> Result<(), CopyError> {
+    fn copy(&mut self, from: &Path, to: &Path) -> Result<(), CopyError> {
         let metadata = fs::symlink_metadata(from).map_err(unreadable(from))?;
         let permissions = metadata.permissions().mode() & 0o7777;
-        // Checked before the file is read, which could be larger than the memory of the host.
-        let content = if metadata.is_file() { metadata.len() } else { 0 };
-        if self.archive.size().saturating_add(content) > self.limit {
-            return Err(CopyError::TooLarge { limit: self.limit });
-        }
-        let kind: FileType = metadata.file_type();
-        if kind.is_file() {
-            self.archive.file(to, permissions, &fs::read(from).map_err(unreadable(from))?);
-        } else if kind.is_symlink() {
+        self.take(ENTRY_BYTES)?;
+        if metadata.is_file() {
+            let mut content = Vec::new();
+            // The length in the metadata is not reliable, and the file may be larger than the host's memory.
+            File::open(from)
+                .and_then(|file| file.take(self.left + 1).read_to_end(&mut content))
+                .map_err(unreadable(from))?;
+            self.take(content.len() as u64)?;
+            self.archive.file(to, permissions, &content);
+        } else if metadata.is_symlink() {
             let target = fs::read_link(from).map_err(unreadable(from))?;
             self.archive.link(to, target.as_os_str().as_bytes());
-        } else if kind.is_dir() {
+        } else if metadata.is_dir() {
             self.archive.directory(to, permissions);
             let entries: io::Result<Vec<_>> = fs::read_dir(from).and_then(Iterator::collect);
-            let mut paths: Vec<PathBuf> =
-                entries.map_err(unreadable(from))?.iter().map(fs::DirEntry::path).collect();
-            paths.sort();
-            for path in paths {
-                let name = path.file_name().and_then(|name| name.to_str());
-                let name = name.ok_or_else(|| CopyError::Nameless(path.clone()))?;
-                self.copy(&path, &format!("{to}/{name}"))?;
+            let mut names: Vec<OsString> =
+                entries.map_err(unreadable(from))?.iter().map(DirEntry::file_name).collect();
+            names.sort();
+            for name in names {
+                self.copy(&from.join(&name), &to.join(&name))?;
             }
         } else {
             return Err(CopyError::Special(from.to_owned()));
         }
+        Ok(())
+    }
+
+    fn take(&mut self, bytes: u64) -> Result<(), CopyError> {
+        self.left = self.left.checked_sub(bytes).ok_or(CopyError::TooLarge { limit: self.limit })?;
         Ok(())
     }
 }
@@ -152,7 +171,7 @@ mod tests {
         symlink(&tree, directory.path().join("link")).unwrap();
         let text = archived(&[directory.path().join("link")]).unwrap();
         let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} is not in {text:?}"));
-        assert!(at("run this") < at("work/link\0"));
+        assert!(at("content") < at("run this"));
         assert!(at("work/link\0") < at("work/link/a\0"));
         assert!(at("work/link/a\0") < at("work/link/b\0"));
         assert!(at("work/link/b/file\0") < at("content"));
@@ -170,15 +189,11 @@ mod tests {
         for (copies, message) in [
             (vec![path("none")], "none into the guest: No such file or directory (os error 2)"),
             (vec!["/dev/null".into()], "it is neither a file, a directory nor a symbolic link"),
-            (vec!["/".into()], "give a path that ends in a name in UTF-8"),
             (
                 vec![path("same"), path("other/same")],
                 "two of the files for the guest are named same; rename one of them",
             ),
-            (
-                vec![path("large")],
-                "exceed 0 MiB, a quarter of its memory; give it more memory or fewer files",
-            ),
+            (vec![path("large")], "of which they may take a quarter, at most 1 GiB"),
         ] {
             let error = archived(&copies).unwrap_err();
             assert!(error.ends_with(message), "{error}");

@@ -1,7 +1,8 @@
 //! Starts a guest, watches it until it has answered, and kills it in every case.
 
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use assay_process::{Group, StopRequest};
 use rustix::process::Signal;
 
 use crate::RunError;
-use crate::answer::{self, Finished};
+use crate::answer::{self, AnswerError, Finished, Progress};
 
 /// How often the limit and `stop` are looked at. The end of the guest is noticed at once.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -41,8 +42,7 @@ pub struct Start {
 /// Runs a guest to its end, for at most `limit`, or until `stop` becomes true.
 pub fn watch(mut start: Start, limit: Duration, stop: &AtomicBool) -> Result<Finished, RunError> {
     let program = |source| RunError::Program { program: start.program.to_owned(), source };
-    let messages = File::create(&start.messages)
-        .map_err(|source| RunError::Write { path: start.messages.clone(), source })?;
+    let messages = File::create(&start.messages).map_err(unusable(&start.messages))?;
     start.command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(messages);
     let mut group = Group::new().map_err(program)?;
     group.spawn(&mut start.command).map_err(program)?;
@@ -61,28 +61,39 @@ pub fn watch(mut start: Start, limit: Duration, stop: &AtomicBool) -> Result<Fin
     };
     group.stop(GRACE)?;
 
-    // A guest may also hang after it has answered.
-    let answer = fs::read(&start.answer).map_err(program)?;
-    let has_started = answer::has_started(&answer);
-    let console = String::from_utf8_lossy(&fs::read(&start.console).map_err(program)?).into_owned();
-    match (answer::parse(&answer), exit) {
-        (Ok(finished), _) => Ok(finished),
-        (Err(_), None) if has_started => Err(RunError::NotEnded { limit }),
-        (Err(_), None) => Err(RunError::NotBooted { limit, last: last_line(&console) }),
-        (Err(error), Some(exit)) => {
-            if let Some((_, reason)) = console.split_once(PANIC) {
-                return Err(RunError::Panicked {
-                    reason: reason.lines().next().unwrap_or_default().trim().to_owned(),
-                });
-            }
-            if has_started && exit.is_success() {
-                return Err(RunError::Answer(error));
-            }
-            let messages = fs::read_to_string(&start.messages).unwrap_or_default();
-            let last = last_line(if messages.trim().is_empty() { &console } else { &messages });
-            Err(RunError::Ended { program: start.program.to_owned(), exit, last })
-        }
+    let answer = read(&start.answer)?;
+    let unanswered = match answer::parse(&answer) {
+        // A guest may also hang after it has answered.
+        Ok(finished) => return Ok(finished),
+        Err(error) => error,
+    };
+    let console = String::from_utf8_lossy(&read(&start.console)?).into_owned();
+    if let Some((_, reason)) = console.split_once(PANIC) {
+        let reason = reason.lines().next().unwrap_or_default().trim().to_owned();
+        return Err(RunError::Panicked { reason });
     }
+    Err(match (exit, answer::progress(&answer)) {
+        (None, Progress::Booting) => RunError::NotBooted { limit, last: last_line(&console) },
+        (None, Progress::Running) => RunError::NotEnded { limit },
+        (None, Progress::Ended) => RunError::NotArrived { limit },
+        (Some(exit), progress) => {
+            if exit.is_success() && (progress != Progress::Booting || unanswered == AnswerError::Incomplete) {
+                return Err(unanswered.into());
+            }
+            // The first message is the cause, and the others follow from it.
+            let messages = String::from_utf8_lossy(&read(&start.messages)?).into_owned();
+            let last = messages.lines().next().map_or_else(|| last_line(&console), str::to_owned);
+            RunError::Ended { program: start.program.to_owned(), exit, last }
+        }
+    })
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, RunError> {
+    fs::read(path).map_err(unusable(path))
+}
+
+fn unusable(path: &Path) -> impl Fn(io::Error) -> RunError {
+    |source| RunError::File { path: path.to_owned(), source }
 }
 
 fn last_line(text: &str) -> String {
@@ -97,67 +108,123 @@ mod tests {
     const LONG: Duration = Duration::from_secs(600);
     const SHORT: Duration = Duration::from_millis(300);
 
-    /// Watches a shell in place of QEMU, which runs `script` with the variables `$console` and `$answer`.
-    fn watched(script: &str, limit: Duration, stop: &AtomicBool) -> Result<Finished, String> {
+    const ANSWER: &str = "started 1.00\nended 2.00 0\noutput 3\nyeserrors 0\ncomplete\n";
+
+    /// What a guest has written, and what then happens to the shell that stands for QEMU.
+    struct Story<'a> {
+        console: &'a str,
+        answer: &'a str,
+        script: &'a str,
+    }
+
+    fn watched(story: &Story, limit: Duration, stop: &AtomicBool) -> Result<Finished, String> {
         let directory = tempfile::tempdir().unwrap();
-        let [console, answer, messages] = ["console", "answer", "messages"].map(|name| {
-            fs::write(directory.path().join(name), "").unwrap();
+        let written = |name: &str, text: &str| {
+            fs::write(directory.path().join(name), text).unwrap();
             directory.path().join(name)
-        });
+        };
         let mut command = Command::new("/bin/sh");
-        command.args(["-c", script]).env("console", &console).env("answer", &answer);
-        let start = Start { program: "a shell", command, console, answer, messages };
+        command.args(["-c", story.script]);
+        let start = Start {
+            program: "a shell",
+            command,
+            console: written("console", story.console),
+            answer: written("answer", story.answer),
+            messages: written("messages", ""),
+        };
         watch(start, limit, stop).map_err(|error| error.to_string())
     }
 
-    fn ended(script: &str) -> Result<Finished, String> {
-        watched(script, LONG, &AtomicBool::new(false))
+    fn ended(console: &str, answer: &str, script: &str) -> Result<Finished, String> {
+        watched(&Story { console, answer, script }, LONG, &AtomicBool::new(false))
+    }
+
+    fn hanging(console: &str, answer: &str) -> Result<Finished, String> {
+        let script = "trap '' TERM; sleep 1000 & wait";
+        watched(&Story { console, answer, script }, SHORT, &AtomicBool::new(false))
     }
 
     #[test]
     fn a_guest_that_answers_is_done_even_if_it_does_not_end() {
-        let answer = "printf 'started 1.00\nended 2.00 0\noutput 3\nyes''errors 0\ncomplete\n' >$answer";
-        assert_eq!(ended(answer).unwrap().output, b"yes");
-        let hanging = format!("{answer}; exec sleep 1000");
-        assert_eq!(watched(&hanging, SHORT, &AtomicBool::new(false)).unwrap().output, b"yes");
+        assert_eq!(ended("", ANSWER, "true").unwrap().output, b"yes");
+        assert_eq!(hanging("", ANSWER).unwrap().output, b"yes");
     }
 
     #[test]
     fn a_guest_that_ends_early_leaves_its_last_words() {
-        let panic = "echo '[1.0] Kernel panic - not syncing: no init \n[1.1] Rebooting' >$console";
-        assert_eq!(ended(panic).unwrap_err(), "the guest's kernel panicked: no init");
-        let refused = "echo no such option >&2; exit 1";
-        assert_eq!(
-            ended(refused).unwrap_err(),
-            "a shell ended with status 1 before the guest's command ended: no such option"
-        );
-        let killed = "echo 'the last line' >$console; kill -9 $$";
-        assert_eq!(
-            ended(killed).unwrap_err(),
-            "a shell was killed by signal 9 before the guest's command ended: the last line"
-        );
-        let damaged = "echo started 1.00 >$answer; sleep 0.1; echo garbage >>$answer";
-        let error = ended(damaged).unwrap_err();
-        assert!(
-            error.starts_with("the guest's results are damaged (expected 'ended', found 'garbage'); "),
-            "{error}"
-        );
+        for (console, answer, script, message) in [
+            (
+                "[1] Kernel panic - not syncing: no init \n[1] Rebooting",
+                "",
+                "true",
+                "the guest's kernel panicked: no init",
+            ),
+            (
+                "",
+                "",
+                "echo no such option >&2; echo giving up >&2; exit 1",
+                "a shell ended with status 1 before the guest's command ended: no such option",
+            ),
+            (
+                "the last line\n",
+                "started 1.00\n",
+                "kill -9 $$",
+                "a shell was killed by signal 9 before the guest's command ended: the last line",
+            ),
+            (
+                "",
+                "",
+                "true",
+                "a shell ended with status 0 before the guest's command ended: (nothing was printed)",
+            ),
+            ("", "started 1.00\n", "true", "the guest was shut down before its command had ended"),
+            (
+                "",
+                "incomplete\n",
+                "true",
+                "the guest's memory is too small for its files; give it more memory",
+            ),
+            (
+                "",
+                &ANSWER[..30],
+                "true",
+                "the guest's results end after 30 bytes; check free space in the temporary directory",
+            ),
+        ] {
+            assert_eq!(ended(console, answer, script).unwrap_err(), message);
+        }
     }
 
     #[test]
     fn a_guest_that_hangs_is_killed_even_if_it_ignores_signals() {
-        let hang = "trap '' TERM; echo 'waiting for the root device' >$console; sleep 1000 & wait";
+        for (console, answer, message) in [
+            (
+                "waiting for the root device\n\n",
+                "",
+                "the guest did not boot within 0.3 s and was killed; the last line on its console: \
+                 waiting for the root device",
+            ),
+            (
+                "",
+                "started 1.00\n",
+                "the guest's command did not end within 0.3 s, and the guest was killed; raise the limit",
+            ),
+            (
+                "",
+                &ANSWER[..30],
+                "the output of the guest's command did not arrive within 0.3 s; raise the limit or print less",
+            ),
+            (
+                "Kernel panic - not syncing: and it does not reset\n",
+                "",
+                "the guest's kernel panicked: and it does not reset",
+            ),
+        ] {
+            assert_eq!(hanging(console, answer).unwrap_err(), message);
+        }
+        let story = Story { console: "", answer: "", script: "exec sleep 1000" };
         assert_eq!(
-            watched(hang, SHORT, &AtomicBool::new(false)).unwrap_err(),
-            "the guest did not boot within 0.3 s and was killed; the last line on its console: waiting for the root device"
-        );
-        assert_eq!(
-            watched(&format!("echo started 1.00 >$answer; {hang}"), SHORT, &AtomicBool::new(false))
-                .unwrap_err(),
-            "the guest's command did not end within 0.3 s, and the guest was killed; raise the limit"
-        );
-        assert_eq!(
-            watched(hang, LONG, &AtomicBool::new(true)).unwrap_err(),
+            watched(&story, LONG, &AtomicBool::new(true)).unwrap_err(),
             "interrupted; the guest was killed"
         );
     }

@@ -3,13 +3,15 @@
 use std::path::Path;
 
 use anyhow::{Context, ensure};
+use assay_guest::Job;
 use assay_guest::kernel::Kernel;
 use assay_guest::qemu::{Clock, Machine, Qemu};
-use assay_guest::{Job, Platform, RunError};
+use assay_report::Report;
 
 use crate::cli::{SimArgs, SimCommand, SimRunArgs};
-use crate::interrupt::{Interrupt, Interrupted};
-use crate::{data, output};
+use crate::interrupt::Interrupt;
+use crate::phase::simulation;
+use crate::{data, output, section};
 
 /// Runs the subcommand.
 pub fn run(args: &SimArgs) -> anyhow::Result<()> {
@@ -18,7 +20,7 @@ pub fn run(args: &SimArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Runs a command in a guest and prints what it printed.
+/// Runs a command in a guest and shows where its instructions went. What the command prints is a message.
 fn run_guest(args: &SimRunArgs) -> anyhow::Result<()> {
     let interrupt = Interrupt::listen()?;
     let data = data::directory().context("no home directory, in which QEMU is searched; set HOME")?;
@@ -28,19 +30,19 @@ fn run_guest(args: &SimRunArgs) -> anyhow::Result<()> {
         kernel: kernel(&platforms.join("linux"), args.kernel.as_deref())?,
         memory_mib: args.memory,
         clock: if args.deterministic { Clock::Instructions } else { Clock::Host },
+        observer: None,
     };
+    let release = machine.kernel.release.clone();
     let job = Job { command: args.guest_command.clone(), copies: args.copy.clone(), limit: args.limit };
-    output::say(&format!("booting Linux {}", machine.kernel.release));
-    let finished = match assay_guest::run(&Platform::Qemu(machine), &job, interrupt.flag()) {
-        Err(RunError::Interrupted) => return Err(Interrupted::Simulating.into()),
-        finished => finished?,
-    };
+    let (finished, profile) =
+        simulation::simulate(machine, &job, args.observe, &data.join("kernels"), &interrupt)?;
     output::say_bytes(&finished.errors);
-    output::print_bytes(&finished.output)?;
-    output::say(&format!(
-        "the command ran from {} to {} after the start of the kernel, in time of the guest",
-        finished.started, finished.ended
-    ));
+    output::say_bytes(&finished.output);
+    if let Some(profile) = profile {
+        let title = format!("{} on Linux {release}", args.guest_command);
+        let report = Report { title, blocks: section::simulation::blocks(&profile, args.observe) };
+        output::show(&report, args.print.format())?;
+    }
     ensure!(finished.status == 0, "the guest's command ended with status {}", finished.status);
     Ok(())
 }
@@ -48,7 +50,7 @@ fn run_guest(args: &SimRunArgs) -> anyhow::Result<()> {
 /// Opens a kernel that is given as a file or as a version.
 fn kernel(installed: &Path, given: Option<&Path>) -> anyhow::Result<Kernel> {
     match given {
-        Some(file) if file.exists() => Ok(Kernel::open(file)?),
+        Some(file) if file.is_file() || file.components().count() > 1 => Ok(Kernel::open(file)?),
         version => Ok(Kernel::installed(installed, version.map(|v| v.to_string_lossy()).as_deref())?),
     }
 }

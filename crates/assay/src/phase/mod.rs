@@ -5,6 +5,7 @@ pub mod application;
 pub mod comparison;
 pub mod machine;
 pub mod selection;
+pub mod simulation;
 pub mod tracing;
 pub mod turns;
 

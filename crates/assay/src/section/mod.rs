@@ -14,6 +14,7 @@ pub mod measured;
 pub mod prediction;
 pub mod profile;
 pub mod scaling;
+pub mod simulation;
 pub mod summary;
 pub mod trace;
 pub mod whole;

@@ -13,7 +13,7 @@ use std::process::Command;
 use self::floors::FLOORS;
 
 /// Each crate, and the crates of the workspace that it may depend on. A new crate needs a new row.
-const LAYERS: [(&str, &[&str]); 12] = [
+const LAYERS: [(&str, &[&str]); 14] = [
     ("assay-quantity", &[]),
     ("assay-statistics", &["assay-quantity"]),
     ("assay-process", &[]),
@@ -25,6 +25,8 @@ const LAYERS: [(&str, &[&str]); 12] = [
     ("assay-store", &["assay-quantity"]),
     ("assay-report", &["assay-quantity"]),
     ("assay-guest", &["assay-process"]),
+    ("assay-sim", &[]),
+    ("assay-sim-plugin", &["assay-sim"]),
     (
         "assay",
         &[
@@ -33,6 +35,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
             "assay-model",
             "assay-quantity",
             "assay-report",
+            "assay-sim",
             "assay-statistics",
             "assay-store",
             "assay-trace",
@@ -43,7 +46,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
 ];
 
 /// Crates that only compute.
-const PURE: [&str; 4] = ["quantity", "statistics", "model", "report"];
+const PURE: [&str; 5] = ["quantity", "statistics", "model", "report", "sim"];
 
 /// Names that a pure crate must not contain.
 const IMPURE: [&str; 9] = [

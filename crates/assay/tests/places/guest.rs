@@ -3,22 +3,20 @@
 
 use std::env;
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::process::Signal;
 
 use crate::place::{PATIENCE, Place, Said, patiently};
 
-/// Returns the directory with the user's data, which contains the platforms.
-fn data_home() -> PathBuf {
-    let home = || PathBuf::from(env::var_os("HOME").unwrap()).join(".local/share");
-    env::var_os("XDG_DATA_HOME").filter(|path| Path::new(path).is_absolute()).map_or_else(home, PathBuf::from)
-}
-
-/// Adds the user's platforms to the environment of a place.
+/// Gives a command of a place the environment of the user, whose platforms it needs.
 fn with_platforms(mut command: Command) -> Command {
-    command.env("XDG_DATA_HOME", data_home());
+    for name in ["HOME", "XDG_DATA_HOME"] {
+        match env::var_os(name) {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
     command
 }
 
@@ -68,24 +66,33 @@ fn a_guest_ends_when_assay_is_interrupted_or_killed() {
 #[test]
 fn a_full_disk_is_reported_before_the_boot_or_when_results_are_lost() {
     // The first file system takes about 2 MB.
+    let lost = "head -c 2000000 /dev/zero";
     for (size, command, words) in [
-        ("1m", "true", ["cannot write", "check free space"]),
-        (
-            "3m",
-            "head -c 2000000 /dev/zero",
-            ["the guest's results are damaged (they end after", "check free space"],
-        ),
+        ("1m", "true", ["cannot use", "check free space"]),
+        ("3m", lost, ["the guest's results end after", "check free space"]),
     ] {
         let place = Place::new();
-        let prepare = format!(
-            "mount -t tmpfs -o size={size} none full; export TMPDIR=$PWD/full XDG_DATA_HOME={}",
-            data_home().display()
-        );
-        let said = place.unshared(&prepare, &["sim", "run", "--guest-command", command]);
+        let prepare = format!("mount -t tmpfs -o size={size} none full; export TMPDIR=$PWD/full");
+        let simulate = ["sim", "run", "--observe", "nothing", "--guest-command", command];
+        let said = place.unshared_with(with_platforms, &prepare, &simulate);
         said.complains_of(&words);
         assert!(said.stdout.is_empty(), "{said:?}");
         place.assert_nothing_runs(size);
     }
+}
+
+#[test]
+fn a_guest_that_does_not_answer_as_it_should_is_reported() {
+    let place = Place::new();
+    let refused = |command, words: &[&str]| {
+        sim(&place, &["--observe", "nothing", "--guest-command", command]).complains_of(words);
+    };
+    refused("poweroff -f", &["the guest was shut down before its command had ended"]);
+    refused("echo garbage >/dev/ttyS1", &["expected 'ended', found \"garbage\"", "must neither write to"]);
+    // What is left in the background, and writes, changes no results.
+    let said =
+        sim(&place, &["--observe", "nothing", "--guest-command", "(while :; do echo x; done) & echo y"]);
+    assert!(said.status.success(), "{said:?}");
 }
 
 #[test]
@@ -96,8 +103,12 @@ fn what_a_guest_cannot_use_is_refused() {
         sim(&place, &[&["--guest-command", "true"], arguments].concat()).complains_of(words);
     };
     refused(&["--kernel", "text"], &["text is not a Linux kernel for x86", "bzImage"]);
-    refused(&["--kernel", "5.4"], &["no kernel 5.4 in ", "installed: 6."]);
+    refused(&["--kernel", "5.4"], &["no kernel 5.4 in ", "installed: 6.", "scripts/setup simulate"]);
+    refused(&["--kernel", "./none"], &["cannot read kernel ./none: No such file"]);
     refused(&["--copy", "none"], &["cannot copy none into the guest: No such file"]);
+    let large = fs::File::create(place.path("large")).unwrap();
+    large.set_len(1 << 40).unwrap();
+    refused(&["--copy", "large"], &["exceed 128 MiB", "more memory"]);
     let said = Said::by(&mut place.assay(&["sim", "run", "--guest-command", "true"]));
     said.complains_of(&["qemu-system-x86_64 is missing", "'scripts/setup simulate' installs it"]);
 }

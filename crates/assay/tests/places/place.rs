@@ -93,6 +93,16 @@ impl Place {
     /// end within [`PATIENCE`]. Afterwards the file systems of `prepare` are gone, and the contents of `full`
     /// are in `kept`.
     pub fn unshared(&self, prepare: &str, arguments: &[&str]) -> Said {
+        self.unshared_with(|command| command, prepare, arguments)
+    }
+
+    /// Like [`Place::unshared`], after `change` has changed the command.
+    pub fn unshared_with(
+        &self,
+        change: impl Fn(Command) -> Command,
+        prepare: &str,
+        arguments: &[&str],
+    ) -> Said {
         fs::create_dir(self.path("full")).unwrap();
         fs::create_dir(self.path("kept")).unwrap();
         let script = format!(
@@ -100,7 +110,7 @@ impl Place {
             PATIENCE.as_secs()
         );
         let wrapper = ["unshare", "--mount", "sh", "-c", &script, "sh", env!("CARGO_BIN_EXE_assay")];
-        Said::by(&mut self.command(&wrapper, arguments))
+        Said::by(&mut change(self.command(&wrapper, arguments)))
     }
 
     /// Starts `assay` in the background.

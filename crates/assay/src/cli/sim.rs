@@ -1,0 +1,66 @@
+//! The command line of `assay sim`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::{PrintArgs, budget};
+
+/// `assay sim`.
+#[derive(Debug, Args)]
+pub struct SimArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: SimCommand,
+}
+
+/// The subcommands of `assay sim`.
+#[derive(Debug, Subcommand)]
+pub enum SimCommand {
+    /// Boot a Linux kernel in QEMU and run a command there.
+    Run(SimRunArgs),
+}
+
+/// `assay sim run`.
+#[derive(Debug, Args)]
+pub struct SimRunArgs {
+    /// Command for the shell of the guest, which has the programs of busybox.
+    #[arg(long, value_name = "COMMAND")]
+    pub guest_command: String,
+    /// File or directory to copy into the directory of the command; can be repeated.
+    #[arg(long, value_name = "PATH")]
+    pub copy: Vec<PathBuf>,
+    /// Kernel to boot: a file (bzImage), or the version of an installed one, such as 6.1 [default: the newest
+    /// installed one].
+    #[arg(long, value_name = "KERNEL")]
+    pub kernel: Option<PathBuf>,
+    /// Memory of the guest in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(128..=65_536))]
+    pub memory: u32,
+    /// Kill the guest if the command has not ended after this time, which includes the boot, such as 60s or
+    /// 10m.
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = budget)]
+    pub limit: Duration,
+    /// Let the guest's time pass with its instructions, one nanosecond for each, so that each run of a
+    /// command is the same to the instruction. Takes about twice as long.
+    #[arg(long)]
+    pub deterministic: bool,
+    /// What to observe.
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = Observe::Services)]
+    pub observe: Observe,
+    /// Output format.
+    #[command(flatten)]
+    pub print: PrintArgs,
+}
+
+/// What `assay sim run` observes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Observe {
+    /// Instructions of each program and of each service of the kernel.
+    Services,
+    /// Instructions of all programs and of the kernel, for any kernel.
+    Count,
+    /// Nothing: only run the command.
+    Nothing,
+}

@@ -1,0 +1,121 @@
+//! Runs a command in an observed guest.
+
+use std::collections::hash_map::DefaultHasher;
+use std::env;
+use std::fs;
+use std::hash::Hasher;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use assay_guest::kernel::Kernel;
+use assay_guest::qemu::{Clock, Machine, Observer};
+use assay_guest::{Finished, Job, Platform, RunError};
+use assay_sim::{Plan, Profile, symbols};
+use flate2::bufread::GzDecoder;
+
+use crate::cli::Observe;
+use crate::interrupt::{Interrupt, Interrupted};
+use crate::output;
+
+/// Name of the plugin's library, which cargo builds next to the program.
+const PLUGIN: &str = "libassay_sim_plugin.so";
+
+/// The command with which a kernel describes itself: the symbols of its code, then its BTF, compressed
+/// because a serial port is slow. The kernel hides the addresses of its symbols unless `kptr_restrict` is 0
+/// or 1.
+const DESCRIBE: &str =
+    "grep -v '\\[' /proc/kallsyms | grep -i ' [tw] ' | gzip -c; gzip -c /sys/kernel/btf/vmlinux";
+
+/// Time limit for that: 6 s on an idle machine.
+const DESCRIBE_LIMIT: Duration = Duration::from_secs(600);
+
+/// Runs a job. Returns what it has left, and where its instructions went if they are observed.
+pub fn simulate(
+    mut machine: Machine,
+    job: &Job,
+    observe: Observe,
+    kernels: &Path,
+    interrupt: &Interrupt,
+) -> anyhow::Result<(Finished, Option<Profile>)> {
+    let plan = match observe {
+        Observe::Services => plan(&machine, kernels, interrupt)?,
+        Observe::Count => Plan::empty(),
+        Observe::Nothing => {
+            output::say(&format!("booting Linux {}", machine.kernel.release));
+            return Ok((run(machine, job, interrupt)?, None));
+        }
+    };
+    let directory = tempfile::Builder::new().prefix("assay-sim-").tempdir();
+    let directory = directory.context("cannot create a temporary directory")?;
+    let [plan_file, profile_file] = ["plan", "profile"].map(|name| directory.path().join(name));
+    output::write_file(&plan_file, &plan.to_json())?;
+    machine.observer = Some(Observer {
+        library: plugin()?,
+        files: vec![("plan", plan_file), ("profile", profile_file.clone())],
+    });
+    output::say(&format!("booting Linux {}", machine.kernel.release));
+    let finished = run(machine, job, interrupt)?;
+    let profile = fs::read_to_string(&profile_file)
+        .context("the plugin has written no profile; check free space in the temporary directory")?;
+    Ok((finished, Some(Profile::from_json(&profile)?)))
+}
+
+fn run(machine: Machine, job: &Job, interrupt: &Interrupt) -> anyhow::Result<Finished> {
+    match assay_guest::run(&Platform::Qemu(machine), job, interrupt.flag()) {
+        Err(RunError::Interrupted) => Err(Interrupted::Simulating.into()),
+        finished => Ok(finished?),
+    }
+}
+
+fn plugin() -> anyhow::Result<PathBuf> {
+    let program = env::current_exe().context("cannot find this program's own file")?;
+    let plugin = program.with_file_name(PLUGIN);
+    if !plugin.is_file() {
+        bail!("{} is missing; 'cargo build --release --workspace' builds it", plugin.display());
+    }
+    Ok(plugin)
+}
+
+/// Returns the annotations of a kernel, from the description that it gives in a guest. The descriptions are
+/// kept in `kernels`, by the content of the kernel.
+fn plan(machine: &Machine, kernels: &Path, interrupt: &Interrupt) -> anyhow::Result<Plan> {
+    let kernel = &machine.kernel;
+    let kept = kernels.join(format!("{:016x}.gz", hash(kernel)?));
+    if let Ok(description) = fs::read(&kept) {
+        // One that was damaged since is replaced.
+        if let Ok(plan) = plan_of(&description) {
+            return Ok(plan);
+        }
+    }
+    output::say(&format!("booting Linux {} for its symbols, which are kept", kernel.release));
+    let job = Job { command: DESCRIBE.to_owned(), copies: Vec::new(), limit: DESCRIBE_LIMIT };
+    let machine = Machine { clock: Clock::Host, observer: None, ..machine.clone() };
+    let description = run(machine, &job, interrupt)?.output;
+    let plan =
+        plan_of(&description).with_context(|| format!("Linux {} cannot be observed", kernel.release))?;
+    fs::create_dir_all(kernels)
+        .with_context(|| format!("cannot create {}; check free space and permissions", kernels.display()))?;
+    output::write_file(&kept, &description)?;
+    Ok(plan)
+}
+
+/// A number that differs between kernels; it need not resist an attack.
+fn hash(kernel: &Kernel) -> anyhow::Result<u64> {
+    let image = fs::read(&kernel.image).with_context(|| format!("cannot read {}", kernel.image.display()))?;
+    let mut hasher = DefaultHasher::new();
+    hasher.write(&image);
+    Ok(hasher.finish())
+}
+
+/// Reads the output of [`DESCRIBE`].
+fn plan_of(description: &[u8]) -> anyhow::Result<Plan> {
+    let mut kallsyms = Vec::new();
+    let mut first = GzDecoder::new(description);
+    first.read_to_end(&mut kallsyms).context("its symbols are damaged")?;
+    let mut btf = Vec::new();
+    // Without BTF there is nothing after the symbols, which the plan reports.
+    let _ = GzDecoder::new(first.into_inner()).read_to_end(&mut btf);
+    Ok(Plan::new(&symbols::parse(&String::from_utf8_lossy(&kallsyms)), &btf)?)
+}

@@ -1,0 +1,116 @@
+//! Reads registers and memory of the guest, and makes events of them. What cannot be read makes no event.
+
+use std::ffi::{CStr, c_void};
+use std::ptr;
+
+use assay_sim::{Event, Kind, Name, Task, TaskOffsets};
+
+use crate::ffi;
+
+/// Registers that are read.
+#[derive(Debug, Clone, Copy)]
+enum Register {
+    Rax,
+    Rdi,
+    Rsi,
+    Rsp,
+}
+
+/// Their names, in the same order.
+const NAMES: [&CStr; 4] = [c"rax", c"rdi", c"rsi", c"rsp"];
+
+/// Access to the guest's state.
+#[derive(Debug)]
+pub struct Guest {
+    offsets: TaskOffsets,
+    registers: [*mut c_void; NAMES.len()],
+    /// Into which QEMU writes what is read.
+    bytes: *mut ffi::Bytes,
+}
+
+impl Guest {
+    /// The registers are found later, when there is a processor.
+    pub fn new(offsets: TaskOffsets) -> Guest {
+        // SAFETY: it has no conditions.
+        let bytes = unsafe { ffi::g_byte_array_new() };
+        Guest { offsets, registers: [ptr::null_mut(); NAMES.len()], bytes }
+    }
+
+    /// Finds the registers of the processor whose thread calls it.
+    pub fn find_registers(&mut self) {
+        // SAFETY: QEMU returns an array of descriptions, whose names are valid strings.
+        unsafe {
+            let found = &*ffi::qemu_plugin_get_registers();
+            for index in 0..found.length as usize {
+                let register = &*found.data.add(index);
+                if let Some(known) = NAMES.iter().position(|name| *name == CStr::from_ptr(register.name)) {
+                    self.registers[known] = register.handle;
+                }
+            }
+        }
+    }
+
+    /// A system call begins.
+    pub fn call(&mut self) -> Event {
+        // The kernel takes the lower half as the number; one that does not exist is a call, too.
+        let number = self.register(Register::Rax) & 0xffff_ffff;
+        Event::Call(u16::try_from(number).unwrap_or(u16::MAX))
+    }
+
+    /// A trap begins, with this number of bytes above the saved address.
+    pub fn trap(&mut self, trap: u16, above: u8) -> Event {
+        Event::Trap { trap, frame: self.register(Register::Rsp) + u64::from(above) }
+    }
+
+    /// A trap ends: `iretq` takes the address and then the code segment from the stack.
+    pub fn return_from_trap(&mut self) -> Option<Event> {
+        let frame = self.register(Register::Rsp);
+        let segment = u64::from_le_bytes(self.memory(frame + 8)?);
+        // Its lowest bits are the privilege level, 3 for programs.
+        Some(if segment & 3 == 3 { Event::ReturnToProgram } else { Event::ReturnToKernel { frame } })
+    }
+
+    /// The kernel switches to a task.
+    pub fn switch(&mut self) -> Option<Event> {
+        let (address, offsets) = (self.register(Register::Rsi), self.offsets);
+        let thread = u32::from_le_bytes(self.memory(address + offsets.thread)?);
+        let process = u32::from_le_bytes(self.memory(address + offsets.process)?);
+        let memory = u64::from_le_bytes(self.memory(address + offsets.memory)?);
+        let name: Name = self.memory(address + offsets.name)?;
+        let kind = if memory == 0 { Kind::Kernel } else { Kind::Program };
+        Some(Event::Switch(Task { address, thread, process, name, kind }))
+    }
+
+    /// The kernel renames a task.
+    pub fn rename(&mut self) -> Option<Event> {
+        let (task, name) = (self.register(Register::Rdi), self.register(Register::Rsi));
+        // The name ends with its first zero, after which anything may follow.
+        let mut name: Name = self.memory(name)?;
+        let length = name.iter().position(|byte| *byte == 0).unwrap_or(name.len() - 1);
+        name[length..].fill(0);
+        Some(Event::Rename { task, name })
+    }
+
+    fn register(&mut self, register: Register) -> u64 {
+        // SAFETY: the handle is QEMU's own, and the array is ours; QEMU appends to it.
+        let read = unsafe {
+            ffi::g_byte_array_set_size(self.bytes, 0);
+            ffi::qemu_plugin_read_register(self.registers[register as usize], self.bytes)
+        };
+        assert_eq!(read, 8, "QEMU cannot read {register:?}");
+        u64::from_le_bytes(self.read().expect("QEMU has read 8 bytes"))
+    }
+
+    /// Reads memory at a virtual address. `None` if there is none.
+    fn memory<const N: usize>(&mut self, address: u64) -> Option<[u8; N]> {
+        // SAFETY: the array is ours; QEMU sets its size.
+        unsafe { ffi::qemu_plugin_read_memory_vaddr(address, self.bytes, N) }.then(|| self.read())?
+    }
+
+    /// What QEMU has written last.
+    fn read<const N: usize>(&self) -> Option<[u8; N]> {
+        // SAFETY: GLib's array is valid until it is changed.
+        let bytes = unsafe { std::slice::from_raw_parts((*self.bytes).data, (*self.bytes).length as usize) };
+        bytes.try_into().ok()
+    }
+}

@@ -1,0 +1,232 @@
+//! The plugin for QEMU: counts the instructions of the guest, and reports each execution of an annotated
+//! instruction to [`assay_sim::Attribution`], which decides what it means.
+//!
+//! QEMU loads it with `-plugin FILE,plan=PLAN,profile=PROFILE`: the annotations of the kernel, and the file
+//! to which the profile is written when the guest executes the mark of the end.
+//!
+//! The cost of an instruction is one addition that QEMU compiles into the translated code; only an annotated
+//! one calls a function. Counting each instruction, and not each block at its entry, is exact when an
+//! exception leaves a block early.
+
+mod ffi;
+mod guest;
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::path::PathBuf;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use assay_sim::{Action, Attribution, Counts, Event, Plan};
+
+use guest::Guest;
+
+/// Version of the interface for which the plugin is written; QEMU reads it.
+#[unsafe(no_mangle)]
+pub static qemu_plugin_version: c_int = ffi::VERSION;
+
+/// Addresses from here on belong to the kernel.
+const KERNEL: u64 = 1 << 63;
+
+/// The 8-byte `nop` with which a program marks the beginning (1) and the end (2) of what is observed. The
+/// program `mark` of the guest contains the same bytes.
+const MARK: [u8; 7] = [0x0f, 0x1f, 0x84, 0x00, b'a', b's', b'y'];
+
+/// What an annotated instruction does.
+#[derive(Debug, Clone, Copy)]
+enum Site {
+    Annotated(Action),
+    /// `iretq`.
+    ReturnFromTrap,
+    /// `sysretq`, `sysretl`.
+    ReturnFromCall,
+    Begin,
+    End,
+}
+
+/// Instructions executed by one processor, as QEMU counts them.
+#[repr(C)]
+struct Counted {
+    user: u64,
+    kernel: u64,
+}
+
+/// Everything between QEMU and the attribution.
+struct Plugin {
+    plan: Plan,
+    /// One for each point of the plan, in the same order. QEMU keeps pointers to them.
+    annotated: Vec<Site>,
+    /// Whether there are any: without entries, returns mean nothing.
+    follows: bool,
+    attribution: Attribution,
+    guest: Guest,
+    scoreboard: *mut c_void,
+    profile: PathBuf,
+}
+
+/// Set by `qemu_plugin_install` and never changed: QEMU's callback for translation has no data of ours. All
+/// processors are emulated in one thread, so no two callbacks run at once.
+static PLUGIN: AtomicPtr<Plugin> = AtomicPtr::new(ptr::null_mut());
+
+/// Called by QEMU when it has loaded the plugin. Returns 0, or -1 after a message.
+///
+/// # Safety
+/// QEMU passes valid pointers: `info` to its description, `arguments` to `count` strings.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn qemu_plugin_install(
+    id: u64,
+    info: *const ffi::Info,
+    count: c_int,
+    arguments: *const *const c_char,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let (info, arguments) = unsafe {
+        let count = usize::try_from(count).unwrap_or(0);
+        let argument = |index| CStr::from_ptr(*arguments.add(index)).to_string_lossy().into_owned();
+        (&*info, (0..count).map(argument).collect::<Vec<String>>())
+    };
+    match Plugin::new(info, &arguments) {
+        Ok(plugin) => {
+            PLUGIN.store(Box::into_raw(Box::new(plugin)), Ordering::Release);
+            // SAFETY: `id` is the one that QEMU gave, and the functions live as long as the process.
+            unsafe {
+                ffi::qemu_plugin_register_vcpu_init_cb(id, on_processor);
+                ffi::qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
+            }
+            0
+        }
+        Err(problem) => {
+            #[expect(clippy::print_stderr, reason = "QEMU has no other way for the message of a plugin")]
+            {
+                eprintln!("assay's plugin: {problem}");
+            }
+            -1
+        }
+    }
+}
+
+impl Plugin {
+    fn new(info: &ffi::Info, arguments: &[String]) -> Result<Plugin, String> {
+        // SAFETY: QEMU's description contains a valid string.
+        let target = unsafe { CStr::from_ptr(info.target) };
+        if !info.is_system || target != c"x86_64" || info.processors_max != 1 {
+            return Err("it observes only x86-64 machines with one processor".to_owned());
+        }
+        let argument = |name: &str| {
+            let mut found = arguments.iter().filter_map(|argument| argument.strip_prefix(name));
+            found.next().map(PathBuf::from).ok_or(format!("the argument {name} is missing"))
+        };
+        let (path, profile) = (argument("plan=")?, argument("profile=")?);
+        let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let plan = Plan::from_json(&text).map_err(|error| error.to_string())?;
+        Ok(Plugin {
+            annotated: plan.points.iter().map(|point| Site::Annotated(point.action)).collect(),
+            follows: !plan.points.is_empty(),
+            attribution: Attribution::new(plan.traps.clone()),
+            guest: Guest::new(plan.task),
+            // SAFETY: the size is that of an element.
+            scoreboard: unsafe { ffi::qemu_plugin_scoreboard_new(size_of::<Counted>()) },
+            plan,
+            profile,
+        })
+    }
+
+    /// Finds what an instruction means. `None` for nearly all of them.
+    fn site(&self, address: u64, instruction: *mut c_void) -> Option<&Site> {
+        // SAFETY: QEMU passes a valid instruction.
+        let size = unsafe { ffi::qemu_plugin_insn_size(instruction) };
+        let is_kernel = address >= KERNEL;
+        if is_kernel && let Ok(index) = self.plan.points.binary_search_by_key(&address, |point| point.address)
+        {
+            return self.annotated.get(index);
+        }
+        // To copy the bytes of each instruction would be slow, and the size is free.
+        if !matches!((is_kernel, size), (true, 2 | 3) | (false, 8)) {
+            return None;
+        }
+        let mut bytes = [0; 8];
+        // SAFETY: the buffer is at least as long as the instruction.
+        unsafe { ffi::qemu_plugin_insn_data(instruction, bytes.as_mut_ptr().cast(), size) };
+        match &bytes[..size] {
+            [0x48, 0xcf] if self.follows => Some(&Site::ReturnFromTrap),
+            [0x0f, 0x07] | [0x48, 0x0f, 0x07] if self.follows => Some(&Site::ReturnFromCall),
+            [mark @ .., 1] if *mark == MARK => Some(&Site::Begin),
+            [mark @ .., 2] if *mark == MARK => Some(&Site::End),
+            _ => None,
+        }
+    }
+
+    /// Instructions that a processor has executed.
+    fn counts(&self, processor: c_uint) -> Counts {
+        // SAFETY: the elements of the scoreboard are `Counted`, one for each processor.
+        let counted =
+            unsafe { &*ffi::qemu_plugin_scoreboard_find(self.scoreboard, processor).cast::<Counted>() };
+        Counts { user: counted.user, kernel: counted.kernel }
+    }
+
+    /// Takes the execution of an instruction that means something, before it is counted.
+    fn on_site(&mut self, processor: c_uint, site: Site) {
+        let mut counts = self.counts(processor);
+        let guest = &mut self.guest;
+        let event = match site {
+            Site::Annotated(Action::Call) => Some(guest.call()),
+            Site::Annotated(Action::Trap { trap, above }) => Some(guest.trap(trap, above)),
+            Site::Annotated(Action::Switch) => guest.switch(),
+            Site::Annotated(Action::Rename) => guest.rename(),
+            Site::ReturnFromTrap => {
+                // The return is the last instruction of what it ends.
+                counts.kernel += 1;
+                guest.return_from_trap()
+            }
+            Site::ReturnFromCall => {
+                counts.kernel += 1;
+                Some(Event::ReturnToProgram)
+            }
+            Site::Begin => Some(Event::Begin),
+            Site::End => Some(Event::End),
+        };
+        if let Some(profile) = event.and_then(|event| self.attribution.take(counts, event)) {
+            // What is missing of the file is noticed by its reader.
+            let _ = std::fs::write(&self.profile, profile.to_json());
+        }
+    }
+}
+
+/// QEMU has made a processor.
+unsafe extern "C" fn on_processor(_: u64, _: c_uint) {
+    // SAFETY: set before this callback was registered, and not used by another thread.
+    let plugin = unsafe { &mut *PLUGIN.load(Ordering::Acquire) };
+    plugin.guest.find_registers();
+}
+
+/// QEMU translates a block of instructions.
+unsafe extern "C" fn on_translation(_: u64, block: *mut c_void) {
+    // SAFETY: as above; QEMU passes a valid block. The sites live as long as the process.
+    unsafe {
+        let plugin = &*PLUGIN.load(Ordering::Acquire);
+        for index in 0..ffi::qemu_plugin_tb_n_insns(block) {
+            let instruction = ffi::qemu_plugin_tb_get_insn(block, index);
+            let address = ffi::qemu_plugin_insn_vaddr(instruction);
+            // Callbacks and additions happen in the order of their registration.
+            if let Some(site) = plugin.site(address, instruction) {
+                ffi::qemu_plugin_register_vcpu_insn_exec_cb(
+                    instruction,
+                    on_instruction,
+                    ffi::READS_REGISTERS,
+                    ptr::from_ref(site).cast_mut().cast(),
+                );
+            }
+            let offset = if address >= KERNEL { 8 } else { 0 };
+            let counter = ffi::Counter { scoreboard: plugin.scoreboard, offset };
+            ffi::qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(instruction, ffi::ADD, counter, 1);
+        }
+    }
+}
+
+/// The guest is about to execute an instruction that means something.
+unsafe extern "C" fn on_instruction(processor: c_uint, site: *mut c_void) {
+    // SAFETY: as above; `site` is the one that `on_translation` has registered.
+    unsafe {
+        let site = *site.cast::<Site>();
+        (*PLUGIN.load(Ordering::Acquire)).on_site(processor, site);
+    }
+}

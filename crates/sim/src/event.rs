@@ -1,0 +1,74 @@
+//! What a simulator reports.
+
+use serde::{Deserialize, Serialize};
+
+/// Instructions that a processor has executed, since its start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// At addresses of programs.
+    pub user: u64,
+    /// At addresses of the kernel.
+    pub kernel: u64,
+}
+
+/// Name of a task, as the kernel keeps it: at most 15 bytes, then zeros.
+pub type Name = [u8; 16];
+
+/// A task that is about to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Task {
+    /// Address of its `task_struct`, which another task may get after its end.
+    pub address: u64,
+    /// Its number; 0 for the task that runs when there is nothing to do.
+    pub thread: u32,
+    /// Number of its process.
+    pub process: u32,
+    /// Its name.
+    pub name: Name,
+    /// Whether it runs a program.
+    pub kind: Kind,
+}
+
+/// What a task runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A program, in memory of its own.
+    Program,
+    /// Code of the kernel only.
+    Kernel,
+}
+
+/// An execution of an annotated instruction, which is not yet counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// A program enters the kernel for the system call of this number.
+    Call(u16),
+    /// The processor enters the kernel for an exception or an interrupt.
+    Trap {
+        /// Its position in [`Plan::traps`](crate::Plan::traps).
+        trap: u16,
+        /// Where the processor has saved the interrupted address, on the stack.
+        frame: u64,
+    },
+    /// The processor returns from a trap whose interrupted address is saved there (`iretq`); also used by the
+    /// kernel to synchronise the processor with changed code, without a trap.
+    ReturnToKernel {
+        /// Where the address is saved.
+        frame: u64,
+    },
+    /// The processor returns to a program (`iretq`, `sysretq`).
+    ReturnToProgram,
+    /// Another task runs from here on.
+    Switch(Task),
+    /// A task gets another name: a new program, or its own wish.
+    Rename {
+        /// Address of the task.
+        task: u64,
+        /// Its new name.
+        name: Name,
+    },
+    /// The program that marks the beginning of what is observed.
+    Begin,
+    /// The program that marks its end.
+    End,
+}

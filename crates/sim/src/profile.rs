@@ -1,0 +1,112 @@
+//! Where the instructions of a run went, and its file.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::Counts;
+
+/// Marks the file and its version.
+const FORMAT: &str = "assay.profile/1";
+
+/// What the kernel does for a task.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Service {
+    /// The system call of this number.
+    Call(u16),
+    /// The exception or interrupt of this name.
+    Trap(String),
+    /// A new task, from its first instruction to its program.
+    Start,
+    /// The work of a task of the kernel.
+    Thread,
+    /// Waiting for something to do.
+    Idle,
+    /// The ways into the kernel and out of it, before and after a service is known.
+    Passage,
+}
+
+/// Instructions of a service for an image.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spent {
+    /// The service.
+    pub service: Service,
+    /// How often it was entered. For [`Service::Thread`], [`Service::Idle`] and [`Service::Passage`], which
+    /// have no entry, 0.
+    pub calls: u64,
+    /// Instructions in the kernel, without those of traps in between.
+    pub instructions: u64,
+}
+
+/// A process under one of its names: a process that executes another program is another image.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    /// Number of the process.
+    pub process: u32,
+    /// Name of the task.
+    pub name: String,
+    /// Instructions of the program.
+    pub user: u64,
+    /// What the kernel did for it, by descending instructions.
+    pub services: Vec<Spent>,
+}
+
+/// Where the instructions between the marks went.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Profile {
+    /// Version of this file.
+    format: String,
+    /// All instructions. They are the sum of those of the images.
+    pub total: Counts,
+    /// Processes under their names, in the order of their first appearance.
+    pub images: Vec<Image>,
+    /// How often another task got the processor.
+    pub switches: u64,
+    /// Returns from a trap or a call that has no entry: the attribution is wrong by their number.
+    pub returns_without_entry: u64,
+    /// Entries that were still open when the processor had returned to the program.
+    pub entries_without_return: u64,
+}
+
+/// Why a profile cannot be read.
+#[derive(Debug, Error)]
+pub enum ProfileError {
+    /// It is not a profile.
+    #[error("not a profile of a simulated machine: {0}")]
+    Malformed(#[from] serde_json::Error),
+    /// It has another version.
+    #[error("the profile has format '{0}', and this program reads {FORMAT}; use the plugin of this program")]
+    Version(String),
+}
+
+impl Profile {
+    /// A profile without instructions.
+    pub(crate) fn empty() -> Profile {
+        Profile {
+            format: FORMAT.to_owned(),
+            total: Counts::default(),
+            images: Vec::new(),
+            switches: 0,
+            returns_without_entry: 0,
+            entries_without_return: 0,
+        }
+    }
+
+    /// Writes the profile as JSON.
+    ///
+    /// # Panics
+    /// Never: all its parts have a form in JSON.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("a profile has a form in JSON")
+    }
+
+    /// Reads a profile.
+    ///
+    /// # Errors
+    /// [`ProfileError`].
+    pub fn from_json(text: &str) -> Result<Profile, ProfileError> {
+        let profile: Profile = serde_json::from_str(text)?;
+        if profile.format == FORMAT { Ok(profile) } else { Err(ProfileError::Version(profile.format)) }
+    }
+}
