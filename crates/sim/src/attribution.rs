@@ -93,7 +93,8 @@ impl Attribution {
         attribution
     }
 
-    /// Takes an event, with the instructions executed before it. Returns the profile at the second mark.
+    /// Takes an event, with the instructions executed before it. Returns the profile at the mark of the end,
+    /// if that of the beginning came before.
     pub fn take(&mut self, counts: Counts, event: Event) -> Option<Profile> {
         self.charge(counts);
         match event {
@@ -107,7 +108,7 @@ impl Attribution {
             }
             Event::Rename { task, name } => self.rename(task, name),
             Event::Begin => self.begin(counts),
-            Event::End => return Some(self.end(counts)),
+            Event::End => return self.begin.take().map(|begin| self.end(begin, counts)),
         }
         None
     }
@@ -228,12 +229,11 @@ impl Attribution {
         }
     }
 
-    fn end(&mut self, counts: Counts) -> Profile {
+    fn end(&mut self, begin: Counts, counts: Counts) -> Profile {
         for known in &mut self.tasks {
             book(&mut self.accounts, known.image, &mut known.stack);
         }
         let mut profile = mem::replace(&mut self.profile, Profile::empty());
-        let begin = self.begin.take().unwrap_or(counts);
         profile.total = Counts { user: counts.user - begin.user, kernel: counts.kernel - begin.kernel };
         for (image, (process, name)) in self.images.iter().enumerate() {
             let own = self
@@ -417,6 +417,16 @@ mod tests {
             (0, 0, Event::End),
         ]);
         assert_eq!((profile.returns_without_entry, profile.entries_without_return), (1, 2));
+    }
+
+    #[test]
+    fn an_end_without_a_beginning_gives_no_profile() {
+        let mut attribution = Attribution::new(Vec::new());
+        let at = |kernel| Counts { user: 0, kernel };
+        assert_eq!(attribution.take(at(1), Event::End), None);
+        assert_eq!(attribution.take(at(2), Event::Begin), None);
+        assert_eq!(attribution.take(at(9), Event::End).unwrap().total, at(7));
+        assert_eq!(attribution.take(at(11), Event::End), None);
     }
 
     #[test]
