@@ -179,6 +179,6 @@ fn instructions_are_those_of_callgrind_and_calls_and_faults_those_of_the_program
     assert_eq!(tables.sum(MODES, "instructions"), 2 * all);
     let passage = tables.count(SERVICES, "passage", "instructions");
     assert!(passage * 100 <= kernel, "{passage} of {kernel} instructions belong to no service");
-    let note = tables.table(MODES)["notes"][0].as_str().unwrap();
+    let note = tables.table(MODES)["notes"][1].as_str().unwrap();
     assert!(note.ends_with("Every entry into the kernel has its return."), "{note}");
 }

@@ -5,8 +5,8 @@
 //! to which the profile is written when the guest executes the mark of the end.
 //!
 //! The cost of an instruction is one addition that QEMU compiles into the translated code; only an annotated
-//! one calls a function. Counting each instruction, and not each block at its entry, is exact when an
-//! exception leaves a block early.
+//! one calls a function. Each instruction is counted, and not each block at its entry, because an exception
+//! can leave a block early. An instruction that faults is counted at each attempt.
 
 mod ffi;
 mod guest;

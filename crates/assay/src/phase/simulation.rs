@@ -58,7 +58,7 @@ pub fn simulate(
     output::say(&format!("booting Linux {}", machine.kernel.release));
     let finished = run(machine, job, interrupt)?;
     let profile = fs::read_to_string(&profile_file)
-        .context("the plugin has written no profile; check free space in the temporary directory")?;
+        .context("there is no profile: the command has prevented the mark of its end, or the disk is full")?;
     Ok((finished, Some(Profile::from_json(&profile)?)))
 }
 

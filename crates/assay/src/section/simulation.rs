@@ -41,6 +41,7 @@ fn modes(profile: &Profile) -> Table {
     });
     let columns = [Column::words("mode"), Column::numbers("instructions"), Column::numbers("share")];
     Table::of("Where the instructions went", columns, rows)
+        .with_note("A repeated string instruction counts once, or each repetition with --deterministic.")
 }
 
 /// States how well the services are separated.
@@ -48,7 +49,8 @@ fn balance(profile: &Profile) -> String {
     let balance = match (profile.returns_without_entry, profile.entries_without_return) {
         (0, 0) => "Every entry into the kernel has its return.".to_owned(),
         (returns, entries) => format!(
-            "{returns} returns had no entry and {entries} entries no return: services are wrong by as many calls."
+            "{returns} returns had no entry and {entries} entries no return: about as many calls are \
+             booked to the wrong service."
         ),
     };
     format!("{} switches to another task. {balance}", profile.switches)
@@ -228,7 +230,8 @@ mod tests {
              kernel         2,260   70.4  %
              idle              50    1.56 %
              all            3,210  100    %
-             2 switches to another task. 1 returns had no entry and 0 entries no return: services are wrong by as many calls.
+             A repeated string instruction counts once, or each repetition with --deterministic.
+             2 switches to another task. 1 returns had no entry and 0 entries no return: about as many calls are booked to the wrong service.
 
             Instructions of each program
              program           processes  user  kernel    share
