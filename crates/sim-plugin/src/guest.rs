@@ -1,4 +1,5 @@
-//! Reads registers and memory of the guest, and makes events of them. What cannot be read makes no event.
+//! Reads registers and memory of the guest, and makes events of them. What cannot be read is `None`, which
+//! the caller counts.
 
 use std::ffi::{CStr, c_void};
 use std::ptr;

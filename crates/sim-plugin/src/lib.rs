@@ -184,7 +184,8 @@ impl Plugin {
             Site::Begin => Some(Event::Begin),
             Site::End => Some(Event::End),
         };
-        if let Some(profile) = event.and_then(|event| self.attribution.take(counts, event)) {
+        let Some(event) = event else { return self.attribution.miss() };
+        if let Some(profile) = self.attribution.take(counts, event) {
             // What is missing of the file is noticed by its reader.
             let _ = std::fs::write(&self.profile, profile.to_json());
         }

@@ -113,6 +113,11 @@ impl Attribution {
         None
     }
 
+    /// Counts an event that the simulator could not read from the guest.
+    pub fn miss(&mut self) {
+        self.profile.unreadable += u64::from(self.begin.is_some());
+    }
+
     /// Attributes the instructions since the last event.
     fn charge(&mut self, counts: Counts) {
         let last = mem::replace(&mut self.last, counts);
@@ -417,6 +422,15 @@ mod tests {
             (0, 0, Event::End),
         ]);
         assert_eq!((profile.returns_without_entry, profile.entries_without_return), (1, 2));
+    }
+
+    #[test]
+    fn events_that_cannot_be_read_are_counted_between_the_marks() {
+        let mut attribution = Attribution::new(Vec::new());
+        attribution.miss();
+        attribution.take(Counts::default(), Event::Begin);
+        attribution.miss();
+        assert_eq!(attribution.take(Counts::default(), Event::End).unwrap().unreadable, 1);
     }
 
     #[test]

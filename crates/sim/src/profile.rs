@@ -66,6 +66,9 @@ pub struct Profile {
     pub returns_without_entry: u64,
     /// Entries that were still open when the processor had returned to the program.
     pub entries_without_return: u64,
+    /// Annotated instructions whose meaning could not be read from the guest's memory: what follows each of
+    /// them may belong to another task or service.
+    pub unreadable: u64,
 }
 
 /// Why a profile cannot be read.
@@ -89,6 +92,7 @@ impl Profile {
             switches: 0,
             returns_without_entry: 0,
             entries_without_return: 0,
+            unreadable: 0,
         }
     }
 

@@ -115,7 +115,10 @@ fn plan_of(description: &[u8]) -> anyhow::Result<Plan> {
     let mut first = GzDecoder::new(description);
     first.read_to_end(&mut kallsyms).context("its symbols are damaged")?;
     let mut btf = Vec::new();
+    let rest = first.into_inner();
     // Without BTF there is nothing after the symbols, which the plan reports.
-    let _ = GzDecoder::new(first.into_inner()).read_to_end(&mut btf);
+    if !rest.is_empty() {
+        GzDecoder::new(rest).read_to_end(&mut btf).context("its BTF is damaged")?;
+    }
     Ok(Plan::new(&symbols::parse(&String::from_utf8_lossy(&kallsyms)), &btf)?)
 }

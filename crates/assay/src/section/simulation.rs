@@ -53,7 +53,14 @@ fn balance(profile: &Profile) -> String {
              booked to the wrong service."
         ),
     };
-    format!("{} switches to another task. {balance}", profile.switches)
+    let unreadable = match profile.unreadable {
+        0 => String::new(),
+        events => format!(
+            " {events} events could not be read from the guest's memory: what follows them may be booked to \
+             another program."
+        ),
+    };
+    format!("{} switches to another task. {balance}{unreadable}", profile.switches)
 }
 
 fn programs(profile: &Profile) -> Table {
@@ -257,6 +264,9 @@ mod tests {
              iiiiiiiiiiiiiiii  idle                         50                     2.16 %
              Services below 1 % of the kernel, of these programs (values: --format html, json or csv): cat
         "#]].assert_eq(&shown(Observe::Services));
+        let mut incomplete = profile();
+        incomplete.unreadable = 3;
+        assert!(balance(&incomplete).contains(" 3 events could not be read"));
         assert_eq!(shown(Observe::Nothing).trim().lines().count(), 2);
         assert!(shown(Observe::Count).contains("Idle instructions count as those of the kernel."));
         assert!(!shown(Observe::Count).contains("cat  "));
