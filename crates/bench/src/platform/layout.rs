@@ -80,7 +80,8 @@ impl Buffer {
     }
 
     /// Maps a buffer of `length` bytes, all zero, faulted in, in huge pages. Fails unless all of it is in
-    /// huge pages.
+    /// huge pages. A partner forked later does not have it: the first write to a huge page that a fork
+    /// shares would split it into small pages.
     pub(crate) fn huge(length: usize, rng: &mut Pcg64Mcg) -> Result<Self, Refusal> {
         let page = huge_page()?;
         let offset = rng.random_range(0..page / LINE) * LINE;
@@ -102,6 +103,9 @@ impl Buffer {
         if unsafe { madvise(mapping.as_ptr().cast(), mapped, Advice::LinuxHugepage) }.is_err() {
             return Err(Refusal::Unavailable(format!("the kernel refuses huge pages; {HUGE_PAGES_ADVICE}")));
         }
+        // SAFETY: the range is exactly the mapping; the advice preserves its contents in this process.
+        unsafe { madvise(mapping.as_ptr().cast(), mapped, Advice::LinuxDontFork) }
+            .map_err(io::Error::from)?;
         buffer.populate()?;
         let smaps = std::fs::read_to_string("/proc/self/smaps")?;
         let begin = mapping.as_ptr() as usize;
@@ -299,6 +303,24 @@ mod tests {
         let begin = small.base() as usize;
         let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         assert_eq!(huge_bytes(&smaps, begin..begin + small.len()), 0);
+    }
+
+    #[test]
+    fn a_fork_leaves_a_huge_buffer_in_huge_pages() {
+        let mut buffer = match Buffer::huge(3 << 20, &mut Pcg64Mcg::seed_from_u64(3)) {
+            Ok(buffer) => buffer,
+            Err(refusal) => return assert!(refusal.to_string().contains("huge pages"), "{refusal}"),
+        };
+        let cpu = assay_process::cpus::allowed().unwrap()[0];
+        let _partner = crate::platform::partner::Partner::fork(cpu, || {
+            std::thread::sleep(std::time::Duration::from_secs(60));
+            0
+        })
+        .unwrap();
+        buffer.fill(7);
+        let begin = buffer.base() as usize;
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        assert!(huge_bytes(&smaps, begin..begin + buffer.len()) >= 3 << 20);
     }
 
     #[test]
