@@ -107,9 +107,7 @@ impl Buffer {
         unsafe { madvise(mapping.as_ptr().cast(), mapped, Advice::LinuxDontFork) }
             .map_err(io::Error::from)?;
         buffer.populate()?;
-        let smaps = std::fs::read_to_string("/proc/self/smaps")?;
-        let begin = mapping.as_ptr() as usize;
-        let huge = huge_bytes(&smaps, begin..begin + mapped);
+        let huge = buffer.bytes_in_huge_pages()?;
         if huge < mapped {
             return Err(Refusal::Unavailable(format!(
                 "of {} KiB only {} KiB are in huge pages: memory is fragmented or huge pages are turned off; \
@@ -173,6 +171,12 @@ impl Buffer {
         // A kernel without huge pages rejects the advice, which is then unnecessary.
         // SAFETY: the range is exactly the mapping; the advice preserves its contents.
         let _ = unsafe { madvise(self.mapping.as_ptr().cast(), self.mapped, Advice::LinuxNoHugepage) };
+    }
+
+    /// Returns how many bytes of the mapping are in huge pages.
+    fn bytes_in_huge_pages(&self) -> io::Result<usize> {
+        let begin = self.mapping.as_ptr() as usize;
+        Ok(huge_bytes(&std::fs::read_to_string("/proc/self/smaps")?, begin..begin + self.mapped))
     }
 
     /// Faults every page in.
@@ -292,17 +296,13 @@ mod tests {
             Ok(mut buffer) => {
                 buffer.fill(7);
                 assert_eq!(buffer.len(), 3 << 20);
-                let begin = buffer.base() as usize;
-                let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
-                assert!(huge_bytes(&smaps, begin..begin + buffer.len()) >= 3 << 20);
+                assert!(buffer.bytes_in_huge_pages().unwrap() >= 3 << 20);
             }
             Err(Refusal::Unavailable(reason)) => assert!(reason.contains("huge pages"), "{reason}"),
             Err(other) => panic!("{other}"),
         }
         let small = Buffer::new(3 << 20, &mut rng).unwrap();
-        let begin = small.base() as usize;
-        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
-        assert_eq!(huge_bytes(&smaps, begin..begin + small.len()), 0);
+        assert_eq!(small.bytes_in_huge_pages().unwrap(), 0);
     }
 
     #[test]
@@ -318,9 +318,7 @@ mod tests {
         })
         .unwrap();
         buffer.fill(7);
-        let begin = buffer.base() as usize;
-        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
-        assert!(huge_bytes(&smaps, begin..begin + buffer.len()) >= 3 << 20);
+        assert!(buffer.bytes_in_huge_pages().unwrap() >= 3 << 20);
     }
 
     #[test]
