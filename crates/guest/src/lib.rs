@@ -37,6 +37,9 @@ pub struct Job {
     pub command: String,
     /// Files and directories of the host that are copied to `/work`, each under its last name.
     pub copies: Vec<PathBuf>,
+    /// Instructions that mark the command's beginning and end for an observer: programs of the guest execute
+    /// them before and after it.
+    pub marks: [[u8; 8]; 2],
     /// Time from the start of the guest after which it is killed, in time of the host.
     pub limit: Duration,
 }

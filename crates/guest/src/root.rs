@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use crate::Job;
 use crate::archive::Archive;
-use crate::mark::{self, Mark};
+use crate::mark;
 
 /// The guest's first process.
 const INIT: &[u8] = include_bytes!("init");
@@ -77,7 +77,7 @@ pub fn archive(job: &Job, busybox: &Path, memory_bytes: u64) -> Result<Vec<u8>, 
     }
     root.copy(busybox, Path::new("bin/busybox"))?;
     root.archive.file(Path::new("init"), 0o755, INIT);
-    for (name, mark) in [("begin", Mark::Begin), ("end", Mark::End)] {
+    for (name, mark) in ["begin", "end"].into_iter().zip(job.marks) {
         root.archive.file(&Path::new("assay").join(name), 0o755, &mark::program(mark));
     }
     let mut names: Vec<OsString> = Vec::new();
@@ -155,7 +155,12 @@ mod tests {
 
     /// Returns the archive of a job with these copies, as text, for a guest with 1 MiB of memory.
     fn archived(copies: &[PathBuf]) -> Result<String, String> {
-        let job = Job { command: "run this".into(), copies: copies.to_vec(), limit: Duration::ZERO };
+        let job = Job {
+            command: "run this".into(),
+            copies: copies.to_vec(),
+            marks: [*b"BEGINNOP", *b"THENDNOP"],
+            limit: Duration::ZERO,
+        };
         let bytes = archive(&job, Path::new("/etc/passwd"), 1 << 20).map_err(|error| error.to_string())?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
@@ -175,6 +180,14 @@ mod tests {
         assert!(at("work/link\0") < at("work/link/a\0"));
         assert!(at("work/link/a\0") < at("work/link/b\0"));
         assert!(at("work/link/b/file\0") < at("content"));
+    }
+
+    #[test]
+    fn each_mark_is_in_the_program_of_its_name() {
+        let text = archived(&[]).unwrap();
+        let places =
+            ["assay/begin\0", "BEGINNOP", "assay/end\0", "THENDNOP"].map(|part| text.find(part).unwrap());
+        assert!(places.is_sorted(), "{places:?}");
     }
 
     #[test]

@@ -38,16 +38,18 @@ impl Guest {
     }
 
     /// Finds the registers of the processor whose thread calls it.
+    ///
+    /// # Panics
+    /// If one is missing: its handle cannot be recognised, because 0 is a valid one.
     pub fn find_registers(&mut self) {
         // SAFETY: QEMU returns an array of descriptions, whose names are valid strings.
         unsafe {
-            let found = &*ffi::qemu_plugin_get_registers();
-            for index in 0..found.length as usize {
-                let register = &*found.data.add(index);
-                if let Some(known) = NAMES.iter().position(|name| *name == CStr::from_ptr(register.name)) {
-                    self.registers[known] = register.handle;
-                }
-            }
+            let described = &*ffi::qemu_plugin_get_registers();
+            let described = std::slice::from_raw_parts(described.data, described.length as usize);
+            self.registers = NAMES.map(|name| {
+                let register = described.iter().find(|register| name == CStr::from_ptr(register.name));
+                register.unwrap_or_else(|| panic!("QEMU has no register {name:?}")).handle
+            });
         }
     }
 

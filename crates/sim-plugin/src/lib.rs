@@ -11,7 +11,8 @@
 mod ffi;
 mod guest;
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -26,10 +27,6 @@ pub static qemu_plugin_version: c_int = ffi::VERSION;
 
 /// Addresses from here on belong to the kernel.
 const KERNEL: u64 = 1 << 63;
-
-/// The 8-byte `nop` with which a program marks the beginning (1) and the end (2) of what is observed. The
-/// program `mark` of the guest contains the same bytes.
-const MARK: [u8; 7] = [0x0f, 0x1f, 0x84, 0x00, b'a', b's', b'y'];
 
 /// What an annotated instruction does.
 #[derive(Debug, Clone, Copy)]
@@ -81,8 +78,8 @@ pub unsafe extern "C" fn qemu_plugin_install(
     // SAFETY: the caller's promise.
     let (info, arguments) = unsafe {
         let count = usize::try_from(count).unwrap_or(0);
-        let argument = |index| CStr::from_ptr(*arguments.add(index)).to_string_lossy().into_owned();
-        (&*info, (0..count).map(argument).collect::<Vec<String>>())
+        let argument = |index| CStr::from_ptr(*arguments.add(index)).to_bytes();
+        (&*info, (0..count).map(argument).collect::<Vec<&[u8]>>())
     };
     match Plugin::new(info, &arguments) {
         Ok(plugin) => {
@@ -105,15 +102,16 @@ pub unsafe extern "C" fn qemu_plugin_install(
 }
 
 impl Plugin {
-    fn new(info: &ffi::Info, arguments: &[String]) -> Result<Plugin, String> {
+    fn new(info: &ffi::Info, arguments: &[&[u8]]) -> Result<Plugin, String> {
         // SAFETY: QEMU's description contains a valid string.
         let target = unsafe { CStr::from_ptr(info.target) };
         if !info.is_system || target != c"x86_64" || info.processors_max != 1 {
             return Err("it observes only x86-64 machines with one processor".to_owned());
         }
         let argument = |name: &str| {
-            let mut found = arguments.iter().filter_map(|argument| argument.strip_prefix(name));
-            found.next().map(PathBuf::from).ok_or(format!("the argument {name} is missing"))
+            let mut found = arguments.iter().filter_map(|argument| argument.strip_prefix(name.as_bytes()));
+            let value = found.next().ok_or(format!("the argument {name} is missing"))?;
+            Ok::<_, String>(PathBuf::from(OsStr::from_bytes(value)))
         };
         let (path, profile) = (argument("plan=")?, argument("profile=")?);
         let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -146,11 +144,11 @@ impl Plugin {
         let mut bytes = [0; 8];
         // SAFETY: the buffer is at least as long as the instruction.
         unsafe { ffi::qemu_plugin_insn_data(instruction, bytes.as_mut_ptr().cast(), size) };
-        match &bytes[..size] {
+        match bytes[..size] {
             [0x48, 0xcf] if self.follows => Some(&Site::ReturnFromTrap),
             [0x0f, 0x07] | [0x48, 0x0f, 0x07] if self.follows => Some(&Site::ReturnFromCall),
-            [mark @ .., 1] if *mark == MARK => Some(&Site::Begin),
-            [mark @ .., 2] if *mark == MARK => Some(&Site::End),
+            _ if bytes == assay_sim::BEGIN => Some(&Site::Begin),
+            _ if bytes == assay_sim::END => Some(&Site::End),
             _ => None,
         }
     }

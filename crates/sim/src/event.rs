@@ -67,8 +67,15 @@ pub enum Event {
         /// Its new name.
         name: Name,
     },
-    /// The program that marks the beginning of what is observed.
+    /// A program has marked the beginning of what is observed, by [`BEGIN`].
     Begin,
-    /// The program that marks its end.
+    /// A program has marked its end, by [`END`].
     End,
 }
+
+/// The instruction that marks the beginning of what is observed: `nopl X(%rax,%rax,1)`, with an X that no
+/// compiler writes.
+pub const BEGIN: [u8; 8] = *b"\x0f\x1f\x84\x00asy\x01";
+
+/// The instruction that marks its end.
+pub const END: [u8; 8] = *b"\x0f\x1f\x84\x00asy\x02";

@@ -17,5 +17,5 @@ pub mod symbols;
 
 pub use annotation::{Action, Plan, PlanError, Point, TaskOffsets};
 pub use attribution::Attribution;
-pub use event::{Counts, Event, Kind, Name, Task};
+pub use event::{BEGIN, Counts, END, Event, Kind, Name, Task};
 pub use profile::{Image, Profile, ProfileError, Service, Spent};

@@ -33,7 +33,12 @@ fn run_guest(args: &SimRunArgs) -> anyhow::Result<()> {
         observer: None,
     };
     let release = machine.kernel.release.clone();
-    let job = Job { command: args.guest_command.clone(), copies: args.copy.clone(), limit: args.limit };
+    let job = Job {
+        command: args.guest_command.clone(),
+        copies: args.copy.clone(),
+        marks: simulation::MARKS,
+        limit: args.limit,
+    };
     let (finished, profile) =
         simulation::simulate(machine, &job, args.observe, &data.join("kernels"), &interrupt)?;
     output::say_bytes(&finished.errors);

@@ -19,6 +19,9 @@ use crate::cli::Observe;
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::output;
 
+/// What the plugin takes for the beginning and the end of a command.
+pub const MARKS: [[u8; 8]; 2] = [assay_sim::BEGIN, assay_sim::END];
+
 /// Name of the plugin's library, which cargo builds next to the program.
 const PLUGIN: &str = "libassay_sim_plugin.so";
 
@@ -90,7 +93,7 @@ fn plan(machine: &Machine, kernels: &Path, interrupt: &Interrupt) -> anyhow::Res
         }
     }
     output::say(&format!("booting Linux {} for its symbols, which are kept", kernel.release));
-    let job = Job { command: DESCRIBE.to_owned(), copies: Vec::new(), limit: DESCRIBE_LIMIT };
+    let job = Job { command: DESCRIBE.to_owned(), copies: Vec::new(), marks: MARKS, limit: DESCRIBE_LIMIT };
     let machine = Machine { clock: Clock::Host, observer: None, ..machine.clone() };
     let description = run(machine, &job, interrupt)?.output;
     let plan =
