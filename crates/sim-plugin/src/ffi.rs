@@ -67,6 +67,9 @@ pub struct Counter {
     pub offset: usize,
 }
 
+/// `QEMU_PLUGIN_CB_NO_REGS`: a callback reads neither.
+pub const READS_NOTHING: c_int = 0;
+
 /// `QEMU_PLUGIN_CB_R_REGS`: a callback reads registers and memory.
 pub const READS_REGISTERS: c_int = 1;
 
@@ -94,7 +97,6 @@ unsafe extern "C" {
     pub fn qemu_plugin_tb_n_insns(block: *const c_void) -> usize;
     pub fn qemu_plugin_tb_get_insn(block: *const c_void, index: usize) -> *mut c_void;
     pub fn qemu_plugin_insn_data(instruction: *const c_void, to: *mut c_void, length: usize) -> usize;
-    pub fn qemu_plugin_insn_size(instruction: *const c_void) -> usize;
     pub fn qemu_plugin_insn_vaddr(instruction: *const c_void) -> u64;
     pub fn qemu_plugin_get_registers() -> *mut Registers;
     pub fn qemu_plugin_read_register(handle: *mut c_void, to: *mut Bytes) -> c_int;

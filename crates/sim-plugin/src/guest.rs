@@ -55,7 +55,7 @@ impl Guest {
 
     /// A system call begins.
     pub fn call(&mut self) -> Event {
-        // The kernel takes the lower half as the number; one that does not exist is a call, too.
+        // The kernel takes the lower half as the number.
         let number = self.register(Register::Rax) & 0xffff_ffff;
         Event::Call(u16::try_from(number).unwrap_or(u16::MAX))
     }
@@ -73,15 +73,25 @@ impl Guest {
         Some(if segment & 3 == 3 { Event::ReturnToProgram } else { Event::ReturnToKernel { frame } })
     }
 
+    /// The kernel has made a task.
+    pub fn new_task(&mut self) -> Option<Event> {
+        self.task(Register::Rdi).map(Event::New)
+    }
+
     /// The kernel switches to a task.
     pub fn switch(&mut self) -> Option<Event> {
-        let (address, offsets) = (self.register(Register::Rsi), self.offsets);
+        self.task(Register::Rsi).map(Event::Switch)
+    }
+
+    /// The task whose address is in this register.
+    fn task(&mut self, register: Register) -> Option<Task> {
+        let (address, offsets) = (self.register(register), self.offsets);
         let thread = u32::from_le_bytes(self.memory(address + offsets.thread)?);
         let process = u32::from_le_bytes(self.memory(address + offsets.process)?);
         let memory = u64::from_le_bytes(self.memory(address + offsets.memory)?);
         let name: Name = self.memory(address + offsets.name)?;
         let kind = if memory == 0 { Kind::Kernel } else { Kind::Program };
-        Some(Event::Switch(Task { address, thread, process, name, kind }))
+        Some(Task { address, thread, process, name, kind })
     }
 
     /// The kernel renames a task.

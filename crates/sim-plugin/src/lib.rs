@@ -6,7 +6,8 @@
 //!
 //! The cost of an instruction is one addition that QEMU compiles into the translated code; only an annotated
 //! one calls a function. Each instruction is counted, and not each block at its entry, because an exception
-//! can leave a block early. An instruction that faults is counted at each attempt.
+//! can leave a block early. An instruction that faults is counted at each attempt; a repeated string
+//! instruction is counted once, and not at each repetition.
 
 mod ffi;
 mod guest;
@@ -24,6 +25,9 @@ use guest::Guest;
 /// Version of the interface for which the plugin is written; QEMU reads it.
 #[unsafe(no_mangle)]
 pub static qemu_plugin_version: c_int = ffi::VERSION;
+
+/// Length of the longest instruction in bytes (Intel SDM volume 2, section 2.3.11).
+const LONGEST: usize = 15;
 
 /// Addresses from here on belong to the kernel.
 const KERNEL: u64 = 1 << 63;
@@ -57,6 +61,8 @@ struct Plugin {
     attribution: Attribution,
     guest: Guest,
     scoreboard: *mut c_void,
+    /// Address of the last repeated string instruction, and all instructions until after it.
+    last_repeated: (u64, u64),
     profile: PathBuf,
 }
 
@@ -123,51 +129,58 @@ impl Plugin {
             guest: Guest::new(plan.task),
             // SAFETY: the size is that of an element.
             scoreboard: unsafe { ffi::qemu_plugin_scoreboard_new(size_of::<Counted>()) },
+            last_repeated: (0, 0),
             plan,
             profile,
         })
     }
 
     /// Finds what an instruction means. `None` for nearly all of them.
-    fn site(&self, address: u64, instruction: *mut c_void) -> Option<&Site> {
-        // SAFETY: QEMU passes a valid instruction.
-        let size = unsafe { ffi::qemu_plugin_insn_size(instruction) };
-        let is_kernel = address >= KERNEL;
-        if is_kernel && let Ok(index) = self.plan.points.binary_search_by_key(&address, |point| point.address)
-        {
-            return self.annotated.get(index);
+    fn site(&self, address: u64, bytes: &[u8]) -> Option<&Site> {
+        if address >= KERNEL {
+            if let Ok(index) = self.plan.points.binary_search_by_key(&address, |point| point.address) {
+                return self.annotated.get(index);
+            }
+            return match bytes {
+                [0x48, 0xcf] if self.follows => Some(&Site::ReturnFromTrap),
+                [0x0f, 0x07] | [0x48, 0x0f, 0x07] if self.follows => Some(&Site::ReturnFromCall),
+                _ => None,
+            };
         }
-        // To copy the bytes of each instruction would be slow, and the size is free.
-        if !matches!((is_kernel, size), (true, 2 | 3) | (false, 8)) {
-            return None;
-        }
-        let mut bytes = [0; 8];
-        // SAFETY: the buffer is at least as long as the instruction.
-        unsafe { ffi::qemu_plugin_insn_data(instruction, bytes.as_mut_ptr().cast(), size) };
-        match bytes[..size] {
-            [0x48, 0xcf] if self.follows => Some(&Site::ReturnFromTrap),
-            [0x0f, 0x07] | [0x48, 0x0f, 0x07] if self.follows => Some(&Site::ReturnFromCall),
+        match bytes {
             _ if bytes == assay_sim::BEGIN => Some(&Site::Begin),
             _ if bytes == assay_sim::END => Some(&Site::End),
             _ => None,
         }
     }
 
-    /// Instructions that a processor has executed.
-    fn counts(&self, processor: c_uint) -> Counts {
+    /// What a processor has executed.
+    fn counted(&mut self, processor: c_uint) -> &mut Counted {
         // SAFETY: the elements of the scoreboard are `Counted`, one for each processor.
-        let counted =
-            unsafe { &*ffi::qemu_plugin_scoreboard_find(self.scoreboard, processor).cast::<Counted>() };
-        Counts { user: counted.user, kernel: counted.kernel }
+        unsafe { &mut *ffi::qemu_plugin_scoreboard_find(self.scoreboard, processor).cast::<Counted>() }
+    }
+
+    /// Takes an execution of a repeated string instruction. QEMU executes it as some number of repetitions at
+    /// a time, down to one; it is counted at the first.
+    fn on_repeated(&mut self, processor: c_uint, address: u64) {
+        let last = self.last_repeated;
+        let counted = self.counted(processor);
+        let executed = counted.user + counted.kernel;
+        if last != (address, executed) {
+            *(if address >= KERNEL { &mut counted.kernel } else { &mut counted.user }) += 1;
+            self.last_repeated = (address, executed + 1);
+        }
     }
 
     /// Takes the execution of an instruction that means something, before it is counted.
     fn on_site(&mut self, processor: c_uint, site: Site) {
-        let mut counts = self.counts(processor);
+        let counted = self.counted(processor);
+        let mut counts = Counts { user: counted.user, kernel: counted.kernel };
         let guest = &mut self.guest;
         let event = match site {
             Site::Annotated(Action::Call) => Some(guest.call()),
             Site::Annotated(Action::Trap { trap, above }) => Some(guest.trap(trap, above)),
+            Site::Annotated(Action::New) => guest.new_task(),
             Site::Annotated(Action::Switch) => guest.switch(),
             Site::Annotated(Action::Rename) => guest.rename(),
             Site::ReturnFromTrap => {
@@ -205,8 +218,20 @@ unsafe extern "C" fn on_translation(_: u64, block: *mut c_void) {
         for index in 0..ffi::qemu_plugin_tb_n_insns(block) {
             let instruction = ffi::qemu_plugin_tb_get_insn(block, index);
             let address = ffi::qemu_plugin_insn_vaddr(instruction);
+            let mut bytes = [0; LONGEST];
+            let size = ffi::qemu_plugin_insn_data(instruction, bytes.as_mut_ptr().cast(), LONGEST);
+            let bytes = &bytes[..size];
+            if is_repeated(bytes) {
+                ffi::qemu_plugin_register_vcpu_insn_exec_cb(
+                    instruction,
+                    on_repeated,
+                    ffi::READS_NOTHING,
+                    ptr::without_provenance_mut(usize::try_from(address).expect("a pointer has 64 bits")),
+                );
+                continue;
+            }
             // Callbacks and additions happen in the order of their registration.
-            if let Some(site) = plugin.site(address, instruction) {
+            if let Some(site) = plugin.site(address, bytes) {
                 ffi::qemu_plugin_register_vcpu_insn_exec_cb(
                     instruction,
                     on_instruction,
@@ -219,6 +244,29 @@ unsafe extern "C" fn on_translation(_: u64, block: *mut c_void) {
             ffi::qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(instruction, ffi::ADD, counter, 1);
         }
     }
+}
+
+/// Whether an instruction is a repeated string instruction: prefixes with one of the two for repetition, and
+/// the opcode of `ins`, `outs`, `movs`, `cmps`, `stos`, `lods` or `scas` (Intel SDM volume 2, chapter 2 and
+/// appendix A).
+fn is_repeated(instruction: &[u8]) -> bool {
+    let mut repeated = false;
+    for byte in instruction {
+        match byte {
+            0xf2 | 0xf3 => repeated = true,
+            // Segments, sizes of operands and addresses, REX.
+            0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67 | 0x40..=0x4f => {}
+            0x6c..=0x6f | 0xa4..=0xa7 | 0xaa..=0xaf => return repeated,
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// The guest executes a repeated string instruction, or goes on with it.
+unsafe extern "C" fn on_repeated(processor: c_uint, address: *mut c_void) {
+    // SAFETY: as above.
+    unsafe { (*PLUGIN.load(Ordering::Acquire)).on_repeated(processor, address.addr() as u64) }
 }
 
 /// The guest is about to execute an instruction that means something.

@@ -20,6 +20,8 @@ pub enum Action {
         /// Bytes on the stack before the saved address: 8 for an error code.
         above: u8,
     },
+    /// A new task, in `rdi`.
+    New,
     /// A switch to the task in `rsi`.
     Switch,
     /// A new name for the task in `rdi`, at the address in `rsi`.
@@ -82,8 +84,9 @@ pub enum PlanError {
 }
 
 /// Symbols that every kernel must have, and their meaning.
-const REQUIRED: [(&str, Action); 3] = [
+const REQUIRED: [(&str, Action); 4] = [
     ("entry_SYSCALL_64", Action::Call),
+    ("wake_up_new_task", Action::New),
     ("__switch_to", Action::Switch),
     ("__set_task_comm", Action::Rename),
 ];
@@ -219,9 +222,15 @@ mod tests {
         };
         assert_eq!(refused(&[]), "the kernel shows no symbols; it must be built with CONFIG_KALLSYMS");
         let missing = "the kernel has no symbol __switch_to, which marks where instructions belong";
-        assert_eq!(refused(&["entry_SYSCALL_64"]), missing);
+        assert_eq!(refused(&["entry_SYSCALL_64", "wake_up_new_task"]), missing);
         assert_eq!(
-            refused(&["entry_SYSCALL_64", "__switch_to", "__set_task_comm", "asm_exc_page_fault"]),
+            refused(&[
+                "entry_SYSCALL_64",
+                "wake_up_new_task",
+                "__switch_to",
+                "__set_task_comm",
+                "asm_exc_page_fault"
+            ]),
             "the description of the kernel's structures (BTF) is damaged; \
              the kernel must be built with CONFIG_DEBUG_INFO_BTF"
         );

@@ -3,6 +3,7 @@
 //! switched away within a trap, and goes on later where it was.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::mem;
 
 use crate::event::{Counts, Event, Kind, Name, Task};
@@ -23,6 +24,9 @@ enum Key {
 /// A service that a task has begun and not ended.
 #[derive(Debug)]
 struct Frame {
+    /// Position in `images` of the program that has asked for it: the task can become another one before its
+    /// end.
+    image: usize,
     key: Key,
     /// Where the interrupted address of a trap is saved; 0 for what is no trap.
     saved_at: u64,
@@ -32,7 +36,7 @@ struct Frame {
     instructions: u64,
 }
 
-/// A task that was switched to.
+/// A task that has been made or switched to.
 #[derive(Debug)]
 struct Known {
     task: Task,
@@ -102,13 +106,17 @@ impl Attribution {
             Event::Trap { trap, frame } => self.enter(Key::Trap(trap), frame),
             Event::ReturnToKernel { frame } => self.return_to_kernel(frame),
             Event::ReturnToProgram => self.return_to_program(),
+            Event::New(task) => {
+                self.make(task);
+            }
             Event::Switch(task) => {
                 self.profile.switches += u64::from(self.begin.is_some());
                 self.switch(task);
             }
             Event::Rename { task, name } => self.rename(task, name),
-            Event::Begin => self.begin(counts),
-            Event::End => return self.begin.take().map(|begin| self.end(begin, counts)),
+            Event::Begin if self.begin.is_none() => self.begin(counts),
+            Event::Begin => {}
+            Event::End => return self.begin.map(|begin| self.end(begin, counts)),
         }
         None
     }
@@ -141,7 +149,8 @@ impl Attribution {
 
     fn enter(&mut self, key: Key, saved_at: u64) {
         let calls = u64::from(self.begin.is_some());
-        self.tasks[self.current].stack.push(Frame { key, saved_at, calls, instructions: 0 });
+        let known = &mut self.tasks[self.current];
+        known.stack.push(Frame { image: known.image, key, saved_at, calls, instructions: 0 });
     }
 
     /// Ends the trap whose interrupted address is saved there. If there is none, this is not the end of a
@@ -170,49 +179,50 @@ impl Attribution {
         let known = &mut self.tasks[self.current];
         if self.begin.is_some() {
             self.profile.entries_without_return += (known.stack.len() - position - 1) as u64;
-            book(&mut self.accounts, known.image, &mut known.stack[position..]);
+            book(&mut self.accounts, &mut known.stack[position..]);
         }
         known.stack.truncate(position);
     }
 
-    fn switch(&mut self, task: Task) {
+    /// Makes a task, which goes on in the kernel until its program begins. Returns its position.
+    fn make(&mut self, task: Task) -> usize {
         let image = self.image(task.process, task.name);
-        let new = |stack: Vec<Frame>| Known { task, image, stack };
-        let Some(&position) = self.by_address.get(&task.address) else {
-            self.current = self.tasks.len();
-            self.by_address.insert(task.address, self.current);
-            self.tasks.push(new(Vec::new()));
-            return self.start(task);
-        };
-        self.current = position;
-        let known = &mut self.tasks[position];
-        if known.task.thread == task.thread {
-            if known.image != image {
-                book(&mut self.accounts, known.image, &mut known.stack);
+        let mut stack = Vec::new();
+        if task.kind == Kind::Program {
+            let calls = u64::from(self.begin.is_some());
+            stack.push(Frame { image, key: Key::Start, saved_at: 0, calls, instructions: 0 });
+        }
+        let known = Known { task, image, stack };
+        match self.by_address.entry(task.address) {
+            Entry::Occupied(position) => {
+                // The task that was there has ended in its last call.
+                let ended = &mut self.tasks[*position.get()];
+                book(&mut self.accounts, &mut ended.stack);
+                *ended = known;
+                *position.get()
             }
-            (known.task, known.image) = (task, image);
-        } else {
-            // Another task at the address of one that has ended.
-            book(&mut self.accounts, known.image, &mut known.stack);
-            let mut stack = mem::take(&mut known.stack);
-            stack.clear();
-            *known = new(stack);
-            self.start(task);
+            Entry::Vacant(vacant) => {
+                self.tasks.push(known);
+                *vacant.insert(self.tasks.len() - 1)
+            }
         }
     }
 
-    /// A new task goes on in the kernel until its program begins.
-    fn start(&mut self, task: Task) {
-        if task.kind == Kind::Program {
-            self.enter(Key::Start, 0);
-        }
+    fn switch(&mut self, task: Task) {
+        // The first tasks of a kernel have not been made by another one.
+        let known = self.by_address.get(&task.address).copied();
+        self.current = known.unwrap_or_else(|| self.make(task));
+        let image = self.image(task.process, task.name);
+        let known = &mut self.tasks[self.current];
+        // What it runs does not change with its memory, which a task of the kernel can borrow from a program.
+        known.task = Task { kind: known.task.kind, ..task };
+        known.image = image;
     }
 
     fn rename(&mut self, task: u64, name: Name) {
         let Some(&position) = self.by_address.get(&task) else { return };
         let image = self.image(self.tasks[position].task.process, name);
         let known = &mut self.tasks[position];
-        book(&mut self.accounts, known.image, &mut known.stack);
         (known.image, known.task.name) = (image, name);
     }
 
@@ -236,9 +246,9 @@ impl Attribution {
 
     fn end(&mut self, begin: Counts, counts: Counts) -> Profile {
         for known in &mut self.tasks {
-            book(&mut self.accounts, known.image, &mut known.stack);
+            book(&mut self.accounts, &mut known.stack);
         }
-        let mut profile = mem::replace(&mut self.profile, Profile::empty());
+        let mut profile = self.profile.clone();
         profile.total = Counts { user: counts.user - begin.user, kernel: counts.kernel - begin.kernel };
         for (image, (process, name)) in self.images.iter().enumerate() {
             let own = self
@@ -281,10 +291,10 @@ impl Attribution {
     }
 }
 
-/// Adds what these services have spent to the account of an image.
-fn book(accounts: &mut HashMap<(usize, Key), Account>, image: usize, frames: &mut [Frame]) {
+/// Adds what these services have spent to their accounts.
+fn book(accounts: &mut HashMap<(usize, Key), Account>, frames: &mut [Frame]) {
     for frame in frames {
-        let account = accounts.entry((image, frame.key)).or_default();
+        let account = accounts.entry((frame.image, frame.key)).or_default();
         account.calls += mem::take(&mut frame.calls);
         account.instructions += mem::take(&mut frame.instructions);
     }
@@ -302,9 +312,18 @@ mod tests {
         name
     }
 
-    fn task(number: u32, text: &str, kind: Kind) -> Event {
+    /// A task whose address is that of others with the same last two digits.
+    fn a_task(number: u32, text: &str, kind: Kind) -> Task {
         let address = 0xffff_8880_0000_0000 + u64::from(number % 100) * 64;
-        Event::Switch(Task { address, thread: number, process: number, name: name(text), kind })
+        Task { address, thread: number, process: number, name: name(text), kind }
+    }
+
+    fn task(number: u32, text: &str, kind: Kind) -> Event {
+        Event::Switch(a_task(number, text, kind))
+    }
+
+    fn new(number: u32, text: &str, kind: Kind) -> Event {
+        Event::New(a_task(number, text, kind))
     }
 
     /// Takes events, each after this number of instructions of the program and of the kernel, and returns
@@ -384,26 +403,66 @@ mod tests {
             (0, 0, Event::ReturnToProgram),
             (0, 0, Event::Begin),
             (1, 0, Event::Call(56)),
-            (0, 500, task(8, "sh", Kind::Program)),
+            (0, 400, new(8, "sh", Kind::Program)),
+            (0, 100, task(8, "sh", Kind::Program)),
             (0, 30, Event::ReturnToProgram),
             (2, 0, Event::Call(59)),
             (0, 100, Event::Rename { task: 0xffff_8880_0000_0000 + 8 * 64, name: name("ls") }),
+            // The call belongs to the program that made it.
             (0, 11, Event::ReturnToProgram),
             (4, 0, Event::Call(231)),
             (0, 70, task(7, "sh", Kind::Program)),
             (0, 6, Event::ReturnToProgram),
+            // Another process with the same address and number.
             (0, 0, Event::Call(56)),
-            (0, 0, task(108, "sh", Kind::Program)),
+            (0, 500, new(8, "sh", Kind::Program)),
+            (0, 100, task(8, "sh", Kind::Program)),
             (0, 31, Event::End),
         ]);
-        let expected = [
-            "7 sh 1: call(56) 2x506",
-            "8 sh 2: call(59) 1x100 start 1x30",
-            "8 ls 4: call(231) 1x70 call(59) 0x11",
-            "108 sh 0: start 1x31",
-        ];
+        let expected =
+            ["7 sh 1: call(56) 2x1106", "8 sh 2: call(59) 1x111 start 2x61", "8 ls 4: call(231) 1x70"];
         assert_eq!(images, expected);
         assert_eq!((profile.returns_without_entry, profile.entries_without_return), (0, 0));
+    }
+
+    #[test]
+    fn a_thread_that_becomes_the_process_is_the_same_task() {
+        let leader = |number| Task { thread: number, ..a_task(9, "java", Kind::Program) };
+        let (images, _) = attributed(&[
+            (0, 0, Event::New(leader(9))),
+            (0, 0, Event::Switch(leader(9))),
+            (0, 0, Event::ReturnToProgram),
+            (0, 0, Event::Begin),
+            (3, 0, Event::Call(59)),
+            (0, 10, task(0, "swapper/0", Kind::Kernel)),
+            (0, 100, Event::Switch(leader(8))),
+            (0, 20, Event::ReturnToProgram),
+            (0, 0, Event::End),
+        ]);
+        assert_eq!(images, ["9 java 3: call(59) 1x30", "0 swapper/0 0: idle 0x100"]);
+    }
+
+    #[test]
+    fn a_program_that_the_kernel_starts_is_a_task_of_the_kernel_until_it_runs() {
+        let (images, profile) = attributed(&[
+            (0, 0, Event::Begin),
+            (0, 0, new(9, "kworker", Kind::Kernel)),
+            (0, 0, task(9, "kworker", Kind::Kernel)),
+            (0, 50, task(0, "swapper/0", Kind::Kernel)),
+            // It has the memory of the program, and waits for its file.
+            (0, 100, task(9, "modprobe", Kind::Program)),
+            (0, 20, Event::ReturnToProgram),
+            (3, 0, Event::Call(1)),
+            (0, 7, Event::ReturnToProgram),
+            (0, 4, Event::End),
+        ]);
+        let expected = [
+            "9 kworker 0: thread 0x50",
+            "0 swapper/0 0: idle 0x100",
+            "9 modprobe 3: thread 0x20 call(1) 1x7 passage 0x4",
+        ];
+        assert_eq!(images, expected);
+        assert_eq!(profile.returns_without_entry, 0);
     }
 
     #[test]
@@ -434,13 +493,18 @@ mod tests {
     }
 
     #[test]
-    fn an_end_without_a_beginning_gives_no_profile() {
+    fn a_profile_is_from_the_first_beginning_to_the_last_end() {
         let mut attribution = Attribution::new(Vec::new());
         let at = |kernel| Counts { user: 0, kernel };
         assert_eq!(attribution.take(at(1), Event::End), None);
         assert_eq!(attribution.take(at(2), Event::Begin), None);
-        assert_eq!(attribution.take(at(9), Event::End).unwrap().total, at(7));
-        assert_eq!(attribution.take(at(11), Event::End), None);
+        assert_eq!(attribution.take(at(5), Event::Begin), None);
+        for end in [9, 11] {
+            let profile = attribution.take(at(end), Event::End).unwrap();
+            assert_eq!(profile.total, at(end - 2));
+            let services = profile.images.iter().flat_map(|image| &image.services);
+            assert_eq!(services.map(|spent| spent.instructions).sum::<u64>(), end - 2);
+        }
     }
 
     #[test]
@@ -460,6 +524,7 @@ mod tests {
             (0..4_u64).prop_map(|frame| Event::ReturnToKernel { frame }),
             Just(Event::ReturnToProgram),
             (0..4_u32).prop_map(|number| task(number, "a", Kind::Program)),
+            (0..4_u32).prop_map(|number| new(number, "d", Kind::Program)),
             (0..4_u32).prop_map(|number| task(number * 100, "b", Kind::Kernel)),
             (0..4_u64).prop_map(|number| Event::Rename {
                 task: 0xffff_8880_0000_0000 + number * 64,

@@ -14,7 +14,7 @@ pub struct Counts {
 /// Name of a task, as the kernel keeps it: at most 15 bytes, then zeros.
 pub type Name = [u8; 16];
 
-/// A task that is about to run.
+/// A task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Task {
     /// Address of its `task_struct`, which another task may get after its end.
@@ -41,7 +41,8 @@ pub enum Kind {
 /// An execution of an annotated instruction, which is not yet counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// A program enters the kernel for the system call of this number.
+    /// A program enters the kernel for the system call of this number; [`u16::MAX`] stands for all numbers
+    /// from there on, which no kernel has.
     Call(u16),
     /// The processor enters the kernel for an exception or an interrupt.
     Trap {
@@ -58,6 +59,8 @@ pub enum Event {
     },
     /// The processor returns to a program (`iretq`, `sysretq`).
     ReturnToProgram,
+    /// The current task has made this one, which will run later.
+    New(Task),
     /// Another task runs from here on.
     Switch(Task),
     /// A task gets another name: a new program, or its own wish.
@@ -67,9 +70,9 @@ pub enum Event {
         /// Its new name.
         name: Name,
     },
-    /// A program has marked the beginning of what is observed, by [`BEGIN`].
+    /// A program has marked the beginning of what is observed, by [`BEGIN`]. Only the first one counts.
     Begin,
-    /// A program has marked its end, by [`END`].
+    /// A program has marked its end, by [`END`]. If there are several, the last one counts.
     End,
 }
 

@@ -12,7 +12,7 @@ const FORMAT: &str = "assay.profile/1";
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Service {
-    /// The system call of this number.
+    /// The system call of this number; [`u16::MAX`] stands for all numbers from there on.
     Call(u16),
     /// The exception or interrupt of this name.
     Trap(String),

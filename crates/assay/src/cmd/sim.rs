@@ -20,7 +20,7 @@ pub fn run(args: &SimArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Runs a command in a guest and shows where its instructions went. What the command prints is a message.
+/// Runs a command in a guest and shows where its instructions went.
 fn run_guest(args: &SimRunArgs) -> anyhow::Result<()> {
     let interrupt = Interrupt::listen()?;
     let data = data::directory().context("no home directory, in which QEMU is searched; set HOME")?;
@@ -39,16 +39,14 @@ fn run_guest(args: &SimRunArgs) -> anyhow::Result<()> {
         marks: simulation::MARKS,
         limit: args.limit,
     };
-    let (finished, profile) =
+    let (status, profile) =
         simulation::simulate(machine, &job, args.observe, &data.join("kernels"), &interrupt)?;
-    output::say_bytes(&finished.errors);
-    output::say_bytes(&finished.output);
     if let Some(profile) = profile {
         let title = format!("{} on Linux {release}", args.guest_command);
         let report = Report { title, blocks: section::simulation::blocks(&profile, args.observe) };
         output::show(&report, args.print.format())?;
     }
-    ensure!(finished.status == 0, "the guest's command ended with status {}", finished.status);
+    ensure!(status == 0, "the guest's command ended with status {status}");
     Ok(())
 }
 

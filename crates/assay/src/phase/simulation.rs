@@ -34,21 +34,19 @@ const DESCRIBE: &str =
 /// Time limit for that: 6 s on an idle machine.
 const DESCRIBE_LIMIT: Duration = Duration::from_secs(600);
 
-/// Runs a job. Returns what it has left, and where its instructions went if they are observed.
+/// Runs a job and prints what it has printed, as messages. Returns its status, and where its instructions
+/// went if they are observed.
 pub fn simulate(
     mut machine: Machine,
     job: &Job,
     observe: Observe,
     kernels: &Path,
     interrupt: &Interrupt,
-) -> anyhow::Result<(Finished, Option<Profile>)> {
+) -> anyhow::Result<(u8, Option<Profile>)> {
     let plan = match observe {
         Observe::Services => plan(&machine, kernels, interrupt)?,
         Observe::Count => Plan::empty(),
-        Observe::Nothing => {
-            output::say(&format!("booting Linux {}", machine.kernel.release));
-            return Ok((run(machine, job, interrupt)?, None));
-        }
+        Observe::Nothing => return Ok((run_visibly(machine, job, interrupt)?, None)),
     };
     let directory = tempfile::Builder::new().prefix("assay-sim-").tempdir();
     let directory = directory.context("cannot create a temporary directory")?;
@@ -58,11 +56,19 @@ pub fn simulate(
         library: plugin()?,
         files: vec![("plan", plan_file), ("profile", profile_file.clone())],
     });
-    output::say(&format!("booting Linux {}", machine.kernel.release));
-    let finished = run(machine, job, interrupt)?;
+    let status = run_visibly(machine, job, interrupt)?;
     let profile = fs::read_to_string(&profile_file)
         .context("there is no profile: the command has prevented the mark of its end, or the disk is full")?;
-    Ok((finished, Some(Profile::from_json(&profile)?)))
+    Ok((status, Some(Profile::from_json(&profile)?)))
+}
+
+/// Runs a job and prints what it has printed. Returns its status.
+fn run_visibly(machine: Machine, job: &Job, interrupt: &Interrupt) -> anyhow::Result<u8> {
+    output::say(&format!("booting Linux {}", machine.kernel.release));
+    let finished = run(machine, job, interrupt)?;
+    output::say_bytes(&finished.errors);
+    output::say_bytes(&finished.output);
+    Ok(finished.status)
 }
 
 fn run(machine: Machine, job: &Job, interrupt: &Interrupt) -> anyhow::Result<Finished> {
@@ -82,7 +88,7 @@ fn plugin() -> anyhow::Result<PathBuf> {
 }
 
 /// Returns the annotations of a kernel, from the description that it gives in a guest. The descriptions are
-/// kept in `kernels`, by the content of the kernel.
+/// kept in `kernels`, by the content of the kernel and the command.
 fn plan(machine: &Machine, kernels: &Path, interrupt: &Interrupt) -> anyhow::Result<Plan> {
     let kernel = &machine.kernel;
     let kept = kernels.join(format!("{:016x}.gz", hash(kernel)?));
@@ -104,11 +110,12 @@ fn plan(machine: &Machine, kernels: &Path, interrupt: &Interrupt) -> anyhow::Res
     Ok(plan)
 }
 
-/// A number that differs between kernels; it need not resist an attack.
+/// A number that differs between kernels, and between ways to describe them; it need not resist an attack.
 fn hash(kernel: &Kernel) -> anyhow::Result<u64> {
     let image = fs::read(&kernel.image).with_context(|| format!("cannot read {}", kernel.image.display()))?;
     let mut hasher = DefaultHasher::new();
     hasher.write(&image);
+    hasher.write(DESCRIBE.as_bytes());
     Ok(hasher.finish())
 }
 

@@ -41,7 +41,6 @@ fn modes(profile: &Profile) -> Table {
     });
     let columns = [Column::words("mode"), Column::numbers("instructions"), Column::numbers("share")];
     Table::of("Where the instructions went", columns, rows)
-        .with_note("A repeated string instruction counts once, or each repetition with --deterministic.")
 }
 
 /// States how well the services are separated.
@@ -161,6 +160,7 @@ fn figures(calls: u64, instructions: u64, profile: &Profile) -> [Cell; 4] {
 /// Name and kind of a service.
 fn names(service: &Service) -> [String; 2] {
     let [name, kind] = match service {
+        Service::Call(u16::MAX) => ["call 65535 or above", "system call"],
         Service::Call(number) => {
             let name = syscall::name(*number).map_or_else(|| format!("call {number}"), str::to_owned);
             return [name, "system call".to_owned()];
@@ -237,7 +237,6 @@ mod tests {
              kernel         2,260   70.4  %
              idle              50    1.56 %
              all            3,210  100    %
-             A repeated string instruction counts once, or each repetition with --deterministic.
              2 switches to another task. 1 returns had no entry and 0 entries no return: about as many calls are booked to the wrong service.
 
             Instructions of each program
