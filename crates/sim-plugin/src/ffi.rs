@@ -67,7 +67,7 @@ pub struct Counter {
     pub offset: usize,
 }
 
-/// `QEMU_PLUGIN_CB_NO_REGS`: a callback reads neither.
+/// `QEMU_PLUGIN_CB_NO_REGS`: a callback reads neither registers nor memory.
 pub const READS_NOTHING: c_int = 0;
 
 /// `QEMU_PLUGIN_CB_R_REGS`: a callback reads registers and memory.

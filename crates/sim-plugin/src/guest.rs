@@ -86,12 +86,11 @@ impl Guest {
     /// The task whose address is in this register.
     fn task(&mut self, register: Register) -> Option<Task> {
         let (address, offsets) = (self.register(register), self.offsets);
-        let thread = u32::from_le_bytes(self.memory(address + offsets.thread)?);
         let process = u32::from_le_bytes(self.memory(address + offsets.process)?);
         let memory = u64::from_le_bytes(self.memory(address + offsets.memory)?);
         let name: Name = self.memory(address + offsets.name)?;
         let kind = if memory == 0 { Kind::Kernel } else { Kind::Program };
-        Some(Task { address, thread, process, name, kind })
+        Some(Task { address, process, name, kind })
     }
 
     /// The kernel renames a task.

@@ -5,9 +5,9 @@
 //! to which the profile is written when the guest executes the mark of the end.
 //!
 //! The cost of an instruction is one addition that QEMU compiles into the translated code; only an annotated
-//! one calls a function. Each instruction is counted, and not each block at its entry, because an exception
-//! can leave a block early. An instruction that faults is counted at each attempt; a repeated string
-//! instruction is counted once, and not at each repetition.
+//! one and a repeated string instruction call a function. Each instruction is counted, and not each block at
+//! its entry, because an exception can leave a block early. An instruction that faults is counted at each
+//! attempt; a repeated string instruction is counted once, and not at each repetition.
 
 mod ffi;
 mod guest;
@@ -221,7 +221,7 @@ unsafe extern "C" fn on_translation(_: u64, block: *mut c_void) {
             let mut bytes = [0; LONGEST];
             let size = ffi::qemu_plugin_insn_data(instruction, bytes.as_mut_ptr().cast(), LONGEST);
             let bytes = &bytes[..size];
-            if is_repeated(bytes) {
+            if assay_sim::is_repeated(bytes) {
                 ffi::qemu_plugin_register_vcpu_insn_exec_cb(
                     instruction,
                     on_repeated,
@@ -244,23 +244,6 @@ unsafe extern "C" fn on_translation(_: u64, block: *mut c_void) {
             ffi::qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(instruction, ffi::ADD, counter, 1);
         }
     }
-}
-
-/// Whether an instruction is a repeated string instruction: prefixes with one of the two for repetition, and
-/// the opcode of `ins`, `outs`, `movs`, `cmps`, `stos`, `lods` or `scas` (Intel SDM volume 2, chapter 2 and
-/// appendix A).
-fn is_repeated(instruction: &[u8]) -> bool {
-    let mut repeated = false;
-    for byte in instruction {
-        match byte {
-            0xf2 | 0xf3 => repeated = true,
-            // Segments, sizes of operands and addresses, REX.
-            0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67 | 0x40..=0x4f => {}
-            0x6c..=0x6f | 0xa4..=0xa7 | 0xaa..=0xaf => return repeated,
-            _ => return false,
-        }
-    }
-    false
 }
 
 /// The guest executes a repeated string instruction, or goes on with it.

@@ -38,7 +38,7 @@ pub struct Point {
 }
 
 /// Marks the file and its version.
-const FORMAT: &str = "assay.annotations/1";
+const FORMAT: &str = "assay.annotations/2";
 
 /// What a simulator must report of one kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,8 +56,6 @@ pub struct Plan {
 /// Offsets of members of `task_struct`, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskOffsets {
-    /// `pid`: number of the thread, 4 bytes.
-    pub thread: u64,
     /// `tgid`: number of the process, 4 bytes.
     pub process: u64,
     /// `comm`: name, 16 bytes.
@@ -152,12 +150,7 @@ impl Plan {
         }
         points.sort_by_key(|point| point.address);
         let member = |name| btf::offset(btf, "task_struct", name);
-        let task = TaskOffsets {
-            thread: member("pid")?,
-            process: member("tgid")?,
-            name: member("comm")?,
-            memory: member("mm")?,
-        };
+        let task = TaskOffsets { process: member("tgid")?, name: member("comm")?, memory: member("mm")? };
         Ok(Plan { format: FORMAT.to_owned(), points, traps, task })
     }
 

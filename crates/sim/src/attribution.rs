@@ -39,7 +39,10 @@ struct Frame {
 /// A task that has been made or switched to.
 #[derive(Debug)]
 struct Known {
-    task: Task,
+    /// Number of its process, which never changes.
+    process: u32,
+    /// What it runs: a program from its first instruction on.
+    kind: Kind,
     /// Position in `images`.
     image: usize,
     /// The last one is what it does now.
@@ -79,7 +82,7 @@ impl Attribution {
     /// Begins with a processor of which nothing is known; `traps` are the names of [`Plan`](crate::Plan).
     #[must_use]
     pub fn new(traps: Vec<String>) -> Self {
-        let unknown = Task { address: 0, thread: u32::MAX, process: 0, name: [0; 16], kind: Kind::Kernel };
+        let unknown = Task { address: 0, process: u32::MAX, name: [0; 16], kind: Kind::Kernel };
         let mut attribution = Self {
             traps,
             tasks: Vec::new(),
@@ -97,8 +100,8 @@ impl Attribution {
         attribution
     }
 
-    /// Takes an event, with the instructions executed before it. Returns the profile at the mark of the end,
-    /// if that of the beginning came before.
+    /// Takes an event, with the instructions executed before it. At each mark of the end, returns the profile
+    /// since the first mark of the beginning, if there was one.
     pub fn take(&mut self, counts: Counts, event: Event) -> Option<Profile> {
         self.charge(counts);
         match event {
@@ -138,10 +141,10 @@ impl Attribution {
         if let Some(frame) = known.stack.last_mut() {
             frame.instructions += kernel;
         } else if kernel > 0 {
-            let key = match known.task {
-                Task { thread: 0, .. } => Key::Idle,
-                Task { kind: Kind::Kernel, .. } => Key::Thread,
-                Task { kind: Kind::Program, .. } => Key::Passage,
+            let key = match (known.process, known.kind) {
+                (0, _) => Key::Idle,
+                (_, Kind::Kernel) => Key::Thread,
+                (_, Kind::Program) => Key::Passage,
             };
             self.accounts.entry((known.image, key)).or_default().instructions += kernel;
         }
@@ -165,7 +168,7 @@ impl Attribution {
     /// Ends everything that the task did in the kernel.
     fn return_to_program(&mut self) {
         let known = &mut self.tasks[self.current];
-        let was = mem::replace(&mut known.task.kind, Kind::Program);
+        let was = mem::replace(&mut known.kind, Kind::Program);
         // A task of the kernel becomes a program without having been called.
         if known.stack.is_empty() {
             self.profile.returns_without_entry += u64::from(self.begin.is_some() && was == Kind::Program);
@@ -192,7 +195,7 @@ impl Attribution {
             let calls = u64::from(self.begin.is_some());
             stack.push(Frame { image, key: Key::Start, saved_at: 0, calls, instructions: 0 });
         }
-        let known = Known { task, image, stack };
+        let known = Known { process: task.process, kind: task.kind, image, stack };
         match self.by_address.entry(task.address) {
             Entry::Occupied(position) => {
                 // The task that was there has ended in its last call.
@@ -209,21 +212,16 @@ impl Attribution {
     }
 
     fn switch(&mut self, task: Task) {
-        // The first tasks of a kernel have not been made by another one.
         let known = self.by_address.get(&task.address).copied();
+        let known = known.filter(|known| self.tasks[*known].process == task.process);
+        // The first task of a kernel is not made by another one, and an event can be unreadable.
         self.current = known.unwrap_or_else(|| self.make(task));
-        let image = self.image(task.process, task.name);
-        let known = &mut self.tasks[self.current];
-        // What it runs does not change with its memory, which a task of the kernel can borrow from a program.
-        known.task = Task { kind: known.task.kind, ..task };
-        known.image = image;
+        self.tasks[self.current].image = self.image(task.process, task.name);
     }
 
     fn rename(&mut self, task: u64, name: Name) {
         let Some(&position) = self.by_address.get(&task) else { return };
-        let image = self.image(self.tasks[position].task.process, name);
-        let known = &mut self.tasks[position];
-        (known.image, known.task.name) = (image, name);
+        self.tasks[position].image = self.image(self.tasks[position].process, name);
     }
 
     fn image(&mut self, process: u32, name: Name) -> usize {
@@ -315,7 +313,7 @@ mod tests {
     /// A task whose address is that of others with the same last two digits.
     fn a_task(number: u32, text: &str, kind: Kind) -> Task {
         let address = 0xffff_8880_0000_0000 + u64::from(number % 100) * 64;
-        Task { address, thread: number, process: number, name: name(text), kind }
+        Task { address, process: number, name: name(text), kind }
     }
 
     fn task(number: u32, text: &str, kind: Kind) -> Event {
@@ -426,20 +424,17 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_becomes_the_process_is_the_same_task() {
-        let leader = |number| Task { thread: number, ..a_task(9, "java", Kind::Program) };
+    fn a_process_at_the_address_of_an_ended_one_is_another_also_if_it_was_not_seen_to_be_made() {
         let (images, _) = attributed(&[
-            (0, 0, Event::New(leader(9))),
-            (0, 0, Event::Switch(leader(9))),
+            (0, 0, task(7, "sh", Kind::Program)),
             (0, 0, Event::ReturnToProgram),
             (0, 0, Event::Begin),
-            (3, 0, Event::Call(59)),
-            (0, 10, task(0, "swapper/0", Kind::Kernel)),
-            (0, 100, Event::Switch(leader(8))),
-            (0, 20, Event::ReturnToProgram),
-            (0, 0, Event::End),
+            (2, 0, Event::Call(231)),
+            (0, 10, task(107, "ls", Kind::Program)),
+            (0, 31, Event::ReturnToProgram),
+            (5, 0, Event::End),
         ]);
-        assert_eq!(images, ["9 java 3: call(59) 1x30", "0 swapper/0 0: idle 0x100"]);
+        assert_eq!(images, ["7 sh 2: call(231) 1x10", "107 ls 5: start 1x31"]);
     }
 
     #[test]
@@ -525,6 +520,8 @@ mod tests {
             Just(Event::ReturnToProgram),
             (0..4_u32).prop_map(|number| task(number, "a", Kind::Program)),
             (0..4_u32).prop_map(|number| new(number, "d", Kind::Program)),
+            (0..4_u32).prop_map(|number| new(number * 100, "e", Kind::Kernel)),
+            Just(Event::End),
             (0..4_u32).prop_map(|number| task(number * 100, "b", Kind::Kernel)),
             (0..4_u64).prop_map(|number| Event::Rename {
                 task: 0xffff_8880_0000_0000 + number * 64,
@@ -541,8 +538,8 @@ mod tests {
         ) {
             let mut events = before;
             events.push((1, 1, Event::Begin));
-            let calls = |(_, _, event): &&(u64, u64, Event)| matches!(event, Event::Call(_) | Event::Trap { .. });
-            let entries = within.iter().filter(calls).count() as u64;
+            let is_call = |event: &Event| matches!(event, Event::Call(_) | Event::Trap { .. });
+            let entries = within.iter().filter(|(_, _, event)| is_call(event)).count() as u64;
             events.extend(within);
             events.push((1, 1, Event::End));
             let (_, profile) = attributed(&events);

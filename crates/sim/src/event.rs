@@ -19,13 +19,11 @@ pub type Name = [u8; 16];
 pub struct Task {
     /// Address of its `task_struct`, which another task may get after its end.
     pub address: u64,
-    /// Its number; 0 for the task that runs when there is nothing to do.
-    pub thread: u32,
-    /// Number of its process.
+    /// Number of its process; 0 for the task that runs when there is nothing to do.
     pub process: u32,
     /// Its name.
     pub name: Name,
-    /// Whether it runs a program.
+    /// Whether it has the memory of a program. A task of the kernel can borrow that for a time.
     pub kind: Kind,
 }
 
@@ -42,7 +40,7 @@ pub enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// A program enters the kernel for the system call of this number; [`u16::MAX`] stands for all numbers
-    /// from there on, which no kernel has.
+    /// from there on: those of x32 programs, and calls that do not exist.
     Call(u16),
     /// The processor enters the kernel for an exception or an interrupt.
     Trap {
@@ -70,15 +68,9 @@ pub enum Event {
         /// Its new name.
         name: Name,
     },
-    /// A program has marked the beginning of what is observed, by [`BEGIN`]. Only the first one counts.
+    /// A program has marked the beginning of what is observed, by [`BEGIN`](crate::BEGIN). Only the first one
+    /// counts.
     Begin,
-    /// A program has marked its end, by [`END`]. If there are several, the last one counts.
+    /// A program has marked its end, by [`END`](crate::END). If there are several, the last one counts.
     End,
 }
-
-/// The instruction that marks the beginning of what is observed: `nopl X(%rax,%rax,1)`, with an X that no
-/// compiler writes.
-pub const BEGIN: [u8; 8] = *b"\x0f\x1f\x84\x00asy\x01";
-
-/// The instruction that marks its end.
-pub const END: [u8; 8] = *b"\x0f\x1f\x84\x00asy\x02";

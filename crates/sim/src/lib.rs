@@ -12,10 +12,12 @@ mod annotation;
 mod attribution;
 pub mod btf;
 mod event;
+mod instruction;
 mod profile;
 pub mod symbols;
 
 pub use annotation::{Action, Plan, PlanError, Point, TaskOffsets};
 pub use attribution::Attribution;
-pub use event::{BEGIN, Counts, END, Event, Kind, Name, Task};
+pub use event::{Counts, Event, Kind, Name, Task};
+pub use instruction::{BEGIN, END, is_repeated};
 pub use profile::{Image, Profile, ProfileError, Service, Spent};

@@ -88,7 +88,7 @@ fn plugin() -> anyhow::Result<PathBuf> {
 }
 
 /// Returns the annotations of a kernel, from the description that it gives in a guest. The descriptions are
-/// kept in `kernels`, by the content of the kernel and the command.
+/// kept in `kernels`, by the content of the kernel and of [`DESCRIBE`].
 fn plan(machine: &Machine, kernels: &Path, interrupt: &Interrupt) -> anyhow::Result<Plan> {
     let kernel = &machine.kernel;
     let kept = kernels.join(format!("{:016x}.gz", hash(kernel)?));

@@ -195,8 +195,8 @@ mod tests {
         let mut attribution = Attribution::new(vec!["page_fault".to_owned()]);
         let mut name = [0; 16];
         name[..3].copy_from_slice(b"cat");
-        let cat = Task { address: 1, thread: 7, process: 7, name, kind: Kind::Program };
-        let idle = Task { address: 2, thread: 0, process: 0, name: [b'i'; 16], kind: Kind::Kernel };
+        let cat = Task { address: 1, process: 7, name, kind: Kind::Program };
+        let idle = Task { address: 2, process: 0, name: [b'i'; 16], kind: Kind::Kernel };
         let mut counts = Counts::default();
         let mut profile = None;
         for (user, kernel, event) in [

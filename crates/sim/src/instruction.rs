@@ -1,0 +1,58 @@
+//! Instructions that mean something by themselves, in any kernel and any program.
+
+/// The instruction that marks the beginning of what is observed: `nopl X(%rax,%rax,1)`, with an X that no
+/// compiler writes.
+pub const BEGIN: [u8; 8] = *b"\x0f\x1f\x84\x00asy\x01";
+
+/// The instruction that marks its end.
+pub const END: [u8; 8] = *b"\x0f\x1f\x84\x00asy\x02";
+
+/// Whether an instruction is a repeated string instruction: prefixes with one of the two for repetition, and
+/// the opcode of `ins`, `outs`, `movs`, `cmps`, `stos`, `lods` or `scas` (Intel SDM volume 2, chapter 2 and
+/// appendix A).
+#[must_use]
+pub fn is_repeated(instruction: &[u8]) -> bool {
+    let mut repeated = false;
+    for byte in instruction {
+        match byte {
+            0xf2 | 0xf3 => repeated = true,
+            // Segments, sizes of operands and addresses, REX.
+            0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67 | 0x40..=0x4f => {}
+            0x6c..=0x6f | 0xa4..=0xa7 | 0xaa..=0xaf => return repeated,
+            _ => return false,
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeated_string_instructions_are_found_by_their_prefix_and_opcode() {
+        let repeated: [&[u8]; 8] = [
+            b"\xf3\xaa",             // rep stosb
+            b"\xf3\x48\xab",         // rep stosq
+            b"\xf3\xa4",             // rep movsb
+            b"\x66\xf3\xa5",         // rep movsw
+            b"\x65\x67\xf3\x48\xa5", // rep movsq %gs:(%esi),%es:(%edi)
+            b"\xf2\xae",             // repne scasb
+            b"\xf3\xa6",             // repe cmpsb
+            b"\xf3\x6e",             // rep outsb
+        ];
+        assert!(repeated.into_iter().all(is_repeated));
+        let others: [&[u8]; 9] = [
+            b"\xf3\x90",             // pause
+            b"\xf3\x0f\x1e\xfa",     // endbr64
+            b"\xf3\x48\x0f\xb8\xc0", // popcnt
+            b"\xf3\xc3",             // ret with a prefix
+            b"\xf3\x0f\x6f\x07",     // movdqu
+            b"\xf2\xe8\0\0\0\0",     // call with a prefix
+            b"\xa4",                 // movsb, once
+            b"\xa8\xf3",             // test
+            b"\xf3",                 // cut
+        ];
+        assert!(!others.into_iter().any(is_repeated));
+    }
+}
