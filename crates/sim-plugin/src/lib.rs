@@ -137,19 +137,19 @@ impl Plugin {
 
     /// Finds what an instruction means. `None` for nearly all of them.
     fn site(&self, address: u64, bytes: &[u8]) -> Option<&Site> {
-        if address >= KERNEL {
-            if let Ok(index) = self.plan.points.binary_search_by_key(&address, |point| point.address) {
-                return self.annotated.get(index);
-            }
-            return match bytes {
-                [0x48, 0xcf] if self.follows => Some(&Site::ReturnFromTrap),
-                [0x0f, 0x07] | [0x48, 0x0f, 0x07] if self.follows => Some(&Site::ReturnFromCall),
+        if address < KERNEL {
+            return match bytes.try_into() {
+                Ok(assay_sim::BEGIN) => Some(&Site::Begin),
+                Ok(assay_sim::END) => Some(&Site::End),
                 _ => None,
             };
         }
+        if let Ok(index) = self.plan.points.binary_search_by_key(&address, |point| point.address) {
+            return self.annotated.get(index);
+        }
         match bytes {
-            _ if bytes == assay_sim::BEGIN => Some(&Site::Begin),
-            _ if bytes == assay_sim::END => Some(&Site::End),
+            [0x48, 0xcf] if self.follows => Some(&Site::ReturnFromTrap),
+            [0x0f, 0x07] | [0x48, 0x0f, 0x07] if self.follows => Some(&Site::ReturnFromCall),
             _ => None,
         }
     }
