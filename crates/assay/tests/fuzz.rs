@@ -15,7 +15,7 @@ use std::{env, fs};
 
 use assay_quantity::format::{demand_from_json, demand_to_json, machine_from_json, machine_to_json};
 use assay_quantity::{Pattern, PrimitiveId};
-use assay_sim::{Attribution, Counts, Event, Plan, Profile, btf, symbols};
+use assay_sim::{Attribution, Counts, Event, Plan, Profile, Service, btf, symbols};
 use assay_trace::container::Closing;
 use assay_trace::{Opening, Reader, Writer};
 use assay_workload::Workload;
@@ -266,16 +266,22 @@ fn kernel_symbols() -> Vec<Vec<u8>> {
 
 fn parse_kernel_symbols(input: &[u8]) {
     let symbols = symbols::parse(&String::from_utf8_lossy(input));
-    assert!(symbols.iter().all(|(name, address)| !name.is_empty() && *address != 0));
+    assert!(symbols.iter().all(|(name, addresses)| !name.is_empty() && !addresses.contains(&0)));
     assert!(Plan::new(&symbols, &[]).is_err());
 }
 
 fn profiles() -> Vec<Vec<u8>> {
-    let mut attribution = Attribution::new(vec!["page_fault".to_owned()]);
+    let mut plan = Plan::empty();
+    plan.services = vec![Service::Trap("page_fault".to_owned()), Service::Softirq("softirq".to_owned())];
+    let mut attribution = Attribution::new(&plan);
     let mut profile = None;
-    for (kernel, event) in
-        [(0, Event::Begin), (1, Event::Call(0)), (5, Event::Trap { trap: 0, frame: 8 }), (9, Event::End)]
-    {
+    for (kernel, event) in [
+        (0, Event::Begin),
+        (1, Event::Call(0)),
+        (5, Event::Trap { service: 0, frame: 8 }),
+        (7, Event::Function { service: 1, frame: 4 }),
+        (9, Event::End),
+    ] {
         profile = attribution.take(Counts { user: 3, kernel }, event);
     }
     vec![profile.unwrap().to_json().into_bytes()]

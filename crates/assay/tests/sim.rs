@@ -156,20 +156,29 @@ const EXECUTIONS: u64 = 10_000;
 /// The repetitions of each.
 const REPETITIONS: u64 = 100;
 
+/// Runs a program of the host, and returns its messages.
+fn run(directory: &Path, program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).current_dir(directory).output().unwrap();
+    let messages = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{messages}");
+    messages
+}
+
+/// Compiles a program without a library.
+fn compile(directory: &Path, name: &str, source: &str, numbers: &[&str]) {
+    let file = format!("{name}.c");
+    fs::write(directory.join(&file), source).unwrap();
+    let options = ["-O1", "-static", "-nostdlib", "-fno-stack-protector", "-o", name, &file];
+    run(directory, "gcc", &[numbers, &options].concat());
+}
+
 #[test]
 fn instructions_are_those_of_callgrind_and_calls_and_faults_those_of_the_program() {
     let directory = tempfile::tempdir().unwrap();
-    fs::write(directory.path().join("known.c"), PROGRAM).unwrap();
-    let run = |program: &str, arguments: &[&str]| {
-        let output = Command::new(program).args(arguments).current_dir(directory.path()).output().unwrap();
-        let messages = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.success(), "{messages}");
-        messages
-    };
     let numbers = [format!("-DEXECUTIONS={EXECUTIONS}"), format!("-DREPETITIONS={REPETITIONS}")];
-    let options = ["-O1", "-static", "-nostdlib", "-fno-stack-protector", "-o", "known", "known.c"];
-    run("gcc", &[&numbers.each_ref().map(String::as_str)[..], &options].concat());
-    let counted = run("valgrind", &["--tool=callgrind", "--callgrind-out-file=/dev/null", "./known"]);
+    compile(directory.path(), "known", PROGRAM, &numbers.each_ref().map(String::as_str));
+    let counted =
+        run(directory.path(), "valgrind", &["--tool=callgrind", "--callgrind-out-file=/dev/null", "./known"]);
     let counted = counted.lines().find_map(|line| line.split_once("Collected :")).unwrap().1;
     // Callgrind counts the instruction and each repetition.
     let expected = counted.trim().parse::<u64>().unwrap() - EXECUTIONS * REPETITIONS;
@@ -186,7 +195,7 @@ fn instructions_are_those_of_callgrind_and_calls_and_faults_those_of_the_program
     assert_eq!(tables.calls("known", "getppid"), 1000);
     assert_eq!(tables.calls("known", "exit"), 1);
     // It also touches its code, its stack, and the table of its own pages.
-    let faults = tables.calls("known", "page_fault");
+    let faults = tables.calls("known", "page_fault/anonymous");
     assert!((64..80).contains(&faults), "{faults} page faults");
 
     // Each new process begins once.
@@ -204,4 +213,85 @@ fn instructions_are_those_of_callgrind_and_calls_and_faults_those_of_the_program
     assert!(passage * 100 <= kernel, "{passage} of {kernel} instructions belong to no service");
     let note = tables.table(MODES)["notes"][0].as_str().unwrap();
     assert!(note.ends_with("Every entry into the kernel has its return."), "{note}");
+}
+
+/// A program without a library. It writes to 100 pages of anonymous memory; a new process that shares them
+/// writes to 70 of them again. Then it reads 40 pages of a file, each too far from the others to be mapped
+/// with one of them, and makes 30 calls that write to a new page each.
+const FAULTS: &str = r#"
+static char zeros[100 * 4096], more[30 * 4096];
+static long call(long number, long a, long b, long c, long d, long e, long f)
+{
+    long result;
+    register long r10 __asm__("r10") = d, r8 __asm__("r8") = e, r9 __asm__("r9") = f;
+    __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                     : "rcx", "r11", "memory");
+    return result;
+}
+void _start(void)
+{
+    for (int i = 0; i < 100; i++)
+        ((volatile char *)zeros)[i * 4096] = 1;
+    if (call(57, 0, 0, 0, 0, 0, 0) == 0) { /* fork */
+        call(157, 15, (long)"child", 0, 0, 0, 0); /* prctl(PR_SET_NAME) */
+        for (int i = 0; i < 70; i++)
+            ((volatile char *)zeros)[i * 4096] = 2;
+        call(60, 0, 0, 0, 0, 0, 0); /* exit */
+    }
+    long file = call(2, (long)"file", 0, 0, 0, 0, 0); /* open */
+    char *pages = (char *)call(9, 0, 40 << 20, 1, 1, file, 0); /* mmap(PROT_READ, MAP_SHARED) */
+    for (int i = 0; i < 40; i++)
+        ((volatile char *)pages)[(long)i << 20];
+    for (int i = 0; i < 30; i++)
+        call(228, 1, (long)&more[i * 4096], 0, 0, 0, 0); /* clock_gettime */
+    call(61, -1, 0, 0, 0, 0, 0); /* wait4 */
+    call(60, 0, 0, 0, 0, 0, 0);
+}
+"#;
+
+#[test]
+fn page_faults_softirqs_and_functions_are_services_of_their_own_in_each_kernel() {
+    let directory = tempfile::tempdir().unwrap();
+    compile(directory.path(), "faults", FAULTS, &[]);
+    // With its own clock, the guest does not wait for the answers.
+    let command = "truncate -s 40M file && ./faults && ping -c 8 127.0.0.1";
+    let arguments = ["--guest-command", command, "--copy", "faults", "--deterministic", "--json", "--kernel"];
+    for kernel in kernels() {
+        let arguments = [&arguments[..], &[&kernel]].concat();
+        let plain = Tables::of(&sim(directory.path(), &arguments));
+        for (program, kind, count) in [
+            ("faults", "page_fault/anonymous", 130),
+            ("child", "page_fault/copy_on_write", 70),
+            ("faults", "page_fault/file", 40),
+        ] {
+            let faults = plain.calls(program, kind);
+            assert!(
+                (count..count + 16).contains(&faults),
+                "{kernel}: {faults} of {count} {kind} by {program}"
+            );
+        }
+        for program in ["faults", "child"] {
+            assert_eq!(["page_fault", "page_fault/swap"].map(|kind| plain.calls(program, kind)), [0, 0]);
+        }
+        let received = plain.count(SERVICES, "softirq/net_rx", "calls");
+        assert!(
+            (8..=16).contains(&received),
+            "{kernel}: {received} softirqs for 8 packets and their answers"
+        );
+        assert!(plain.count(SERVICES, "softirq", "calls") >= received);
+
+        let function = ["--annotate", "__x64_sys_clock_gettime: service"];
+        let split = Tables::of(&sim(directory.path(), &[&arguments[..], &function].concat()));
+        assert_eq!(split.calls("faults", "__x64_sys_clock_gettime"), 30);
+        // What the function has was the call's before, and nothing else is different.
+        let instructions = |tables: &Tables, service| tables.count(SERVICES, service, "instructions");
+        let parts = ["clock_gettime", "__x64_sys_clock_gettime"].map(|part| instructions(&split, part));
+        assert!(parts.iter().all(|part| *part > 300), "{parts:?}");
+        assert_eq!(parts.iter().sum::<u64>(), instructions(&plain, "clock_gettime"));
+        for service in ["page_fault/anonymous", "softirq/net_rx", "read", "work"] {
+            assert_eq!(instructions(&split, service), instructions(&plain, service), "{service}");
+        }
+        let note = split.table(MODES)["notes"][0].as_str().unwrap();
+        assert!(note.ends_with("Every entry into the kernel has its return."), "{note}");
+    }
 }

@@ -76,6 +76,9 @@ pub const READS_REGISTERS: c_int = 1;
 /// `QEMU_PLUGIN_INLINE_ADD_U64`.
 pub const ADD: c_int = 0;
 
+/// `QEMU_PLUGIN_COND_NE`: a counter is not equal to a value.
+pub const NOT_EQUAL: c_int = 3;
+
 /// Called with the processor and the data given at registration.
 pub type OnInstruction = unsafe extern "C" fn(c_uint, *mut c_void);
 
@@ -86,6 +89,15 @@ unsafe extern "C" {
         instruction: *mut c_void,
         callback: OnInstruction,
         flags: c_int,
+        data: *mut c_void,
+    );
+    pub fn qemu_plugin_register_vcpu_insn_exec_cond_cb(
+        instruction: *mut c_void,
+        callback: OnInstruction,
+        flags: c_int,
+        condition: c_int,
+        counter: Counter,
+        value: u64,
         data: *mut c_void,
     );
     pub fn qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(

@@ -61,8 +61,18 @@ impl Guest {
     }
 
     /// A trap begins, with this number of bytes above the saved address.
-    pub fn trap(&mut self, trap: u16, above: u8) -> Event {
-        Event::Trap { trap, frame: self.register(Register::Rsp) + u64::from(above) }
+    pub fn trap(&mut self, service: u16, above: u8) -> Event {
+        Event::Trap { service, frame: self.register(Register::Rsp) + u64::from(above) }
+    }
+
+    /// A function is called: the caller's address is on the top of the stack.
+    pub fn function(&mut self, service: u16) -> Event {
+        Event::Function { service, frame: self.register(Register::Rsp) }
+    }
+
+    /// A function returns to the address on the top of the stack.
+    pub fn return_from_function(&mut self) -> Event {
+        Event::Return { frame: self.register(Register::Rsp) }
     }
 
     /// A trap ends: `iretq` takes the address and then the code segment from the stack.

@@ -4,15 +4,17 @@
 //! QEMU loads it with `-plugin FILE,plan=PLAN,profile=PROFILE`: the annotations of the kernel, and the file
 //! to which the profile is written when the guest executes the mark of the end.
 //!
-//! The cost of an instruction is one addition that QEMU compiles into the translated code; only an annotated
-//! one and a repeated string instruction call a function. Each instruction is counted, and not each block at
-//! its entry, because an exception can leave a block early. An instruction that faults is counted at each
-//! attempt; a repeated string instruction is counted once, and not at each repetition.
+//! The cost of an instruction is one addition that QEMU compiles into the translated code. Only an annotated
+//! one and a repeated string instruction call a function, and a `ret` of the kernel while a function that is
+//! a service is running; any other `ret` of the kernel costs a comparison. Each instruction is counted, and
+//! not each block at its entry, because an exception can leave a block early. An instruction that faults is
+//! counted at each attempt; a repeated string instruction is counted once, and not at each repetition.
 
 mod ffi;
 mod guest;
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
+use std::mem::offset_of;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::ptr;
@@ -40,15 +42,21 @@ enum Site {
     ReturnFromTrap,
     /// `sysretq`, `sysretl`.
     ReturnFromCall,
+    /// `ret`, while a function is running that is a service.
+    ReturnFromFunction,
     Begin,
     End,
 }
 
-/// Instructions executed by one processor, as QEMU counts them.
+/// What QEMU's translated code counts and reads for one processor.
 #[repr(C)]
 struct Counted {
+    /// Instructions executed at addresses of programs.
     user: u64,
+    /// And of the kernel.
     kernel: u64,
+    /// 1 while a function is running that is a service.
+    in_function: u64,
 }
 
 /// Everything between QEMU and the attribution.
@@ -125,7 +133,7 @@ impl Plugin {
         Ok(Plugin {
             annotated: plan.points.iter().map(|point| Site::Annotated(point.action)).collect(),
             follows: !plan.points.is_empty(),
-            attribution: Attribution::new(plan.traps.clone()),
+            attribution: Attribution::new(&plan),
             guest: Guest::new(plan.task),
             // SAFETY: the size is that of an element.
             scoreboard: unsafe { ffi::qemu_plugin_scoreboard_new(size_of::<Counted>()) },
@@ -135,23 +143,28 @@ impl Plugin {
         })
     }
 
-    /// Finds what an instruction means. `None` for nearly all of them.
-    fn site(&self, address: u64, bytes: &[u8]) -> Option<&Site> {
-        if address < KERNEL {
-            return match bytes.try_into() {
+    /// Finds what an instruction means: nothing for nearly all of them, several things for a few.
+    fn sites(&self, address: u64, bytes: &[u8]) -> impl Iterator<Item = &Site> {
+        let points = &self.plan.points;
+        let first = points.partition_point(|point| point.address < address);
+        let same = points[first..].iter().take_while(|point| point.address == address).count();
+        let by_itself = match bytes {
+            _ if address < KERNEL => match bytes.try_into() {
                 Ok(assay_sim::BEGIN) => Some(&Site::Begin),
                 Ok(assay_sim::END) => Some(&Site::End),
                 _ => None,
-            };
-        }
-        if let Ok(index) = self.plan.points.binary_search_by_key(&address, |point| point.address) {
-            return self.annotated.get(index);
-        }
-        match bytes {
-            [0x48, 0xcf] if self.follows => Some(&Site::ReturnFromTrap),
-            [0x0f, 0x07] | [0x48, 0x0f, 0x07] if self.follows => Some(&Site::ReturnFromCall),
-            _ => None,
-        }
+            },
+            _ if !self.follows => None,
+            [0x48, 0xcf] => Some(&Site::ReturnFromTrap),
+            [0x0f, 0x07] | [0x48, 0x0f, 0x07] => Some(&Site::ReturnFromCall),
+            _ => assay_sim::is_return(bytes).then_some(&Site::ReturnFromFunction),
+        };
+        self.annotated[first..first + same].iter().chain(by_itself)
+    }
+
+    /// A number of [`Counted`] that translated code changes or reads.
+    fn counter(&self, offset: usize) -> ffi::Counter {
+        ffi::Counter { scoreboard: self.scoreboard, offset }
     }
 
     /// What a processor has executed.
@@ -176,22 +189,21 @@ impl Plugin {
     fn on_site(&mut self, processor: c_uint, site: Site) {
         let counted = self.counted(processor);
         let mut counts = Counts { user: counted.user, kernel: counted.kernel };
+        // A return is the last instruction of what it ends.
+        counts.kernel +=
+            u64::from(matches!(site, Site::ReturnFromTrap | Site::ReturnFromCall | Site::ReturnFromFunction));
         let guest = &mut self.guest;
         let event = match site {
             Site::Annotated(Action::Call) => Some(guest.call()),
-            Site::Annotated(Action::Trap { trap, above }) => Some(guest.trap(trap, above)),
+            Site::Annotated(Action::Trap { service, above }) => Some(guest.trap(service, above)),
+            Site::Annotated(Action::Kind { of, is }) => Some(Event::Kind { of, is }),
+            Site::Annotated(Action::Function { service }) => Some(guest.function(service)),
             Site::Annotated(Action::New) => guest.new_task(),
             Site::Annotated(Action::Switch) => guest.switch(),
             Site::Annotated(Action::Rename) => guest.rename(),
-            Site::ReturnFromTrap => {
-                // The return is the last instruction of what it ends.
-                counts.kernel += 1;
-                guest.return_from_trap()
-            }
-            Site::ReturnFromCall => {
-                counts.kernel += 1;
-                Some(Event::ReturnToProgram)
-            }
+            Site::ReturnFromTrap => guest.return_from_trap(),
+            Site::ReturnFromCall => Some(Event::ReturnToProgram),
+            Site::ReturnFromFunction => Some(guest.return_from_function()),
             Site::Begin => Some(Event::Begin),
             Site::End => Some(Event::End),
         };
@@ -200,6 +212,7 @@ impl Plugin {
             // What is missing of the file is noticed by its reader.
             let _ = std::fs::write(&self.profile, profile.to_json());
         }
+        self.counted(processor).in_function = u64::from(self.attribution.is_in_function());
     }
 }
 
@@ -231,16 +244,30 @@ unsafe extern "C" fn on_translation(_: u64, block: *mut c_void) {
                 continue;
             }
             // Callbacks and additions happen in the order of their registration.
-            if let Some(site) = plugin.site(address, bytes) {
-                ffi::qemu_plugin_register_vcpu_insn_exec_cb(
-                    instruction,
-                    on_instruction,
-                    ffi::READS_REGISTERS,
-                    ptr::from_ref(site).cast_mut().cast(),
-                );
+            for site in plugin.sites(address, bytes) {
+                let data = ptr::from_ref(site).cast_mut().cast();
+                if let Site::ReturnFromFunction = site {
+                    ffi::qemu_plugin_register_vcpu_insn_exec_cond_cb(
+                        instruction,
+                        on_instruction,
+                        ffi::READS_REGISTERS,
+                        ffi::NOT_EQUAL,
+                        plugin.counter(offset_of!(Counted, in_function)),
+                        0,
+                        data,
+                    );
+                } else {
+                    ffi::qemu_plugin_register_vcpu_insn_exec_cb(
+                        instruction,
+                        on_instruction,
+                        ffi::READS_REGISTERS,
+                        data,
+                    );
+                }
             }
-            let offset = if address >= KERNEL { 8 } else { 0 };
-            let counter = ffi::Counter { scoreboard: plugin.scoreboard, offset };
+            let offset =
+                if address >= KERNEL { offset_of!(Counted, kernel) } else { offset_of!(Counted, user) };
+            let counter = plugin.counter(offset);
             ffi::qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(instruction, ffi::ADD, counter, 1);
         }
     }

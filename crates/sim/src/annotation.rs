@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::Service;
 use crate::btf::{self, BtfError};
 use crate::symbols::Symbols;
 
@@ -13,12 +14,24 @@ use crate::symbols::Symbols;
 pub enum Action {
     /// A system call; its number is in `rax`.
     Call,
-    /// An exception or an interrupt, at this position in [`Plan::traps`].
+    /// An exception or an interrupt.
     Trap {
-        /// The position.
-        trap: u16,
+        /// Its position in [`Plan::services`].
+        service: u16,
         /// Bytes on the stack before the saved address: 8 for an error code.
         above: u8,
+    },
+    /// The kernel finds out of what kind a trap is.
+    Kind {
+        /// Position of the trap in [`Plan::services`].
+        of: u16,
+        /// Position of its kind.
+        is: u16,
+    },
+    /// A call of a function that is a service by itself.
+    Function {
+        /// Its position in [`Plan::services`].
+        service: u16,
     },
     /// A new task, in `rdi`.
     New,
@@ -38,17 +51,19 @@ pub struct Point {
 }
 
 /// Marks the file and its version.
-const FORMAT: &str = "assay.annotations/2";
+const FORMAT: &str = "assay.annotations/3";
 
 /// What a simulator must report of one kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// Version of its file.
     format: String,
-    /// Annotated instructions, in the order of their addresses.
+    /// Annotated instructions, in the order of their addresses. Those of one address happen in their order.
     pub points: Vec<Point>,
-    /// Names of the exceptions and interrupts.
-    pub traps: Vec<String>,
+    /// What the traps and functions among them are.
+    pub services: Vec<Service>,
+    /// What cannot be observed in this kernel, a sentence each.
+    pub gaps: Vec<String>,
     /// Offsets in `task_struct`.
     pub task: TaskOffsets,
 }
@@ -79,6 +94,22 @@ pub enum PlanError {
     /// The file is no plan.
     #[error("not the annotations of a kernel: {0}")]
     Malformed(String),
+}
+
+/// Why a function cannot be a service.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum FunctionError {
+    /// It does not exist.
+    #[error("the kernel has no function {name}; {}", of_similar(.similar))]
+    Missing {
+        /// Its name.
+        name: String,
+        /// Functions whose names begin with it.
+        similar: Vec<String>,
+    },
+    /// It is a service already.
+    #[error("{0} is the entry of a call, an exception or an interrupt, which is a service already")]
+    Entry(String),
 }
 
 /// Symbols that every kernel must have, and their meaning.
@@ -112,6 +143,35 @@ const WITH_A_WORD: [&str; 10] = [
     "stack_segment",
 ];
 
+/// Kinds of page faults, by the functions that handle them. The kernel decides in `handle_mm_fault`, which
+/// comes first: what none of the others handles is a new page of anonymous memory.
+const PAGE_FAULTS: [(&str, &str); 4] = [
+    ("handle_mm_fault", "page_fault/anonymous"),
+    ("do_wp_page", "page_fault/copy_on_write"),
+    ("do_fault", "page_fault/file"),
+    ("do_swap_page", "page_fault/swap"),
+];
+
+/// Kinds of page faults that a kernel may lack.
+const LARGE_PAGE_FAULTS: [(&str, &str); 2] =
+    [("do_huge_pmd_wp_page", "page_fault/copy_on_write"), ("hugetlb_fault", "page_fault/hugetlb")];
+
+/// Softirqs, named as in `/proc/softirqs`, and their functions: of several, the first one that a kernel has.
+/// The first row runs the others.
+const SOFTIRQS: [(&str, &[&str]); 11] = [
+    ("softirq", &["handle_softirqs", "__do_softirq"]),
+    ("softirq/hi", &["tasklet_hi_action"]),
+    ("softirq/timer", &["run_timer_softirq"]),
+    ("softirq/net_tx", &["net_tx_action"]),
+    ("softirq/net_rx", &["net_rx_action"]),
+    ("softirq/block", &["blk_done_softirq"]),
+    ("softirq/irq_poll", &["irq_poll_softirq"]),
+    ("softirq/tasklet", &["tasklet_action"]),
+    ("softirq/sched", &["sched_balance_softirq", "run_rebalance_domains"]),
+    ("softirq/hrtimer", &["hrtimer_run_softirq"]),
+    ("softirq/rcu", &["rcu_core_si"]),
+];
+
 impl Plan {
     /// A plan without annotations: the simulator only counts.
     #[must_use]
@@ -119,7 +179,8 @@ impl Plan {
         Plan {
             format: FORMAT.to_owned(),
             points: Vec::new(),
-            traps: Vec::new(),
+            services: Vec::new(),
+            gaps: Vec::new(),
             task: TaskOffsets::default(),
         }
     }
@@ -129,29 +190,101 @@ impl Plan {
     /// # Errors
     /// [`PlanError`].
     pub fn new(symbols: &Symbols, btf: &[u8]) -> Result<Plan, PlanError> {
+        let mut plan = Plan::of_symbols(symbols)?;
+        let member = |name| btf::offset(btf, "task_struct", name);
+        plan.task = TaskOffsets { process: member("tgid")?, name: member("comm")?, memory: member("mm")? };
+        Ok(plan)
+    }
+
+    fn of_symbols(symbols: &Symbols) -> Result<Plan, PlanError> {
         if symbols.is_empty() {
             return Err(PlanError::NoSymbols);
         }
-        let required = |(symbol, action): (&'static str, Action)| {
-            let address = *symbols.get(symbol).ok_or(PlanError::NoSymbol(symbol))?;
-            Ok(Point { address, action })
-        };
-        let mut points = REQUIRED.map(required).into_iter().collect::<Result<Vec<_>, PlanError>>()?;
-        let mut traps: Vec<String> = Vec::new();
-        for (symbol, address) in symbols {
+        let mut plan = Plan::empty();
+        for (symbol, action) in REQUIRED {
+            let addresses = symbols.get(symbol).ok_or(PlanError::NoSymbol(symbol))?;
+            plan.annotate(addresses, action);
+        }
+        for (symbol, addresses) in symbols {
             let Some(name) = trap_name(symbol) else { continue };
             let above = if WITH_A_WORD.contains(&name) { 8 } else { 0 };
-            let trap = u16::try_from(traps.len()).expect("a kernel has less than 256 vectors");
-            traps.push(name.to_owned());
-            points.push(Point { address: *address, action: Action::Trap { trap, above } });
+            let service = plan.service(Service::Trap(name.to_owned()));
+            plan.annotate(addresses, Action::Trap { service, above });
         }
-        if traps.is_empty() {
-            return Err(PlanError::NoSymbol("asm_exc_page_fault"));
+        plan.annotate_page_faults(symbols)?;
+        plan.annotate_softirqs(symbols);
+        plan.points.sort_by_key(|point| point.address);
+        Ok(plan)
+    }
+
+    /// Makes a service of all functions with this name.
+    ///
+    /// # Errors
+    /// [`FunctionError`].
+    pub fn add_function(&mut self, symbols: &Symbols, name: &str) -> Result<(), FunctionError> {
+        let Some(addresses) = symbols.get(name) else {
+            let from = symbols.range(name.to_owned()..).map(|(symbol, _)| symbol);
+            let mut similar: Vec<String> =
+                from.take_while(|symbol| symbol.starts_with(name)).cloned().collect();
+            similar.sort_by_key(String::len);
+            similar.truncate(SIMILAR);
+            return Err(FunctionError::Missing { name: name.to_owned(), similar });
+        };
+        let is_entry = |point: &Point| {
+            addresses.contains(&point.address) && matches!(point.action, Action::Call | Action::Trap { .. })
+        };
+        if self.points.iter().any(is_entry) {
+            return Err(FunctionError::Entry(name.to_owned()));
         }
-        points.sort_by_key(|point| point.address);
-        let member = |name| btf::offset(btf, "task_struct", name);
-        let task = TaskOffsets { process: member("tgid")?, name: member("comm")?, memory: member("mm")? };
-        Ok(Plan { format: FORMAT.to_owned(), points, traps, task })
+        let service = self.service(Service::Function(name.to_owned()));
+        self.annotate(addresses, Action::Function { service });
+        self.points.sort_by_key(|point| point.address);
+        Ok(())
+    }
+
+    fn annotate(&mut self, addresses: &[u64], action: Action) {
+        self.points.extend(addresses.iter().map(|address| Point { address: *address, action }));
+    }
+
+    /// The position of a service, which is added if it is new.
+    fn service(&mut self, service: Service) -> u16 {
+        let position = self.services.iter().position(|known| *known == service).unwrap_or_else(|| {
+            self.services.push(service);
+            self.services.len() - 1
+        });
+        u16::try_from(position).expect("a kernel has at most 256 vectors, and a command few functions")
+    }
+
+    fn annotate_page_faults(&mut self, symbols: &Symbols) -> Result<(), PlanError> {
+        let page_fault = Service::Trap("page_fault".to_owned());
+        let of = self.services.iter().position(|known| *known == page_fault);
+        let of = of.ok_or(PlanError::NoSymbol("asm_exc_page_fault"))?;
+        let of = u16::try_from(of).expect("service() has checked it");
+        if let Some((missing, _)) = PAGE_FAULTS.iter().find(|(symbol, _)| !symbols.contains_key(*symbol)) {
+            self.gaps
+                .push(format!("Page faults are not split by kind: this kernel has no function {missing}."));
+            return Ok(());
+        }
+        for (symbol, kind) in PAGE_FAULTS.into_iter().chain(LARGE_PAGE_FAULTS) {
+            let Some(addresses) = symbols.get(symbol) else { continue };
+            let is = self.service(Service::Trap(kind.to_owned()));
+            self.annotate(addresses, Action::Kind { of, is });
+        }
+        Ok(())
+    }
+
+    fn annotate_softirqs(&mut self, symbols: &Symbols) {
+        for (name, functions) in SOFTIRQS {
+            if let Some(addresses) = functions.iter().find_map(|function| symbols.get(*function)) {
+                let service = self.service(Service::Softirq(name.to_owned()));
+                self.annotate(addresses, Action::Function { service });
+            } else if name == "softirq" {
+                self.gaps.push(format!(
+                    "Softirqs are part of the interrupts: this kernel has no function {}.",
+                    functions.join(" or ")
+                ));
+            }
+        }
     }
 
     /// Writes the plan as JSON.
@@ -175,6 +308,17 @@ impl Plan {
         } else {
             Err(PlanError::Malformed(format!("their format is '{}', not {FORMAT}", plan.format)))
         }
+    }
+}
+
+/// At most so many similar names are proposed.
+const SIMILAR: usize = 3;
+
+/// What to do about a function that does not exist.
+fn of_similar(names: &[String]) -> String {
+    match names {
+        [] => "the compiler may have inlined it into its callers".to_owned(),
+        names => format!("it has {}", names.join(", ")),
     }
 }
 
@@ -207,25 +351,68 @@ mod tests {
         }
     }
 
+    /// Symbols with these names, at addresses from 1 on in their order.
+    fn symbols(names: &[&str]) -> Symbols {
+        names.iter().zip(1..).map(|(name, address)| ((*name).to_owned(), vec![address])).collect()
+    }
+
+    /// Symbols that a kernel must have.
+    const KERNEL: [&str; 5] =
+        ["entry_SYSCALL_64", "wake_up_new_task", "__switch_to", "__set_task_comm", "asm_exc_page_fault"];
+
     #[test]
     fn a_kernel_without_symbols_or_structures_is_refused() {
-        let refused = |symbols: &[&str]| {
-            let symbols = symbols.iter().map(|name| ((*name).to_owned(), 1)).collect();
-            Plan::new(&symbols, &[]).unwrap_err().to_string()
-        };
+        let refused = |names: &[&str]| Plan::new(&symbols(names), &[]).unwrap_err().to_string();
         assert_eq!(refused(&[]), "the kernel shows no symbols; it must be built with CONFIG_KALLSYMS");
         let missing = "the kernel has no symbol __switch_to, which marks where instructions belong";
-        assert_eq!(refused(&["entry_SYSCALL_64", "wake_up_new_task"]), missing);
+        assert_eq!(refused(&KERNEL[..2]), missing);
+        let missing = "the kernel has no symbol asm_exc_page_fault, which marks where instructions belong";
+        assert_eq!(refused(&KERNEL[..4]), missing);
         assert_eq!(
-            refused(&[
-                "entry_SYSCALL_64",
-                "wake_up_new_task",
-                "__switch_to",
-                "__set_task_comm",
-                "asm_exc_page_fault"
-            ]),
+            refused(&KERNEL),
             "the description of the kernel's structures (BTF) is damaged; \
              the kernel must be built with CONFIG_DEBUG_INFO_BTF"
+        );
+    }
+
+    #[test]
+    fn what_a_kernel_has_no_functions_for_is_said() {
+        let gaps = |others: &[&str]| Plan::of_symbols(&symbols(&[&KERNEL, others].concat())).unwrap().gaps;
+        let all = ["handle_mm_fault", "do_wp_page", "do_fault", "do_swap_page", "__do_softirq"];
+        assert_eq!(gaps(&all), [""; 0]);
+        let softirqs = "Softirqs are part of the interrupts: this kernel has no function handle_softirqs or \
+                        __do_softirq.";
+        assert_eq!(gaps(&all[..4]), [softirqs]);
+        let faults = "Page faults are not split by kind: this kernel has no function do_fault.";
+        assert_eq!(gaps(&[&all[..2], &all[3..]].concat()), [faults]);
+    }
+
+    #[test]
+    fn a_function_becomes_a_service_wherever_one_of_its_name_is() {
+        let mut symbols =
+            symbols(&[&KERNEL[..], &["twice", "cut.isra.0", "cut.part.1", "cut2", "cut3"]].concat());
+        symbols.get_mut("twice").unwrap().push(2);
+        let plan = |name: &str| {
+            let mut plan = Plan::of_symbols(&symbols).unwrap();
+            plan.add_function(&symbols, name).map(|()| plan)
+        };
+        let found = plan("twice").unwrap();
+        let service = u16::try_from(found.services.len() - 1).unwrap();
+        assert_eq!(found.services.last(), Some(&Service::Function("twice".to_owned())));
+        let at = |address| found.points.iter().filter(move |point| point.address == address);
+        let actions = |address| at(address).map(|point| point.action).collect::<Vec<_>>();
+        assert_eq!(actions(2), [Action::New, Action::Function { service }]);
+        assert_eq!(actions(6), [Action::Function { service }]);
+
+        let refused = |name| plan(name).unwrap_err().to_string();
+        assert_eq!(refused("cut"), "the kernel has no function cut; it has cut2, cut3, cut.isra.0");
+        assert_eq!(
+            refused("none"),
+            "the kernel has no function none; the compiler may have inlined it into its callers"
+        );
+        assert_eq!(
+            refused("asm_exc_page_fault"),
+            "asm_exc_page_fault is the entry of a call, an exception or an interrupt, which is a service already"
         );
     }
 }

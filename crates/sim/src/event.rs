@@ -44,9 +44,29 @@ pub enum Event {
     Call(u16),
     /// The processor enters the kernel for an exception or an interrupt.
     Trap {
-        /// Its position in [`Plan::traps`](crate::Plan::traps).
-        trap: u16,
+        /// Its position in [`Plan::services`](crate::Plan::services).
+        service: u16,
         /// Where the processor has saved the interrupted address, on the stack.
+        frame: u64,
+    },
+    /// The kernel finds out of what kind the last trap is.
+    Kind {
+        /// Position of the trap in [`Plan::services`](crate::Plan::services).
+        of: u16,
+        /// Position of its kind.
+        is: u16,
+    },
+    /// The kernel calls a function that is a service by itself.
+    Function {
+        /// Its position in [`Plan::services`](crate::Plan::services).
+        service: u16,
+        /// Where the address of the caller is saved, on the stack.
+        frame: u64,
+    },
+    /// A function of the kernel returns to the address that is saved there (`ret`). Only needed while
+    /// [`Attribution::is_in_function`](crate::Attribution::is_in_function).
+    Return {
+        /// Where the address is saved.
         frame: u64,
     },
     /// The processor returns from a trap whose interrupted address is saved there (`iretq`); also used by the

@@ -25,6 +25,13 @@ pub fn is_repeated(instruction: &[u8]) -> bool {
     false
 }
 
+/// Whether an instruction is a return within a privilege level: `ret`, also with a prefix or the number of
+/// bytes to remove from the stack.
+#[must_use]
+pub fn is_return(instruction: &[u8]) -> bool {
+    matches!(instruction, [0xc3] | [0xf2 | 0xf3, 0xc3] | [0xc2, _, _])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,5 +61,13 @@ mod tests {
             b"\xf3",                 // cut
         ];
         assert!(!others.into_iter().any(is_repeated));
+    }
+
+    #[test]
+    fn returns_are_found_with_and_without_prefix_and_number() {
+        let returns: [&[u8]; 3] = [b"\xc3", b"\xf3\xc3", b"\xc2\x08\0"];
+        assert!(returns.into_iter().all(is_return));
+        let others: [&[u8]; 3] = [b"\xcb", b"\x48\xcf", b"\xc3\xc3"];
+        assert!(!others.into_iter().any(is_return));
     }
 }

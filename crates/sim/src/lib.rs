@@ -16,8 +16,8 @@ mod instruction;
 mod profile;
 pub mod symbols;
 
-pub use annotation::{Action, Plan, PlanError, Point, TaskOffsets};
+pub use annotation::{Action, FunctionError, Plan, PlanError, Point, TaskOffsets};
 pub use attribution::Attribution;
 pub use event::{Counts, Event, Kind, Name, Task};
-pub use instruction::{BEGIN, END, is_repeated};
+pub use instruction::{BEGIN, END, is_repeated, is_return};
 pub use profile::{Image, Profile, ProfileError, Service, Spent};

@@ -6,7 +6,7 @@ use thiserror::Error;
 use crate::Counts;
 
 /// Marks the file and its version.
-const FORMAT: &str = "assay.profile/1";
+const FORMAT: &str = "assay.profile/2";
 
 /// What the kernel does for a task.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -16,6 +16,10 @@ pub enum Service {
     Call(u16),
     /// The exception or interrupt of this name.
     Trap(String),
+    /// The softirq of this name.
+    Softirq(String),
+    /// The function of this name, from its calls to its returns.
+    Function(String),
     /// A new task, from its first instruction to its program.
     Start,
     /// The work of a task of the kernel.
@@ -34,7 +38,7 @@ pub struct Spent {
     /// How often it was entered. For [`Service::Thread`], [`Service::Idle`] and [`Service::Passage`], which
     /// have no entry, 0.
     pub calls: u64,
-    /// Instructions in the kernel, without those of traps in between.
+    /// Instructions in the kernel, without those of traps, softirqs and functions in between.
     pub instructions: u64,
 }
 
@@ -69,6 +73,8 @@ pub struct Profile {
     /// Annotated instructions whose meaning could not be read from the guest's memory: what follows each of
     /// them may belong to another task or service.
     pub unreadable: u64,
+    /// What cannot be observed in this kernel, a sentence each.
+    pub gaps: Vec<String>,
 }
 
 /// Why a profile cannot be read.
@@ -84,7 +90,7 @@ pub enum ProfileError {
 
 impl Profile {
     /// A profile without instructions.
-    pub(crate) fn empty() -> Profile {
+    pub(crate) fn empty(gaps: Vec<String>) -> Profile {
         Profile {
             format: FORMAT.to_owned(),
             total: Counts::default(),
@@ -93,6 +99,7 @@ impl Profile {
             returns_without_entry: 0,
             entries_without_return: 0,
             unreadable: 0,
+            gaps,
         }
     }
 

@@ -49,6 +49,10 @@ pub struct SimRunArgs {
     /// What to observe.
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Observe::Services)]
     pub observe: Observe,
+    /// Count the instructions of a function of the kernel by itself, such as 'tcp_sendmsg: service'; can be
+    /// repeated.
+    #[arg(long, value_name = "FUNCTION: service", value_parser = annotation)]
+    pub annotate: Vec<String>,
     /// Output format.
     #[command(flatten)]
     pub print: PrintArgs,
@@ -63,4 +67,15 @@ pub enum Observe {
     Count,
     /// Nothing: only run the command.
     Nothing,
+}
+
+/// Reads `FUNCTION: service`, and returns the function.
+fn annotation(text: &str) -> Result<String, String> {
+    let (function, action) = text.split_once(':').unwrap_or((text, ""));
+    if action.trim() != "service" || function.trim().is_empty() {
+        return Err(
+            "expected a function of the kernel and its meaning, as in 'tcp_sendmsg: service'".to_owned()
+        );
+    }
+    Ok(function.trim().to_owned())
 }

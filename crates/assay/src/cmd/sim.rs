@@ -7,8 +7,9 @@ use assay_guest::Job;
 use assay_guest::kernel::Kernel;
 use assay_guest::qemu::{Clock, Machine, Qemu};
 use assay_report::Report;
+use assay_sim::Plan;
 
-use crate::cli::{SimArgs, SimCommand, SimRunArgs};
+use crate::cli::{Observe, SimArgs, SimCommand, SimRunArgs};
 use crate::interrupt::Interrupt;
 use crate::phase::simulation;
 use crate::{data, output, section};
@@ -22,6 +23,10 @@ pub fn run(args: &SimArgs) -> anyhow::Result<()> {
 
 /// Runs a command in a guest and shows where its instructions went.
 fn run_guest(args: &SimRunArgs) -> anyhow::Result<()> {
+    ensure!(
+        args.annotate.is_empty() || args.observe == Observe::Services,
+        "--annotate needs --observe services, the default"
+    );
     let interrupt = Interrupt::listen()?;
     let data = data::directory().context("no home directory, in which QEMU is searched; set HOME")?;
     let platforms = data.join("platforms");
@@ -39,8 +44,15 @@ fn run_guest(args: &SimRunArgs) -> anyhow::Result<()> {
         marks: simulation::MARKS,
         limit: args.limit,
     };
-    let (status, profile) =
-        simulation::simulate(machine, &job, args.observe, &data.join("kernels"), &interrupt)?;
+    let plan = match args.observe {
+        Observe::Services => {
+            let kernels = data.join("kernels");
+            Some(simulation::plan(&machine, &args.annotate, &kernels, &interrupt)?)
+        }
+        Observe::Count => Some(Plan::empty()),
+        Observe::Nothing => None,
+    };
+    let (status, profile) = simulation::simulate(machine, &job, plan.as_ref(), &interrupt)?;
     if let Some(profile) = profile {
         let title = format!("{} on Linux {release}", args.guest_command);
         let report = Report { title, blocks: section::simulation::blocks(&profile, args.observe) };

@@ -12,10 +12,10 @@ use anyhow::{Context, bail};
 use assay_guest::kernel::Kernel;
 use assay_guest::qemu::{Clock, Machine, Observer};
 use assay_guest::{Finished, Job, Platform, RunError};
-use assay_sim::{Plan, Profile, symbols};
+use assay_sim::symbols::{self, Symbols};
+use assay_sim::{Plan, Profile};
 use flate2::bufread::GzDecoder;
 
-use crate::cli::Observe;
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::output;
 
@@ -35,19 +35,14 @@ const DESCRIBE: &str =
 const DESCRIBE_LIMIT: Duration = Duration::from_secs(600);
 
 /// Runs a job and prints what it has printed, as messages. Returns its status, and where its instructions
-/// went if they are observed.
+/// went if there is a plan for observing them.
 pub fn simulate(
     mut machine: Machine,
     job: &Job,
-    observe: Observe,
-    kernels: &Path,
+    plan: Option<&Plan>,
     interrupt: &Interrupt,
 ) -> anyhow::Result<(u8, Option<Profile>)> {
-    let plan = match observe {
-        Observe::Services => plan(&machine, kernels, interrupt)?,
-        Observe::Count => Plan::empty(),
-        Observe::Nothing => return Ok((run_visibly(machine, job, interrupt)?, None)),
-    };
+    let Some(plan) = plan else { return Ok((run_visibly(machine, job, interrupt)?, None)) };
     let directory = tempfile::Builder::new().prefix("assay-sim-").tempdir();
     let directory = directory.context("cannot create a temporary directory")?;
     let [plan_file, profile_file] = ["plan", "profile"].map(|name| directory.path().join(name));
@@ -87,27 +82,41 @@ fn plugin() -> anyhow::Result<PathBuf> {
     Ok(plugin)
 }
 
-/// Returns the annotations of a kernel, from the description that it gives in a guest. The descriptions are
-/// kept in `kernels`, by the content of the kernel and of [`DESCRIBE`].
-fn plan(machine: &Machine, kernels: &Path, interrupt: &Interrupt) -> anyhow::Result<Plan> {
+/// Returns the annotations of a kernel, in which these functions are services too.
+pub fn plan(
+    machine: &Machine,
+    functions: &[String],
+    kernels: &Path,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Plan> {
+    let (mut plan, symbols) = described(machine, kernels, interrupt)?;
+    for function in functions {
+        plan.add_function(&symbols, function)?;
+    }
+    Ok(plan)
+}
+
+/// Returns the annotations of a kernel and its symbols, from the description that it gives in a guest. The
+/// descriptions are kept in `kernels`, by the content of the kernel and of [`DESCRIBE`].
+fn described(machine: &Machine, kernels: &Path, interrupt: &Interrupt) -> anyhow::Result<(Plan, Symbols)> {
     let kernel = &machine.kernel;
     let kept = kernels.join(format!("{:016x}.gz", hash(kernel)?));
     if let Ok(description) = fs::read(&kept) {
         // One that was damaged since is replaced.
-        if let Ok(plan) = plan_of(&description) {
-            return Ok(plan);
+        if let Ok(described) = plan_of(&description) {
+            return Ok(described);
         }
     }
     output::say(&format!("booting Linux {} for its symbols, which are kept", kernel.release));
     let job = Job { command: DESCRIBE.to_owned(), copies: Vec::new(), marks: MARKS, limit: DESCRIBE_LIMIT };
     let machine = Machine { clock: Clock::Host, observer: None, ..machine.clone() };
     let description = run(machine, &job, interrupt)?.output;
-    let plan =
+    let described =
         plan_of(&description).with_context(|| format!("Linux {} cannot be observed", kernel.release))?;
     fs::create_dir_all(kernels)
         .with_context(|| format!("cannot create {}; check free space and permissions", kernels.display()))?;
     output::write_file(&kept, &description)?;
-    Ok(plan)
+    Ok(described)
 }
 
 /// A number that differs between kernels, and between ways to describe them; it need not resist an attack.
@@ -120,7 +129,7 @@ fn hash(kernel: &Kernel) -> anyhow::Result<u64> {
 }
 
 /// Reads the output of [`DESCRIBE`].
-fn plan_of(description: &[u8]) -> anyhow::Result<Plan> {
+fn plan_of(description: &[u8]) -> anyhow::Result<(Plan, Symbols)> {
     let mut kallsyms = Vec::new();
     let mut first = GzDecoder::new(description);
     first.read_to_end(&mut kallsyms).context("its symbols are damaged")?;
@@ -130,5 +139,6 @@ fn plan_of(description: &[u8]) -> anyhow::Result<Plan> {
     if !rest.is_empty() {
         GzDecoder::new(rest).read_to_end(&mut btf).context("its BTF is damaged")?;
     }
-    Ok(Plan::new(&symbols::parse(&String::from_utf8_lossy(&kallsyms)), &btf)?)
+    let symbols = symbols::parse(&String::from_utf8_lossy(&kallsyms));
+    Ok((Plan::new(&symbols, &btf)?, symbols))
 }

@@ -102,10 +102,10 @@ fn services(profile: &Profile) -> Table {
     });
     let [calls, instructions, each, share] = figure_columns();
     let columns = [Column::words("service"), Column::words("kind"), calls, instructions, each, share];
-    Table::of("Services of the kernel", columns, rows).with_note(
-        "Instructions of a service do not include those of exceptions and interrupts during it; instructions \
-         per call are rounded down.",
-    )
+    let meaning = "Instructions of a service do not include those of traps, softirqs and annotated functions \
+                   during it; instructions per call are rounded down.";
+    let table = Table::of("Services of the kernel", columns, rows).with_note(meaning);
+    profile.gaps.iter().fold(table, |table, gap| table.with_note(gap.as_str()))
 }
 
 /// Smallest share of the kernel's instructions of a row that is not folded.
@@ -166,6 +166,8 @@ fn names(service: &Service) -> [String; 2] {
             return [name, "system call".to_owned()];
         }
         Service::Trap(name) => return [name.clone(), "trap".to_owned()],
+        Service::Softirq(name) => return [name.clone(), "softirq".to_owned()],
+        Service::Function(name) => return [name.clone(), "function".to_owned()],
         Service::Start => ["start", "new task"],
         Service::Thread => ["work", "task of the kernel"],
         Service::Idle => ["idle", "idle"],
@@ -186,13 +188,21 @@ fn share(part: u64, whole: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use assay_report::{Colour, Report, Style, Symbols};
-    use assay_sim::{Attribution, Counts, Event, Kind, Task};
+    use assay_sim::{Attribution, Counts, Event, Kind, Plan, Task};
     use expect_test::expect;
 
     use super::*;
 
     fn profile() -> Profile {
-        let mut attribution = Attribution::new(vec!["page_fault".to_owned()]);
+        let mut plan = Plan::empty();
+        plan.services = vec![
+            Service::Trap("page_fault".to_owned()),
+            Service::Trap("page_fault/anonymous".to_owned()),
+            Service::Softirq("softirq/timer".to_owned()),
+            Service::Function("vfs_read".to_owned()),
+        ];
+        plan.gaps = vec!["Something cannot be observed.".to_owned()];
+        let mut attribution = Attribution::new(&plan);
         let mut name = [0; 16];
         name[..3].copy_from_slice(b"cat");
         let cat = Task { address: 1, process: 7, name, kind: Kind::Program };
@@ -204,8 +214,13 @@ mod tests {
             (0, 0, Event::ReturnToProgram),
             (0, 0, Event::Begin),
             (900, 0, Event::Call(0)),
-            (0, 100, Event::Trap { trap: 0, frame: 8 }),
-            (0, 2000, Event::ReturnToKernel { frame: 8 }),
+            (0, 100, Event::Function { service: 3, frame: 64 }),
+            (0, 30, Event::Trap { service: 0, frame: 8 }),
+            (0, 500, Event::Kind { of: 0, is: 1 }),
+            (0, 1500, Event::Function { service: 2, frame: 4 }),
+            (0, 70, Event::Return { frame: 4 }),
+            (0, 0, Event::ReturnToKernel { frame: 8 }),
+            (0, 40, Event::Return { frame: 64 }),
             (0, 150, Event::Switch(idle)),
             (0, 50, Event::Switch(cat)),
             (0, 1, Event::ReturnToProgram),
@@ -233,34 +248,39 @@ mod tests {
             Where the instructions went
              mode    instructions     share
             --------------------------------
-             user             900   28.0  %
-             kernel         2,260   70.4  %
-             idle              50    1.56 %
-             all            3,210  100    %
+             user             900   26.9  %
+             kernel         2,400   71.6  %
+             idle              50    1.49 %
+             all            3,350  100    %
              2 switches to another task. 1 returns had no entry and 0 entries no return: about as many calls are booked to the wrong service.
 
             Instructions of each program
              program           processes  user  kernel    share
             ----------------------------------------------------
-             cat                       1   900   2,260  98.4  %
-             iiiiiiiiiiiiiiii          1     0      50   1.56 %
+             cat                       1   900   2,400  98.5  %
+             iiiiiiiiiiiiiiii          1     0      50   1.49 %
              A process that executes another program counts for both.
 
             Services of the kernel
-             service     kind             calls  instructions  per call  share of kernel
-            -----------------------------------------------------------------------------
-             page_fault  trap                 1         2,000     2,000         86.6   %
-             read        system call          1           251       251         10.9   %
-             idle        idle                              50                    2.16  %
-             passage     ways in and out                    9                    0.390 %
-             Instructions of a service do not include those of exceptions and interrupts during it; instructions per call are rounded down.
+             service               kind             calls  instructions  per call  share of kernel
+            ---------------------------------------------------------------------------------------
+             page_fault/anonymous  trap                 1         2,000     2,000         81.6   %
+             read                  system call          1           251       251         10.2   %
+             softirq/timer         softirq              1            70        70          2.86  %
+             vfs_read              function             1            70        70          2.86  %
+             idle                  idle                              50                    2.04  %
+             passage               ways in and out                    9                    0.367 %
+             Instructions of a service do not include those of traps, softirqs and annotated functions during it; instructions per call are rounded down.
+             Something cannot be observed.
 
             Services of each program
-             program           service     calls  instructions  per call  share of kernel
-            ------------------------------------------------------------------------------
-             cat               page_fault      1         2,000     2,000          86.6  %
-             cat               read            1           251       251          10.9  %
-             iiiiiiiiiiiiiiii  idle                         50                     2.16 %
+             program           service               calls  instructions  per call  share of kernel
+            ----------------------------------------------------------------------------------------
+             cat               page_fault/anonymous      1         2,000     2,000          81.6  %
+             cat               read                      1           251       251          10.2  %
+             cat               softirq/timer             1            70        70           2.86 %
+             cat               vfs_read                  1            70        70           2.86 %
+             iiiiiiiiiiiiiiii  idle                                   50                     2.04 %
              Services below 1 % of the kernel, of these programs (values: --format html, json or csv): cat
         "#]].assert_eq(&shown(Observe::Services));
         let mut incomplete = profile();

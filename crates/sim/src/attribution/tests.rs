@@ -1,0 +1,343 @@
+//! Tests of the attribution with lists of events.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn name(text: &str) -> Name {
+    let mut name = [0; 16];
+    name[..text.len()].copy_from_slice(text.as_bytes());
+    name
+}
+
+/// A task whose address is that of others with the same last two digits.
+fn a_task(number: u32, text: &str, kind: Kind) -> Task {
+    let address = 0xffff_8880_0000_0000 + u64::from(number % 100) * 64;
+    Task { address, process: number, name: name(text), kind }
+}
+
+fn task(number: u32, text: &str, kind: Kind) -> Event {
+    Event::Switch(a_task(number, text, kind))
+}
+
+fn new(number: u32, text: &str, kind: Kind) -> Event {
+    Event::New(a_task(number, text, kind))
+}
+
+/// A plan with these services.
+fn plan() -> Plan {
+    let mut plan = Plan::empty();
+    plan.services = vec![
+        Service::Trap("page_fault".into()),
+        Service::Trap("timer".into()),
+        Service::Trap("zero".into()),
+        Service::Trap("copy".into()),
+        Service::Function("read_a".into()),
+        Service::Function("read_b".into()),
+    ];
+    plan
+}
+
+/// Takes events, each after this number of instructions of the program and of the kernel, and returns
+/// lines of an image's process and name, its own instructions, and its services.
+fn attributed(events: &[(u64, u64, Event)]) -> (Vec<String>, Profile) {
+    let mut attribution = Attribution::new(&plan());
+    let mut counts = Counts::default();
+    let mut profile = None;
+    for (user, kernel, event) in events {
+        counts.user += user;
+        counts.kernel += kernel;
+        profile = attribution.take(counts, *event);
+    }
+    let profile = profile.unwrap();
+    let image = |image: &Image| {
+        let services = image.services.iter().map(|spent| {
+            let name = match &spent.service {
+                Service::Trap(name) | Service::Function(name) => name.clone(),
+                other => format!("{other:?}").to_lowercase(),
+            };
+            format!(" {name} {}x{}", spent.calls, spent.instructions)
+        });
+        format!("{} {} {}:{}", image.process, image.name, image.user, services.collect::<String>())
+    };
+    (profile.images.iter().map(image).collect(), profile)
+}
+
+const FAULT: Event = Event::Trap { service: 0, frame: 0x1000 };
+const TIMER: Event = Event::Trap { service: 1, frame: 0x900 };
+
+#[test]
+fn a_call_a_trap_in_it_and_a_trap_in_that_have_accounts_of_their_own() {
+    let (images, profile) = attributed(&[
+        (0, 50, task(7, "cat", Kind::Program)),
+        (0, 9, Event::ReturnToProgram),
+        (5, 0, Event::Begin),
+        (100, 0, Event::Call(0)),
+        (0, 10, FAULT),
+        (0, 20, TIMER),
+        (0, 40, Event::ReturnToKernel { frame: 0x900 }),
+        (0, 80, Event::ReturnToKernel { frame: 0x1000 }),
+        (0, 160, Event::ReturnToProgram),
+        (3, 0, FAULT),
+        (0, 7, Event::ReturnToProgram),
+        (2, 0, Event::End),
+    ]);
+    assert_eq!(images, ["7 cat 105: call(0) 1x170 page_fault 2x107 timer 1x40"]);
+    assert_eq!((profile.returns_without_entry, profile.entries_without_return), (0, 0));
+}
+
+#[test]
+fn a_call_that_blocks_goes_on_where_it_was() {
+    let (images, profile) = attributed(&[
+        (0, 0, task(7, "cat", Kind::Program)),
+        (0, 0, Event::ReturnToProgram),
+        (0, 0, Event::Begin),
+        (1, 0, Event::Call(0)),
+        (0, 10, task(0, "swapper/0", Kind::Kernel)),
+        (0, 1000, TIMER),
+        (0, 30, task(9, "kworker", Kind::Kernel)),
+        (0, 200, task(7, "cat", Kind::Program)),
+        (0, 5, Event::ReturnToProgram),
+        (1, 0, task(0, "swapper/0", Kind::Kernel)),
+        (0, 3, Event::ReturnToKernel { frame: 0x900 }),
+        (0, 4, Event::End),
+    ]);
+    let expected =
+        ["7 cat 2: call(0) 1x15", "0 swapper/0 0: idle 0x1004 timer 1x33", "9 kworker 0: thread 0x200"];
+    assert_eq!(images, expected);
+    assert_eq!(profile.switches, 4);
+}
+
+#[test]
+fn a_new_process_starts_and_becomes_another_program() {
+    let (images, profile) = attributed(&[
+        (0, 0, task(7, "sh", Kind::Program)),
+        (0, 0, Event::ReturnToProgram),
+        (0, 0, Event::Begin),
+        (1, 0, Event::Call(56)),
+        (0, 400, new(8, "sh", Kind::Program)),
+        (0, 100, task(8, "sh", Kind::Program)),
+        (0, 30, Event::ReturnToProgram),
+        (2, 0, Event::Call(59)),
+        (0, 100, Event::Rename { task: 0xffff_8880_0000_0000 + 8 * 64, name: name("ls") }),
+        // The call belongs to the program that made it.
+        (0, 11, Event::ReturnToProgram),
+        (4, 0, Event::Call(231)),
+        (0, 70, task(7, "sh", Kind::Program)),
+        (0, 6, Event::ReturnToProgram),
+        // Another process with the same address and number.
+        (0, 0, Event::Call(56)),
+        (0, 500, new(8, "sh", Kind::Program)),
+        (0, 100, task(8, "sh", Kind::Program)),
+        (0, 31, Event::End),
+    ]);
+    let expected = ["7 sh 1: call(56) 2x1106", "8 sh 2: call(59) 1x111 start 2x61", "8 ls 4: call(231) 1x70"];
+    assert_eq!(images, expected);
+    assert_eq!((profile.returns_without_entry, profile.entries_without_return), (0, 0));
+}
+
+#[test]
+fn a_process_at_the_address_of_an_ended_one_is_another_also_if_it_was_not_seen_to_be_made() {
+    let (images, _) = attributed(&[
+        (0, 0, task(7, "sh", Kind::Program)),
+        (0, 0, Event::ReturnToProgram),
+        (0, 0, Event::Begin),
+        (2, 0, Event::Call(231)),
+        (0, 10, task(107, "ls", Kind::Program)),
+        (0, 31, Event::ReturnToProgram),
+        (5, 0, Event::End),
+    ]);
+    assert_eq!(images, ["7 sh 2: call(231) 1x10", "107 ls 5: start 1x31"]);
+}
+
+#[test]
+fn a_program_that_the_kernel_starts_is_a_task_of_the_kernel_until_it_runs() {
+    let (images, profile) = attributed(&[
+        (0, 0, Event::Begin),
+        (0, 0, new(9, "kworker", Kind::Kernel)),
+        (0, 0, task(9, "kworker", Kind::Kernel)),
+        (0, 50, task(0, "swapper/0", Kind::Kernel)),
+        // It has the memory of the program, and waits for its file.
+        (0, 100, task(9, "modprobe", Kind::Program)),
+        (0, 20, Event::ReturnToProgram),
+        (3, 0, Event::Call(1)),
+        (0, 7, Event::ReturnToProgram),
+        (0, 4, Event::End),
+    ]);
+    let expected = [
+        "9 kworker 0: thread 0x50",
+        "0 swapper/0 0: idle 0x100",
+        "9 modprobe 3: thread 0x20 call(1) 1x7 passage 0x4",
+    ];
+    assert_eq!(images, expected);
+    assert_eq!(profile.returns_without_entry, 0);
+}
+
+const FUNCTION: Event = Event::Function { service: 4, frame: 0x1100 };
+
+#[test]
+fn a_function_has_an_account_of_its_own_from_its_call_to_its_return() {
+    let (images, profile) = attributed(&[
+        (0, 0, task(7, "cat", Kind::Program)),
+        (0, 0, Event::ReturnToProgram),
+        (0, 0, Event::Begin),
+        (1, 0, Event::Call(0)),
+        (0, 10, FUNCTION),
+        // Functions that it calls return.
+        (0, 1, Event::Return { frame: 0x10f0 }),
+        (0, 2, FAULT),
+        (0, 100, Event::Return { frame: 0xf00 }),
+        (0, 100, Event::ReturnToKernel { frame: 0x1000 }),
+        // It waits, and another task is in the same function.
+        (0, 4, task(8, "dog", Kind::Program)),
+        (0, 50, Event::Function { service: 4, frame: 0x2100 }),
+        (0, 30, Event::Return { frame: 0x2100 }),
+        (0, 5, task(7, "cat", Kind::Program)),
+        (0, 8, Event::Return { frame: 0x1100 }),
+        (0, 20, Event::ReturnToProgram),
+        (0, 0, Event::End),
+    ]);
+    assert_eq!(
+        images,
+        ["7 cat 1: page_fault 1x200 call(0) 1x30 read_a 1x15", "8 dog 0: start 1x55 read_a 1x30"]
+    );
+    assert_eq!((profile.returns_without_entry, profile.entries_without_return), (0, 0));
+}
+
+#[test]
+fn a_function_that_jumps_to_another_one_ends_with_it_and_one_that_exits_with_its_call() {
+    let (images, profile) = attributed(&[
+        (0, 0, task(7, "cat", Kind::Program)),
+        (0, 0, Event::ReturnToProgram),
+        (0, 0, Event::Begin),
+        (1, 0, Event::Call(0)),
+        (0, 10, FUNCTION),
+        (0, 1, Event::Function { service: 5, frame: 0x1100 }),
+        (0, 2, Event::Return { frame: 0x1100 }),
+        (0, 20, Event::ReturnToProgram),
+        (1, 0, Event::Call(231)),
+        (0, 5, FUNCTION),
+        (0, 6, new(107, "dog", Kind::Program)),
+        (0, 0, Event::End),
+    ]);
+    assert_eq!(images, ["7 cat 2: call(0) 1x30 read_a 2x7 call(231) 1x5 read_b 1x2", "107 dog 0: start 1x0"]);
+    assert_eq!((profile.returns_without_entry, profile.entries_without_return), (0, 0));
+}
+
+#[test]
+fn a_page_fault_is_booked_as_the_kind_that_is_found_last() {
+    let [zero, copy] = [2, 3].map(|is| Event::Kind { of: 0, is });
+    let (images, _) = attributed(&[
+        (0, 0, task(7, "cat", Kind::Program)),
+        (0, 0, Event::ReturnToProgram),
+        (0, 0, Event::Begin),
+        (0, 0, FAULT),
+        (0, 1, zero),
+        (0, 2, TIMER),
+        (0, 50, Event::ReturnToKernel { frame: 0x900 }),
+        (0, 4, FUNCTION),
+        (0, 8, copy),
+        (0, 16, Event::Return { frame: 0x1100 }),
+        (0, 32, Event::ReturnToProgram),
+        (0, 0, FAULT),
+        (0, 300, Event::ReturnToProgram),
+        // No page fault: the kernel needs memory of the program for a call.
+        (0, 0, Event::Call(0)),
+        (0, 20, zero),
+        (0, 5, Event::ReturnToProgram),
+        (0, 0, Event::End),
+    ]);
+    assert_eq!(images, ["7 cat 0: page_fault 1x300 timer 1x50 copy 1x39 call(0) 1x25 read_a 1x24"]);
+}
+
+#[test]
+fn what_does_not_balance_is_counted() {
+    let (_, profile) = attributed(&[
+        (0, 0, task(7, "cat", Kind::Program)),
+        (0, 0, Event::ReturnToProgram),
+        (0, 0, Event::Begin),
+        (1, 3, Event::ReturnToProgram),
+        (1, 0, Event::Call(0)),
+        (0, 1, FAULT),
+        (0, 1, TIMER),
+        // The kernel synchronises the processor, which ends nothing.
+        (0, 1, Event::ReturnToKernel { frame: 0x700 }),
+        (0, 1, Event::ReturnToProgram),
+        (0, 0, Event::End),
+    ]);
+    assert_eq!((profile.returns_without_entry, profile.entries_without_return), (1, 2));
+}
+
+#[test]
+fn events_that_cannot_be_read_are_counted_between_the_marks() {
+    let mut attribution = Attribution::new(&Plan::empty());
+    attribution.miss();
+    attribution.take(Counts::default(), Event::Begin);
+    attribution.miss();
+    assert_eq!(attribution.take(Counts::default(), Event::End).unwrap().unreadable, 1);
+}
+
+#[test]
+fn a_profile_is_from_the_first_beginning_to_the_last_end() {
+    let mut attribution = Attribution::new(&Plan::empty());
+    let at = |kernel| Counts { user: 0, kernel };
+    assert_eq!(attribution.take(at(1), Event::End), None);
+    assert_eq!(attribution.take(at(2), Event::Begin), None);
+    assert_eq!(attribution.take(at(5), Event::Begin), None);
+    for end in [9, 11] {
+        let profile = attribution.take(at(end), Event::End).unwrap();
+        assert_eq!(profile.total, at(end - 2));
+        let services = profile.images.iter().flat_map(|image| &image.services);
+        assert_eq!(services.map(|spent| spent.instructions).sum::<u64>(), end - 2);
+    }
+}
+
+#[test]
+fn a_profile_is_written_and_read() {
+    let (_, profile) = attributed(&[(0, 9, Event::Begin), (1, 2, FAULT), (3, 4, Event::End)]);
+    assert_eq!(profile.total, Counts { user: 4, kernel: 6 });
+    assert_eq!(Profile::from_json(&profile.to_json()).unwrap(), profile);
+    let other = profile.to_json().replace("assay.profile/2", "assay.profile/1");
+    let refused = Profile::from_json(&other).unwrap_err().to_string();
+    assert!(refused.starts_with("the profile has format 'assay.profile/1'"), "{refused}");
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        (0..3_u16).prop_map(Event::Call),
+        (0..2_u16, 0..4_u64).prop_map(|(service, frame)| Event::Trap { service, frame }),
+        (0..2_u16, 2..4_u16).prop_map(|(of, is)| Event::Kind { of, is }),
+        (4..6_u16, 0..4_u64).prop_map(|(service, frame)| Event::Function { service, frame }),
+        (0..4_u64).prop_map(|frame| Event::Return { frame }),
+        (0..4_u64).prop_map(|frame| Event::ReturnToKernel { frame }),
+        Just(Event::ReturnToProgram),
+        (0..4_u32).prop_map(|number| task(number, "a", Kind::Program)),
+        (0..4_u32).prop_map(|number| new(number, "d", Kind::Program)),
+        (0..4_u32).prop_map(|number| new(number * 100, "e", Kind::Kernel)),
+        Just(Event::End),
+        (0..4_u32).prop_map(|number| task(number * 100, "b", Kind::Kernel)),
+        (0..4_u64)
+            .prop_map(|number| Event::Rename { task: 0xffff_8880_0000_0000 + number * 64, name: name("c") }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn the_sum_over_the_services_is_the_total(
+        before in proptest::collection::vec((0..9_u64, 0..9_u64, any_event()), 0..40),
+        within in proptest::collection::vec((0..9_u64, 0..9_u64, any_event()), 0..80),
+    ) {
+        let mut events = before;
+        events.push((1, 1, Event::Begin));
+        let is_call = |event: &Event| matches!(event, Event::Call(_) | Event::Trap { .. } | Event::Function { .. });
+        let entries = within.iter().filter(|(_, _, event)| is_call(event)).count() as u64;
+        events.extend(within);
+        events.push((1, 1, Event::End));
+        let (_, profile) = attributed(&events);
+        let spent = || profile.images.iter().flat_map(|image| &image.services);
+        prop_assert_eq!(profile.images.iter().map(|image| image.user).sum::<u64>(), profile.total.user);
+        prop_assert_eq!(spent().map(|spent| spent.instructions).sum::<u64>(), profile.total.kernel);
+        let entered = spent().filter(|spent| spent.service != Service::Start).map(|spent| spent.calls);
+        prop_assert_eq!(entered.sum::<u64>(), entries);
+    }
+}
