@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -25,6 +26,11 @@ fn sim(directory: &Path, arguments: &[&str]) -> Said {
     Said { report: text(output.stdout), messages: text(output.stderr), code: output.status.code() }
 }
 
+/// The position of a column.
+fn position(table: &Value, column: &str) -> usize {
+    table["columns"].as_array().unwrap().iter().position(|one| one["header"] == column).unwrap()
+}
+
 /// The tables of a report in JSON.
 struct Tables(Value);
 
@@ -42,17 +48,21 @@ impl Tables {
     /// The count in a column of the row that begins with this word; 0 if there is no such row.
     fn count(&self, title: &str, row: &str, column: &str) -> u64 {
         let table = self.table(title);
-        let columns = table["columns"].as_array().unwrap();
-        let column = columns.iter().position(|one| one["header"] == column).unwrap();
         let row = table["rows"].as_array().unwrap().iter().find(|one| one[0]["text"] == row);
-        row.map_or(0, |row| row[column]["count"].as_u64().unwrap())
+        row.map_or(0, |row| row[position(table, column)]["count"].as_u64().unwrap())
+    }
+
+    /// The count in a column of the row of a program and a service; 0 if there is no such row.
+    fn figure(&self, program: &str, service: &str, column: &str) -> u64 {
+        let table = self.table("Services of each program");
+        let row = |row: &&Value| row[0]["text"] == program && row[1]["text"] == service;
+        let row = table["rows"].as_array().unwrap().iter().find(row);
+        row.map_or(0, |row| row[position(table, column)]["count"].as_u64().unwrap())
     }
 
     /// The calls of a service by a program.
     fn calls(&self, program: &str, service: &str) -> u64 {
-        let rows = self.table("Services of each program")["rows"].as_array().unwrap();
-        let row = rows.iter().find(|row| row[0]["text"] == program && row[1]["text"] == service);
-        row.map_or(0, |row| row[2]["count"].as_u64().unwrap())
+        self.figure(program, service, "calls")
     }
 
     /// The sum of a column.
@@ -293,5 +303,133 @@ fn page_faults_softirqs_and_functions_are_services_of_their_own_in_each_kernel()
         }
         let note = split.table(MODES)["notes"][0].as_str().unwrap();
         assert!(note.ends_with("Every entry into the kernel has its return."), "{note}");
+    }
+}
+
+/// A program without a library that installs a filter of system calls, which loads the first argument this
+/// number of times, and then makes 1000 calls. A filter that loads nothing would not run: the kernel knows its
+/// answer.
+const FILTER: &str = r#"
+struct instruction { unsigned short code; unsigned char yes, no; unsigned value; };
+static struct instruction filter[LOADS + 1];
+static struct { unsigned short length; struct instruction *filter; } program = { LOADS + 1, filter };
+static long call(long number, long a, long b, long c)
+{
+    long result;
+    register long r10 __asm__("r10") = 0, r8 __asm__("r8") = 0;
+    __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8)
+                     : "rcx", "r11", "memory");
+    return result;
+}
+void _start(void)
+{
+    for (int i = 0; i < LOADS; i++)
+        filter[i] = (struct instruction){ 0x20, 0, 0, 16 };
+    filter[LOADS] = (struct instruction){ 0x06, 0, 0, 0x7fff0000 }; /* allow */
+    long failed = call(157, 38, 1, 0); /* prctl(PR_SET_NO_NEW_PRIVS) */
+    failed |= call(157, 22, 2, (long)&program); /* prctl(PR_SET_SECCOMP) */
+    for (int i = 0; i < 1000; i++)
+        call(110, i, 0, 0); /* getppid */
+    call(60, failed != 0, 0, 0); /* exit */
+}
+"#;
+
+#[test]
+fn work_that_is_added_to_a_call_is_seen_in_it_and_nowhere_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let loads = [100, 200, 300];
+    let names = loads.map(|loads| format!("filter{loads}"));
+    for (name, loads) in names.iter().zip(loads) {
+        compile(directory.path(), name, FILTER, &[&format!("-DLOADS={loads}")]);
+    }
+    let command = names.each_ref().map(|name| format!("./{name}")).join(" && ");
+    let copies = names.iter().flat_map(|name| ["--copy", name]);
+    let arguments: Vec<&str> = ["--guest-command", &command, "--json"].into_iter().chain(copies).collect();
+    let tables = Tables::of(&sim(directory.path(), &arguments));
+    let figure = |name: &String, service, column| tables.figure(name, service, column);
+    let [a, b, c] = names.each_ref().map(|name| figure(name, "getppid", "instructions"));
+    // A call that is preempted has a switch more.
+    let (first, second) = (b - a, c - b);
+    assert!(first.abs_diff(second) < 5000 && first > 90_000, "{first} and {second} more instructions");
+    let [a, _, c] = names.each_ref().map(|name| figure(name, "execve", "instructions"));
+    assert!(a.abs_diff(c) < 5000, "{a} and {c} instructions");
+}
+
+#[test]
+fn system_calls_are_those_that_strace_counts_in_the_guest() {
+    let directory = tempfile::tempdir().unwrap();
+    let tools = directory.path().join("tools");
+    fs::create_dir(&tools).unwrap();
+    let linked = Command::new("ldd").arg("/usr/bin/strace").output().unwrap();
+    let linked = String::from_utf8(linked.stdout).unwrap();
+    let libraries = linked.split_whitespace().filter(|word| word.starts_with('/'));
+    for file in libraries.chain(["/usr/bin/strace"]) {
+        fs::copy(file, tools.join(Path::new(file).file_name().unwrap())).unwrap();
+    }
+    let command = "mkdir tree; for i in $(seq 25); do echo $i >tree/$i; done
+        tools/ld-linux-x86-64.so.2 --library-path tools tools/strace -f -c -o counts \\
+            find tree -type f -exec md5sum {} ';' >sums
+        cat counts";
+    let arguments = ["--guest-command", command, "--copy", "tools", "--json"];
+    let said = sim(directory.path(), &arguments);
+    let tables = Tables::of(&said);
+    let counted: BTreeMap<&str, u64> = said.messages.lines().filter_map(counted_by_strace).collect();
+    assert!(counted["clone"] == 25 && counted["read"] > 25, "{counted:?}");
+    for (call, count) in counted {
+        // The process that becomes the first program is a copy of strace.
+        let calls = tables.calls("find", call) + tables.calls("md5sum", call);
+        assert_eq!(calls + u64::from(call == "execve"), count, "{call}");
+    }
+}
+
+/// Reads a line of `strace -c`: share, time, time of each call, calls, perhaps errors, name.
+fn counted_by_strace(line: &str) -> Option<(&str, u64)> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [share, _, _, calls, .., name] = words[..] else { return None };
+    share.parse::<f64>().ok()?;
+    (name != "total").then_some((name, calls.parse().ok()?))
+}
+
+#[test]
+fn without_a_command_a_guest_runs_a_mix_of_system_calls() {
+    let said = sim(Path::new("."), &["--json"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let (_, printed) = said.messages.rsplit_once("booting ").unwrap();
+    assert_eq!(printed.lines().count(), 1, "{printed}");
+    let tables = Tables::of(&said);
+    for service in [
+        "clone",
+        "execve",
+        "exit_group",
+        "wait4",
+        "pipe2",
+        "rt_sigaction",
+        "openat",
+        "read",
+        "write",
+        "close",
+        "newfstatat",
+        "getdents64",
+        "mkdir",
+        "rename",
+        "symlink",
+        "unlink",
+        "sendfile",
+        "mmap",
+        "munmap",
+        "brk",
+        "socket",
+        "connect",
+        "accept",
+        "poll",
+        "sendto",
+        "clock_nanosleep",
+        "page_fault/anonymous",
+        "page_fault/copy_on_write",
+        "page_fault/file",
+        "softirq/net_rx",
+        "softirq/timer",
+    ] {
+        assert!(tables.count(SERVICES, service, "calls") > 0, "{service}");
     }
 }

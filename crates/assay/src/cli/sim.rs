@@ -25,9 +25,10 @@ pub enum SimCommand {
 /// `assay sim run`.
 #[derive(Debug, Args)]
 pub struct SimRunArgs {
-    /// Command for the shell of the guest, which has the programs of busybox.
+    /// Command for the shell of the guest, which has the programs of busybox [default: a mix of system
+    /// calls].
     #[arg(long, value_name = "COMMAND")]
-    pub guest_command: String,
+    pub guest_command: Option<String>,
     /// File or directory to copy into the directory of the command; can be repeated.
     #[arg(long, value_name = "PATH")]
     pub copy: Vec<PathBuf>,
