@@ -40,6 +40,8 @@ bench:
 	$(CARGO) bench --package assay-workload --bench client
 	$(CARGO) bench --package assay-bench --bench trust
 	$(CARGO) bench --package assay-bench --bench hierarchy
+	$(CARGO) build --release --package assay-sim-plugin
+	$(CARGO) bench --package assay --bench simulation
 
 # Compares how well our figures and lmbench's repeat, measured in the same minutes: half an hour.
 peers:

@@ -307,8 +307,8 @@ fn page_faults_softirqs_and_functions_are_services_of_their_own_in_each_kernel()
 }
 
 /// A program without a library that installs a filter of system calls, which loads the first argument this
-/// number of times, and then makes 1000 calls. A filter that loads nothing would not run: the kernel knows its
-/// answer.
+/// number of times, and then makes 1000 calls. A filter that loads nothing would not run: the kernel knows
+/// its answer.
 const FILTER: &str = r#"
 struct instruction { unsigned short code; unsigned char yes, no; unsigned value; };
 static struct instruction filter[LOADS + 1];
