@@ -108,8 +108,8 @@ pub enum FunctionError {
         similar: Vec<String>,
     },
     /// It is a service already.
-    #[error("{0} is the entry of a call, an exception or an interrupt, which is a service already")]
-    Entry(String),
+    #[error("{0} is a service already")]
+    Already(String),
 }
 
 /// Symbols that every kernel must have, and their meaning.
@@ -230,11 +230,13 @@ impl Plan {
             similar.truncate(SIMILAR);
             return Err(FunctionError::Missing { name: name.to_owned(), similar });
         };
-        let is_entry = |point: &Point| {
-            addresses.contains(&point.address) && matches!(point.action, Action::Call | Action::Trap { .. })
+        let is_service = |point: &Point| {
+            let is_entry =
+                matches!(point.action, Action::Call | Action::Trap { .. } | Action::Function { .. });
+            is_entry && addresses.contains(&point.address)
         };
-        if self.points.iter().any(is_entry) {
-            return Err(FunctionError::Entry(name.to_owned()));
+        if self.points.iter().any(is_service) {
+            return Err(FunctionError::Already(name.to_owned()));
         }
         let service = self.service(Service::Function(name.to_owned()));
         self.annotate(addresses, Action::Function { service });
@@ -410,9 +412,8 @@ mod tests {
             refused("none"),
             "the kernel has no function none; the compiler may have inlined it into its callers"
         );
-        assert_eq!(
-            refused("asm_exc_page_fault"),
-            "asm_exc_page_fault is the entry of a call, an exception or an interrupt, which is a service already"
-        );
+        assert_eq!(refused("asm_exc_page_fault"), "asm_exc_page_fault is a service already");
+        let again = plan("twice").unwrap().add_function(&symbols, "twice").unwrap_err().to_string();
+        assert_eq!(again, "twice is a service already");
     }
 }
