@@ -313,7 +313,7 @@ impl Plan {
     }
 }
 
-/// At most so many similar names are proposed.
+/// Number of similar names that are proposed at most.
 const SIMILAR: usize = 3;
 
 /// What to do about a function that does not exist.

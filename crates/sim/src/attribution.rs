@@ -187,8 +187,8 @@ impl Attribution {
         known.stack.push(Frame { image: known.image, entered: key, key, end, calls, instructions: 0 });
     }
 
-    /// Books the trap that was entered last as this kind of it. The kernel also uses the function that tells
-    /// the kind without a trap, for memory of a program that it needs itself: then there is none.
+    /// Books the trap that was entered last as this kind of it. The kernel also handles pages without a trap,
+    /// those of a program that a call needs: then nothing changes.
     fn specify(&mut self, of: u16, is: u16) {
         let stack = &mut self.tasks[self.current].stack;
         let innermost = stack.iter_mut().rev().find(|frame| !frame.is_function());
