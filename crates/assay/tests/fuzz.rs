@@ -15,7 +15,7 @@ use std::{env, fs};
 
 use assay_quantity::format::{demand_from_json, demand_to_json, machine_from_json, machine_to_json};
 use assay_quantity::{Pattern, PrimitiveId};
-use assay_sim::{Attribution, Counts, Event, Plan, Profile, Service, btf, symbols};
+use assay_sim::{Attribution, Counts, Event, Moment, Plan, Profile, Service, btf, symbols};
 use assay_trace::container::Closing;
 use assay_trace::{Opening, Reader, Writer};
 use assay_workload::Workload;
@@ -272,7 +272,7 @@ fn parse_kernel_symbols(input: &[u8]) {
 
 fn profiles() -> Vec<Vec<u8>> {
     let mut plan = Plan::empty();
-    plan.services = vec![Service::Trap("page_fault".to_owned()), Service::Softirq("softirq".to_owned())];
+    plan.services = vec![Service::Exception("page_fault".to_owned()), Service::Softirq("softirq".to_owned())];
     let mut attribution = Attribution::new(&plan);
     let mut profile = None;
     for (kernel, event) in [
@@ -282,7 +282,7 @@ fn profiles() -> Vec<Vec<u8>> {
         (7, Event::Function { service: 1, frame: 4 }),
         (9, Event::End),
     ] {
-        profile = attribution.take(Counts { user: 3, kernel }, event);
+        profile = attribution.take(Moment { counts: Counts { user: 3, kernel }, ran_ns: 3 + kernel }, event);
     }
     vec![profile.unwrap().to_json().into_bytes()]
 }

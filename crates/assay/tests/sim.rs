@@ -65,11 +65,31 @@ impl Tables {
         self.figure(program, service, "calls")
     }
 
+    /// The latency of a service that was called.
+    fn latency(&self, service: &str) -> Latency {
+        let table = self.table("Latency of services");
+        let row = table["rows"].as_array().unwrap().iter().find(|one| one[0]["text"] == service).unwrap();
+        let [total, running, blocked, descheduled] = ["latency", "running", "blocked", "descheduled"]
+            .map(|column| row[position(table, column)]["number"]["value"].as_f64().unwrap());
+        let calls = self.count(SERVICES, service, "calls") as f64;
+        Latency { calls, total, running, blocked, descheduled }
+    }
+
     /// The sum of a column.
     fn sum(&self, title: &str, column: &str) -> u64 {
         let rows = self.table(title)["rows"].as_array().unwrap();
         rows.iter().map(|row| self.count(title, row[0]["text"].as_str().unwrap(), column)).sum()
     }
+}
+
+/// Calls of a service, and their mean time in nanoseconds of the guest.
+#[derive(Debug)]
+struct Latency {
+    calls: f64,
+    total: f64,
+    running: f64,
+    blocked: f64,
+    descheduled: f64,
 }
 
 const MODES: &str = "Where the instructions went";
@@ -304,6 +324,79 @@ fn page_faults_softirqs_and_functions_are_services_of_their_own_in_each_kernel()
         let note = split.table(MODES)["notes"][0].as_str().unwrap();
         assert!(note.ends_with("Every entry into the kernel has its return."), "{note}");
     }
+}
+
+/// A program without a library. It sleeps, makes room for a new process that computes, again and again, and
+/// waits for its end. It prints how long the first two have taken by the clock of the machine.
+const WAITS: &str = r#"
+static long call(long number, long a, long b, long c, long d)
+{
+    long result;
+    register long r10 __asm__("r10") = d;
+    __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10)
+                     : "rcx", "r11", "memory");
+    return result;
+}
+static unsigned long now(void)
+{
+    unsigned upper, lower;
+    __asm__ volatile("rdtsc" : "=d"(upper), "=a"(lower) : : "memory");
+    return (unsigned long)upper << 32 | lower;
+}
+static void print(unsigned long number)
+{
+    char text[21], *from = text + 20;
+    *from = '\n';
+    do
+        *--from = '0' + number % 10;
+    while (number /= 10);
+    call(1, 1, (long)from, text + 21 - from, 0); /* write */
+}
+void _start(void)
+{
+    long duration[2] = { 0, 50000000 };
+    unsigned long begin = now();
+    call(230, 1, 0, (long)duration, 0); /* clock_nanosleep */
+    print(now() - begin);
+    if (call(57, 0, 0, 0, 0) == 0) { /* fork */
+        for (volatile long i = 0; i < 5000000; i++)
+            ;
+        call(60, 0, 0, 0, 0); /* exit */
+    }
+    begin = now();
+    while (now() - begin < 10000000)
+        call(24, 0, 0, 0, 0); /* sched_yield */
+    print(now() - begin);
+    call(247, 0, 0, 0, 4); /* waitid(P_ALL, WEXITED) */
+    call(60, 0, 0, 0, 0);
+}
+"#;
+
+#[test]
+fn the_latency_of_a_call_is_what_rdtsc_measures_in_the_guest() {
+    let directory = tempfile::tempdir().unwrap();
+    compile(directory.path(), "waits", WAITS, &[]);
+    let arguments =
+        ["--guest-command", "./waits", "--copy", "waits", "--deterministic", "--json", "--kernel"];
+    for kernel in kernels() {
+        let said = sim(directory.path(), &[&arguments[..], &[&kernel]].concat());
+        let tables = Tables::of(&said);
+        let [slept, yielded, waited] =
+            ["clock_nanosleep", "sched_yield", "waitid"].map(|call| tables.latency(call));
+        let printed: Vec<f64> =
+            said.messages.lines().rev().take(2).map(|line| line.parse().unwrap()).collect();
+        for (latency, printed) in [(&slept, printed[1]), (&yielded, printed[0])] {
+            // Between two readings are some instructions besides the call.
+            let more = printed / latency.calls - latency.total;
+            assert!((0.0..50.0).contains(&more), "{kernel}: {printed} ns for {latency:?}");
+        }
+        assert!(slept.calls < 1.5 && slept.blocked > 49.9e6 && slept.running < 1e5, "{kernel}: {slept:?}");
+        let made_room = yielded.descheduled * yielded.calls;
+        assert!(yielded.blocked < 0.5 && made_room > 2e6, "{kernel}: {yielded:?}");
+        assert!(waited.blocked > 1e6 && waited.descheduled < 1e6, "{kernel}: {waited:?}");
+    }
+    let arguments = ["--guest-command", "true", "--json"];
+    assert!(!sim(directory.path(), &arguments).report.contains("Latency"));
 }
 
 /// A program without a library that installs a filter of system calls, which loads the first argument this

@@ -15,10 +15,14 @@ enum Register {
     Rdi,
     Rsi,
     Rsp,
+    Rdx,
 }
 
 /// Their names, in the same order.
-const NAMES: [&CStr; 4] = [c"rax", c"rdi", c"rsi", c"rsp"];
+const NAMES: [&CStr; 5] = [c"rax", c"rdi", c"rsi", c"rsp", c"rdx"];
+
+/// Bit of a page fault's error code: an instruction was fetched (Intel SDM volume 3A, figure 4-12).
+const FETCH: u64 = 1 << 4;
 
 /// Access to the guest's state.
 #[derive(Debug)]
@@ -56,13 +60,19 @@ impl Guest {
     /// A system call begins.
     pub fn call(&mut self) -> Event {
         // The kernel takes the lower half as the number.
-        let number = self.register(Register::Rax) & 0xffff_ffff;
+        let number = lower_half(self.register(Register::Rax));
         Event::Call(u16::try_from(number).unwrap_or(u16::MAX))
     }
 
     /// A trap begins, with this number of bytes above the saved address.
     pub fn trap(&mut self, service: u16, above: u8) -> Event {
         Event::Trap { service, frame: self.register(Register::Rsp) + u64::from(above) }
+    }
+
+    /// Whether the page fault that begins has aborted an instruction, rather than the fetch of one.
+    pub fn has_aborted(&mut self) -> Option<bool> {
+        let error = self.register(Register::Rsp);
+        self.memory(error).map(|error| u64::from_le_bytes(error) & FETCH == 0)
     }
 
     /// A function is called: the caller's address is on the top of the stack.
@@ -90,7 +100,26 @@ impl Guest {
 
     /// The kernel switches to a task.
     pub fn switch(&mut self) -> Option<Event> {
-        self.task(Register::Rsi).map(Event::Switch)
+        let from = self.register(Register::Rdi);
+        Some(Event::Switch { state: self.state(from)?, to: self.task(Register::Rsi)? })
+    }
+
+    /// The kernel wakes a task up.
+    pub fn wake(&mut self) -> Option<Event> {
+        let (task, of) = (self.register(Register::Rdi), lower_half(self.register(Register::Rsi)));
+        Some(Event::Wake { task, state: self.state(task)?, of })
+    }
+
+    /// The clock was read, into `edx` and `eax`.
+    pub fn clock(&mut self) -> Event {
+        let [upper, lower] =
+            [Register::Rdx, Register::Rax].map(|register| lower_half(self.register(register)));
+        Event::Clock { time_ns: u64::from(upper) << 32 | u64::from(lower) }
+    }
+
+    /// Why the task at this address does not run.
+    fn state(&mut self, task: u64) -> Option<u32> {
+        self.memory(task + self.offsets.state).map(u32::from_le_bytes)
     }
 
     /// The task whose address is in this register.
@@ -135,4 +164,9 @@ impl Guest {
         let bytes = unsafe { std::slice::from_raw_parts((*self.bytes).data, (*self.bytes).length as usize) };
         bytes.try_into().ok()
     }
+}
+
+/// The lower half of a register.
+fn lower_half(value: u64) -> u32 {
+    (value & 0xffff_ffff) as u32
 }

@@ -9,10 +9,16 @@
 //! a service is running; any other `ret` of the kernel costs a comparison. Each instruction is counted, and
 //! not each block at its entry, because an exception can leave a block early. An instruction that faults is
 //! counted at each attempt; a repeated string instruction is counted once, and not at each repetition.
+//!
+//! If the machine's clock counts instructions, the plugin follows it. The clock counts each repetition, and
+//! no attempt that ends in a page fault; attempts that end in other exceptions are too rare to matter, and
+//! are charged to the next halt. It also goes on while the processor is halted, for a time that is found when
+//! the kernel reads the clock afterwards.
 
 mod ffi;
 mod guest;
 
+use std::collections::HashSet;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
 use std::mem::offset_of;
 use std::os::unix::ffi::OsStrExt;
@@ -20,7 +26,7 @@ use std::path::PathBuf;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use assay_sim::{Action, Attribution, Counts, Event, Plan};
+use assay_sim::{Action, Attribution, Counts, Event, Moment, Plan};
 
 use guest::Guest;
 
@@ -30,6 +36,9 @@ pub static qemu_plugin_version: c_int = ffi::VERSION;
 
 /// Length of the longest instruction in bytes (Intel SDM volume 2, section 2.3.11).
 const LONGEST: usize = 15;
+
+/// Bytes of an error code on the stack.
+const ERROR_CODE: u8 = 8;
 
 /// Addresses from here on belong to the kernel.
 const KERNEL: u64 = 1 << 63;
@@ -44,8 +53,25 @@ enum Site {
     ReturnFromCall,
     /// `ret`, while a function is running that is a service.
     ReturnFromFunction,
+    /// `hlt`.
+    Halt,
+    /// `rdtsc`, `rdtscp`, while the processor was halted and the clock has not been read since.
+    ReadClock,
+    /// What follows them, in the same state.
+    AfterClock,
     Begin,
     End,
+}
+
+impl Site {
+    /// The number in [`Counted`] that is not 0 when the plugin must be called; `None` if it always is.
+    fn condition(self) -> Option<usize> {
+        match self {
+            Site::ReturnFromFunction => Some(offset_of!(Counted, in_function)),
+            Site::ReadClock | Site::AfterClock => Some(offset_of!(Counted, halted)),
+            _ => None,
+        }
+    }
 }
 
 /// What QEMU's translated code counts and reads for one processor.
@@ -57,6 +83,8 @@ struct Counted {
     kernel: u64,
     /// 1 while a function is running that is a service.
     in_function: u64,
+    /// 1 from a halt until the clock has been read.
+    halted: u64,
 }
 
 /// Everything between QEMU and the attribution.
@@ -71,6 +99,16 @@ struct Plugin {
     scoreboard: *mut c_void,
     /// Address of the last repeated string instruction, and all instructions until after it.
     last_repeated: (u64, u64),
+    /// Repetitions of repeated string instructions, without the first of each.
+    repetitions: u64,
+    /// Instructions that were counted and have caused a page fault instead.
+    aborted: u64,
+    /// Addresses of instructions after those that read the clock. QEMU ends a block after such a one, if the
+    /// clock counts instructions.
+    after_clock: HashSet<u64>,
+    /// All instructions until after the last one that has read the clock: if as many are executed at the
+    /// next one, no interrupt was between them.
+    clock_read: u64,
     profile: PathBuf,
 }
 
@@ -138,6 +176,10 @@ impl Plugin {
             // SAFETY: the size is that of an element.
             scoreboard: unsafe { ffi::qemu_plugin_scoreboard_new(size_of::<Counted>()) },
             last_repeated: (0, 0),
+            repetitions: 0,
+            aborted: 0,
+            after_clock: HashSet::new(),
+            clock_read: 0,
             plan,
             profile,
         })
@@ -155,11 +197,20 @@ impl Plugin {
                 _ => None,
             },
             _ if !self.follows => None,
+            [0xf4] if self.plan.timed => Some(&Site::Halt),
+            _ if self.reads_clock(address, bytes) => Some(&Site::ReadClock),
             [0x48, 0xcf] => Some(&Site::ReturnFromTrap),
             [0x0f, 0x07] | [0x48, 0x0f, 0x07] => Some(&Site::ReturnFromCall),
             _ => assay_sim::is_return(bytes).then_some(&Site::ReturnFromFunction),
         };
-        self.annotated[first..first + same].iter().chain(by_itself)
+        // The clock belongs to the instruction before, and comes first.
+        let after_clock = self.after_clock.contains(&address).then_some(&Site::AfterClock);
+        after_clock.into_iter().chain(&self.annotated[first..first + same]).chain(by_itself)
+    }
+
+    /// Whether an instruction reads the clock and may be the first one to do so after a halt.
+    fn reads_clock(&self, address: u64, bytes: &[u8]) -> bool {
+        self.plan.timed && address >= KERNEL && assay_sim::reads_clock(bytes)
     }
 
     /// A number of [`Counted`] that translated code changes or reads.
@@ -182,37 +233,58 @@ impl Plugin {
         if last != (address, executed) {
             *(if address >= KERNEL { &mut counted.kernel } else { &mut counted.user }) += 1;
             self.last_repeated = (address, executed + 1);
+        } else {
+            self.repetitions += 1;
         }
     }
 
     /// Takes the execution of an instruction that means something, before it is counted.
     fn on_site(&mut self, processor: c_uint, site: Site) {
+        if self.plan.timed && matches!(site, Site::Annotated(Action::PageFault { .. })) {
+            match self.guest.has_aborted() {
+                Some(aborted) => self.aborted += u64::from(aborted),
+                None => self.attribution.miss(),
+            }
+        }
         let counted = self.counted(processor);
         let mut counts = Counts { user: counted.user, kernel: counted.kernel };
         // A return is the last instruction of what it ends.
         counts.kernel +=
             u64::from(matches!(site, Site::ReturnFromTrap | Site::ReturnFromCall | Site::ReturnFromFunction));
+        let executed = counts.user + counts.kernel;
         let guest = &mut self.guest;
         let event = match site {
             Site::Annotated(Action::Call) => Some(guest.call()),
             Site::Annotated(Action::Trap { service, above }) => Some(guest.trap(service, above)),
+            Site::Annotated(Action::PageFault { service }) => Some(guest.trap(service, ERROR_CODE)),
             Site::Annotated(Action::Kind { of, is }) => Some(Event::Kind { of, is }),
             Site::Annotated(Action::Function { service }) => Some(guest.function(service)),
             Site::Annotated(Action::New) => guest.new_task(),
             Site::Annotated(Action::Switch) => guest.switch(),
+            Site::Annotated(Action::Wake) => guest.wake(),
             Site::Annotated(Action::Rename) => guest.rename(),
             Site::ReturnFromTrap => guest.return_from_trap(),
             Site::ReturnFromCall => Some(Event::ReturnToProgram),
             Site::ReturnFromFunction => Some(guest.return_from_function()),
+            Site::Halt => Some(Event::Halt),
+            Site::ReadClock => {
+                self.clock_read = executed + 1;
+                return;
+            }
+            Site::AfterClock if self.clock_read == executed => Some(guest.clock()),
+            Site::AfterClock => return,
             Site::Begin => Some(Event::Begin),
             Site::End => Some(Event::End),
         };
         let Some(event) = event else { return self.attribution.miss() };
-        if let Some(profile) = self.attribution.take(counts, event) {
+        let moment = Moment { counts, ran_ns: executed + self.repetitions - self.aborted };
+        if let Some(profile) = self.attribution.take(moment, event) {
             // What is missing of the file is noticed by its reader.
             let _ = std::fs::write(&self.profile, profile.to_json());
         }
-        self.counted(processor).in_function = u64::from(self.attribution.is_in_function());
+        let [in_function, halted] = [self.attribution.is_in_function(), self.attribution.is_halted()];
+        let counted = self.counted(processor);
+        (counted.in_function, counted.halted) = (u64::from(in_function), u64::from(halted));
     }
 }
 
@@ -227,7 +299,7 @@ unsafe extern "C" fn on_processor(_: u64, _: c_uint) {
 unsafe extern "C" fn on_translation(_: u64, block: *mut c_void) {
     // SAFETY: as above; QEMU passes a valid block. The sites live as long as the process.
     unsafe {
-        let plugin = &*PLUGIN.load(Ordering::Acquire);
+        let plugin = &mut *PLUGIN.load(Ordering::Acquire);
         for index in 0..ffi::qemu_plugin_tb_n_insns(block) {
             let instruction = ffi::qemu_plugin_tb_get_insn(block, index);
             let address = ffi::qemu_plugin_insn_vaddr(instruction);
@@ -243,16 +315,19 @@ unsafe extern "C" fn on_translation(_: u64, block: *mut c_void) {
                 );
                 continue;
             }
+            if plugin.reads_clock(address, bytes) {
+                plugin.after_clock.insert(address + size as u64);
+            }
             // Callbacks and additions happen in the order of their registration.
             for site in plugin.sites(address, bytes) {
                 let data = ptr::from_ref(site).cast_mut().cast();
-                if let Site::ReturnFromFunction = site {
+                if let Some(offset) = site.condition() {
                     ffi::qemu_plugin_register_vcpu_insn_exec_cond_cb(
                         instruction,
                         on_instruction,
                         ffi::READS_REGISTERS,
                         ffi::NOT_EQUAL,
-                        plugin.counter(offset_of!(Counted, in_function)),
+                        plugin.counter(offset),
                         0,
                         data,
                     );

@@ -14,12 +14,17 @@ use crate::symbols::Symbols;
 pub enum Action {
     /// A system call; its number is in `rax`.
     Call,
-    /// An exception or an interrupt.
+    /// An exception, an interrupt or a call of a 32-bit program.
     Trap {
         /// Its position in [`Plan::services`].
         service: u16,
         /// Bytes on the stack before the saved address: 8 for an error code.
         above: u8,
+    },
+    /// A page fault. Before the saved address, its error code is on the stack.
+    PageFault {
+        /// Its position in [`Plan::services`].
+        service: u16,
     },
     /// The kernel finds out of what kind a trap is.
     Kind {
@@ -35,8 +40,10 @@ pub enum Action {
     },
     /// A new task, in `rdi`.
     New,
-    /// A switch to the task in `rsi`.
+    /// A switch from the task in `rdi` to the one in `rsi`.
     Switch,
+    /// The task in `rdi` is woken up if it is in one of the states in `esi`.
+    Wake,
     /// A new name for the task in `rdi`, at the address in `rsi`.
     Rename,
 }
@@ -51,7 +58,7 @@ pub struct Point {
 }
 
 /// Marks the file and its version.
-const FORMAT: &str = "assay.annotations/3";
+const FORMAT: &str = "assay.annotations/4";
 
 /// What a simulator must report of one kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +67,9 @@ pub struct Plan {
     format: String,
     /// Annotated instructions, in the order of their addresses. Those of one address happen in their order.
     pub points: Vec<Point>,
+    /// Whether the machine's clock counts instructions, one nanosecond for each: then services have a
+    /// latency.
+    pub timed: bool,
     /// What the traps and functions among them are.
     pub services: Vec<Service>,
     /// What cannot be observed in this kernel, a sentence each.
@@ -77,6 +87,8 @@ pub struct TaskOffsets {
     pub name: u64,
     /// `mm`: pointer to the memory of a program, 8 bytes; null for a task of the kernel.
     pub memory: u64,
+    /// `__state`: why it does not run, 4 bytes.
+    pub state: u64,
 }
 
 /// Why a kernel cannot be annotated.
@@ -86,7 +98,7 @@ pub enum PlanError {
     #[error("the kernel shows no symbols; it must be built with CONFIG_KALLSYMS")]
     NoSymbols,
     /// A symbol without which nothing can be attributed is missing.
-    #[error("the kernel has no symbol {0}, which marks where instructions belong")]
+    #[error("the kernel has no symbol {0}, without which it cannot be observed")]
     NoSymbol(&'static str),
     /// Its structures are unknown.
     #[error("{0}; the kernel must be built with CONFIG_DEBUG_INFO_BTF")]
@@ -120,7 +132,10 @@ const REQUIRED: [(&str, Action); 4] = [
     ("__set_task_comm", Action::Rename),
 ];
 
-/// Ways into the kernel that a kernel may lack: calls of 32-bit programs, as a trap each.
+/// The function that wakes a task up.
+const WAKE_UP: &str = "try_to_wake_up";
+
+/// Ways into the kernel that a kernel may lack: calls of 32-bit programs, as a service each.
 const COMPATIBLE: [(&str, &str); 4] = [
     ("asm_int80_emulation", "int80"),
     ("entry_INT80_compat", "int80"),
@@ -128,16 +143,15 @@ const COMPATIBLE: [(&str, &str); 4] = [
     ("entry_SYSENTER_compat", "sysenter32"),
 ];
 
-/// Traps for which there is a word on the stack above the saved address: an error code by the processor
-/// (Intel SDM volume 3A, table 6-1), or the vector by the kernel's own entry.
-const WITH_A_WORD: [&str; 10] = [
+/// Traps other than page faults for which there is a word on the stack above the saved address: an error code
+/// by the processor (Intel SDM volume 3A, table 6-1), or the vector by the kernel's own entry.
+const WITH_A_WORD: [&str; 9] = [
     "alignment_check",
     "common_interrupt",
     "control_protection",
     "double_fault",
     "general_protection",
     "invalid_tss",
-    "page_fault",
     "segment_not_present",
     "spurious_interrupt",
     "stack_segment",
@@ -179,6 +193,7 @@ impl Plan {
         Plan {
             format: FORMAT.to_owned(),
             points: Vec::new(),
+            timed: false,
             services: Vec::new(),
             gaps: Vec::new(),
             task: TaskOffsets::default(),
@@ -192,7 +207,13 @@ impl Plan {
     pub fn new(symbols: &Symbols, btf: &[u8]) -> Result<Plan, PlanError> {
         let mut plan = Plan::of_symbols(symbols)?;
         let member = |name| btf::offset(btf, "task_struct", name);
-        plan.task = TaskOffsets { process: member("tgid")?, name: member("comm")?, memory: member("mm")? };
+        plan.task = TaskOffsets {
+            process: member("tgid")?,
+            name: member("comm")?,
+            memory: member("mm")?,
+            // Its name before Linux 5.14.
+            state: member("__state").or_else(|_| member("state"))?,
+        };
         Ok(plan)
     }
 
@@ -206,15 +227,31 @@ impl Plan {
             plan.annotate(addresses, action);
         }
         for (symbol, addresses) in symbols {
-            let Some(name) = trap_name(symbol) else { continue };
+            let Some((name, service)) = trap(symbol) else { continue };
             let above = if WITH_A_WORD.contains(&name) { 8 } else { 0 };
-            let service = plan.service(Service::Trap(name.to_owned()));
-            plan.annotate(addresses, Action::Trap { service, above });
+            let service = plan.service(service(name.to_owned()));
+            let action = match name {
+                "page_fault" => Action::PageFault { service },
+                _ => Action::Trap { service, above },
+            };
+            plan.annotate(addresses, action);
         }
         plan.annotate_page_faults(symbols)?;
         plan.annotate_softirqs(symbols);
         plan.points.sort_by_key(|point| point.address);
         Ok(plan)
+    }
+
+    /// Prepares the plan for a machine whose clock counts instructions, one nanosecond for each.
+    pub fn add_clock(&mut self, symbols: &Symbols) {
+        self.timed = true;
+        if let Some(addresses) = symbols.get(WAKE_UP) {
+            self.annotate(addresses, Action::Wake);
+            self.points.sort_by_key(|point| point.address);
+        } else {
+            self.gaps
+                .push(format!("Blocked time is part of descheduled: this kernel has no function {WAKE_UP}."));
+        }
     }
 
     /// Makes a service of all functions with this name.
@@ -231,8 +268,10 @@ impl Plan {
             return Err(FunctionError::Missing { name: name.to_owned(), similar });
         };
         let is_service = |point: &Point| {
-            let is_entry =
-                matches!(point.action, Action::Call | Action::Trap { .. } | Action::Function { .. });
+            let is_entry = matches!(
+                point.action,
+                Action::Call | Action::Trap { .. } | Action::PageFault { .. } | Action::Function { .. }
+            );
             is_entry && addresses.contains(&point.address)
         };
         if self.points.iter().any(is_service) {
@@ -258,7 +297,7 @@ impl Plan {
     }
 
     fn annotate_page_faults(&mut self, symbols: &Symbols) -> Result<(), PlanError> {
-        let page_fault = Service::Trap("page_fault".to_owned());
+        let page_fault = Service::Exception("page_fault".to_owned());
         let of = self.services.iter().position(|known| *known == page_fault);
         let of = of.ok_or(PlanError::NoSymbol("asm_exc_page_fault"))?;
         let of = u16::try_from(of).expect("service() has checked it");
@@ -269,7 +308,7 @@ impl Plan {
         }
         for (symbol, kind) in PAGE_FAULTS.into_iter().chain(LARGE_PAGE_FAULTS) {
             let Some(addresses) = symbols.get(symbol) else { continue };
-            let is = self.service(Service::Trap(kind.to_owned()));
+            let is = self.service(Service::Exception(kind.to_owned()));
             self.annotate(addresses, Action::Kind { of, is });
         }
         Ok(())
@@ -324,15 +363,21 @@ fn of_similar(names: &[String]) -> String {
     }
 }
 
-/// The name of the trap that begins at a symbol.
-fn trap_name(symbol: &str) -> Option<&str> {
+/// Makes a service of a name.
+type Naming = fn(String) -> Service;
+
+/// The trap that begins at a symbol: its name, and what makes a service of it.
+fn trap(symbol: &str) -> Option<(&str, Naming)> {
     if let Some((_, name)) = COMPATIBLE.iter().find(|(compatible, _)| *compatible == symbol) {
-        return Some(name);
+        return Some((name, Service::CompatibleCall));
     }
-    match symbol.strip_prefix("asm_")? {
-        name @ ("common_interrupt" | "spurious_interrupt") => Some(name),
-        name => name.strip_prefix("exc_").or_else(|| name.strip_prefix("sysvec_")),
+    let name = symbol.strip_prefix("asm_")?;
+    if let Some(name) = name.strip_prefix("exc_") {
+        return Some((name, Service::Exception));
     }
+    let vector = name.strip_prefix("sysvec_");
+    let shared = || matches!(name, "common_interrupt" | "spurious_interrupt").then_some(name);
+    vector.or_else(shared).map(|name| (name, Service::Interrupt as Naming))
 }
 
 #[cfg(test)]
@@ -341,15 +386,17 @@ mod tests {
 
     #[test]
     fn traps_are_found_by_the_names_of_their_entries() {
-        for (symbol, name) in [
-            ("asm_exc_page_fault", Some("page_fault")),
-            ("asm_sysvec_apic_timer_interrupt", Some("apic_timer_interrupt")),
-            ("asm_common_interrupt", Some("common_interrupt")),
-            ("asm_int80_emulation", Some("int80")),
+        let named = |symbol| trap(symbol).map(|(name, service)| service(name.to_owned()));
+        let text = str::to_owned;
+        for (symbol, service) in [
+            ("asm_exc_page_fault", Some(Service::Exception(text("page_fault")))),
+            ("asm_sysvec_apic_timer_interrupt", Some(Service::Interrupt(text("apic_timer_interrupt")))),
+            ("asm_common_interrupt", Some(Service::Interrupt(text("common_interrupt")))),
+            ("asm_int80_emulation", Some(Service::CompatibleCall(text("int80")))),
             ("asm_load_gs_index", None),
             ("exc_page_fault", None),
         ] {
-            assert_eq!(trap_name(symbol), name);
+            assert_eq!(named(symbol), service);
         }
     }
 
@@ -366,9 +413,9 @@ mod tests {
     fn a_kernel_without_symbols_or_structures_is_refused() {
         let refused = |names: &[&str]| Plan::new(&symbols(names), &[]).unwrap_err().to_string();
         assert_eq!(refused(&[]), "the kernel shows no symbols; it must be built with CONFIG_KALLSYMS");
-        let missing = "the kernel has no symbol __switch_to, which marks where instructions belong";
+        let missing = "the kernel has no symbol __switch_to, without which it cannot be observed";
         assert_eq!(refused(&KERNEL[..2]), missing);
-        let missing = "the kernel has no symbol asm_exc_page_fault, which marks where instructions belong";
+        let missing = "the kernel has no symbol asm_exc_page_fault, without which it cannot be observed";
         assert_eq!(refused(&KERNEL[..4]), missing);
         assert_eq!(
             refused(&KERNEL),
@@ -387,6 +434,20 @@ mod tests {
         assert_eq!(gaps(&all[..4]), [softirqs]);
         let faults = "Page faults are not split by kind: this kernel has no function do_fault.";
         assert_eq!(gaps(&[&all[..2], &all[3..]].concat()), [faults]);
+    }
+
+    #[test]
+    fn with_a_clock_of_instructions_wake_ups_are_seen_or_missed_with_a_note() {
+        let plan = |symbols: &Symbols| {
+            let mut plan = Plan::of_symbols(symbols).unwrap();
+            assert!(!plan.timed && plan.points.iter().all(|point| point.action != Action::Wake));
+            let before = plan.gaps.len();
+            plan.add_clock(symbols);
+            (plan.timed, plan.points.last().unwrap().action == Action::Wake, plan.gaps.split_off(before))
+        };
+        assert_eq!(plan(&symbols(&[&KERNEL[..], &["try_to_wake_up"]].concat())), (true, true, Vec::new()));
+        let gap = "Blocked time is part of descheduled: this kernel has no function try_to_wake_up.";
+        assert_eq!(plan(&symbols(&KERNEL)), (true, false, vec![gap.to_owned()]));
     }
 
     #[test]

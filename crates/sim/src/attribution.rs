@@ -5,11 +5,11 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::mem;
+use std::{iter, mem};
 
 use crate::annotation::Plan;
-use crate::event::{Counts, Event, Kind, Name, Task};
-use crate::profile::{Image, Profile, Service, Spent};
+use crate::event::{Counts, Event, Kind, Moment, Name, Task};
+use crate::profile::{Elapsed, Image, Latency, Profile, Service, Spent};
 
 /// A service, by numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -38,6 +38,33 @@ struct Frame {
     calls: u64,
     /// Instructions that are not yet booked.
     instructions: u64,
+    /// Its begin; `None` if that was before the first mark or without a clock, or if its end is booked.
+    began: Option<Began>,
+}
+
+/// When a service has begun, and how long its task had waited until then.
+#[derive(Debug, Clone, Copy)]
+struct Began {
+    at_ns: u64,
+    waited: Waited,
+}
+
+/// How long a task has not run.
+#[derive(Debug, Default, Clone, Copy)]
+struct Waited {
+    /// Until it was woken up.
+    blocked_ns: u64,
+    /// While it could run, and another task did.
+    descheduled_ns: u64,
+}
+
+/// A task that does not run.
+#[derive(Debug, Clone, Copy)]
+struct Away {
+    /// Since when.
+    since_ns: u64,
+    /// When it was woken up.
+    woken_ns: Option<u64>,
 }
 
 /// What ends a service.
@@ -55,6 +82,15 @@ impl Frame {
     fn is_function(&self) -> bool {
         matches!(self.end, End::Return(_))
     }
+
+    /// Returns its latency, once, if it ends now and its task has waited this long.
+    fn latency(&mut self, now_ns: u64, waited: Waited) -> Option<Latency> {
+        let began = self.began.take()?;
+        let blocked_ns = waited.blocked_ns - began.waited.blocked_ns;
+        let descheduled_ns = waited.descheduled_ns - began.waited.descheduled_ns;
+        let running_ns = now_ns - began.at_ns - blocked_ns - descheduled_ns;
+        Some(Latency { calls: 1, running_ns, blocked_ns, descheduled_ns })
+    }
 }
 
 /// A task that has been made or switched to.
@@ -68,13 +104,62 @@ struct Known {
     image: usize,
     /// The last one is what it does now.
     stack: Vec<Frame>,
+    waited: Waited,
+    /// `None` while it runs.
+    away: Option<Away>,
 }
 
+impl Known {
+    /// The task runs again.
+    fn resume(&mut self, now_ns: u64) {
+        if let Some(Away { since_ns, woken_ns }) = self.away.take() {
+            // What was not woken up was not blocked: it was preempted, or has yielded.
+            let ready_ns = woken_ns.unwrap_or(since_ns);
+            self.waited.blocked_ns += ready_ns - since_ns;
+            self.waited.descheduled_ns += now_ns - ready_ns;
+        }
+    }
+}
+
+/// What a service has spent for an image.
 #[derive(Debug, Default, Clone, Copy)]
 struct Account {
     calls: u64,
     instructions: u64,
+    latency: Latency,
 }
+
+/// Time of a machine whose clock counts instructions.
+#[derive(Debug, Default)]
+struct Clock {
+    /// How long its processor has run, at the last event.
+    ran_ns: u64,
+    /// How long its processor has been halted, as far as it is known.
+    halted_ns: u64,
+    /// Since when it has been halted last, until the clock is read.
+    halted_since_ns: Option<u64>,
+    /// Readings of the clock after a halt that cannot be right.
+    unknown: u64,
+}
+
+impl Clock {
+    fn now_ns(&self) -> u64 {
+        self.ran_ns + self.halted_ns
+    }
+}
+
+/// The first mark.
+#[derive(Debug, Clone, Copy)]
+struct Begin {
+    counts: Counts,
+    now_ns: u64,
+    /// As in [`Clock`].
+    halted_ns: u64,
+    unknown: u64,
+}
+
+/// State of a task that has ended (`TASK_DEAD`, `include/linux/sched.h` of Linux).
+const DEAD: u32 = 0x80;
 
 /// Attributes the instructions of a machine with one processor. Events are given in the order of execution.
 ///
@@ -95,8 +180,11 @@ pub struct Attribution {
     accounts: HashMap<(usize, Key), Account>,
     /// Counts at the last event.
     last: Counts,
-    /// Counts at the first mark; `None` before it.
-    begin: Option<Counts>,
+    /// Whether the machine's clock counts instructions.
+    timed: bool,
+    clock: Clock,
+    /// `None` before the first mark.
+    begin: Option<Begin>,
     profile: Profile,
 }
 
@@ -115,17 +203,24 @@ impl Attribution {
             user: Vec::new(),
             accounts: HashMap::new(),
             last: Counts::default(),
+            timed: plan.timed,
+            clock: Clock::default(),
             begin: None,
             profile: Profile::empty(plan.gaps.clone()),
         };
-        attribution.switch(unknown);
+        attribution.current = attribution.make(unknown);
         attribution
     }
 
-    /// Takes an event, with the instructions executed before it. At each mark of the end, returns the profile
+    /// Takes an event, with what was executed before it. At each mark of the end, returns the profile
     /// since the first mark of the beginning, if there was one.
-    pub fn take(&mut self, counts: Counts, event: Event) -> Option<Profile> {
+    pub fn take(&mut self, moment: Moment, event: Event) -> Option<Profile> {
+        let counts = moment.counts;
         self.charge(counts);
+        if self.timed {
+            // A return is an event when it begins, and takes no time if it then causes a page fault.
+            self.clock.ran_ns = self.clock.ran_ns.max(moment.ran_ns);
+        }
         match event {
             Event::Call(number) => self.enter(Key::Call(number), End::ReturnToProgram),
             Event::Trap { service, frame } => self.enter(Key::Planned(service), End::ReturnToKernel(frame)),
@@ -137,10 +232,14 @@ impl Attribution {
             Event::New(task) => {
                 self.make(task);
             }
-            Event::Switch(task) => {
+            Event::Switch { state, to } => {
                 self.profile.switches += u64::from(self.begin.is_some());
-                self.switch(task);
+                self.switch(state, to);
             }
+            Event::Wake { task, state, of } if state & of != 0 => self.wake(task),
+            Event::Wake { .. } => {}
+            Event::Halt => self.clock.halted_since_ns = Some(self.clock.now_ns()),
+            Event::Clock { time_ns } => self.set_clock(time_ns),
             Event::Rename { task, name } => self.rename(task, name),
             Event::Begin if self.begin.is_none() => self.begin(counts),
             Event::Begin => {}
@@ -153,6 +252,12 @@ impl Attribution {
     #[must_use]
     pub fn is_in_function(&self) -> bool {
         self.tasks[self.current].stack.last().is_some_and(Frame::is_function)
+    }
+
+    /// Whether the processor was halted and the clock has not been read since, which must be seen.
+    #[must_use]
+    pub fn is_halted(&self) -> bool {
+        self.clock.halted_since_ns.is_some()
     }
 
     /// Counts an event that the simulator could not read from the guest.
@@ -182,9 +287,16 @@ impl Attribution {
     }
 
     fn enter(&mut self, key: Key, end: End) {
-        let calls = u64::from(self.begin.is_some());
-        let known = &mut self.tasks[self.current];
-        known.stack.push(Frame { image: known.image, entered: key, key, end, calls, instructions: 0 });
+        let known = &self.tasks[self.current];
+        let frame = self.frame(known.image, key, end, known.waited);
+        self.tasks[self.current].stack.push(frame);
+    }
+
+    /// A service that begins now.
+    fn frame(&self, image: usize, key: Key, end: End, waited: Waited) -> Frame {
+        let counts = self.begin.is_some();
+        let began = (counts && self.timed).then(|| Began { at_ns: self.clock.now_ns(), waited });
+        Frame { image, entered: key, key, end, calls: u64::from(counts), instructions: 0, began }
     }
 
     /// Books the trap that was entered last as this kind of it. The kernel also handles pages without a trap,
@@ -234,7 +346,9 @@ impl Attribution {
         let known = &mut self.tasks[self.current];
         if self.begin.is_some() {
             self.profile.entries_without_return += (known.stack.len() - position - 1) as u64;
-            book(&mut self.accounts, &mut known.stack[position..]);
+            let (ended, lost) = known.stack[position..].split_at_mut(1);
+            book(&mut self.accounts, ended, Some((self.clock.now_ns(), known.waited)));
+            book(&mut self.accounts, lost, None);
         }
         known.stack.truncate(position);
     }
@@ -244,16 +358,17 @@ impl Attribution {
         let image = self.image(task.process, task.name);
         let mut stack = Vec::new();
         if task.kind == Kind::Program {
-            let calls = u64::from(self.begin.is_some());
-            let (key, end) = (Key::Start, End::ReturnToProgram);
-            stack.push(Frame { image, entered: key, key, end, calls, instructions: 0 });
+            stack.push(self.frame(image, Key::Start, End::ReturnToProgram, Waited::default()));
         }
-        let known = Known { process: task.process, kind: task.kind, image, stack };
+        let now_ns = self.clock.now_ns();
+        let away = Some(Away { since_ns: now_ns, woken_ns: Some(now_ns) });
+        let known =
+            Known { process: task.process, kind: task.kind, image, stack, waited: Waited::default(), away };
         match self.by_address.entry(task.address) {
             Entry::Occupied(position) => {
                 // The task that was there has ended in its last call.
                 let ended = &mut self.tasks[*position.get()];
-                book(&mut self.accounts, &mut ended.stack);
+                book(&mut self.accounts, &mut ended.stack, None);
                 *ended = known;
                 *position.get()
             }
@@ -264,12 +379,53 @@ impl Attribution {
         }
     }
 
-    fn switch(&mut self, task: Task) {
+    /// Runs another task instead of the current one, which is in this state.
+    fn switch(&mut self, state: u32, task: Task) {
+        let now_ns = self.clock.now_ns();
+        let last = &mut self.tasks[self.current];
+        if state == DEAD {
+            // What ends before its program begins has not started.
+            let start = last.stack.iter_mut().find(|frame| frame.entered == Key::Start);
+            start.into_iter().for_each(|frame| frame.began = None);
+            book(&mut self.accounts, &mut last.stack, Some((now_ns, last.waited)));
+        }
+        last.away = Some(Away { since_ns: now_ns, woken_ns: None });
         let known = self.by_address.get(&task.address).copied();
         let known = known.filter(|known| self.tasks[*known].process == task.process);
         // The first task of a kernel is not made by another one, and an event can be unreadable.
         self.current = known.unwrap_or_else(|| self.make(task));
-        self.tasks[self.current].image = self.image(task.process, task.name);
+        let image = self.image(task.process, task.name);
+        let known = &mut self.tasks[self.current];
+        known.image = image;
+        known.resume(now_ns);
+    }
+
+    /// Wakes a task up that was blocked.
+    fn wake(&mut self, task: u64) {
+        let Some(&position) = self.by_address.get(&task) else { return };
+        if let Some(away) = &mut self.tasks[position].away {
+            away.woken_ns.get_or_insert(self.clock.now_ns());
+        }
+    }
+
+    /// Adds the time for which the processor was halted, from a reading of the clock. What has happened since
+    /// the end of the halt happened later by as much.
+    fn set_clock(&mut self, time_ns: u64) {
+        let Some(since_ns) = self.clock.halted_since_ns.take() else { return };
+        let Some(halted_ns) = time_ns.checked_sub(self.clock.now_ns()) else {
+            self.clock.unknown += 1;
+            return;
+        };
+        self.clock.halted_ns += halted_ns;
+        for known in &mut self.tasks {
+            let begun = known.stack.iter_mut().filter_map(|frame| frame.began.as_mut());
+            let begun = begun.map(|began| &mut began.at_ns);
+            let away = known.away.iter_mut();
+            let away = away.flat_map(|away| iter::once(&mut away.since_ns).chain(&mut away.woken_ns));
+            for at_ns in begun.chain(away).filter(|at_ns| **at_ns > since_ns) {
+                *at_ns += halted_ns;
+            }
+        }
     }
 
     fn rename(&mut self, task: u64, name: Name) {
@@ -286,21 +442,32 @@ impl Attribution {
     }
 
     fn begin(&mut self, counts: Counts) {
-        self.begin = Some(counts);
+        self.begin = Some(Begin {
+            counts,
+            now_ns: self.clock.now_ns(),
+            halted_ns: self.clock.halted_ns,
+            unknown: self.clock.unknown,
+        });
         self.accounts.clear();
         self.user.fill(0);
         self.profile = Profile::empty(mem::take(&mut self.profile.gaps));
         for frame in self.tasks.iter_mut().flat_map(|known| &mut known.stack) {
-            (frame.calls, frame.instructions) = (0, 0);
+            (frame.calls, frame.instructions, frame.began) = (0, 0, None);
         }
     }
 
-    fn end(&mut self, begin: Counts, counts: Counts) -> Profile {
+    fn end(&mut self, begin: Begin, counts: Counts) -> Profile {
         for known in &mut self.tasks {
-            book(&mut self.accounts, &mut known.stack);
+            book(&mut self.accounts, &mut known.stack, None);
         }
         let mut profile = self.profile.clone();
-        profile.total = Counts { user: counts.user - begin.user, kernel: counts.kernel - begin.kernel };
+        profile.total =
+            Counts { user: counts.user - begin.counts.user, kernel: counts.kernel - begin.counts.kernel };
+        profile.elapsed = self.timed.then(|| Elapsed {
+            total_ns: self.clock.now_ns() - begin.now_ns,
+            halted_ns: self.clock.halted_ns - begin.halted_ns,
+            unknown_halts: self.clock.unknown - begin.unknown + u64::from(self.is_halted()),
+        });
         for (image, (process, name)) in self.images.iter().enumerate() {
             let own = self
                 .accounts
@@ -311,6 +478,7 @@ impl Attribution {
                     service: self.service(*key),
                     calls: account.calls,
                     instructions: account.instructions,
+                    latency: self.timed.then_some(account.latency),
                 })
                 .collect();
             services.sort_by(|a, b| (b.instructions, &a.service).cmp(&(a.instructions, &b.service)));
@@ -339,12 +507,16 @@ impl Attribution {
     }
 }
 
-/// Adds what these services have spent to their accounts.
-fn book(accounts: &mut HashMap<(usize, Key), Account>, frames: &mut [Frame]) {
+/// Adds what these services have spent to their accounts, with their latency if they end: now, after their
+/// task has waited this long.
+fn book(accounts: &mut HashMap<(usize, Key), Account>, frames: &mut [Frame], end: Option<(u64, Waited)>) {
     for frame in frames {
         let account = accounts.entry((frame.image, frame.key)).or_default();
         account.calls += mem::take(&mut frame.calls);
         account.instructions += mem::take(&mut frame.instructions);
+        if let Some(latency) = end.and_then(|(now_ns, waited)| frame.latency(now_ns, waited)) {
+            account.latency += latency;
+        }
     }
 }
 

@@ -11,6 +11,16 @@ pub struct Counts {
     pub kernel: u64,
 }
 
+/// How far a processor has come since its start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Moment {
+    /// Instructions that it has executed.
+    pub counts: Counts,
+    /// If the machine's clock counts instructions, the time for which the processor has run. Repetitions of
+    /// string instructions count too, and instructions that a page fault has aborted do not.
+    pub ran_ns: u64,
+}
+
 /// Name of a task, as the kernel keeps it: at most 15 bytes, then zeros.
 pub type Name = [u8; 16];
 
@@ -42,7 +52,7 @@ pub enum Event {
     /// A program enters the kernel for the system call of this number; [`u16::MAX`] stands for all numbers
     /// from there on: those of x32 programs, and calls that do not exist.
     Call(u16),
-    /// The processor enters the kernel for an exception or an interrupt.
+    /// The processor enters the kernel for an exception, an interrupt or a call of a 32-bit program.
     Trap {
         /// Its position in [`Plan::services`](crate::Plan::services).
         service: u16,
@@ -80,7 +90,29 @@ pub enum Event {
     /// The current task has made this one, which will run later.
     New(Task),
     /// Another task runs from here on.
-    Switch(Task),
+    Switch {
+        /// State of the current task (`__state`); `TASK_DEAD` if it ends here.
+        state: u32,
+        /// The next task.
+        to: Task,
+    },
+    /// The kernel wakes a task up if it is in one of some states.
+    Wake {
+        /// Address of the task.
+        task: u64,
+        /// Its state (`__state`), a bit for each reason to wait.
+        state: u32,
+        /// The states.
+        of: u32,
+    },
+    /// The processor halts until the next interrupt (`hlt`).
+    Halt,
+    /// The instruction before has read the clock (`rdtsc`). Only needed while
+    /// [`Attribution::is_halted`](crate::Attribution::is_halted).
+    Clock {
+        /// What it has read.
+        time_ns: u64,
+    },
     /// A task gets another name: a new program, or its own wish.
     Rename {
         /// Address of the task.

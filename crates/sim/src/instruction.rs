@@ -32,6 +32,12 @@ pub fn is_return(instruction: &[u8]) -> bool {
     matches!(instruction, [0xc3] | [0xf2 | 0xf3, 0xc3] | [0xc2, _, _])
 }
 
+/// Whether an instruction reads the time stamp counter: `rdtsc`, `rdtscp`.
+#[must_use]
+pub fn reads_clock(instruction: &[u8]) -> bool {
+    matches!(instruction, [0x0f, 0x31] | [0x0f, 0x01, 0xf9])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,5 +75,11 @@ mod tests {
         assert!(returns.into_iter().all(is_return));
         let others: [&[u8]; 3] = [b"\xcb", b"\x48\xcf", b"\xc3\xc3"];
         assert!(!others.into_iter().any(is_return));
+    }
+
+    #[test]
+    fn the_clock_is_read_by_two_instructions() {
+        assert!(reads_clock(b"\x0f\x31") && reads_clock(b"\x0f\x01\xf9"));
+        assert!(!reads_clock(b"\x0f\x01\xf8")); // swapgs
     }
 }

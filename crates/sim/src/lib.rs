@@ -18,6 +18,6 @@ pub mod symbols;
 
 pub use annotation::{Action, FunctionError, Plan, PlanError, Point, TaskOffsets};
 pub use attribution::Attribution;
-pub use event::{Counts, Event, Kind, Name, Task};
-pub use instruction::{BEGIN, END, is_repeated, is_return};
-pub use profile::{Image, Profile, ProfileError, Service, Spent};
+pub use event::{Counts, Event, Kind, Moment, Name, Task};
+pub use instruction::{BEGIN, END, is_repeated, is_return, reads_clock};
+pub use profile::{Elapsed, Image, Latency, Profile, ProfileError, Service, Spent};

@@ -1,12 +1,14 @@
 //! Where the instructions of a run went, and its file.
 
+use std::ops::AddAssign;
+
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::Counts;
 
 /// Marks the file and its version.
-const FORMAT: &str = "assay.profile/2";
+const FORMAT: &str = "assay.profile/3";
 
 /// What the kernel does for a task.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -14,8 +16,12 @@ const FORMAT: &str = "assay.profile/2";
 pub enum Service {
     /// The system call of this number; [`u16::MAX`] stands for all numbers from there on.
     Call(u16),
-    /// The exception or interrupt of this name.
-    Trap(String),
+    /// The system calls of 32-bit programs by this way into the kernel.
+    CompatibleCall(String),
+    /// The exception of this name.
+    Exception(String),
+    /// The interrupt of this name.
+    Interrupt(String),
     /// The softirq of this name.
     Softirq(String),
     /// The function of this name, from its calls to its returns.
@@ -40,6 +46,49 @@ pub struct Spent {
     pub calls: u64,
     /// Instructions in the kernel, without those of traps, softirqs and functions in between.
     pub instructions: u64,
+    /// How long they took, if the machine's clock counts instructions.
+    pub latency: Option<Latency>,
+}
+
+/// The time of calls that have begun and ended between the marks, by the machine's clock.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Latency {
+    /// How many calls.
+    pub calls: u64,
+    /// From entry to return, as long as the task ran, with what interrupted it there.
+    pub running_ns: u64,
+    /// As long as the task waited to be woken.
+    pub blocked_ns: u64,
+    /// As long as the task could run, and another one did.
+    pub descheduled_ns: u64,
+}
+
+impl Latency {
+    /// From entry to return, of all calls together.
+    #[must_use]
+    pub fn total_ns(&self) -> u64 {
+        self.running_ns + self.blocked_ns + self.descheduled_ns
+    }
+}
+
+impl AddAssign for Latency {
+    fn add_assign(&mut self, other: Latency) {
+        self.calls += other.calls;
+        self.running_ns += other.running_ns;
+        self.blocked_ns += other.blocked_ns;
+        self.descheduled_ns += other.descheduled_ns;
+    }
+}
+
+/// The time between the marks, by the machine's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Elapsed {
+    /// All of it.
+    pub total_ns: u64,
+    /// In which the processor was halted.
+    pub halted_ns: u64,
+    /// Halts whose time is missing: the kernel has not read the clock afterwards, or it was behind.
+    pub unknown_halts: u64,
 }
 
 /// A process under one of its names: a process that executes another program is another image.
@@ -62,6 +111,8 @@ pub struct Profile {
     format: String,
     /// All instructions. They are the sum of those of the images.
     pub total: Counts,
+    /// How long it took, if the machine's clock counts instructions.
+    pub elapsed: Option<Elapsed>,
     /// Processes under their names, in the order of their first appearance.
     pub images: Vec<Image>,
     /// How often another task got the processor.
@@ -94,6 +145,7 @@ impl Profile {
         Profile {
             format: FORMAT.to_owned(),
             total: Counts::default(),
+            elapsed: None,
             images: Vec::new(),
             switches: 0,
             returns_without_entry: 0,

@@ -90,6 +90,9 @@ pub fn plan(
     interrupt: &Interrupt,
 ) -> anyhow::Result<Plan> {
     let (mut plan, symbols) = described(machine, kernels, interrupt)?;
+    if machine.clock == Clock::Instructions {
+        plan.add_clock(&symbols);
+    }
     for function in functions {
         plan.add_function(&symbols, function)?;
     }

@@ -3,20 +3,23 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use assay_quantity::Unit;
 use assay_report::{Block, Cell, Column, Table};
-use assay_sim::{Image, Profile, Service, Spent};
+use assay_sim::{Elapsed, Image, Latency, Profile, Service, Spent};
 use assay_trace::syscall;
 
 use crate::cli::Observe;
 
-/// Returns the tables of a profile: modes, and, if they were observed, programs and services.
+/// Returns the tables of a profile: modes, and, if they were observed, events, programs and services.
 pub fn blocks(profile: &Profile, observed: Observe) -> Vec<Block> {
     let tables = match observed {
         Observe::Nothing => Vec::new(),
         Observe::Count => vec![modes(profile).with_note("Idle instructions count as those of the kernel.")],
         Observe::Services => {
             let modes = modes(profile).with_note(balance(profile));
-            vec![modes, programs(profile), services(profile), services_of_programs(profile)]
+            let latencies = profile.elapsed.map(|elapsed| latencies(profile, elapsed));
+            let services = [services(profile), services_of_programs(profile)];
+            [modes, events(profile), programs(profile)].into_iter().chain(latencies).chain(services).collect()
         }
     };
     tables.into_iter().map(Block::Table).collect()
@@ -59,7 +62,56 @@ fn balance(profile: &Profile) -> String {
              another program."
         ),
     };
-    format!("{} switches to another task. {balance}{unreadable}", profile.switches)
+    format!("{balance}{unreadable}")
+}
+
+/// What has happened, and how often in a second of the machine's time, if it is known (Rosenblum et al.,
+/// table 4.2).
+fn events(profile: &Profile) -> Table {
+    let calls = |is: fn(&Service) -> bool| -> u64 {
+        spent(profile).filter(|spent| is(&spent.service)).map(|spent| spent.calls).sum()
+    };
+    let page_fault = |service: &Service| matches!(service, Service::Exception(name) if is_page_fault(name));
+    let rows = [
+        ("system calls", calls(|service| matches!(service, Service::Call(_) | Service::CompatibleCall(_)))),
+        ("page faults", calls(page_fault)),
+        (
+            "other exceptions",
+            calls(|service| matches!(service, Service::Exception(name) if !is_page_fault(name))),
+        ),
+        ("interrupts", calls(|service| matches!(service, Service::Interrupt(_)))),
+        ("new processes and threads", calls(|service| *service == Service::Start)),
+        ("switches to another task", profile.switches),
+    ];
+    let Some(elapsed) = profile.elapsed else {
+        let rows = rows.map(|(event, count)| [Cell::text(event), Cell::Count(count)]);
+        return Table::of("Events", [Column::words("event"), Column::numbers("count")], rows);
+    };
+    let rows = rows.map(|(event, count)| [Cell::text(event), Cell::Count(count), rate(count, elapsed)]);
+    let columns = [Column::words("event"), Column::numbers("count"), Column::numbers("per second")];
+    let [total, halted] = [elapsed.total_ns, elapsed.halted_ns].map(in_milliseconds);
+    let time = format!(
+        "{total} passed in the guest, {halted} of it while the processor was halted; an instruction takes 1 ns."
+    );
+    let unknown = format!("{} halts took a time that is unknown and not included.", elapsed.unknown_halts);
+    let table = Table::of("Events", columns, rows).with_note(time);
+    if elapsed.unknown_halts > 0 { table.with_note(unknown) } else { table }
+}
+
+fn is_page_fault(exception: &str) -> bool {
+    exception.split('/').next() == Some("page_fault")
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a run has fewer than 2^52 events and nanoseconds")]
+fn rate(count: u64, elapsed: Elapsed) -> Cell {
+    if elapsed.total_ns == 0 {
+        return Cell::text("");
+    }
+    Cell::Number { value: count as f64 * 1e9 / elapsed.total_ns as f64, unit: Unit::PerSecond }
+}
+
+fn in_milliseconds(nanoseconds: u64) -> String {
+    format!("{}.{:03} ms", nanoseconds / 1_000_000, nanoseconds / 1000 % 1000)
 }
 
 fn programs(profile: &Profile) -> Table {
@@ -131,6 +183,50 @@ fn services_of_programs(profile: &Profile) -> Table {
         .with_last_folded(folded, "Services below 1 % of the kernel, of these programs")
 }
 
+/// How often services are called, how long the calls take, and why (Rosenblum et al., table 4.8), by
+/// descending time.
+fn latencies(profile: &Profile, elapsed: Elapsed) -> Table {
+    let mut sums: BTreeMap<&Service, (u64, Latency)> = BTreeMap::new();
+    for spent in spent(profile) {
+        let (calls, latency) = sums.entry(&spent.service).or_default();
+        *calls += spent.calls;
+        *latency += spent.latency.unwrap_or_default();
+    }
+    let mut rows: Vec<_> = sums.into_iter().filter(|(_, (_, latency))| latency.calls > 0).collect();
+    rows.sort_by_key(|(_, (_, latency))| Reverse(latency.total_ns()));
+    let small =
+        |(_, (_, latency)): &&(_, (_, Latency))| share(latency.total_ns(), elapsed.total_ns) < FOLDED_BELOW;
+    let folded = rows.iter().filter(small).count();
+    let rows = rows.into_iter().map(|(service, (calls, latency))| {
+        let [name, _] = names(service);
+        let mean = |total_ns| Cell::Number { value: mean(total_ns, latency.calls), unit: Unit::Nanoseconds };
+        let Latency { running_ns, blocked_ns, descheduled_ns, .. } = latency;
+        let [total, running, blocked, descheduled] =
+            [latency.total_ns(), running_ns, blocked_ns, descheduled_ns].map(mean);
+        [Cell::text(name), rate(calls, elapsed), total, running, blocked, descheduled]
+    });
+    let columns = [
+        Column::words("service"),
+        Column::numbers("calls per second"),
+        Column::numbers("latency"),
+        Column::numbers("running"),
+        Column::numbers("blocked"),
+        Column::numbers("descheduled"),
+    ];
+    Table::of("Latency of services", columns, rows)
+        .with_note(
+            "Means of the calls that began and ended between the marks, in the guest's time. Running includes \
+             what interrupted the call, which also has a row of its own; blocked: until the task was woken up; \
+             descheduled: while it could run and another task did.",
+        )
+        .with_last_folded(folded, "Services that took below 1 % of the time, all calls together")
+}
+
+#[expect(clippy::cast_precision_loss, reason = "the nanoseconds of a run stay below 2^52")]
+fn mean(total: u64, calls: u64) -> f64 {
+    total as f64 / calls as f64
+}
+
 /// Adds up calls and instructions, and sorts by descending instructions.
 fn by_instructions<'a, K: Ord>(spent: impl Iterator<Item = (K, &'a Spent)>) -> Vec<(K, u64, u64)> {
     let mut sums: BTreeMap<K, (u64, u64)> = BTreeMap::new();
@@ -165,7 +261,9 @@ fn names(service: &Service) -> [String; 2] {
             let name = syscall::name(*number).map_or_else(|| format!("call {number}"), str::to_owned);
             return [name, "system call".to_owned()];
         }
-        Service::Trap(name) => return [name.clone(), "trap".to_owned()],
+        Service::CompatibleCall(name) => return [name.clone(), "32-bit calls".to_owned()],
+        Service::Exception(name) => return [name.clone(), "exception".to_owned()],
+        Service::Interrupt(name) => return [name.clone(), "interrupt".to_owned()],
         Service::Softirq(name) => return [name.clone(), "softirq".to_owned()],
         Service::Function(name) => return [name.clone(), "function".to_owned()],
         Service::Start => ["start", "new task"],
@@ -188,16 +286,17 @@ fn share(part: u64, whole: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use assay_report::{Colour, Report, Style, Symbols};
-    use assay_sim::{Attribution, Counts, Event, Kind, Plan, Task};
+    use assay_sim::{Attribution, Counts, Event, Kind, Moment, Plan, Task};
     use expect_test::expect;
 
     use super::*;
 
-    fn profile() -> Profile {
+    fn profile(timed: bool) -> Profile {
         let mut plan = Plan::empty();
+        plan.timed = timed;
         plan.services = vec![
-            Service::Trap("page_fault".to_owned()),
-            Service::Trap("page_fault/anonymous".to_owned()),
+            Service::Exception("page_fault".to_owned()),
+            Service::Exception("page_fault/anonymous".to_owned()),
             Service::Softirq("softirq/timer".to_owned()),
             Service::Function("vfs_read".to_owned()),
         ];
@@ -210,7 +309,7 @@ mod tests {
         let mut counts = Counts::default();
         let mut profile = None;
         for (user, kernel, event) in [
-            (0, 0, Event::Switch(cat)),
+            (0, 0, Event::Switch { state: 0, to: cat }),
             (0, 0, Event::ReturnToProgram),
             (0, 0, Event::Begin),
             (900, 0, Event::Call(0)),
@@ -221,24 +320,57 @@ mod tests {
             (0, 70, Event::Return { frame: 4 }),
             (0, 0, Event::ReturnToKernel { frame: 8 }),
             (0, 40, Event::Return { frame: 64 }),
-            (0, 150, Event::Switch(idle)),
-            (0, 50, Event::Switch(cat)),
+            (0, 150, Event::Switch { state: 0, to: idle }),
+            (0, 20, Event::Halt),
+            (0, 5, Event::Clock { time_ns: 1_000_000 }),
+            (0, 15, Event::Wake { task: 1, state: 1, of: 1 }),
+            (0, 10, Event::Switch { state: 0, to: cat }),
             (0, 1, Event::ReturnToProgram),
             (0, 9, Event::ReturnToProgram),
             (0, 0, Event::End),
         ] {
             counts.user += user;
             counts.kernel += kernel;
-            profile = attribution.take(counts, event);
+            profile = attribution.take(Moment { counts, ran_ns: counts.user + counts.kernel }, event);
         }
         profile.unwrap()
+    }
+
+    #[test]
+    fn with_a_clock_of_instructions_there_are_rates_and_latencies() {
+        let style = Style { width: u16::MAX, symbols: Symbols::Ascii, colour: Colour::Plain };
+        let profile = profile(true);
+        let tables = [events(&profile), latencies(&profile, profile.elapsed.unwrap())];
+        let report = Report { title: "cat".to_owned(), blocks: tables.map(Block::Table).into() };
+        expect![[r#"
+            cat
+            ===
+
+            Events
+             event                      count  per second
+            ----------------------------------------------
+             system calls                   1    1.00 k/s
+             page faults                    1    1.00 k/s
+             other exceptions               0    0    /s
+             interrupts                     0    0    /s
+             new processes and threads      0    0    /s
+             switches to another task       2    2.00 k/s
+             1.000 ms passed in the guest, 0.996 ms of it while the processor was halted; an instruction takes 1 ns.
+
+            Latency of services
+             service  calls per second  latency  running  blocked  descheduled
+            -------------------------------------------------------------------
+             read             1.00 k/s   999 us  2.39 us   997 us      10.0 ns
+             Services that took below 1 % of the time, all calls together (values: --format html, json or csv): vfs_read, page_fault/anonymous, softirq/timer
+             Means of the calls that began and ended between the marks, in the guest's time. Running includes what interrupted the call, which also has a row of its own; blocked: until the task was woken up; descheduled: while it could run and another task did.
+        "#]].assert_eq(&assay_report::text::report(&report, &style));
     }
 
     #[test]
     fn the_tables_show_modes_programs_and_services() {
         let style = Style { width: u16::MAX, symbols: Symbols::Ascii, colour: Colour::Plain };
         let shown = |observed| {
-            let report = Report { title: "cat".to_owned(), blocks: blocks(&profile(), observed) };
+            let report = Report { title: "cat".to_owned(), blocks: blocks(&profile(false), observed) };
             assay_report::text::report(&report, &style)
         };
         expect![[r#"
@@ -252,7 +384,17 @@ mod tests {
              kernel         2,400   71.6  %
              idle              50    1.49 %
              all            3,350  100    %
-             2 switches to another task. 1 returns had no entry and 0 entries no return: about as many calls are booked to the wrong service.
+             1 returns had no entry and 0 entries no return: about as many calls are booked to the wrong service.
+
+            Events
+             event                      count
+            ----------------------------------
+             system calls                   1
+             page faults                    1
+             other exceptions               0
+             interrupts                     0
+             new processes and threads      0
+             switches to another task       2
 
             Instructions of each program
              program           processes  user  kernel    share
@@ -264,7 +406,7 @@ mod tests {
             Services of the kernel
              service               kind             calls  instructions  per call  share of kernel
             ---------------------------------------------------------------------------------------
-             page_fault/anonymous  trap                 1         2,000     2,000         81.6   %
+             page_fault/anonymous  exception            1         2,000     2,000         81.6   %
              read                  system call          1           251       251         10.2   %
              softirq/timer         softirq              1            70        70          2.86  %
              vfs_read              function             1            70        70          2.86  %
@@ -283,7 +425,7 @@ mod tests {
              iiiiiiiiiiiiiiii  idle                                   50                     2.04 %
              Services below 1 % of the kernel, of these programs (values: --format html, json or csv): cat
         "#]].assert_eq(&shown(Observe::Services));
-        let mut incomplete = profile();
+        let mut incomplete = profile(false);
         incomplete.unreadable = 3;
         assert!(balance(&incomplete).contains(" 3 events could not be read"));
         assert_eq!(shown(Observe::Nothing).trim().lines().count(), 2);

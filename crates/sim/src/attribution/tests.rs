@@ -17,7 +17,7 @@ fn a_task(number: u32, text: &str, kind: Kind) -> Task {
 }
 
 fn task(number: u32, text: &str, kind: Kind) -> Event {
-    Event::Switch(a_task(number, text, kind))
+    Event::Switch { state: 0, to: a_task(number, text, kind) }
 }
 
 fn new(number: u32, text: &str, kind: Kind) -> Event {
@@ -28,32 +28,44 @@ fn new(number: u32, text: &str, kind: Kind) -> Event {
 fn plan() -> Plan {
     let mut plan = Plan::empty();
     plan.services = vec![
-        Service::Trap("page_fault".into()),
-        Service::Trap("timer".into()),
-        Service::Trap("zero".into()),
-        Service::Trap("copy".into()),
+        Service::Exception("page_fault".into()),
+        Service::Interrupt("timer".into()),
+        Service::Exception("zero".into()),
+        Service::Exception("copy".into()),
         Service::Function("read_a".into()),
         Service::Function("read_b".into()),
     ];
     plan
 }
 
+/// A moment without repetitions.
+fn at(counts: Counts) -> Moment {
+    Moment { counts, ran_ns: counts.user + counts.kernel }
+}
+
 /// Takes events, each after this number of instructions of the program and of the kernel, and returns
 /// lines of an image's process and name, its own instructions, and its services.
 fn attributed(events: &[(u64, u64, Event)]) -> (Vec<String>, Profile) {
-    let mut attribution = Attribution::new(&plan());
+    attributed_with(false, events)
+}
+
+/// The same for a machine whose clock counts instructions or not.
+fn attributed_with(timed: bool, events: &[(u64, u64, Event)]) -> (Vec<String>, Profile) {
+    let mut plan = plan();
+    plan.timed = timed;
+    let mut attribution = Attribution::new(&plan);
     let mut counts = Counts::default();
     let mut profile = None;
     for (user, kernel, event) in events {
         counts.user += user;
         counts.kernel += kernel;
-        profile = attribution.take(counts, *event);
+        profile = attribution.take(at(counts), *event);
     }
     let profile = profile.unwrap();
     let image = |image: &Image| {
         let services = image.services.iter().map(|spent| {
             let name = match &spent.service {
-                Service::Trap(name) | Service::Function(name) => name.clone(),
+                Service::Exception(name) | Service::Interrupt(name) | Service::Function(name) => name.clone(),
                 other => format!("{other:?}").to_lowercase(),
             };
             format!(" {name} {}x{}", spent.calls, spent.instructions)
@@ -268,25 +280,156 @@ fn what_does_not_balance_is_counted() {
     assert_eq!((profile.returns_without_entry, profile.entries_without_return), (1, 2));
 }
 
+/// Takes events at these times of a clock that runs with the processor, and returns the profile and the
+/// latency of each service: how many calls, and how long they were running, blocked and descheduled.
+fn timed(events: &[(u64, Event)]) -> (Profile, HashMap<Service, [u64; 4]>) {
+    let mut plan = plan();
+    plan.timed = true;
+    let mut attribution = Attribution::new(&plan);
+    let mut profile = None;
+    for (ran_ns, event) in events {
+        // The last repetition of a string instruction takes time and is no instruction.
+        let counts = Counts { user: 0, kernel: ran_ns - ran_ns / 1000 };
+        profile = attribution.take(Moment { counts, ran_ns: *ran_ns }, *event);
+    }
+    let profile = profile.unwrap();
+    let mut latencies: HashMap<Service, Latency> = HashMap::new();
+    for spent in profile.images.iter().flat_map(|image| &image.services) {
+        *latencies.entry(spent.service.clone()).or_default() += spent.latency.unwrap();
+    }
+    let parts =
+        |latency: Latency| [latency.calls, latency.running_ns, latency.blocked_ns, latency.descheduled_ns];
+    (profile, latencies.into_iter().map(|(service, latency)| (service, parts(latency))).collect())
+}
+
+/// The kernel wakes a task up if its state is one of these.
+fn wake(number: u32, state: u32, of: u32) -> Event {
+    Event::Wake { task: a_task(number, "", Kind::Program).address, state, of }
+}
+
+/// The current task has ended, and this one runs.
+fn dead(number: u32, text: &str) -> Event {
+    Event::Switch { state: 0x80, to: a_task(number, text, Kind::Program) }
+}
+
+#[test]
+fn a_latency_is_running_blocked_until_woken_up_and_descheduled_from_then_on() {
+    let idle = || task(0, "swapper/0", Kind::Kernel);
+    let (profile, latencies) = timed(&[
+        (100, task(8, "other", Kind::Program)),
+        (105, Event::ReturnToProgram),
+        (110, task(7, "cat", Kind::Program)),
+        (120, Event::ReturnToProgram),
+        (1000, Event::Begin),
+        (1100, Event::Call(0)),
+        // Nothing to do until an interrupt, which reads the clock after 5 instructions: 5000 ns are halted.
+        (1200, idle()),
+        (1230, Event::Halt),
+        (1231, TIMER),
+        (1233, wake(7, 1, 3)),
+        (1236, Event::Clock { time_ns: 6236 }),
+        (1255, wake(7, 1, 3)),
+        (1260, Event::ReturnToKernel { frame: 0x900 }),
+        // Another task comes first, and has only to make room.
+        (1300, task(8, "other", Kind::Program)),
+        (1310, Event::Call(1)),
+        (1320, task(7, "cat", Kind::Program)),
+        (1330, wake(8, 2, 1)),
+        (1370, Event::ReturnToProgram),
+        (1380, FAULT),
+        (1400, task(8, "other", Kind::Program)),
+        (1440, Event::ReturnToProgram),
+        (1450, Event::End),
+    ]);
+    assert_eq!(profile.elapsed, Some(Elapsed { total_ns: 5450, halted_ns: 5000, unknown_halts: 0 }));
+    assert_eq!(latencies[&Service::Call(0)], [1, 150, 5033, 87]);
+    assert_eq!(latencies[&Service::Interrupt("timer".into())], [1, 29, 0, 0]);
+    assert_eq!(latencies[&Service::Call(1)], [1, 50, 0, 80]);
+    // It has not ended.
+    assert_eq!(latencies[&Service::Exception("page_fault".into())], [0; 4]);
+}
+
+#[test]
+fn a_latency_ends_with_its_task_and_has_a_beginning_after_the_mark() {
+    let (_, latencies) = timed(&[
+        (10, task(7, "sh", Kind::Program)),
+        (20, Event::Call(2)),
+        (30, Event::Begin),
+        (40, new(8, "sh", Kind::Program)),
+        (60, task(8, "sh", Kind::Program)),
+        (70, Event::ReturnToProgram),
+        (90, Event::Call(60)),
+        (92, FAULT),
+        (100, dead(7, "sh")),
+        (130, Event::ReturnToProgram),
+        // It ends before its program begins.
+        (131, new(9, "sh", Kind::Program)),
+        (133, task(9, "sh", Kind::Program)),
+        (139, dead(7, "sh")),
+        // Its memory is another one's.
+        (140, new(109, "sh", Kind::Program)),
+        (150, Event::End),
+    ]);
+    assert_eq!(latencies[&Service::Start], [1, 10, 0, 20]);
+    assert_eq!(latencies[&Service::Call(60)], [1, 10, 0, 0]);
+    assert_eq!(latencies[&Service::Exception("page_fault".into())], [1, 8, 0, 0]);
+    assert_eq!(latencies[&Service::Call(2)], [0; 4]);
+}
+
+#[test]
+fn what_is_not_known_of_the_time_has_no_latency_and_is_counted() {
+    let (profile, latencies) = timed(&[
+        (10, task(7, "sh", Kind::Program)),
+        (15, Event::ReturnToProgram),
+        (20, Event::Begin),
+        (30, Event::Call(0)),
+        (40, FAULT),
+        // The return from the fault is missing.
+        (50, Event::ReturnToProgram),
+        // The clock is behind, then it is not read.
+        (60, Event::Halt),
+        (70, Event::Clock { time_ns: 65 }),
+        (80, Event::Halt),
+        (90, Event::End),
+    ]);
+    assert_eq!(latencies[&Service::Call(0)], [1, 20, 0, 0]);
+    assert_eq!(latencies[&Service::Exception("page_fault".into())], [0; 4]);
+    assert_eq!(profile.elapsed, Some(Elapsed { total_ns: 70, halted_ns: 0, unknown_halts: 2 }));
+}
+
+#[test]
+fn without_a_clock_of_instructions_there_is_no_time() {
+    let (_, profile) = attributed(&[
+        (0, 0, task(7, "cat", Kind::Program)),
+        (0, 0, Event::Begin),
+        (0, 0, Event::Call(0)),
+        (0, 9, Event::ReturnToProgram),
+        (0, 0, Event::End),
+    ]);
+    assert_eq!(profile.elapsed, None);
+    assert_eq!(profile.images[0].services[0].latency, None);
+}
+
 #[test]
 fn events_that_cannot_be_read_are_counted_between_the_marks() {
     let mut attribution = Attribution::new(&Plan::empty());
     attribution.miss();
-    attribution.take(Counts::default(), Event::Begin);
+    attribution.take(Moment::default(), Event::Begin);
     attribution.miss();
-    assert_eq!(attribution.take(Counts::default(), Event::End).unwrap().unreadable, 1);
+    assert_eq!(attribution.take(Moment::default(), Event::End).unwrap().unreadable, 1);
 }
 
 #[test]
 fn a_profile_is_from_the_first_beginning_to_the_last_end() {
     let mut attribution = Attribution::new(&Plan::empty());
-    let at = |kernel| Counts { user: 0, kernel };
+    let counts = |kernel| Counts { user: 0, kernel };
+    let at = |kernel| at(counts(kernel));
     assert_eq!(attribution.take(at(1), Event::End), None);
     assert_eq!(attribution.take(at(2), Event::Begin), None);
     assert_eq!(attribution.take(at(5), Event::Begin), None);
     for end in [9, 11] {
         let profile = attribution.take(at(end), Event::End).unwrap();
-        assert_eq!(profile.total, at(end - 2));
+        assert_eq!(profile.total, counts(end - 2));
         let services = profile.images.iter().flat_map(|image| &image.services);
         assert_eq!(services.map(|spent| spent.instructions).sum::<u64>(), end - 2);
     }
@@ -297,9 +440,9 @@ fn a_profile_is_written_and_read() {
     let (_, profile) = attributed(&[(0, 9, Event::Begin), (1, 2, FAULT), (3, 4, Event::End)]);
     assert_eq!(profile.total, Counts { user: 4, kernel: 6 });
     assert_eq!(Profile::from_json(&profile.to_json()).unwrap(), profile);
-    let other = profile.to_json().replace("assay.profile/2", "assay.profile/1");
+    let other = profile.to_json().replace("assay.profile/3", "assay.profile/2");
     let refused = Profile::from_json(&other).unwrap_err().to_string();
-    assert!(refused.starts_with("the profile has format 'assay.profile/1'"), "{refused}");
+    assert!(refused.starts_with("the profile has format 'assay.profile/2'"), "{refused}");
 }
 
 fn any_event() -> impl Strategy<Value = Event> {
@@ -314,6 +457,10 @@ fn any_event() -> impl Strategy<Value = Event> {
         (0..4_u32).prop_map(|number| task(number, "a", Kind::Program)),
         (0..4_u32).prop_map(|number| new(number, "d", Kind::Program)),
         (0..4_u32).prop_map(|number| new(number * 100, "e", Kind::Kernel)),
+        (0..4_u32, 0..4_u32).prop_map(|(number, state)| wake(number, state, 2)),
+        (0..4_u32).prop_map(|number| dead(number, "a")),
+        Just(Event::Halt),
+        (0..1000_u64).prop_map(|time_ns| Event::Clock { time_ns }),
         Just(Event::End),
         (0..4_u32).prop_map(|number| task(number * 100, "b", Kind::Kernel)),
         (0..4_u64)
@@ -333,11 +480,18 @@ proptest! {
         let entries = within.iter().filter(|(_, _, event)| is_call(event)).count() as u64;
         events.extend(within);
         events.push((1, 1, Event::End));
-        let (_, profile) = attributed(&events);
+        let (_, profile) = attributed_with(true, &events);
+        let elapsed = profile.elapsed.unwrap();
+        prop_assert!(elapsed.total_ns == elapsed.halted_ns + profile.total.user + profile.total.kernel);
         let spent = || profile.images.iter().flat_map(|image| &image.services);
         prop_assert_eq!(profile.images.iter().map(|image| image.user).sum::<u64>(), profile.total.user);
         prop_assert_eq!(spent().map(|spent| spent.instructions).sum::<u64>(), profile.total.kernel);
         let entered = spent().filter(|spent| spent.service != Service::Start).map(|spent| spent.calls);
         prop_assert_eq!(entered.sum::<u64>(), entries);
+        let ended = spent().map(|spent| spent.latency.unwrap().calls).sum::<u64>();
+        prop_assert!(ended <= spent().map(|spent| spent.calls).sum());
+        for latency in spent().filter_map(|spent| spent.latency) {
+            prop_assert!(latency.total_ns() <= latency.calls * elapsed.total_ns);
+        }
     }
 }
