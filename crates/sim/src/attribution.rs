@@ -3,13 +3,16 @@
 //! the task and not to the processor, because a task can be switched away within a service, and goes on later
 //! where it was.
 
+mod time;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::{iter, mem};
+use std::mem;
 
 use crate::annotation::Plan;
 use crate::event::{Counts, Event, Kind, Moment, Name, Task};
 use crate::profile::{Elapsed, Image, Latency, Profile, Service, Spent};
+use time::{Began, Clock, Waits};
 
 /// A service, by numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -42,31 +45,6 @@ struct Frame {
     began: Option<Began>,
 }
 
-/// When a service has begun, and how long its task had waited until then.
-#[derive(Debug, Clone, Copy)]
-struct Began {
-    at_ns: u64,
-    waited: Waited,
-}
-
-/// How long a task has not run.
-#[derive(Debug, Default, Clone, Copy)]
-struct Waited {
-    /// Until it was woken up.
-    blocked_ns: u64,
-    /// While it could run, and another task did.
-    descheduled_ns: u64,
-}
-
-/// A task that does not run.
-#[derive(Debug, Clone, Copy)]
-struct Away {
-    /// Since when.
-    since_ns: u64,
-    /// When it was woken up.
-    woken_ns: Option<u64>,
-}
-
 /// What ends a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
@@ -82,15 +60,6 @@ impl Frame {
     fn is_function(&self) -> bool {
         matches!(self.end, End::Return(_))
     }
-
-    /// Returns its latency, once, if it ends now and its task has waited this long.
-    fn latency(&mut self, now_ns: u64, waited: Waited) -> Option<Latency> {
-        let began = self.began.take()?;
-        let blocked_ns = waited.blocked_ns - began.waited.blocked_ns;
-        let descheduled_ns = waited.descheduled_ns - began.waited.descheduled_ns;
-        let running_ns = now_ns - began.at_ns - blocked_ns - descheduled_ns;
-        Some(Latency { calls: 1, running_ns, blocked_ns, descheduled_ns })
-    }
 }
 
 /// A task that has been made or switched to.
@@ -104,21 +73,7 @@ struct Known {
     image: usize,
     /// The last one is what it does now.
     stack: Vec<Frame>,
-    waited: Waited,
-    /// `None` while it runs.
-    away: Option<Away>,
-}
-
-impl Known {
-    /// The task runs again.
-    fn resume(&mut self, now_ns: u64) {
-        if let Some(Away { since_ns, woken_ns }) = self.away.take() {
-            // What was not woken up was not blocked: it was preempted, or has yielded.
-            let ready_ns = woken_ns.unwrap_or(since_ns);
-            self.waited.blocked_ns += ready_ns - since_ns;
-            self.waited.descheduled_ns += now_ns - ready_ns;
-        }
-    }
+    waits: Waits,
 }
 
 /// What a service has spent for an image.
@@ -129,33 +84,11 @@ struct Account {
     latency: Latency,
 }
 
-/// Time of a machine whose clock counts instructions.
-#[derive(Debug, Default)]
-struct Clock {
-    /// How long its processor has run, at the last event.
-    ran_ns: u64,
-    /// How long its processor has been halted, as far as it is known.
-    halted_ns: u64,
-    /// Since when it has been halted last, until the clock is read.
-    halted_since_ns: Option<u64>,
-    /// Readings of the clock after a halt that cannot be right.
-    unknown: u64,
-}
-
-impl Clock {
-    fn now_ns(&self) -> u64 {
-        self.ran_ns + self.halted_ns
-    }
-}
-
 /// The first mark.
 #[derive(Debug, Clone, Copy)]
 struct Begin {
     counts: Counts,
-    now_ns: u64,
-    /// As in [`Clock`].
-    halted_ns: u64,
-    unknown: u64,
+    clock: Clock,
 }
 
 /// State of a task that has ended (`TASK_DEAD`, `include/linux/sched.h` of Linux).
@@ -218,8 +151,7 @@ impl Attribution {
         let counts = moment.counts;
         self.charge(counts);
         if self.timed {
-            // A return is an event when it begins, and takes no time if it then causes a page fault.
-            self.clock.ran_ns = self.clock.ran_ns.max(moment.ran_ns);
+            self.clock.run(moment.ran_ns);
         }
         match event {
             Event::Call(number) => self.enter(Key::Call(number), End::ReturnToProgram),
@@ -238,7 +170,7 @@ impl Attribution {
             }
             Event::Wake { task, state, of } if state & of != 0 => self.wake(task),
             Event::Wake { .. } => {}
-            Event::Halt => self.clock.halted_since_ns = Some(self.clock.now_ns()),
+            Event::Halt => self.clock.halt(),
             Event::Clock { time_ns } => self.set_clock(time_ns),
             Event::Rename { task, name } => self.rename(task, name),
             Event::Begin if self.begin.is_none() => self.begin(counts),
@@ -257,7 +189,7 @@ impl Attribution {
     /// Whether the processor was halted and the clock has not been read since, which must be seen.
     #[must_use]
     pub fn is_halted(&self) -> bool {
-        self.clock.halted_since_ns.is_some()
+        self.clock.is_halted()
     }
 
     /// Counts an event that the simulator could not read from the guest.
@@ -288,14 +220,14 @@ impl Attribution {
 
     fn enter(&mut self, key: Key, end: End) {
         let known = &self.tasks[self.current];
-        let frame = self.frame(known.image, key, end, known.waited);
+        let frame = self.frame(known.image, key, end, &known.waits);
         self.tasks[self.current].stack.push(frame);
     }
 
     /// A service that begins now.
-    fn frame(&self, image: usize, key: Key, end: End, waited: Waited) -> Frame {
+    fn frame(&self, image: usize, key: Key, end: End, waits: &Waits) -> Frame {
         let counts = self.begin.is_some();
-        let began = (counts && self.timed).then(|| Began { at_ns: self.clock.now_ns(), waited });
+        let began = (counts && self.timed).then(|| Began::new(self.clock.now_ns(), waits));
         Frame { image, entered: key, key, end, calls: u64::from(counts), instructions: 0, began }
     }
 
@@ -347,7 +279,7 @@ impl Attribution {
         if self.begin.is_some() {
             self.profile.entries_without_return += (known.stack.len() - position - 1) as u64;
             let (ended, lost) = known.stack[position..].split_at_mut(1);
-            book(&mut self.accounts, ended, Some((self.clock.now_ns(), known.waited)));
+            book(&mut self.accounts, ended, Some((self.clock.now_ns(), &known.waits)));
             book(&mut self.accounts, lost, None);
         }
         known.stack.truncate(position);
@@ -356,14 +288,12 @@ impl Attribution {
     /// Makes a task, which goes on in the kernel until its program begins. Returns its position.
     fn make(&mut self, task: Task) -> usize {
         let image = self.image(task.process, task.name);
+        let waits = Waits::new(self.clock.now_ns());
         let mut stack = Vec::new();
         if task.kind == Kind::Program {
-            stack.push(self.frame(image, Key::Start, End::ReturnToProgram, Waited::default()));
+            stack.push(self.frame(image, Key::Start, End::ReturnToProgram, &waits));
         }
-        let now_ns = self.clock.now_ns();
-        let away = Some(Away { since_ns: now_ns, woken_ns: Some(now_ns) });
-        let known =
-            Known { process: task.process, kind: task.kind, image, stack, waited: Waited::default(), away };
+        let known = Known { process: task.process, kind: task.kind, image, stack, waits };
         match self.by_address.entry(task.address) {
             Entry::Occupied(position) => {
                 // The task that was there has ended in its last call.
@@ -387,9 +317,9 @@ impl Attribution {
             // What ends before its program begins has not started.
             let start = last.stack.iter_mut().find(|frame| frame.entered == Key::Start);
             start.into_iter().for_each(|frame| frame.began = None);
-            book(&mut self.accounts, &mut last.stack, Some((now_ns, last.waited)));
+            book(&mut self.accounts, &mut last.stack, Some((now_ns, &last.waits)));
         }
-        last.away = Some(Away { since_ns: now_ns, woken_ns: None });
+        last.waits.pause(now_ns);
         let known = self.by_address.get(&task.address).copied();
         let known = known.filter(|known| self.tasks[*known].process == task.process);
         // The first task of a kernel is not made by another one, and an event can be unreadable.
@@ -397,34 +327,23 @@ impl Attribution {
         let image = self.image(task.process, task.name);
         let known = &mut self.tasks[self.current];
         known.image = image;
-        known.resume(now_ns);
+        known.waits.resume(now_ns);
     }
 
     /// Wakes a task up that was blocked.
     fn wake(&mut self, task: u64) {
-        let Some(&position) = self.by_address.get(&task) else { return };
-        if let Some(away) = &mut self.tasks[position].away {
-            away.woken_ns.get_or_insert(self.clock.now_ns());
+        if let Some(&position) = self.by_address.get(&task) {
+            self.tasks[position].waits.wake(self.clock.now_ns());
         }
     }
 
-    /// Adds the time for which the processor was halted, from a reading of the clock. What has happened since
-    /// the end of the halt happened later by as much.
+    /// Adds the time for which the processor was halted, from a reading of the clock.
     fn set_clock(&mut self, time_ns: u64) {
-        let Some(since_ns) = self.clock.halted_since_ns.take() else { return };
-        let Some(halted_ns) = time_ns.checked_sub(self.clock.now_ns()) else {
-            self.clock.unknown += 1;
-            return;
-        };
-        self.clock.halted_ns += halted_ns;
+        let Some(halt) = self.clock.set(time_ns) else { return };
         for known in &mut self.tasks {
+            known.waits.correct(halt);
             let begun = known.stack.iter_mut().filter_map(|frame| frame.began.as_mut());
-            let begun = begun.map(|began| &mut began.at_ns);
-            let away = known.away.iter_mut();
-            let away = away.flat_map(|away| iter::once(&mut away.since_ns).chain(&mut away.woken_ns));
-            for at_ns in begun.chain(away).filter(|at_ns| **at_ns > since_ns) {
-                *at_ns += halted_ns;
-            }
+            begun.for_each(|began| began.correct(halt));
         }
     }
 
@@ -442,12 +361,7 @@ impl Attribution {
     }
 
     fn begin(&mut self, counts: Counts) {
-        self.begin = Some(Begin {
-            counts,
-            now_ns: self.clock.now_ns(),
-            halted_ns: self.clock.halted_ns,
-            unknown: self.clock.unknown,
-        });
+        self.begin = Some(Begin { counts, clock: self.clock });
         self.accounts.clear();
         self.user.fill(0);
         self.profile = Profile::empty(mem::take(&mut self.profile.gaps));
@@ -464,9 +378,9 @@ impl Attribution {
         profile.total =
             Counts { user: counts.user - begin.counts.user, kernel: counts.kernel - begin.counts.kernel };
         profile.elapsed = self.timed.then(|| Elapsed {
-            total_ns: self.clock.now_ns() - begin.now_ns,
-            halted_ns: self.clock.halted_ns - begin.halted_ns,
-            unknown_halts: self.clock.unknown - begin.unknown + u64::from(self.is_halted()),
+            total_ns: self.clock.now_ns() - begin.clock.now_ns(),
+            halted_ns: self.clock.halted_ns - begin.clock.halted_ns,
+            unknown_halts: self.clock.unknown_halts() - begin.clock.unknown,
         });
         for (image, (process, name)) in self.images.iter().enumerate() {
             let own = self
@@ -509,13 +423,15 @@ impl Attribution {
 
 /// Adds what these services have spent to their accounts, with their latency if they end: now, after their
 /// task has waited this long.
-fn book(accounts: &mut HashMap<(usize, Key), Account>, frames: &mut [Frame], end: Option<(u64, Waited)>) {
+fn book(accounts: &mut HashMap<(usize, Key), Account>, frames: &mut [Frame], end: Option<(u64, &Waits)>) {
     for frame in frames {
         let account = accounts.entry((frame.image, frame.key)).or_default();
         account.calls += mem::take(&mut frame.calls);
         account.instructions += mem::take(&mut frame.instructions);
-        if let Some(latency) = end.and_then(|(now_ns, waited)| frame.latency(now_ns, waited)) {
-            account.latency += latency;
+        if let Some((now_ns, waits)) = end
+            && let Some(began) = frame.began.take()
+        {
+            account.latency += began.latency(now_ns, waits);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use assay_quantity::Unit;
-use assay_report::{Block, Cell, Column, Table};
+use assay_report::{Block, Cell, Column, Table, scale};
 use assay_sim::{Elapsed, Image, Latency, Profile, Service, Spent};
 use assay_trace::syscall;
 
@@ -40,7 +40,7 @@ fn modes(profile: &Profile) -> Table {
         ("all", total),
     ];
     let rows = rows.map(|(mode, instructions)| {
-        [Cell::text(mode), Cell::Count(instructions), Cell::Share(share(instructions, total))]
+        [Cell::text(mode), Cell::Count(instructions), Cell::Share(ratio(instructions, total))]
     });
     let columns = [Column::words("mode"), Column::numbers("instructions"), Column::numbers("share")];
     Table::of("Where the instructions went", columns, rows)
@@ -89,7 +89,8 @@ fn events(profile: &Profile) -> Table {
     };
     let rows = rows.map(|(event, count)| [Cell::text(event), Cell::Count(count), rate(count, elapsed)]);
     let columns = [Column::words("event"), Column::numbers("count"), Column::numbers("per second")];
-    let [total, halted] = [elapsed.total_ns, elapsed.halted_ns].map(in_milliseconds);
+    let [total, halted] = [elapsed.total_ns, elapsed.halted_ns]
+        .map(|time_ns| scale::number(ratio(time_ns, 1), Unit::Nanoseconds));
     let time = format!(
         "{total} passed in the guest, {halted} of it while the processor was halted; an instruction takes 1 ns."
     );
@@ -102,16 +103,11 @@ fn is_page_fault(exception: &str) -> bool {
     exception.split('/').next() == Some("page_fault")
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a run has fewer than 2^52 events and nanoseconds")]
 fn rate(count: u64, elapsed: Elapsed) -> Cell {
     if elapsed.total_ns == 0 {
         return Cell::text("");
     }
-    Cell::Number { value: count as f64 * 1e9 / elapsed.total_ns as f64, unit: Unit::PerSecond }
-}
-
-fn in_milliseconds(nanoseconds: u64) -> String {
-    format!("{}.{:03} ms", nanoseconds / 1_000_000, nanoseconds / 1000 % 1000)
+    Cell::Number { value: 1e9 * ratio(count, elapsed.total_ns), unit: Unit::PerSecond }
 }
 
 fn programs(profile: &Profile) -> Table {
@@ -131,7 +127,7 @@ fn programs(profile: &Profile) -> Table {
             Cell::Count(processes),
             Cell::Count(user),
             Cell::Count(kernel),
-            Cell::Share(share(user + kernel, total)),
+            Cell::Share(ratio(user + kernel, total)),
         ]
     });
     let columns = [
@@ -170,7 +166,7 @@ fn services_of_programs(profile: &Profile) -> Table {
         .flat_map(|image| image.services.iter().map(|spent| ((image.name.as_str(), &spent.service), spent)));
     let rows = by_instructions(named);
     let small =
-        |(_, _, instructions): &&(_, _, u64)| share(*instructions, profile.total.kernel) < FOLDED_BELOW;
+        |(_, _, instructions): &&(_, _, u64)| ratio(*instructions, profile.total.kernel) < FOLDED_BELOW;
     let folded = rows.iter().filter(small).count();
     let rows = rows.into_iter().map(|((program, service), calls, instructions)| {
         let [calls, instructions, each, share] = figures(calls, instructions, profile);
@@ -195,11 +191,11 @@ fn latencies(profile: &Profile, elapsed: Elapsed) -> Table {
     let mut rows: Vec<_> = sums.into_iter().filter(|(_, (_, latency))| latency.calls > 0).collect();
     rows.sort_by_key(|(_, (_, latency))| Reverse(latency.total_ns()));
     let small =
-        |(_, (_, latency)): &&(_, (_, Latency))| share(latency.total_ns(), elapsed.total_ns) < FOLDED_BELOW;
+        |(_, (_, latency)): &&(_, (_, Latency))| ratio(latency.total_ns(), elapsed.total_ns) < FOLDED_BELOW;
     let folded = rows.iter().filter(small).count();
     let rows = rows.into_iter().map(|(service, (calls, latency))| {
         let [name, _] = names(service);
-        let mean = |total_ns| Cell::Number { value: mean(total_ns, latency.calls), unit: Unit::Nanoseconds };
+        let mean = |total_ns| Cell::Number { value: ratio(total_ns, latency.calls), unit: Unit::Nanoseconds };
         let Latency { running_ns, blocked_ns, descheduled_ns, .. } = latency;
         let [total, running, blocked, descheduled] =
             [latency.total_ns(), running_ns, blocked_ns, descheduled_ns].map(mean);
@@ -220,11 +216,6 @@ fn latencies(profile: &Profile, elapsed: Elapsed) -> Table {
              descheduled: while it could run and another task did.",
         )
         .with_last_folded(folded, "Services that took below 1 % of the time, all calls together")
-}
-
-#[expect(clippy::cast_precision_loss, reason = "the nanoseconds of a run stay below 2^52")]
-fn mean(total: u64, calls: u64) -> f64 {
-    total as f64 / calls as f64
 }
 
 /// Adds up calls and instructions, and sorts by descending instructions.
@@ -250,7 +241,7 @@ fn figures(calls: u64, instructions: u64, profile: &Profile) -> [Cell; 4] {
         Some(each) => [Cell::Count(calls), Cell::Count(each)],
         None => [(); 2].map(|()| Cell::text("")),
     };
-    [count, Cell::Count(instructions), each, Cell::Share(share(instructions, profile.total.kernel))]
+    [count, Cell::Count(instructions), each, Cell::Share(ratio(instructions, profile.total.kernel))]
 }
 
 /// Name and kind of a service.
@@ -278,8 +269,8 @@ fn kernel_instructions(image: &Image) -> u64 {
     image.services.iter().map(|spent| spent.instructions).sum()
 }
 
-#[expect(clippy::cast_precision_loss, reason = "instructions of a run stay below 2^52")]
-fn share(part: u64, whole: u64) -> f64 {
+#[expect(clippy::cast_precision_loss, reason = "instructions and nanoseconds of a run stay below 2^52")]
+fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
@@ -355,7 +346,7 @@ mod tests {
              interrupts                     0    0    /s
              new processes and threads      0    0    /s
              switches to another task       2    2.00 k/s
-             1.000 ms passed in the guest, 0.996 ms of it while the processor was halted; an instruction takes 1 ns.
+             1.00 ms passed in the guest, 997 us of it while the processor was halted; an instruction takes 1 ns.
 
             Latency of services
              service  calls per second  latency  running  blocked  descheduled
