@@ -119,6 +119,7 @@ fn value(cell: &Cell) -> String {
         Cell::Quantity(estimate) => digits(estimate.point),
         Cell::Number { value, .. } => digits(*value),
         Cell::Count(count) => count.to_string(),
+        Cell::Difference(difference) => difference.to_string(),
         Cell::Share(share) => digits(*share),
         Cell::Missing(_) => String::new(),
     }
@@ -128,7 +129,7 @@ fn unit(cell: &Cell) -> Option<Unit> {
     match cell {
         Cell::Quantity(estimate) => Some(estimate.unit),
         Cell::Number { unit, .. } => Some(*unit),
-        Cell::Count(_) => Some(Unit::Count),
+        Cell::Count(_) | Cell::Difference(_) => Some(Unit::Count),
         Cell::Share(_) => Some(Unit::Ratio),
         Cell::Text(_) | Cell::Missing(_) => None,
     }

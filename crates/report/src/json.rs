@@ -9,7 +9,7 @@
 //! table    {"title": text, "columns": [column...], "rows": [[cell...]...], "notes": [text...]}
 //! column   {"header": text, "alignment": "left" | "right", "unit": unit | null}
 //! cell     {"text": text} | {"quantity": quantity} | {"number": {"value": number, "unit": unit}}
-//!          | {"count": number} | {"share": number} | {"missing": reason}
+//!          | {"count": number} | {"difference": number} | {"share": number} | {"missing": reason}
 //! quantity {"point": number, "low": number, "high": number, "confidence": number, "unit": unit,
 //!           "method": "trimmed_mean" | "median" | "minimum" | "printed" | "derived", "values": number}
 //! figure   {"bars": {"title": text, "unit": unit, "bars": [bar...]}}
@@ -70,6 +70,7 @@ fn cell(cell: &Cell) -> Value {
         Cell::Quantity(estimate) => json!({ "quantity": quantity(estimate) }),
         Cell::Number { value, unit } => json!({ "number": { "value": value, "unit": unit.symbol() } }),
         Cell::Count(count) => json!({ "count": count }),
+        Cell::Difference(difference) => json!({ "difference": difference }),
         Cell::Share(share) => json!({ "share": share }),
         Cell::Missing(reason) => json!({ "missing": reason }),
     }

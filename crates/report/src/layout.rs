@@ -53,6 +53,9 @@ pub fn column(table: &Table, column: usize, symbols: Symbols) -> Vec<Laid> {
                 Laid::Missing(1 + reasons.iter().position(|known| known == reason).unwrap_or(0))
             }
             Cell::Count(count) => Laid::Number(Pieces { point: scale::count(*count), ..Pieces::default() }),
+            Cell::Difference(difference) => {
+                Laid::Number(Pieces { point: scale::difference(*difference), ..Pieces::default() })
+            }
             Cell::Share(share) => Laid::Number(pieces(&scale::number(*share, Unit::Ratio), symbols)),
             Cell::Quantity(estimate) => Laid::Number(match scale {
                 Some(scale) if unit == Some(estimate.unit) => {

@@ -20,7 +20,7 @@ fn ns(point: f64, half: f64) -> Estimate {
     estimate(point, point - half, point + half, Unit::Nanoseconds)
 }
 
-/// Every kind of cell in a column of its own scale each.
+/// Every kind of cell but one, in a column of its own scale each.
 pub fn table() -> Table {
     let row = |name: &str, cost: Cell, floor: Cell, samples: Cell, stolen: Cell| {
         [Cell::text(name), cost, floor, samples, stolen]
@@ -64,9 +64,10 @@ pub fn table() -> Table {
 }
 
 fn transfers() -> Table {
-    let row = |size: f64, rate: f64, cost: f64| {
+    let row = |size: f64, more: i64, rate: f64, cost: f64| {
         [
             Cell::Number { value: size, unit: Unit::Bytes },
+            Cell::Difference(more),
             Cell::Quantity(estimate(rate, rate * 0.97, rate * 1.03, Unit::PerSecond)),
             Cell::Quantity(estimate(cost, cost * 0.98, cost * 1.02, Unit::NanosecondsPerByte)),
         ]
@@ -75,10 +76,15 @@ fn transfers() -> Table {
         "Transfers",
         [
             Column::numbers("size"),
+            Column::numbers("more"),
             Column::numbers_in("rate", Unit::PerSecond),
             Column::numbers_in("cost", Unit::NanosecondsPerByte),
         ],
-        [row(64.0, 231_000.0, 67.6), row(4096.0, 121_400.0, 2.01), row(65_536.0, 23_100.0, 0.66)],
+        [
+            row(64.0, 1_230, 231_000.0, 67.6),
+            row(4096.0, 0, 121_400.0, 2.01),
+            row(65_536.0, -1_234_567, 23_100.0, 0.66),
+        ],
     )
 }
 

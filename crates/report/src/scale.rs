@@ -140,6 +140,17 @@ pub fn count(count: u64) -> String {
     grouped
 }
 
+/// An exact difference of two counts, with its sign unless it is 0.
+#[must_use]
+pub fn difference(difference: i64) -> String {
+    let sign = match difference.signum() {
+        1 => "+",
+        -1 => "-",
+        _ => "",
+    };
+    format!("{sign}{}", count(difference.unsigned_abs()))
+}
+
 impl Scale {
     /// The scale on which a value of this magnitude has one to three digits before the point, as far as
     /// the unit has such a scale.

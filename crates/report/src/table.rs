@@ -72,6 +72,8 @@ pub enum Cell {
     },
     /// A count, shown exactly.
     Count(u64),
+    /// A count less another one, shown exactly and with its sign.
+    Difference(i64),
     /// A share of a whole, 1 being all of it.
     Share(f64),
     /// A missing value; the reason is shown under the table.
