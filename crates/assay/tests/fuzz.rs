@@ -15,7 +15,7 @@ use std::{env, fs};
 
 use assay_quantity::format::{demand_from_json, demand_to_json, machine_from_json, machine_to_json};
 use assay_quantity::{Pattern, PrimitiveId};
-use assay_sim::{Attribution, Counts, Event, Moment, Plan, Profile, Service, btf, symbols};
+use assay_sim::{Attribution, Counts, Event, Moment, Plan, Profile, Run, Service, btf, symbols};
 use assay_trace::container::Closing;
 use assay_trace::{Opening, Reader, Writer};
 use assay_workload::Workload;
@@ -31,7 +31,7 @@ struct Target {
     parse: fn(&[u8]),
 }
 
-const TARGETS: [Target; 13] = [
+const TARGETS: [Target; 14] = [
     Target { name: "machine file", seeds: machines, parse: parse_machine },
     Target { name: "demand file", seeds: demands, parse: parse_demand },
     Target { name: "primitive id", seeds: ids, parse: parse_id },
@@ -44,6 +44,7 @@ const TARGETS: [Target; 13] = [
     Target { name: "BTF of a kernel", seeds: btfs, parse: parse_btf },
     Target { name: "symbols of a kernel", seeds: kernel_symbols, parse: parse_kernel_symbols },
     Target { name: "profile of a guest", seeds: profiles, parse: parse_profile },
+    Target { name: "run of a guest", seeds: runs, parse: parse_run },
     Target { name: "header of a kernel", seeds: kernel_headers, parse: parse_kernel_header },
 ];
 
@@ -290,6 +291,20 @@ fn profiles() -> Vec<Vec<u8>> {
 fn parse_profile(input: &[u8]) {
     if let Ok(profile) = Profile::from_json(&String::from_utf8_lossy(input)) {
         assert_eq!(Profile::from_json(&profile.to_json()).unwrap(), profile);
+    }
+}
+
+fn runs() -> Vec<Vec<u8>> {
+    vec![include_bytes!("../../sim/tests/golden/run.sim.json").to_vec()]
+}
+
+fn parse_run(input: &[u8]) {
+    if let Ok(run) = Run::from_json(&String::from_utf8_lossy(input)) {
+        assert_eq!(Run::from_json(&run.to_json()).unwrap(), run);
+        // A report adds up whatever it shows.
+        let spent = run.profile.images.iter().flat_map(|image| &image.services);
+        let _: u64 = spent.clone().map(|spent| spent.calls).chain([run.profile.switches]).sum();
+        let _: u64 = spent.filter_map(|spent| spent.latency).map(|latency| latency.total_ns()).sum();
     }
 }
 

@@ -20,8 +20,12 @@ struct Said {
 
 /// Runs a command in a guest, in this directory of the host.
 fn sim(directory: &Path, arguments: &[&str]) -> Said {
+    assay(directory, &[&["sim", "run"], arguments].concat())
+}
+
+fn assay(directory: &Path, arguments: &[&str]) -> Said {
     let mut assay = Command::new(env!("CARGO_BIN_EXE_assay"));
-    let output = assay.args(["sim", "run"]).args(arguments).current_dir(directory).output().unwrap();
+    let output = assay.args(arguments).current_dir(directory).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     Said { report: text(output.stdout), messages: text(output.stderr), code: output.status.code() }
 }
@@ -50,6 +54,13 @@ impl Tables {
         let table = self.table(title);
         let row = table["rows"].as_array().unwrap().iter().find(|one| one[0]["text"] == row);
         row.map_or(0, |row| row[position(table, column)]["count"].as_u64().unwrap())
+    }
+
+    /// How much more the second of two runs has in the row that begins with this word.
+    fn difference(&self, title: &str, row: &str) -> i64 {
+        let table = self.table(title);
+        let row = table["rows"].as_array().unwrap().iter().find(|one| one[0]["text"] == row).unwrap();
+        row[position(table, "B - A")]["difference"].as_i64().unwrap()
     }
 
     /// The count in a column of the row of a program and a service; 0 if there is no such row.
@@ -114,9 +125,12 @@ fn a_command_runs_with_its_files_on_each_kernel() {
     let bytes: String = (0..2000).map(|number| format!("\t{number}\r\n\u{4}")).collect();
     fs::write(path("bytes"), &bytes).unwrap();
     let command = "tree/link 'a b'; cat bytes; printf 'no end' >&2; exit 3";
-    for kernel in kernels() {
+    let mut calls = Vec::new();
+    let kernels = kernels();
+    for kernel in &kernels {
         let arguments = ["--guest-command", command, "--copy", "tree", "--copy", "bytes"];
-        let said = sim(directory.path(), &[&arguments[..], &["--kernel", &kernel, "--json"]].concat());
+        let arguments = [&arguments[..], &["--kernel", kernel, "--output", kernel, "--json"]].concat();
+        let said = sim(directory.path(), &arguments);
         let expected = format!(
             "booting Linux {kernel}\nno end\n{kernel}\n1 a b\n{bytes}\n\
              assay: the guest's command ended with status 3\n"
@@ -124,9 +138,16 @@ fn a_command_runs_with_its_files_on_each_kernel() {
         let (_, messages) = said.messages.rsplit_once("booting ").unwrap();
         assert_eq!(format!("booting {messages}"), expected);
         assert_eq!(said.code, Some(1));
-        let cats = Tables::of(&said).count(PROGRAMS, "cat", "processes");
-        assert_eq!(cats, 1, "{}", said.report);
+        let tables = Tables::of(&said);
+        assert_eq!(tables.count(PROGRAMS, "cat", "processes"), 1, "{}", said.report);
+        calls.push(["calls", "instructions"].map(|column| tables.count(SERVICES, "execve", column)));
     }
+    let compared = assay(directory.path(), &["sim", "diff", &kernels[0], &kernels[1], "--json"]);
+    let compared = Tables::of(&compared);
+    let [[calls_a, a], [calls_b, b]] = calls[..] else { panic!("{calls:?}") };
+    let counted = ["calls A", "calls B"].map(|column| compared.count(SERVICES, "execve", column));
+    assert_eq!(counted, [calls_a, calls_b]);
+    assert_eq!(compared.difference(SERVICES, "execve"), b.cast_signed() - a.cast_signed());
 }
 
 #[test]
@@ -135,15 +156,18 @@ fn with_the_clock_of_its_instructions_a_guest_does_the_same_in_each_run_observed
     // Random numbers, interrupts, memory and the time in ns, after work with processes and files.
     let command = "for i in $(seq 20); do sh -c 'echo $$' >>pids; done; ls -laR /work | md5sum
         head -c 16 /dev/urandom | xxd; cat /proc/interrupts /proc/vmstat /proc/uptime; adjtimex; date +%s";
-    let run = |observe| {
+    let run = |observe, output: &[&str]| {
         let arguments = ["--guest-command", command, "--deterministic", "--json", "--observe", observe];
-        let said = sim(directory.path(), &arguments);
+        let said = sim(directory.path(), &[&arguments, output].concat());
         assert_eq!(said.code, Some(0), "{said:?}");
         let output = said.messages.rsplit_once("booting ").unwrap().1.to_owned();
         assert!(output.contains("nr_free_pages"), "{output}");
         (said.report, output)
     };
-    let [services, again, count, nothing] = ["services", "services", "count", "nothing"].map(run);
+    let services = run("services", &["-o", "first"]);
+    let again = run("services", &["-o", "second"]);
+    let count = run("count", &["-o", "count"]);
+    let nothing = run("nothing", &[]);
     assert_eq!(services, again);
     assert_eq!((services.1.as_str(), nothing.0.as_str()), (nothing.1.as_str(), ""));
     let counts = |(report, messages): &(String, String)| {
@@ -151,6 +175,16 @@ fn with_the_clock_of_its_instructions_a_guest_does_the_same_in_each_run_observed
         ["user", "all"].map(|mode| Tables::of(&said).count(MODES, mode, "instructions"))
     };
     assert_eq!(counts(&services), counts(&count));
+    let read = |name| fs::read_to_string(directory.path().join(name)).unwrap();
+    assert_eq!(read("first"), read("second"));
+    for (name, shown) in [("first", &services.0), ("count", &count.0)] {
+        assert_eq!(assay(directory.path(), &["sim", "show", name, "--json"]).report, *shown);
+    }
+    let compared = Tables::of(&assay(directory.path(), &["sim", "diff", "first", "second", "--json"]));
+    assert_eq!(["all", "user"].map(|mode| compared.difference(MODES, mode)), [0, 0]);
+    let refused = assay(directory.path(), &["sim", "diff", "first", "count"]);
+    assert_eq!((refused.report.as_str(), refused.code), ("", Some(1)));
+    assert!(refused.messages.contains("compare two runs with the same option --observe"), "{refused:?}");
 }
 
 /// A program without a library: 100,000 times a loop of some instructions, 1000 system calls, 64 pages that

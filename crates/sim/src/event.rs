@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Instructions that a processor has executed, since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Counts {
     /// At addresses of programs.
     pub user: u64,

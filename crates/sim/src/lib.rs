@@ -14,6 +14,7 @@ pub mod btf;
 mod event;
 mod instruction;
 mod profile;
+mod run;
 pub mod symbols;
 
 pub use annotation::{Action, FunctionError, Plan, PlanError, Point, TaskOffsets};
@@ -21,3 +22,4 @@ pub use attribution::Attribution;
 pub use event::{Counts, Event, Kind, Moment, Name, Task};
 pub use instruction::{BEGIN, END, is_repeated, is_return, reads_clock};
 pub use profile::{Elapsed, Image, Latency, Profile, ProfileError, Service, Spent};
+pub use run::{Observed, Run, RunError, Setup};

@@ -7,6 +7,9 @@ use thiserror::Error;
 
 use crate::Counts;
 
+/// Largest sum of a profile, so that differences of two sums have a type.
+const LARGEST: u64 = i64::MAX.unsigned_abs();
+
 /// Marks the file and its version.
 const FORMAT: &str = "assay.profile/3";
 
@@ -38,6 +41,7 @@ pub enum Service {
 
 /// Instructions of a service for an image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Spent {
     /// The service.
     pub service: Service,
@@ -52,6 +56,7 @@ pub struct Spent {
 
 /// The time of calls that have begun and ended between the marks, by the machine's clock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Latency {
     /// How many calls.
     pub calls: u64,
@@ -82,6 +87,7 @@ impl AddAssign for Latency {
 
 /// The time between the marks, by the machine's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Elapsed {
     /// All of it.
     pub total_ns: u64,
@@ -93,6 +99,7 @@ pub struct Elapsed {
 
 /// A process under one of its names: a process that executes another program is another image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Image {
     /// Number of the process.
     pub process: u32,
@@ -106,6 +113,7 @@ pub struct Image {
 
 /// Where the instructions between the marks went.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Profile {
     /// Version of this file.
     format: String,
@@ -135,8 +143,11 @@ pub enum ProfileError {
     #[error("not a profile of a simulated machine: {0}")]
     Malformed(#[from] serde_json::Error),
     /// It has another version.
-    #[error("the profile has format '{0}', and this program reads {FORMAT}; use the plugin of this program")]
+    #[error("the format of the profile is '{0}', but '{FORMAT}' is required")]
     Version(String),
+    /// Its numbers contradict each other.
+    #[error("the {0} of the profile do not add up")]
+    Sums(&'static str),
 }
 
 impl Profile {
@@ -170,6 +181,43 @@ impl Profile {
     /// [`ProfileError`].
     pub fn from_json(text: &str) -> Result<Profile, ProfileError> {
         let profile: Profile = serde_json::from_str(text)?;
-        if profile.format == FORMAT { Ok(profile) } else { Err(ProfileError::Version(profile.format)) }
+        profile.check()?;
+        Ok(profile)
     }
+
+    /// Checks the version, and that the sums are right, so that no sum of these numbers overflows.
+    pub(crate) fn check(&self) -> Result<(), ProfileError> {
+        if self.format != FORMAT {
+            return Err(ProfileError::Version(self.format.clone()));
+        }
+        let spent = || self.images.iter().flat_map(|image| &image.services);
+        let user = sum(self.images.iter().map(|image| image.user));
+        let kernel = sum(spent().map(|spent| spent.instructions));
+        let total = sum([self.total.user, self.total.kernel]);
+        if (user, kernel) != (Some(self.total.user), Some(self.total.kernel)) || total.is_none() {
+            return Err(ProfileError::Sums("instructions"));
+        }
+        let latencies = || spent().filter_map(|spent| spent.latency);
+        let calls = sum(spent().map(|spent| spent.calls));
+        if calls.is_none() || sum(latencies().map(|latency| latency.calls)).is_none() {
+            return Err(ProfileError::Sums("calls"));
+        }
+        let events =
+            [self.switches, self.returns_without_entry, self.entries_without_return, self.unreadable];
+        if sum(events).is_none() {
+            return Err(ProfileError::Sums("events"));
+        }
+        let parts =
+            latencies().flat_map(|latency| [latency.running_ns, latency.blocked_ns, latency.descheduled_ns]);
+        if sum(parts).is_none() || self.elapsed.is_some_and(|elapsed| elapsed.halted_ns > elapsed.total_ns) {
+            return Err(ProfileError::Sums("times"));
+        }
+        Ok(())
+    }
+}
+
+/// The sum, if it is not above [`LARGEST`].
+fn sum(numbers: impl IntoIterator<Item = u64>) -> Option<u64> {
+    let add = |sum: u64, number| sum.checked_add(number).filter(|sum| *sum <= LARGEST);
+    numbers.into_iter().try_fold(0, add)
 }

@@ -20,6 +20,10 @@ pub struct SimArgs {
 pub enum SimCommand {
     /// Boot a Linux kernel in QEMU and run a command there.
     Run(SimRunArgs),
+    /// Show a run that was kept with 'assay sim run --output'.
+    Show(SimShowArgs),
+    /// Compare two such runs: two kernels, options or programs, service by service.
+    Diff(SimDiffArgs),
 }
 
 /// `assay sim run`.
@@ -54,6 +58,34 @@ pub struct SimRunArgs {
     /// repeated.
     #[arg(long, value_name = "FUNCTION: service", value_parser = annotation)]
     pub annotate: Vec<String>,
+    /// Keep the run in this file, for 'assay sim show' and 'assay sim diff'.
+    #[arg(short, long, value_name = "NAME.sim.json")]
+    pub output: Option<PathBuf>,
+    /// Output format.
+    #[command(flatten)]
+    pub print: PrintArgs,
+}
+
+/// `assay sim show`.
+#[derive(Debug, Args)]
+pub struct SimShowArgs {
+    /// Run to show.
+    #[arg(value_name = "NAME.sim.json")]
+    pub run: PathBuf,
+    /// Output format.
+    #[command(flatten)]
+    pub print: PrintArgs,
+}
+
+/// `assay sim diff`.
+#[derive(Debug, Args)]
+pub struct SimDiffArgs {
+    /// Baseline.
+    #[arg(value_name = "A.sim.json")]
+    pub before: PathBuf,
+    /// Run to compare with the baseline.
+    #[arg(value_name = "B.sim.json")]
+    pub after: PathBuf,
     /// Output format.
     #[command(flatten)]
     pub print: PrintArgs,

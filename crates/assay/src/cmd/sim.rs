@@ -1,18 +1,20 @@
-//! `assay sim`: runs programs in a simulated machine.
+//! `assay sim`: runs programs in a simulated machine, and shows and compares such runs.
 
+use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
 use assay_guest::Job;
 use assay_guest::kernel::Kernel;
 use assay_guest::qemu::{Clock, Machine, Qemu};
-use assay_report::Report;
-use assay_sim::Plan;
+use assay_quantity::Pair;
+use assay_sim::{Observed, Plan, Run, Setup};
 
-use crate::cli::{Observe, SimArgs, SimCommand, SimRunArgs};
+use crate::cli::{Observe, SimArgs, SimCommand, SimDiffArgs, SimRunArgs, SimShowArgs};
 use crate::interrupt::Interrupt;
 use crate::phase::simulation;
-use crate::{data, output, section};
+use crate::section;
+use crate::{data, output};
 
 /// The command of a guest that is given none: 240 million instructions, three quarters of them in the kernel.
 const MIX: &str = include_str!("sim/mix.sh");
@@ -21,15 +23,22 @@ const MIX: &str = include_str!("sim/mix.sh");
 pub fn run(args: &SimArgs) -> anyhow::Result<()> {
     match &args.command {
         SimCommand::Run(args) => run_guest(args),
+        SimCommand::Show(args) => show(args),
+        SimCommand::Diff(args) => diff(args),
     }
 }
 
-/// Runs a command in a guest and shows where its instructions went.
+/// Runs a command in a guest, keeps the run, and shows where its instructions went.
 fn run_guest(args: &SimRunArgs) -> anyhow::Result<()> {
     ensure!(
         args.annotate.is_empty() || args.observe == Observe::Services,
         "--annotate needs --observe services, the default"
     );
+    ensure!(
+        args.output.is_none() || args.observe != Observe::Nothing,
+        "--output needs --observe services, the default, or --observe count"
+    );
+    args.output.as_deref().map_or(Ok(()), output::check_writable)?;
     let interrupt = Interrupt::listen()?;
     let data = data::directory().context("no home directory, in which QEMU is searched; set HOME")?;
     let platforms = data.join("platforms");
@@ -40,28 +49,39 @@ fn run_guest(args: &SimRunArgs) -> anyhow::Result<()> {
         clock: if args.deterministic { Clock::Instructions } else { Clock::Host },
         observer: None,
     };
-    let release = machine.kernel.release.clone();
-    let command = args.guest_command.as_deref();
     let job = Job {
-        command: command.unwrap_or(MIX).to_owned(),
+        command: args.guest_command.as_deref().unwrap_or(MIX).to_owned(),
         copies: args.copy.clone(),
         marks: simulation::MARKS,
         limit: args.limit,
     };
+    let setup = |observed| Setup {
+        command: args.guest_command.clone(),
+        kernel: machine.kernel.release.clone(),
+        memory_mib: args.memory,
+        deterministic: args.deterministic,
+        observed,
+    };
     let plan = match args.observe {
         Observe::Services => {
             let kernels = data.join("kernels");
-            Some(simulation::plan(&machine, &args.annotate, &kernels, &interrupt)?)
+            let plan = simulation::plan(&machine, &args.annotate, &kernels, &interrupt)?;
+            Some((setup(Observed::Services), plan))
         }
-        Observe::Count => Some(Plan::empty()),
+        Observe::Count => Some((setup(Observed::Count), Plan::empty())),
         Observe::Nothing => None,
     };
-    let (status, profile) = simulation::simulate(machine, &job, plan.as_ref(), &interrupt)?;
-    if let Some(profile) = profile {
-        let title = format!("{} on Linux {release}", command.unwrap_or("A mix of system calls"));
-        let report = Report { title, blocks: section::simulation::blocks(&profile, args.observe) };
-        output::show(&report, args.print.format())?;
-    }
+    let Some((setup, plan)) = plan else {
+        return is_success(simulation::run_visibly(machine, &job, &interrupt)?);
+    };
+    let (status, profile) = simulation::observe(machine, &job, &plan, &interrupt)?;
+    let run = Run::new(setup, status, profile);
+    let written = args.output.as_ref().map_or(Ok(()), |path| output::write_file(path, &run.to_json()));
+    let shown = output::show(&section::simulation::report(&run), args.print.format());
+    output::end(shown, written.and_then(|()| is_success(status)))
+}
+
+fn is_success(status: u8) -> anyhow::Result<()> {
     ensure!(status == 0, "the guest's command ended with status {status}");
     Ok(())
 }
@@ -72,4 +92,26 @@ fn kernel(installed: &Path, given: Option<&Path>) -> anyhow::Result<Kernel> {
         Some(file) if file.is_file() || file.components().count() > 1 => Ok(Kernel::open(file)?),
         version => Ok(Kernel::installed(installed, version.map(|v| v.to_string_lossy()).as_deref())?),
     }
+}
+
+/// Shows a run that was kept.
+fn show(args: &SimShowArgs) -> anyhow::Result<()> {
+    let run = kept(&args.run)?;
+    output::show(&section::simulation::report(&run), args.print.format())
+}
+
+/// Compares two runs that were kept.
+fn diff(args: &SimDiffArgs) -> anyhow::Result<()> {
+    let runs = Pair { a: kept(&args.before)?, b: kept(&args.after)? };
+    let observed = [&runs.a, &runs.b].map(|run| run.setup.observed);
+    ensure!(
+        observed[0] == observed[1],
+        "only one of the runs has services; compare two runs with the same option --observe"
+    );
+    output::show(&section::simulation::difference::report(&runs), args.print.format())
+}
+
+fn kept(path: &Path) -> anyhow::Result<Run> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Run::from_json(&text).with_context(|| format!("{} is not a run of 'assay sim'", path.display()))
 }

@@ -25,6 +25,9 @@ pub const MARKS: [[u8; 8]; 2] = [assay_sim::BEGIN, assay_sim::END];
 /// Name of the plugin's library, which cargo builds next to the program.
 const PLUGIN: &str = "libassay_sim_plugin.so";
 
+/// The command that builds it.
+const BUILD: &str = "'cargo build --release --workspace'";
+
 /// The command with which a kernel describes itself: the symbols of its code, then its BTF, compressed
 /// because a serial port is slow. The kernel hides the addresses of its symbols unless `kptr_restrict` is 0
 /// or 1.
@@ -35,14 +38,13 @@ const DESCRIBE: &str =
 const DESCRIBE_LIMIT: Duration = Duration::from_secs(600);
 
 /// Runs a job and prints what it has printed, as messages. Returns its status, and where its instructions
-/// went if there is a plan for observing them.
-pub fn simulate(
+/// went.
+pub fn observe(
     mut machine: Machine,
     job: &Job,
-    plan: Option<&Plan>,
+    plan: &Plan,
     interrupt: &Interrupt,
-) -> anyhow::Result<(u8, Option<Profile>)> {
-    let Some(plan) = plan else { return Ok((run_visibly(machine, job, interrupt)?, None)) };
+) -> anyhow::Result<(u8, Profile)> {
     let directory = tempfile::Builder::new().prefix("assay-sim-").tempdir();
     let directory = directory.context("cannot create a temporary directory")?;
     let [plan_file, profile_file] = ["plan", "profile"].map(|name| directory.path().join(name));
@@ -54,11 +56,12 @@ pub fn simulate(
     let status = run_visibly(machine, job, interrupt)?;
     let profile = fs::read_to_string(&profile_file)
         .context("there is no profile: the command has prevented the mark of its end, or the disk is full")?;
-    Ok((status, Some(Profile::from_json(&profile)?)))
+    let profile = Profile::from_json(&profile);
+    Ok((status, profile.with_context(|| format!("{PLUGIN} does not fit this program; {BUILD} builds it"))?))
 }
 
-/// Runs a job and prints what it has printed. Returns its status.
-fn run_visibly(machine: Machine, job: &Job, interrupt: &Interrupt) -> anyhow::Result<u8> {
+/// Runs a job and prints what it has printed, as messages. Returns its status.
+pub fn run_visibly(machine: Machine, job: &Job, interrupt: &Interrupt) -> anyhow::Result<u8> {
     output::say(&format!("booting Linux {}", machine.kernel.release));
     let finished = run(machine, job, interrupt)?;
     output::say_bytes(&finished.errors);
@@ -77,7 +80,7 @@ fn plugin() -> anyhow::Result<PathBuf> {
     let program = env::current_exe().context("cannot find this program's own file")?;
     let plugin = program.with_file_name(PLUGIN);
     if !plugin.is_file() {
-        bail!("{} is missing; 'cargo build --release --workspace' builds it", plugin.display());
+        bail!("{} is missing; {BUILD} builds it", plugin.display());
     }
     Ok(plugin)
 }

@@ -1,49 +1,64 @@
 //! Where the instructions of a simulated machine went.
 
+pub mod difference;
+
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use assay_quantity::Unit;
-use assay_report::{Block, Cell, Column, Table, scale};
-use assay_sim::{Elapsed, Image, Latency, Profile, Service, Spent};
+use assay_report::{Block, Cell, Column, Report, Table, scale};
+use assay_sim::{Counts, Elapsed, Latency, Observed, Profile, Run, Service, Spent};
 use assay_trace::syscall;
 
-use crate::cli::Observe;
-
-/// Returns the tables of a profile: modes, and, if they were observed, events, programs and services.
-pub fn blocks(profile: &Profile, observed: Observe) -> Vec<Block> {
-    let tables = match observed {
-        Observe::Nothing => Vec::new(),
-        Observe::Count => vec![modes(profile).with_note("Idle instructions count as those of the kernel.")],
-        Observe::Services => {
-            let modes = modes(profile).with_note(balance(profile));
+/// Returns the report on a run: its modes, and, if they were observed, events, programs and services.
+pub fn report(run: &Run) -> Report {
+    let profile = &run.profile;
+    let tables = match run.setup.observed {
+        Observed::Count => vec![modes(run).with_note(COUNTED)],
+        Observed::Services => {
+            let modes = modes(run).with_note(balance(profile));
             let latencies = profile.elapsed.map(|elapsed| latencies(profile, elapsed));
             let services = [services(profile), services_of_programs(profile)];
             [modes, events(profile), programs(profile)].into_iter().chain(latencies).chain(services).collect()
         }
     };
-    tables.into_iter().map(Block::Table).collect()
+    let title = format!("{} on Linux {}", command(run), run.setup.kernel);
+    Report { title, blocks: tables.into_iter().map(Block::Table).collect() }
+}
+
+/// States what the mode kernel contains if services were not observed.
+const COUNTED: &str = "Idle instructions count as those of the kernel.";
+
+fn command(run: &Run) -> &str {
+    run.setup.command.as_deref().unwrap_or("A mix of system calls")
 }
 
 fn spent(profile: &Profile) -> impl Iterator<Item = &Spent> {
     profile.images.iter().flat_map(|image| &image.services)
 }
 
-fn modes(profile: &Profile) -> Table {
-    let idle = spent(profile).filter(|spent| spent.service == Service::Idle);
-    let idle: u64 = idle.map(|spent| spent.instructions).sum();
-    let total = profile.total.user + profile.total.kernel;
-    let rows = [
-        ("user", profile.total.user),
-        ("kernel", profile.total.kernel - idle),
-        ("idle", idle),
-        ("all", total),
-    ];
-    let rows = rows.map(|(mode, instructions)| {
+fn modes(run: &Run) -> Table {
+    let modes = by_mode(&run.profile);
+    let [.., (_, total)] = modes;
+    let rows = modes.map(|(mode, instructions)| {
         [Cell::text(mode), Cell::Count(instructions), Cell::Share(ratio(instructions, total))]
     });
     let columns = [Column::words("mode"), Column::numbers("instructions"), Column::numbers("share")];
-    Table::of("Where the instructions went", columns, rows)
+    let table = Table::of(MODES, columns, rows);
+    match run.status {
+        0 => table,
+        status => table.with_note(format!("The command ended with status {status}.")),
+    }
+}
+
+const MODES: &str = "Where the instructions went";
+
+/// The instructions of each mode, and of all.
+fn by_mode(profile: &Profile) -> [(&'static str, u64); 4] {
+    let idle = spent(profile).filter(|spent| spent.service == Service::Idle);
+    let idle: u64 = idle.map(|spent| spent.instructions).sum();
+    let Counts { user, kernel } = profile.total;
+    [("user", user), ("kernel", kernel - idle), ("idle", idle), ("all", user + kernel)]
 }
 
 /// States how well the services are separated.
@@ -68,11 +83,36 @@ fn balance(profile: &Profile) -> String {
 /// What has happened, and how often in a second of the machine's time, if it is known (Rosenblum et al.,
 /// table 4.2).
 fn events(profile: &Profile) -> Table {
+    let rows = by_event(profile);
+    let Some(elapsed) = profile.elapsed else {
+        let rows = rows.map(|(event, count)| [Cell::text(event), Cell::Count(count)]);
+        return Table::of(EVENTS, [Column::words("event"), Column::numbers("count")], rows);
+    };
+    let rows = rows.map(|(event, count)| [Cell::text(event), Cell::Count(count), rate(count, elapsed)]);
+    let columns = [Column::words("event"), Column::numbers("count"), Column::numbers("per second")];
+    Table::of(EVENTS, columns, rows).with_note(format!("{} An instruction takes 1 ns.", time(elapsed)))
+}
+
+const EVENTS: &str = "Events";
+
+/// States how long a run took.
+fn time(elapsed: Elapsed) -> String {
+    let [total, halted] = [elapsed.total_ns, elapsed.halted_ns]
+        .map(|time_ns| scale::number(ratio(time_ns, 1), Unit::Nanoseconds));
+    let time = format!("{total} passed in the guest, {halted} of it while the processor was halted.");
+    match elapsed.unknown_halts {
+        0 => time,
+        halts => format!("{time} {halts} halts took a time that is unknown and not included."),
+    }
+}
+
+/// How often each event has happened.
+fn by_event(profile: &Profile) -> [(&'static str, u64); 6] {
     let calls = |is: fn(&Service) -> bool| -> u64 {
         spent(profile).filter(|spent| is(&spent.service)).map(|spent| spent.calls).sum()
     };
     let page_fault = |service: &Service| matches!(service, Service::Exception(name) if is_page_fault(name));
-    let rows = [
+    [
         ("system calls", calls(|service| matches!(service, Service::Call(_) | Service::CompatibleCall(_)))),
         ("page faults", calls(page_fault)),
         (
@@ -82,21 +122,7 @@ fn events(profile: &Profile) -> Table {
         ("interrupts", calls(|service| matches!(service, Service::Interrupt(_)))),
         ("new processes and threads", calls(|service| *service == Service::Start)),
         ("switches to another task", profile.switches),
-    ];
-    let Some(elapsed) = profile.elapsed else {
-        let rows = rows.map(|(event, count)| [Cell::text(event), Cell::Count(count)]);
-        return Table::of("Events", [Column::words("event"), Column::numbers("count")], rows);
-    };
-    let rows = rows.map(|(event, count)| [Cell::text(event), Cell::Count(count), rate(count, elapsed)]);
-    let columns = [Column::words("event"), Column::numbers("count"), Column::numbers("per second")];
-    let [total, halted] = [elapsed.total_ns, elapsed.halted_ns]
-        .map(|time_ns| scale::number(ratio(time_ns, 1), Unit::Nanoseconds));
-    let time = format!(
-        "{total} passed in the guest, {halted} of it while the processor was halted; an instruction takes 1 ns."
-    );
-    let unknown = format!("{} halts took a time that is unknown and not included.", elapsed.unknown_halts);
-    let table = Table::of("Events", columns, rows).with_note(time);
-    if elapsed.unknown_halts > 0 { table.with_note(unknown) } else { table }
+    ]
 }
 
 fn is_page_fault(exception: &str) -> bool {
@@ -111,17 +137,10 @@ fn rate(count: u64, elapsed: Elapsed) -> Cell {
 }
 
 fn programs(profile: &Profile) -> Table {
-    let mut programs: BTreeMap<&str, (u64, u64, u64)> = BTreeMap::new();
-    for image in &profile.images {
-        let (processes, user, kernel) = programs.entry(&image.name).or_default();
-        *processes += 1;
-        *user += image.user;
-        *kernel += kernel_instructions(image);
-    }
-    let mut rows: Vec<_> = programs.into_iter().collect();
-    rows.sort_by_key(|(_, (_, user, kernel))| Reverse(user + kernel));
+    let mut rows: Vec<_> = by_program(profile).into_iter().collect();
+    rows.sort_by_key(|(_, program)| Reverse(program.user + program.kernel));
     let total = profile.total.user + profile.total.kernel;
-    let rows = rows.into_iter().map(|(name, (processes, user, kernel))| {
+    let rows = rows.into_iter().map(|(name, Program { processes, user, kernel })| {
         [
             Cell::text(name),
             Cell::Count(processes),
@@ -137,24 +156,46 @@ fn programs(profile: &Profile) -> Table {
         Column::numbers("kernel"),
         Column::numbers("share"),
     ];
-    Table::of("Instructions of each program", columns, rows)
-        .with_note("A process that executes another program counts for both.")
+    Table::of(PROGRAMS, columns, rows).with_note("A process that executes another program counts for both.")
+}
+
+const PROGRAMS: &str = "Instructions of each program";
+
+/// Processes of a program, and their instructions.
+#[derive(Debug, Default, Clone, Copy)]
+struct Program {
+    processes: u64,
+    user: u64,
+    kernel: u64,
+}
+
+fn by_program(profile: &Profile) -> BTreeMap<&str, Program> {
+    let mut programs: BTreeMap<&str, Program> = BTreeMap::new();
+    for image in &profile.images {
+        let program = programs.entry(&image.name).or_default();
+        program.processes += 1;
+        program.user += image.user;
+        program.kernel += image.services.iter().map(|spent| spent.instructions).sum::<u64>();
+    }
+    programs
 }
 
 fn services(profile: &Profile) -> Table {
-    let services = by_instructions(spent(profile).map(|spent| (&spent.service, spent)));
-    let rows = services.into_iter().map(|(service, calls, instructions)| {
+    let rows = by_instructions(by_service(profile)).into_iter().map(|(service, work)| {
         let [name, kind] = names(service);
-        let [calls, instructions, each, share] = figures(calls, instructions, profile);
+        let [calls, instructions, each, share] = figures(work, profile);
         [Cell::text(name), Cell::text(kind), calls, instructions, each, share]
     });
     let [calls, instructions, each, share] = figure_columns();
     let columns = [Column::words("service"), Column::words("kind"), calls, instructions, each, share];
-    let meaning = "Instructions of a service do not include those of traps, softirqs and annotated functions \
-                   during it; instructions per call are rounded down.";
-    let table = Table::of("Services of the kernel", columns, rows).with_note(meaning);
+    let table = Table::of(SERVICES, columns, rows).with_note(PER_CALL);
     profile.gaps.iter().fold(table, |table, gap| table.with_note(gap.as_str()))
 }
+
+const SERVICES: &str = "Services of the kernel";
+
+const PER_CALL: &str = "Instructions of a service do not include those of traps, softirqs and annotated \
+                        functions during it; instructions per call are rounded down.";
 
 /// Smallest share of the kernel's instructions of a row that is not folded.
 const FOLDED_BELOW: f64 = 0.01;
@@ -164,12 +205,11 @@ fn services_of_programs(profile: &Profile) -> Table {
         .images
         .iter()
         .flat_map(|image| image.services.iter().map(|spent| ((image.name.as_str(), &spent.service), spent)));
-    let rows = by_instructions(named);
-    let small =
-        |(_, _, instructions): &&(_, _, u64)| ratio(*instructions, profile.total.kernel) < FOLDED_BELOW;
+    let rows = by_instructions(added_up(named));
+    let small = |(_, work): &&(_, Work)| ratio(work.instructions, profile.total.kernel) < FOLDED_BELOW;
     let folded = rows.iter().filter(small).count();
-    let rows = rows.into_iter().map(|((program, service), calls, instructions)| {
-        let [calls, instructions, each, share] = figures(calls, instructions, profile);
+    let rows = rows.into_iter().map(|((program, service), work)| {
+        let [calls, instructions, each, share] = figures(work, profile);
         let [name, _] = names(service);
         [Cell::text(program), Cell::text(name), calls, instructions, each, share]
     });
@@ -218,17 +258,41 @@ fn latencies(profile: &Profile, elapsed: Elapsed) -> Table {
         .with_last_folded(folded, "Services that took below 1 % of the time, all calls together")
 }
 
-/// Adds up calls and instructions, and sorts by descending instructions.
-fn by_instructions<'a, K: Ord>(spent: impl Iterator<Item = (K, &'a Spent)>) -> Vec<(K, u64, u64)> {
-    let mut sums: BTreeMap<K, (u64, u64)> = BTreeMap::new();
-    for (key, spent) in spent {
-        let (calls, instructions) = sums.entry(key).or_default();
-        *calls += spent.calls;
-        *instructions += spent.instructions;
+/// Calls of a service, and its instructions.
+#[derive(Debug, Default, Clone, Copy)]
+struct Work {
+    calls: u64,
+    instructions: u64,
+}
+
+impl Work {
+    /// How many calls, and the instructions of each; nothing for what is not called.
+    fn cells(self) -> [Cell; 2] {
+        match self.instructions.checked_div(self.calls) {
+            Some(each) => [Cell::Count(self.calls), Cell::Count(each)],
+            None => [(); 2].map(|()| Cell::text("")),
+        }
     }
-    let mut rows: Vec<_> =
-        sums.into_iter().map(|(key, (calls, instructions))| (key, calls, instructions)).collect();
-    rows.sort_by_key(|(_, _, instructions)| Reverse(*instructions));
+}
+
+fn by_service(profile: &Profile) -> BTreeMap<&Service, Work> {
+    added_up(spent(profile).map(|spent| (&spent.service, spent)))
+}
+
+fn added_up<'a, K: Ord>(spent: impl Iterator<Item = (K, &'a Spent)>) -> BTreeMap<K, Work> {
+    let mut sums: BTreeMap<K, Work> = BTreeMap::new();
+    for (key, spent) in spent {
+        let work = sums.entry(key).or_default();
+        work.calls += spent.calls;
+        work.instructions += spent.instructions;
+    }
+    sums
+}
+
+/// Sorts by descending instructions.
+fn by_instructions<K: Ord>(sums: BTreeMap<K, Work>) -> Vec<(K, Work)> {
+    let mut rows: Vec<_> = sums.into_iter().collect();
+    rows.sort_by_key(|(_, work)| Reverse(work.instructions));
     rows
 }
 
@@ -236,12 +300,10 @@ fn figure_columns() -> [Column; 4] {
     ["calls", "instructions", "per call", "share of kernel"].map(Column::numbers)
 }
 
-fn figures(calls: u64, instructions: u64, profile: &Profile) -> [Cell; 4] {
-    let [count, each] = match instructions.checked_div(calls) {
-        Some(each) => [Cell::Count(calls), Cell::Count(each)],
-        None => [(); 2].map(|()| Cell::text("")),
-    };
-    [count, Cell::Count(instructions), each, Cell::Share(ratio(instructions, profile.total.kernel))]
+fn figures(work: Work, profile: &Profile) -> [Cell; 4] {
+    let [calls, each] = work.cells();
+    let share = Cell::Share(ratio(work.instructions, profile.total.kernel));
+    [calls, Cell::Count(work.instructions), each, share]
 }
 
 /// Name and kind of a service.
@@ -265,162 +327,10 @@ fn names(service: &Service) -> [String; 2] {
     [name, kind].map(str::to_owned)
 }
 
-fn kernel_instructions(image: &Image) -> u64 {
-    image.services.iter().map(|spent| spent.instructions).sum()
-}
-
-#[expect(clippy::cast_precision_loss, reason = "instructions and nanoseconds of a run stay below 2^52")]
+#[expect(clippy::cast_precision_loss, reason = "a ratio needs no more digits than a double has")]
 fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
 #[cfg(test)]
-mod tests {
-    use assay_report::{Colour, Report, Style, Symbols};
-    use assay_sim::{Attribution, Counts, Event, Kind, Moment, Plan, Task};
-    use expect_test::expect;
-
-    use super::*;
-
-    fn profile(timed: bool) -> Profile {
-        let mut plan = Plan::empty();
-        plan.timed = timed;
-        plan.services = vec![
-            Service::Exception("page_fault".to_owned()),
-            Service::Exception("page_fault/anonymous".to_owned()),
-            Service::Softirq("softirq/timer".to_owned()),
-            Service::Function("vfs_read".to_owned()),
-        ];
-        plan.gaps = vec!["Something cannot be observed.".to_owned()];
-        let mut attribution = Attribution::new(&plan);
-        let mut name = [0; 16];
-        name[..3].copy_from_slice(b"cat");
-        let cat = Task { address: 1, process: 7, name, kind: Kind::Program };
-        let idle = Task { address: 2, process: 0, name: [b'i'; 16], kind: Kind::Kernel };
-        let mut counts = Counts::default();
-        let mut profile = None;
-        for (user, kernel, event) in [
-            (0, 0, Event::Switch { state: 0, to: cat }),
-            (0, 0, Event::ReturnToProgram),
-            (0, 0, Event::Begin),
-            (900, 0, Event::Call(0)),
-            (0, 100, Event::Function { service: 3, frame: 64 }),
-            (0, 30, Event::Trap { service: 0, frame: 8 }),
-            (0, 500, Event::Kind { of: 0, is: 1 }),
-            (0, 1500, Event::Function { service: 2, frame: 4 }),
-            (0, 70, Event::Return { frame: 4 }),
-            (0, 0, Event::ReturnToKernel { frame: 8 }),
-            (0, 40, Event::Return { frame: 64 }),
-            (0, 150, Event::Switch { state: 0, to: idle }),
-            (0, 20, Event::Halt),
-            (0, 5, Event::Clock { time_ns: 1_000_000 }),
-            (0, 15, Event::Wake { task: 1, state: 1, of: 1 }),
-            (0, 10, Event::Switch { state: 0, to: cat }),
-            (0, 1, Event::ReturnToProgram),
-            (0, 9, Event::ReturnToProgram),
-            (0, 0, Event::End),
-        ] {
-            counts.user += user;
-            counts.kernel += kernel;
-            profile = attribution.take(Moment { counts, ran_ns: counts.user + counts.kernel }, event);
-        }
-        profile.unwrap()
-    }
-
-    #[test]
-    fn with_a_clock_of_instructions_there_are_rates_and_latencies() {
-        let style = Style { width: u16::MAX, symbols: Symbols::Ascii, colour: Colour::Plain };
-        let profile = profile(true);
-        let tables = [events(&profile), latencies(&profile, profile.elapsed.unwrap())];
-        let report = Report { title: "cat".to_owned(), blocks: tables.map(Block::Table).into() };
-        expect![[r#"
-            cat
-            ===
-
-            Events
-             event                      count  per second
-            ----------------------------------------------
-             system calls                   1    1.00 k/s
-             page faults                    1    1.00 k/s
-             other exceptions               0    0    /s
-             interrupts                     0    0    /s
-             new processes and threads      0    0    /s
-             switches to another task       2    2.00 k/s
-             1.00 ms passed in the guest, 997 us of it while the processor was halted; an instruction takes 1 ns.
-
-            Latency of services
-             service  calls per second  latency  running  blocked  descheduled
-            -------------------------------------------------------------------
-             read             1.00 k/s   999 us  2.39 us   997 us      10.0 ns
-             Services that took below 1 % of the time, all calls together (values: --format html, json or csv): vfs_read, page_fault/anonymous, softirq/timer
-             Means of the calls that began and ended between the marks, in the guest's time. Running includes what interrupted the call, which also has a row of its own; blocked: until the task was woken up; descheduled: while it could run and another task did.
-        "#]].assert_eq(&assay_report::text::report(&report, &style));
-    }
-
-    #[test]
-    fn the_tables_show_modes_programs_and_services() {
-        let style = Style { width: u16::MAX, symbols: Symbols::Ascii, colour: Colour::Plain };
-        let shown = |observed| {
-            let report = Report { title: "cat".to_owned(), blocks: blocks(&profile(false), observed) };
-            assay_report::text::report(&report, &style)
-        };
-        expect![[r#"
-            cat
-            ===
-
-            Where the instructions went
-             mode    instructions     share
-            --------------------------------
-             user             900   26.9  %
-             kernel         2,400   71.6  %
-             idle              50    1.49 %
-             all            3,350  100    %
-             1 returns had no entry and 0 entries no return: about as many calls are booked to the wrong service.
-
-            Events
-             event                      count
-            ----------------------------------
-             system calls                   1
-             page faults                    1
-             other exceptions               0
-             interrupts                     0
-             new processes and threads      0
-             switches to another task       2
-
-            Instructions of each program
-             program           processes  user  kernel    share
-            ----------------------------------------------------
-             cat                       1   900   2,400  98.5  %
-             iiiiiiiiiiiiiiii          1     0      50   1.49 %
-             A process that executes another program counts for both.
-
-            Services of the kernel
-             service               kind             calls  instructions  per call  share of kernel
-            ---------------------------------------------------------------------------------------
-             page_fault/anonymous  exception            1         2,000     2,000         81.6   %
-             read                  system call          1           251       251         10.2   %
-             softirq/timer         softirq              1            70        70          2.86  %
-             vfs_read              function             1            70        70          2.86  %
-             idle                  idle                              50                    2.04  %
-             passage               ways in and out                    9                    0.367 %
-             Instructions of a service do not include those of traps, softirqs and annotated functions during it; instructions per call are rounded down.
-             Something cannot be observed.
-
-            Services of each program
-             program           service               calls  instructions  per call  share of kernel
-            ----------------------------------------------------------------------------------------
-             cat               page_fault/anonymous      1         2,000     2,000          81.6  %
-             cat               read                      1           251       251          10.2  %
-             cat               softirq/timer             1            70        70           2.86 %
-             cat               vfs_read                  1            70        70           2.86 %
-             iiiiiiiiiiiiiiii  idle                                   50                     2.04 %
-             Services below 1 % of the kernel, of these programs (values: --format html, json or csv): cat
-        "#]].assert_eq(&shown(Observe::Services));
-        let mut incomplete = profile(false);
-        incomplete.unreadable = 3;
-        assert!(balance(&incomplete).contains(" 3 events could not be read"));
-        assert_eq!(shown(Observe::Nothing).trim().lines().count(), 2);
-        assert!(shown(Observe::Count).contains("Idle instructions count as those of the kernel."));
-        assert!(!shown(Observe::Count).contains("cat  "));
-    }
-}
+mod tests;

@@ -63,6 +63,35 @@ fn a_damaged_workload_file_is_rejected_with_its_line() {
 }
 
 #[test]
+fn a_run_of_a_guest_that_cannot_be_read_or_kept_is_rejected() {
+    let place = Place::new();
+    let whole = fs::read_to_string(repository().join("crates/sim/tests/golden/run.sim.json")).unwrap();
+    fs::write(place.path("whole.sim.json"), &whole).unwrap();
+    fs::write(place.path("cut.sim.json"), &whole[..whole.len() / 2]).unwrap();
+    fs::write(place.path("newer.sim.json"), whole.replace("simulation/1", "simulation/9")).unwrap();
+    for (name, words) in [
+        ("cut.sim.json", ["cut.sim.json is not a run of 'assay sim'", "line 1"]),
+        ("newer.sim.json", ["assay.simulation/9", "update assay"]),
+        ("none.sim.json", ["cannot read none.sim.json", "No such file"]),
+        (".", ["cannot read .", "directory"]),
+    ] {
+        for arguments in [&["sim", "show", name][..], &["sim", "diff", "whole.sim.json", name]] {
+            let said = Said::by(&mut place.assay(arguments));
+            said.complains_of(&words);
+            assert!(said.stdout.is_empty(), "{said:?}");
+        }
+    }
+    for (arguments, words) in [
+        (["--output", "none/run", "--observe", "count"], ["cannot write to none", "another directory"]),
+        (["--output", "run", "--observe", "nothing"], ["--output needs --observe", "count"]),
+    ] {
+        let said = Said::by(&mut place.assay(&[&["sim", "run"], &arguments[..]].concat()));
+        said.complains_of(&words);
+        assert!(!said.stderr.contains("booting") && !place.path("run").exists(), "{said:?}");
+    }
+}
+
+#[test]
 fn words_that_are_not_utf_8_never_cause_a_panic() {
     let place = Place::new();
     let odd = |text: &'static [u8]| OsStr::from_bytes(text);

@@ -1,0 +1,111 @@
+//! Runs as files: what is written reads back the same, and what is wrong is named.
+
+#![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
+
+use assay_sim::{Attribution, Counts, Event, Kind, Moment, Observed, Plan, Run, Service, Setup, Task};
+use expect_test::{expect, expect_file};
+
+/// A run of each kind of service, in a machine whose clock counts instructions.
+fn run() -> Run {
+    let named = |name: &str| name.to_owned();
+    let mut plan = Plan::empty();
+    plan.timed = true;
+    plan.services = vec![
+        Service::Exception(named("page_fault")),
+        Service::Interrupt(named("apic_timer_interrupt")),
+        Service::Softirq(named("softirq/timer")),
+        Service::CompatibleCall(named("int80_emulation")),
+        Service::Function(named("vfs_read")),
+    ];
+    plan.gaps = vec![named("Something cannot be observed.")];
+    let mut name = [0; 16];
+    name[..3].copy_from_slice(b"cat");
+    let cat = Task { address: 1, process: 7, name, kind: Kind::Program };
+    let worker = Task { address: 2, process: 2, name: [b'w'; 16], kind: Kind::Kernel };
+    let idle = Task { address: 3, process: 0, name: [b'i'; 16], kind: Kind::Kernel };
+    let mut attribution = Attribution::new(&plan);
+    let mut counts = Counts::default();
+    let mut profile = None;
+    for event in [
+        Event::Begin,
+        Event::New(cat),
+        Event::Switch { state: 0, to: cat },
+        Event::ReturnToProgram,
+        Event::Call(0),
+        Event::Function { service: 4, frame: 9 },
+        Event::Trap { service: 0, frame: 7 },
+        Event::ReturnToKernel { frame: 7 },
+        Event::Trap { service: 1, frame: 6 },
+        Event::Function { service: 2, frame: 5 },
+        Event::Return { frame: 5 },
+        Event::ReturnToKernel { frame: 6 },
+        Event::Return { frame: 9 },
+        Event::Switch { state: 1, to: worker },
+        Event::Switch { state: 1, to: idle },
+        Event::Halt,
+        Event::Clock { time_ns: 1000 },
+        Event::Wake { task: 1, state: 1, of: 1 },
+        Event::Switch { state: 0, to: cat },
+        Event::ReturnToProgram,
+        Event::Trap { service: 3, frame: 8 },
+        Event::ReturnToProgram,
+        Event::End,
+    ] {
+        counts.user += 1;
+        counts.kernel += 10;
+        profile = attribution.take(Moment { counts, ran_ns: counts.user + counts.kernel }, event);
+    }
+    let setup = Setup {
+        command: Some(named("cat file")),
+        kernel: named("6.12"),
+        memory_mib: 512,
+        deterministic: true,
+        observed: Observed::Services,
+    };
+    Run::new(setup, 3, profile.unwrap())
+}
+
+#[test]
+fn a_run_is_written_as_documented_and_reads_back_the_same() {
+    let json = run().to_json();
+    expect_file!["golden/run.sim.json"].assert_eq(&json);
+    assert_eq!(Run::from_json(&json).unwrap(), run());
+}
+
+#[test]
+fn what_is_wrong_with_a_run_is_named() {
+    let whole = run().to_json();
+    let mut complaints = String::new();
+    for (was, is) in [
+        ("assay.simulation/1", "assay.simulation/9"),
+        ("assay.profile/3", "assay.profile/9"),
+        ("\"status\"", "\"state\""),
+        ("\"observed\":\"services\"", "\"observed\":\"all\""),
+        ("\"user\":22", "\"user\":23"),
+        ("\"calls\":1,\"instructions\":20", "\"calls\":1,\"instructions\":21"),
+        ("\"calls\":1,\"instructions\":20", "\"calls\":9223372036854775807,\"instructions\":20"),
+        ("\"calls\":1,\"running_ns\"", "\"calls\":18446744073709551615,\"running_ns\""),
+        ("\"blocked_ns\":0", "\"blocked_ns\":9223372036854775807"),
+        ("\"total_ns\":1055", "\"total_ns\":812"),
+        ("\"switches\":4", "\"switches\":9223372036854775808"),
+    ] {
+        assert!(whole.contains(was), "{was} is not in {whole}");
+        let error = Run::from_json(&whole.replacen(was, is, 1)).unwrap_err();
+        complaints += &format!("{error}\n");
+    }
+    complaints += &format!("{}\n", Run::from_json(&whole[..whole.len() / 2]).unwrap_err());
+    expect![[r#"
+        its format is 'assay.simulation/9', but 'assay.simulation/1' is required; if the file is newer, update assay
+        the format of the profile is 'assay.profile/9', but 'assay.profile/3' is required
+        unknown field `state`, expected one of `format`, `setup`, `status`, `profile` at line 1 column 145
+        unknown variant `all`, expected `services` or `count` at line 1 column 131
+        the instructions of the profile do not add up
+        the instructions of the profile do not add up
+        the calls of the profile do not add up
+        the calls of the profile do not add up
+        the times of the profile do not add up
+        the times of the profile do not add up
+        the events of the profile do not add up
+        EOF while parsing an object at line 1 column 1043
+    "#]].assert_eq(&complaints);
+}
