@@ -1,9 +1,13 @@
-//! Figures as values: bars with intervals, and curves over a logarithmic axis. A figure contains numbers and
-//! labels only. The layout of bars and ticks is computed here, so that text and SVG show the same picture.
+//! Figures as values: bars with intervals, curves over a logarithmic axis, and stacks. A figure contains
+//! numbers and labels only. The layout of bars and ticks is computed here, so that text and SVG show the same picture.
+
+mod stack;
 
 use assay_quantity::{Estimate, Unit};
 
 use crate::table::{Cell, Column, Table};
+
+pub use stack::{Layer, Stack};
 
 /// A picture with every number that it shows.
 #[derive(Debug, Clone, PartialEq)]
@@ -12,6 +16,8 @@ pub enum Figure {
     Bars(Bars),
     /// A quantity over another.
     Curve(Curve),
+    /// How a whole divides into parts, over another quantity.
+    Stack(Stack),
 }
 
 /// Horizontal bars, one under another. Invariant: at least one bar, every length finite and in `unit`.
@@ -316,6 +322,11 @@ fn check(title: &str, unit: Unit, label: &str, length: &Length) -> Result<(), No
     } else {
         Err(NoFigure::Value { title: title.to_owned(), label: label.to_owned(), value: length.point() })
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a picture has far fewer than 2^52 columns")]
+pub(crate) fn real(columns: usize) -> f64 {
+    columns as f64
 }
 
 #[cfg(test)]

@@ -4,8 +4,10 @@
 //! forbids everything else, so that even a mistake in this module cannot load or execute anything. `maud`
 //! escapes all text where it is inserted.
 
+mod axis;
 mod bars;
 mod curve;
+mod stack;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -107,6 +109,7 @@ fn block(block: &Block, id: &str) -> Markup {
         Block::Table(table) => self::table(table),
         Block::Figure(Figure::Bars(bars)) => bars::figure(bars, id),
         Block::Figure(Figure::Curve(curve)) => curve::figure(curve, id),
+        Block::Figure(Figure::Stack(stack)) => stack::figure(stack, id),
     }
 }
 

@@ -14,17 +14,19 @@
 //!           "method": "trimmed_mean" | "median" | "minimum" | "printed" | "derived", "values": number}
 //! figure   {"bars": {"title": text, "unit": unit, "bars": [bar...]}}
 //!          | {"curve": {"title": text, "x": axis, "y": axis, "lines": [line...]}}
+//!          | {"stack": {"title": text, "x": axis, "width": number, "layers": [layer...]}}
 //! bar      {"label": text, "length": length, "parts": [{"label": text, "length": length}...]}
 //! length   {"quantity": quantity} | {"number": {"value": number, "unit": unit}}
 //! axis     {"label": text, "unit": unit}
 //! line     {"name": text, "points": [{"x": number, "y": quantity}...]}
+//! layer    {"name": text, "amounts": [number...]}
 //! unit     "ns" | "ns/B" | "1/s" | "ratio" | "count" | "B"
 //! ```
 
 use assay_quantity::{Estimate, Unit};
 use serde_json::{Value, json};
 
-use crate::figure::{Axis, Bars, Curve, Figure, Length, Line};
+use crate::figure::{Axis, Bars, Curve, Figure, Length, Line, Stack};
 use crate::table::{Cell, Table};
 use crate::{Block, Report};
 
@@ -45,6 +47,7 @@ fn block(block: &Block) -> Value {
         Block::Table(table) => json!({ "table": self::table(table) }),
         Block::Figure(Figure::Bars(bars)) => json!({ "figure": { "bars": self::bars(bars) } }),
         Block::Figure(Figure::Curve(curve)) => json!({ "figure": { "curve": self::curve(curve) } }),
+        Block::Figure(Figure::Stack(stack)) => json!({ "figure": { "stack": self::stack(stack) } }),
     }
 }
 
@@ -106,9 +109,18 @@ fn bars(bars: &Bars) -> Value {
 }
 
 fn curve(curve: &Curve) -> Value {
-    let axis = |axis: &Axis| json!({ "label": axis.label, "unit": axis.unit.symbol() });
     let lines: Vec<Value> = curve.lines().iter().map(line).collect();
     json!({ "title": curve.title(), "x": axis(curve.x()), "y": axis(curve.y()), "lines": lines })
+}
+
+fn stack(stack: &Stack) -> Value {
+    let layers: Vec<Value> =
+        stack.layers().iter().map(|layer| json!({ "name": layer.name, "amounts": layer.amounts })).collect();
+    json!({ "title": stack.title(), "x": axis(stack.x()), "width": stack.width(), "layers": layers })
+}
+
+fn axis(axis: &Axis) -> Value {
+    json!({ "label": axis.label, "unit": axis.unit.symbol() })
 }
 
 fn line(line: &Line) -> Value {

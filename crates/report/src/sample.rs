@@ -4,12 +4,19 @@
 use assay_quantity::{Estimate, Interval, Method, Unit};
 
 use crate::{
-    Axis, Bar, Bars, Block, Cell, Column, Curve, CurvePoint, Figure, Length, Line, Part, Report, Table,
+    Axis, Bar, Bars, Block, Cell, Column, Curve, CurvePoint, Figure, Layer, Length, Line, Part, Report,
+    Stack, Table,
 };
 
 /// Words that stand in the blocks of [`report`], one per kind.
-pub const LANDMARKS: [&str; 5] =
-    ["A machine measured", "What it costs", "Primitives were timed", "predicted", "Load latency"];
+pub const LANDMARKS: [&str; 6] = [
+    "A machine measured",
+    "What it costs",
+    "Primitives were timed",
+    "predicted",
+    "Load latency",
+    "What the processor did",
+];
 
 pub fn estimate(point: f64, low: f64, high: f64, unit: Unit) -> Estimate {
     let interval = Interval { low, high, confidence: 0.95 };
@@ -138,6 +145,17 @@ fn latency() -> Figure {
     Figure::Curve(Curve::new("Load latency over working set", x, y, lines).unwrap())
 }
 
+fn profile() -> Figure {
+    let layer = |name: &str, amounts: &[f64]| Layer { name: name.to_owned(), amounts: amounts.to_vec() };
+    let layers = vec![
+        layer("user", &[1.0, 8.0, 5.0, 0.0, 0.0, 2.0]),
+        layer("kernel", &[9.0, 2.0, 3.0, 0.0, 0.25, 1.0]),
+        layer("idle", &[0.0, 0.0, 2.0, 0.0, 9.75, 0.0]),
+    ];
+    let time = Axis { label: "time".to_owned(), unit: Unit::Nanoseconds };
+    Figure::Stack(Stack::new("What the processor did", time, 2e6, layers).unwrap())
+}
+
 /// Every kind of block, every kind of cell.
 pub fn report() -> Report {
     let blocks = vec![
@@ -155,6 +173,7 @@ pub fn report() -> Report {
         Block::Figure(prediction()),
         Block::Heading("Memory".to_owned()),
         Block::Figure(latency()),
+        Block::Figure(profile()),
     ];
     Report { title: "A machine measured: build-7".to_owned(), blocks }
 }
@@ -179,6 +198,7 @@ pub fn hostile() -> Report {
     let part = Part { label: bad(), length: Length::Number(1.0) };
     let bar = Bar { label: bad(), length: Length::Estimate(ns(1.0, 0.1)), parts: vec![part] };
     let axis = || Axis { label: bad(), unit: Unit::Nanoseconds };
+    let layer = Layer { name: bad(), amounts: vec![1.0] };
     let line = Line { name: bad(), points: vec![CurvePoint { x: 1.0, y: ns(1.0, 0.1) }] };
     let blocks = vec![
         Block::Heading(bad()),
@@ -187,6 +207,7 @@ pub fn hostile() -> Report {
         Block::Table(table),
         Block::Figure(Figure::Bars(Bars::new(HOSTILE, Unit::Nanoseconds, vec![bar]).unwrap())),
         Block::Figure(Figure::Curve(Curve::new(HOSTILE, axis(), axis(), vec![line]).unwrap())),
+        Block::Figure(Figure::Stack(Stack::new(HOSTILE, axis(), 1.0, vec![layer]).unwrap())),
     ];
     Report { title: bad(), blocks }
 }

@@ -6,6 +6,7 @@
 
 mod bars;
 mod grid;
+mod stack;
 mod table;
 
 use crate::figure::Figure;
@@ -50,6 +51,7 @@ pub fn report(report: &Report, style: &Style) -> String {
             Block::Table(table) => self::table(table, &style),
             Block::Figure(Figure::Bars(bars)) => bars::text(bars, &style),
             Block::Figure(Figure::Curve(curve)) => self::table(&curve.table(), &style),
+            Block::Figure(Figure::Stack(stack)) => stack::text(stack, &style),
         });
     }
     blocks.join("\n")

@@ -5,7 +5,7 @@ use comfy_table::ColumnConstraint;
 
 use super::grid::{PADDING, widest};
 use super::{Style, grid};
-use crate::figure::{BarRow, Bars, Depth, Length};
+use crate::figure::{BarRow, Bars, Depth, Length, real};
 use crate::layout::interval_note;
 use crate::scale::{self, Symbols};
 use crate::visible::visible;
@@ -90,9 +90,4 @@ fn drawn(row: &BarRow<'_>, bars: &Bars, width: usize, symbols: Symbols) -> Strin
         .collect();
     bar.truncate(bar.trim_end().len());
     bar
-}
-
-#[expect(clippy::cast_precision_loss, reason = "terminals have far fewer than 2^52 columns")]
-fn real(columns: usize) -> f64 {
-    columns as f64
 }

@@ -1,0 +1,64 @@
+//! Stacks: one SVG with a rectangle for each share, in the frame and the colours of curves.
+
+use assay_quantity::Unit;
+use maud::{Markup, html};
+
+use super::axis::{BOTTOM, Frame, LEFT, RIGHT, Scaled, TOP, linear};
+use super::bars::coordinate;
+use super::curve::class;
+use crate::figure::{Axis, Layer, Stack};
+use crate::scale;
+use crate::visible::visible;
+
+/// The figure with its caption.
+pub fn figure(stack: &Stack, id: &str) -> Markup {
+    let x = linear(stack.place(stack.columns()), LEFT, RIGHT);
+    let y = linear(1.0, BOTTOM, TOP);
+    let drawn = html! {
+        g class="stack" {
+            @for column in 0..stack.columns() { (self::column(stack, column, &x, &y)) }
+        }
+    };
+    let share = Axis { label: "share".to_owned(), unit: Unit::Ratio };
+    Frame { x: (stack.x(), x), y: (&share, y) }.figure(id, &legend(stack.layers()), &drawn, &stack.table())
+}
+
+fn legend(layers: &[Layer]) -> Markup {
+    html! {
+        ul class="legend" {
+            @for (position, layer) in layers.iter().enumerate() {
+                li {
+                    svg class={ "key stack " (class(position)) } viewBox="0 0 28 10" aria-hidden="true" {
+                        rect x="9" y="0" width="10" height="10" {}
+                    }
+                    (visible(&layer.name))
+                }
+            }
+        }
+    }
+}
+
+fn column(stack: &Stack, column: usize, x: &Scaled, y: &Scaled) -> Markup {
+    let [from, to] = [column, column + 1].map(|column| stack.place(column));
+    let shares = stack.shares(column);
+    let tops = shares.iter().scan(0.0, |top, share| {
+        let bottom = *top;
+        *top += share;
+        Some((bottom, *top))
+    });
+    html! {
+        g {
+            title {
+                (scale::number(from, stack.x().unit))
+                @for (layer, share) in stack.layers().iter().zip(&shares) {
+                    ", " (visible(&layer.name)) " " (scale::number(*share, Unit::Ratio))
+                }
+            }
+            @for (position, (bottom, top)) in tops.enumerate().filter(|(_, (bottom, top))| top > bottom) {
+                rect class=(class(position)) x=(coordinate(x.place(from))) y=(coordinate(y.place(top)))
+                    width=(coordinate(x.place(to) - x.place(from)))
+                    height=(coordinate(y.place(bottom) - y.place(top))) {}
+            }
+        }
+    }
+}
