@@ -103,7 +103,8 @@ pub fn complain(error: &anyhow::Error) -> ExitCode {
     }
 }
 
-/// Formats an error with its causes in one line. Omits a cause that the line already contains.
+/// Formats an error with its causes in one line. Omits a cause that the line already contains, and escapes
+/// control characters, which a file can bring in.
 pub fn line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -112,7 +113,7 @@ pub fn line(error: &anyhow::Error) -> String {
             line.push_str(&cause);
         }
     }
-    line.replace('\n', " ")
+    assay_report::visible(&line.replace('\n', " ")).into_owned()
 }
 
 /// Writes a file atomically: to a temporary file in the same directory, then renamed. A symbolic link is

@@ -283,7 +283,7 @@ fn profiles() -> Vec<Vec<u8>> {
         (7, Event::Function { service: 1, frame: 4 }),
         (9, Event::End),
     ] {
-        profile = attribution.take(Moment { counts: Counts { user: 3, kernel }, ran_ns: 3 + kernel }, event);
+        profile = attribution.take(Moment::of(Counts { user: 3, kernel }), event);
     }
     vec![profile.unwrap().to_json().into_bytes()]
 }
@@ -301,10 +301,12 @@ fn runs() -> Vec<Vec<u8>> {
 fn parse_run(input: &[u8]) {
     if let Ok(run) = Run::from_json(&String::from_utf8_lossy(input)) {
         assert_eq!(Run::from_json(&run.to_json()).unwrap(), run);
-        // A report adds up whatever it shows.
-        let spent = run.profile.images.iter().flat_map(|image| &image.services);
-        let _: u64 = spent.clone().map(|spent| spent.calls).chain([run.profile.switches]).sum();
-        let _: u64 = spent.filter_map(|spent| spent.latency).map(|latency| latency.total_ns()).sum();
+        // The sums of a report.
+        let spent = || run.profile.images.iter().flat_map(|image| &image.services);
+        let kernel: u64 = spent().map(|spent| spent.instructions).sum();
+        assert_eq!(kernel, run.profile.total.kernel);
+        let _: u64 = spent().map(|spent| spent.calls).sum();
+        let _: u64 = spent().filter_map(|spent| spent.latency).map(|latency| latency.total_ns()).sum();
     }
 }
 

@@ -86,6 +86,14 @@ impl Tables {
         Latency { calls, total, running, blocked, descheduled }
     }
 
+    /// The time in a mode, in nanoseconds.
+    fn time(&self, mode: &str) -> f64 {
+        let figures = self.0["blocks"].as_array().unwrap().iter().map(|block| &block["figure"]["stack"]);
+        let layers = figures.into_iter().find_map(|stack| stack["layers"].as_array()).unwrap();
+        let layer = layers.iter().find(|layer| layer["name"] == mode).unwrap();
+        layer["amounts"].as_array().unwrap().iter().map(|amount| amount.as_f64().unwrap()).sum()
+    }
+
     /// The sum of a column.
     fn sum(&self, title: &str, column: &str) -> u64 {
         let rows = self.table(title)["rows"].as_array().unwrap();
@@ -256,6 +264,10 @@ fn instructions_are_those_of_callgrind_and_calls_and_faults_those_of_the_program
         let user = tables.count(PROGRAMS, "known", "user");
         assert!(user.abs_diff(expected) * 1000 <= expected, "{user} instructions, callgrind: {expected}");
     }
+    // Over time, each repetition counts; page faults, whose instruction takes no time, are few.
+    let user = deterministic.time("user") - deterministic.count(MODES, "user", "instructions") as f64;
+    let repetitions = (EXECUTIONS * REPETITIONS) as f64;
+    assert!((user / repetitions - 1.0).abs() < 0.1, "{user} repetitions, {repetitions} in the program");
     assert_eq!(tables.calls("known", "getppid"), 1000);
     assert_eq!(tables.calls("known", "exit"), 1);
     // It also touches its code, its stack, and the table of its own pages.

@@ -1,5 +1,6 @@
 //! Figures as values: bars with intervals, curves over a logarithmic axis, and stacks. A figure contains
-//! numbers and labels only. The layout of bars and ticks is computed here, so that text and SVG show the same picture.
+//! numbers and labels only. The layout of bars and ticks is computed here, so that text and SVG show the same
+//! picture.
 
 mod stack;
 

@@ -22,6 +22,7 @@ pub use format::{FORMATS, Format};
 pub use scale::Symbols;
 pub use table::{Alignment, Cell, Column, Table};
 pub use text::{Colour, Style};
+pub use visible::visible;
 
 /// The content of a report, independent of its format.
 #[derive(Debug, Clone, PartialEq)]

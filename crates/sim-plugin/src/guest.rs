@@ -21,8 +21,21 @@ enum Register {
 /// Their names, in the same order.
 const NAMES: [&CStr; 5] = [c"rax", c"rdi", c"rsi", c"rsp", c"rdx"];
 
-/// Bit of a page fault's error code: an instruction was fetched (Intel SDM volume 3A, figure 4-12).
+/// Bits of a page fault's error code: an instruction was fetched; a program was running (Intel SDM volume 3A,
+/// figure 4-12).
 const FETCH: u64 = 1 << 4;
+const USER: u64 = 1 << 2;
+
+/// What a page fault has aborted.
+#[derive(Debug, Clone, Copy)]
+pub enum Aborted {
+    /// The fetch of an instruction, which was not executed.
+    Nothing,
+    /// An instruction of a program.
+    User,
+    /// An instruction of the kernel.
+    Kernel,
+}
 
 /// Access to the guest's state.
 #[derive(Debug)]
@@ -69,10 +82,15 @@ impl Guest {
         Event::Trap { service, frame: self.register(Register::Rsp) + u64::from(above) }
     }
 
-    /// Whether the page fault that begins has aborted an instruction, rather than the fetch of one.
-    pub fn has_aborted(&mut self) -> Option<bool> {
+    /// What the page fault that begins has aborted.
+    pub fn aborted(&mut self) -> Option<Aborted> {
         let error = self.register(Register::Rsp);
-        self.memory(error).map(|error| u64::from_le_bytes(error) & FETCH == 0)
+        let error = u64::from_le_bytes(self.memory(error)?);
+        Some(match (error & FETCH, error & USER) {
+            (0, 0) => Aborted::Kernel,
+            (0, _) => Aborted::User,
+            _ => Aborted::Nothing,
+        })
     }
 
     /// A function is called: the caller's address is on the top of the stack.

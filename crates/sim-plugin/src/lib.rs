@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use assay_sim::{Action, Attribution, Counts, Event, Moment, Plan};
 
-use guest::Guest;
+use guest::{Aborted, Guest};
 
 /// Version of the interface for which the plugin is written; QEMU reads it.
 #[unsafe(no_mangle)]
@@ -100,9 +100,9 @@ struct Plugin {
     /// Address of the last repeated string instruction, and all instructions until after it.
     last_repeated: (u64, u64),
     /// Repetitions of repeated string instructions, without the first of each.
-    repetitions: u64,
+    repetitions: Counts,
     /// Instructions that were counted and have caused a page fault instead.
-    aborted: u64,
+    aborted: Counts,
     /// Addresses of instructions after those that read the clock. QEMU ends a block after such a one, if the
     /// clock counts instructions.
     after_clock: HashSet<u64>,
@@ -176,8 +176,8 @@ impl Plugin {
             // SAFETY: the size is that of an element.
             scoreboard: unsafe { ffi::qemu_plugin_scoreboard_new(size_of::<Counted>()) },
             last_repeated: (0, 0),
-            repetitions: 0,
-            aborted: 0,
+            repetitions: Counts::default(),
+            aborted: Counts::default(),
             after_clock: HashSet::new(),
             clock_read: 0,
             plan,
@@ -234,15 +234,17 @@ impl Plugin {
             *(if address >= KERNEL { &mut counted.kernel } else { &mut counted.user }) += 1;
             self.last_repeated = (address, executed + 1);
         } else {
-            self.repetitions += 1;
+            *(if address >= KERNEL { &mut self.repetitions.kernel } else { &mut self.repetitions.user }) += 1;
         }
     }
 
     /// Takes the execution of an instruction that means something, before it is counted.
     fn on_site(&mut self, processor: c_uint, site: Site) {
         if self.plan.timed && matches!(site, Site::Annotated(Action::PageFault { .. })) {
-            match self.guest.has_aborted() {
-                Some(aborted) => self.aborted += u64::from(aborted),
+            match self.guest.aborted() {
+                Some(Aborted::Nothing) => {}
+                Some(Aborted::User) => self.aborted.user += 1,
+                Some(Aborted::Kernel) => self.aborted.kernel += 1,
                 None => self.attribution.miss(),
             }
         }
@@ -277,7 +279,9 @@ impl Plugin {
             Site::End => Some(Event::End),
         };
         let Some(event) = event else { return self.attribution.miss() };
-        let moment = Moment { counts, ran_ns: executed + self.repetitions - self.aborted };
+        let ran_user_ns = counts.user + self.repetitions.user - self.aborted.user;
+        let ran_kernel_ns = counts.kernel + self.repetitions.kernel - self.aborted.kernel;
+        let moment = Moment { counts, ran_ns: ran_user_ns + ran_kernel_ns, ran_user_ns };
         if let Some(profile) = self.attribution.take(moment, event) {
             // What is missing of the file is noticed by its reader.
             let _ = std::fs::write(&self.profile, profile.to_json());

@@ -4,6 +4,7 @@
 //! where it was.
 
 mod time;
+mod timeline;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -13,6 +14,7 @@ use crate::annotation::Plan;
 use crate::event::{Counts, Event, Kind, Moment, Name, Task};
 use crate::profile::{Elapsed, Image, Latency, Profile, Service, Spent};
 use time::{Began, Clock, Waits};
+use timeline::{Mode, Recorder};
 
 /// A service, by numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -111,11 +113,12 @@ pub struct Attribution {
     /// Instructions of the programs, by image.
     user: Vec<u64>,
     accounts: HashMap<(usize, Key), Account>,
-    /// Counts at the last event.
-    last: Counts,
+    /// The last event.
+    last: Moment,
     /// Whether the machine's clock counts instructions.
     timed: bool,
     clock: Clock,
+    timeline: Recorder,
     /// `None` before the first mark.
     begin: Option<Begin>,
     profile: Profile,
@@ -135,9 +138,10 @@ impl Attribution {
             by_name: HashMap::new(),
             user: Vec::new(),
             accounts: HashMap::new(),
-            last: Counts::default(),
+            last: Moment::default(),
             timed: plan.timed,
             clock: Clock::default(),
+            timeline: Recorder::new(),
             begin: None,
             profile: Profile::empty(plan.gaps.clone()),
         };
@@ -149,10 +153,7 @@ impl Attribution {
     /// since the first mark of the beginning, if there was one.
     pub fn take(&mut self, moment: Moment, event: Event) -> Option<Profile> {
         let counts = moment.counts;
-        self.charge(counts);
-        if self.timed {
-            self.clock.run(moment.ran_ns);
-        }
+        self.charge(moment);
         match event {
             Event::Call(number) => self.enter(Key::Call(number), End::ReturnToProgram),
             Event::Trap { service, frame } => self.enter(Key::Planned(service), End::ReturnToKernel(frame)),
@@ -170,7 +171,10 @@ impl Attribution {
             }
             Event::Wake { task, state, of } if state & of != 0 => self.wake(task),
             Event::Wake { .. } => {}
-            Event::Halt => self.clock.halt(),
+            Event::Halt => {
+                self.timeline.end_halt(0);
+                self.clock.halt();
+            }
             Event::Clock { time_ns } => self.set_clock(time_ns),
             Event::Rename { task, name } => self.rename(task, name),
             Event::Begin if self.begin.is_none() => self.begin(counts),
@@ -197,15 +201,17 @@ impl Attribution {
         self.profile.unreadable += u64::from(self.begin.is_some());
     }
 
-    /// Attributes the instructions since the last event.
-    fn charge(&mut self, counts: Counts) {
-        let last = mem::replace(&mut self.last, counts);
+    /// Attributes the instructions since the last event, and the time that has passed.
+    fn charge(&mut self, moment: Moment) {
+        let last = mem::replace(&mut self.last, moment);
+        let ran_ns = if self.timed { self.clock.run(moment.ran_ns) } else { 0 };
         if self.begin.is_none() {
             return;
         }
         let known = &mut self.tasks[self.current];
-        self.user[known.image] += counts.user - last.user;
-        let kernel = counts.kernel - last.kernel;
+        self.user[known.image] += moment.counts.user - last.counts.user;
+        let kernel = moment.counts.kernel - last.counts.kernel;
+        let is_idle = known.stack.is_empty() && known.process == 0;
         if let Some(frame) = known.stack.last_mut() {
             frame.instructions += kernel;
         } else if kernel > 0 {
@@ -215,6 +221,15 @@ impl Attribution {
                 (_, Kind::Program) => Key::Passage,
             };
             self.accounts.entry((known.image, key)).or_default().instructions += kernel;
+        }
+        let user_ns = moment.ran_user_ns.saturating_sub(last.ran_user_ns).min(ran_ns);
+        let in_kernel = if is_idle { Mode::Idle } else { Mode::Kernel };
+        for (mode, time_ns) in [(Mode::User, user_ns), (in_kernel, ran_ns - user_ns)] {
+            if self.clock.is_halted() {
+                self.timeline.add_after_halt(mode, time_ns);
+            } else {
+                self.timeline.add(mode, time_ns);
+            }
         }
     }
 
@@ -339,7 +354,9 @@ impl Attribution {
 
     /// Adds the time for which the processor was halted, from a reading of the clock.
     fn set_clock(&mut self, time_ns: u64) {
-        let Some(halt) = self.clock.set(time_ns) else { return };
+        let halt = self.clock.set(time_ns);
+        self.timeline.end_halt(halt.map_or(0, |halt| halt.length_ns));
+        let Some(halt) = halt else { return };
         for known in &mut self.tasks {
             known.waits.correct(halt);
             let begun = known.stack.iter_mut().filter_map(|frame| frame.began.as_mut());
@@ -362,6 +379,7 @@ impl Attribution {
 
     fn begin(&mut self, counts: Counts) {
         self.begin = Some(Begin { counts, clock: self.clock });
+        self.timeline = Recorder::new();
         self.accounts.clear();
         self.user.fill(0);
         self.profile = Profile::empty(mem::take(&mut self.profile.gaps));
@@ -382,6 +400,8 @@ impl Attribution {
             halted_ns: self.clock.halted_ns - begin.clock.halted_ns,
             unknown_halts: self.clock.unknown_halts() - begin.clock.unknown,
         });
+        self.timeline.end_halt(0);
+        profile.timeline = self.timed.then(|| self.timeline.timeline());
         for (image, (process, name)) in self.images.iter().enumerate() {
             let own = self
                 .accounts

@@ -20,6 +20,16 @@ pub struct Moment {
     /// If the machine's clock counts instructions, the time for which the processor has run. Repetitions of
     /// string instructions count too, and instructions that a page fault has aborted do not.
     pub ran_ns: u64,
+    /// How much of that at addresses of programs.
+    pub ran_user_ns: u64,
+}
+
+impl Moment {
+    /// A processor that has executed this, without repetitions and page faults.
+    #[must_use]
+    pub fn of(counts: Counts) -> Self {
+        Self { counts, ran_ns: counts.user + counts.kernel, ran_user_ns: counts.user }
+    }
 }
 
 /// Name of a task, as the kernel keeps it: at most 15 bytes, then zeros.

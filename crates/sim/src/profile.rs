@@ -6,12 +6,13 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::Counts;
+use crate::format::{self, FormatError};
 
 /// Largest sum of a profile, so that differences of two sums have a type.
 const LARGEST: u64 = i64::MAX.unsigned_abs();
 
 /// Marks the file and its version.
-const FORMAT: &str = "assay.profile/3";
+const FORMAT: &str = "assay.profile/4";
 
 /// What the kernel does for a task.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -51,6 +52,7 @@ pub struct Spent {
     /// Instructions in the kernel, without those of traps, softirqs and functions in between.
     pub instructions: u64,
     /// How long they took, if the machine's clock counts instructions.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub latency: Option<Latency>,
 }
 
@@ -97,6 +99,45 @@ pub struct Elapsed {
     pub unknown_halts: u64,
 }
 
+/// What the processor did over the time between the marks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Timeline {
+    /// Length of each interval; the last one can be shorter.
+    pub interval_ns: u64,
+    /// The intervals, in order.
+    pub intervals: Vec<Interval>,
+}
+
+/// What the processor did in an interval of time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Interval {
+    /// It executed programs.
+    pub user_ns: u64,
+    /// It executed the kernel.
+    pub kernel_ns: u64,
+    /// It was halted, or executed the kernel's waiting for something to do.
+    pub idle_ns: u64,
+}
+
+impl Timeline {
+    /// Length of all intervals; `None` if one of them is longer than it can be.
+    fn total_ns(&self) -> Option<u64> {
+        let parts = |interval: &Interval| sum([interval.user_ns, interval.kernel_ns, interval.idle_ns]);
+        let length = |interval| parts(interval).filter(|length_ns| *length_ns <= self.interval_ns);
+        self.intervals.iter().try_fold(0, |total_ns, interval| sum([total_ns, length(interval)?]))
+    }
+}
+
+impl Interval {
+    /// Its length.
+    #[must_use]
+    pub fn total_ns(&self) -> u64 {
+        self.user_ns + self.kernel_ns + self.idle_ns
+    }
+}
+
 /// A process under one of its names: a process that executes another program is another image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -115,12 +156,14 @@ pub struct Image {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// Version of this file.
-    format: String,
     /// All instructions. They are the sum of those of the images.
     pub total: Counts,
     /// How long it took, if the machine's clock counts instructions.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub elapsed: Option<Elapsed>,
+    /// What the processor did during that time. Its intervals add up to it.
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub timeline: Option<Timeline>,
     /// Processes under their names, in the order of their first appearance.
     pub images: Vec<Image>,
     /// How often another task got the processor.
@@ -136,27 +179,18 @@ pub struct Profile {
     pub gaps: Vec<String>,
 }
 
-/// Why a profile cannot be read.
-#[derive(Debug, Error)]
-pub enum ProfileError {
-    /// It is not a profile.
-    #[error("not a profile of a simulated machine: {0}")]
-    Malformed(#[from] serde_json::Error),
-    /// It has another version.
-    #[error("the format of the profile is '{0}', but '{FORMAT}' is required")]
-    Version(String),
-    /// Its numbers contradict each other.
-    #[error("the {0} of the profile do not add up")]
-    Sums(&'static str),
-}
+/// What is wrong with a profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct Contradiction(pub(crate) &'static str);
 
 impl Profile {
     /// A profile without instructions.
     pub(crate) fn empty(gaps: Vec<String>) -> Profile {
         Profile {
-            format: FORMAT.to_owned(),
             total: Counts::default(),
             elapsed: None,
+            timeline: None,
             images: Vec::new(),
             switches: 0,
             returns_without_entry: 0,
@@ -167,50 +201,52 @@ impl Profile {
     }
 
     /// Writes the profile as JSON.
-    ///
-    /// # Panics
-    /// Never: all its parts have a form in JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
-        serde_json::to_string(self).expect("a profile has a form in JSON")
+        format::write(FORMAT, self)
     }
 
     /// Reads a profile.
     ///
     /// # Errors
-    /// [`ProfileError`].
-    pub fn from_json(text: &str) -> Result<Profile, ProfileError> {
-        let profile: Profile = serde_json::from_str(text)?;
+    /// [`FormatError`].
+    pub fn from_json(text: &str) -> Result<Profile, FormatError> {
+        let profile: Profile = format::read(text, FORMAT)?;
         profile.check()?;
         Ok(profile)
     }
 
-    /// Checks the version, and that the sums are right, so that no sum of these numbers overflows.
-    pub(crate) fn check(&self) -> Result<(), ProfileError> {
-        if self.format != FORMAT {
-            return Err(ProfileError::Version(self.format.clone()));
-        }
+    /// Checks that the numbers add up, so that no sum of them overflows.
+    pub(crate) fn check(&self) -> Result<(), Contradiction> {
         let spent = || self.images.iter().flat_map(|image| &image.services);
         let user = sum(self.images.iter().map(|image| image.user));
         let kernel = sum(spent().map(|spent| spent.instructions));
         let total = sum([self.total.user, self.total.kernel]);
         if (user, kernel) != (Some(self.total.user), Some(self.total.kernel)) || total.is_none() {
-            return Err(ProfileError::Sums("instructions"));
+            return Err(Contradiction("its instructions do not add up"));
         }
         let latencies = || spent().filter_map(|spent| spent.latency);
         let calls = sum(spent().map(|spent| spent.calls));
         if calls.is_none() || sum(latencies().map(|latency| latency.calls)).is_none() {
-            return Err(ProfileError::Sums("calls"));
+            return Err(Contradiction("its calls do not add up"));
         }
         let events =
             [self.switches, self.returns_without_entry, self.entries_without_return, self.unreadable];
         if sum(events).is_none() {
-            return Err(ProfileError::Sums("events"));
+            return Err(Contradiction("its events do not add up"));
         }
         let parts =
             latencies().flat_map(|latency| [latency.running_ns, latency.blocked_ns, latency.descheduled_ns]);
-        if sum(parts).is_none() || self.elapsed.is_some_and(|elapsed| elapsed.halted_ns > elapsed.total_ns) {
-            return Err(ProfileError::Sums("times"));
+        let is_timed = self.elapsed.is_some();
+        if spent().any(|spent| spent.latency.is_some() != is_timed)
+            || sum(parts).is_none()
+            || self.elapsed.is_some_and(|elapsed| elapsed.halted_ns > elapsed.total_ns)
+        {
+            return Err(Contradiction("its times do not add up"));
+        }
+        let total_ns = self.timeline.as_ref().map(|timeline| timeline.total_ns());
+        if total_ns != self.elapsed.map(|elapsed| Some(elapsed.total_ns)) {
+            return Err(Contradiction("its intervals do not add up"));
         }
         Ok(())
     }

@@ -1,9 +1,9 @@
-//! A run of a simulated machine as a file, to be shown and compared later: `assay.simulation/1`.
+//! A run of a simulated machine, which can be kept in a file: `assay.simulation/1`.
 
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
-use crate::profile::{Profile, ProfileError};
+use crate::format::{self, FormatError};
+use crate::profile::{Contradiction, Profile};
 
 /// Marks the file and its version.
 const FORMAT: &str = "assay.simulation/1";
@@ -13,7 +13,10 @@ const FORMAT: &str = "assay.simulation/1";
 #[serde(deny_unknown_fields)]
 pub struct Setup {
     /// Command of the guest's shell; `None` for the mix of system calls.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub command: Option<String>,
+    /// Files and directories that were copied into the guest, as they were given.
+    pub copies: Vec<String>,
     /// Release of the kernel.
     pub kernel: String,
     /// Memory of the guest in MiB.
@@ -22,6 +25,8 @@ pub struct Setup {
     pub deterministic: bool,
     /// What was observed.
     pub observed: Observed,
+    /// Functions of the kernel that were annotated as services.
+    pub functions: Vec<String>,
 }
 
 /// What was observed.
@@ -38,8 +43,6 @@ pub enum Observed {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
-    /// Version of this file.
-    format: String,
     /// What ran, in which machine.
     pub setup: Setup,
     /// Status with which the command ended.
@@ -48,53 +51,26 @@ pub struct Run {
     pub profile: Profile,
 }
 
-/// Why a run cannot be read.
-#[derive(Debug, Error)]
-pub enum RunError {
-    /// It is not a run, or a damaged one.
-    #[error("{0}")]
-    Malformed(#[from] serde_json::Error),
-    /// It has another version.
-    #[error("its format is '{0}', but '{FORMAT}' is required; if the file is newer, update assay")]
-    Version(String),
-    /// Its profile cannot be right.
-    #[error(transparent)]
-    Profile(#[from] ProfileError),
-}
-
-/// The format of a file, which decides about its other fields.
-#[derive(Deserialize)]
-struct Envelope {
-    format: String,
-}
-
 impl Run {
-    /// A run that has ended.
-    #[must_use]
-    pub fn new(setup: Setup, status: u8, profile: Profile) -> Self {
-        Self { format: FORMAT.to_owned(), setup, status, profile }
-    }
-
     /// Writes the run as JSON.
-    ///
-    /// # Panics
-    /// Never: all its parts have a form in JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
-        serde_json::to_string(self).expect("a run has a form in JSON") + "\n"
+        format::write(FORMAT, self)
     }
 
-    /// Reads a run, whose sums are right.
+    /// Reads a run, whose numbers add up.
     ///
     /// # Errors
-    /// [`RunError`].
-    pub fn from_json(text: &str) -> Result<Self, RunError> {
-        let Envelope { format } = serde_json::from_str(text)?;
-        if format != FORMAT {
-            return Err(RunError::Version(format));
-        }
-        let run: Self = serde_json::from_str(text)?;
+    /// [`FormatError`].
+    pub fn from_json(text: &str) -> Result<Self, FormatError> {
+        let run: Self = format::read(text, FORMAT)?;
         run.profile.check()?;
+        let is_timed = run.setup.deterministic && run.setup.observed == Observed::Services;
+        if is_timed != run.profile.elapsed.is_some() {
+            return Err(
+                Contradiction("it has times without the clock for them, or the clock without times").into()
+            );
+        }
         Ok(run)
     }
 }

@@ -53,16 +53,18 @@ fn run() -> Run {
     ] {
         counts.user += 1;
         counts.kernel += 10;
-        profile = attribution.take(Moment { counts, ran_ns: counts.user + counts.kernel }, event);
+        profile = attribution.take(Moment::of(counts), event);
     }
     let setup = Setup {
         command: Some(named("cat file")),
+        copies: vec![named("file")],
         kernel: named("6.12"),
         memory_mib: 512,
         deterministic: true,
         observed: Observed::Services,
+        functions: vec![named("vfs_read")],
     };
-    Run::new(setup, 3, profile.unwrap())
+    Run { setup, status: 3, profile: profile.unwrap() }
 }
 
 #[test]
@@ -78,7 +80,9 @@ fn what_is_wrong_with_a_run_is_named() {
     let mut complaints = String::new();
     for (was, is) in [
         ("assay.simulation/1", "assay.simulation/9"),
-        ("assay.profile/3", "assay.profile/9"),
+        ("\"command\":\"cat file\",", ""),
+        ("\"timeline\"", "\"time\""),
+        ("\"deterministic\":true", "\"deterministic\":false"),
         ("\"status\"", "\"state\""),
         ("\"observed\":\"services\"", "\"observed\":\"all\""),
         ("\"user\":22", "\"user\":23"),
@@ -86,26 +90,40 @@ fn what_is_wrong_with_a_run_is_named() {
         ("\"calls\":1,\"instructions\":20", "\"calls\":9223372036854775807,\"instructions\":20"),
         ("\"calls\":1,\"running_ns\"", "\"calls\":18446744073709551615,\"running_ns\""),
         ("\"blocked_ns\":0", "\"blocked_ns\":9223372036854775807"),
+        ("{\"calls\":0,\"running_ns\":0,\"blocked_ns\":0,\"descheduled_ns\":0}", "null"),
         ("\"total_ns\":1055", "\"total_ns\":812"),
+        ("\"interval_ns\":1024", "\"interval_ns\":1023"),
+        ("\"idle_ns\":", "\"idle_ns\":1"),
         ("\"switches\":4", "\"switches\":9223372036854775808"),
     ] {
         assert!(whole.contains(was), "{was} is not in {whole}");
         let error = Run::from_json(&whole.replacen(was, is, 1)).unwrap_err();
         complaints += &format!("{error}\n");
     }
-    complaints += &format!("{}\n", Run::from_json(&whole[..whole.len() / 2]).unwrap_err());
+    // All instructions are 220 more than the largest sum.
+    let large = whole.replacen("\"user\":22", "\"user\":9223372036854775807", 1);
+    let large = large.replacen("\"user\":2,", "\"user\":9223372036854775787,", 1);
+    for text in [&large, &whole[..whole.len() / 2]] {
+        complaints += &format!("{}\n", Run::from_json(text).unwrap_err());
+    }
     expect![[r#"
         its format is 'assay.simulation/9', but 'assay.simulation/1' is required; if the file is newer, update assay
-        the format of the profile is 'assay.profile/9', but 'assay.profile/3' is required
-        unknown field `state`, expected one of `format`, `setup`, `status`, `profile` at line 1 column 145
-        unknown variant `all`, expected `services` or `count` at line 1 column 131
-        the instructions of the profile do not add up
-        the instructions of the profile do not add up
-        the calls of the profile do not add up
-        the calls of the profile do not add up
-        the times of the profile do not add up
-        the times of the profile do not add up
-        the events of the profile do not add up
-        EOF while parsing an object at line 1 column 1043
+        missing field `command` at line 1 column 170
+        unknown field `time`, expected one of `total`, `elapsed`, `timeline`, `images`, `switches`, `returns_without_entry`, `entries_without_return`, `unreadable`, `gaps` at line 1 column 315
+        it has times without the clock for them, or the clock without times
+        unknown field `state`, expected one of `setup`, `status`, `profile` at line 1 column 199
+        unknown variant `all`, expected `services` or `count` at line 1 column 160
+        its instructions do not add up
+        its instructions do not add up
+        its calls do not add up
+        its calls do not add up
+        its times do not add up
+        its times do not add up
+        its times do not add up
+        its intervals do not add up
+        its intervals do not add up
+        its events do not add up
+        its instructions do not add up
+        EOF while parsing a string at line 1 column 1123
     "#]].assert_eq(&complaints);
 }

@@ -22,7 +22,7 @@ pub enum SimCommand {
     Run(SimRunArgs),
     /// Show a run that was kept with 'assay sim run --output'.
     Show(SimShowArgs),
-    /// Compare two such runs: two kernels, options or programs, service by service.
+    /// Compare two runs that were kept: two kernels, options or programs, service by service.
     Diff(SimDiffArgs),
 }
 
@@ -82,10 +82,10 @@ pub struct SimShowArgs {
 pub struct SimDiffArgs {
     /// Baseline.
     #[arg(value_name = "A.sim.json")]
-    pub before: PathBuf,
+    pub a: PathBuf,
     /// Run to compare with the baseline.
     #[arg(value_name = "B.sim.json")]
-    pub after: PathBuf,
+    pub b: PathBuf,
     /// Output format.
     #[command(flatten)]
     pub print: PrintArgs,

@@ -57,10 +57,12 @@ fn run_guest(args: &SimRunArgs) -> anyhow::Result<()> {
     };
     let setup = |observed| Setup {
         command: args.guest_command.clone(),
+        copies: args.copy.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
         kernel: machine.kernel.release.clone(),
         memory_mib: args.memory,
         deterministic: args.deterministic,
         observed,
+        functions: args.annotate.clone(),
     };
     let plan = match args.observe {
         Observe::Services => {
@@ -75,10 +77,10 @@ fn run_guest(args: &SimRunArgs) -> anyhow::Result<()> {
         return is_success(simulation::run_visibly(machine, &job, &interrupt)?);
     };
     let (status, profile) = simulation::observe(machine, &job, &plan, &interrupt)?;
-    let run = Run::new(setup, status, profile);
+    let run = Run { setup, status, profile };
     let written = args.output.as_ref().map_or(Ok(()), |path| output::write_file(path, &run.to_json()));
     let shown = output::show(&section::simulation::report(&run), args.print.format());
-    output::end(shown, written.and_then(|()| is_success(status)))
+    output::end(output::end(shown, written), is_success(status))
 }
 
 fn is_success(status: u8) -> anyhow::Result<()> {
@@ -102,13 +104,13 @@ fn show(args: &SimShowArgs) -> anyhow::Result<()> {
 
 /// Compares two runs that were kept.
 fn diff(args: &SimDiffArgs) -> anyhow::Result<()> {
-    let runs = Pair { a: kept(&args.before)?, b: kept(&args.after)? };
-    let observed = [&runs.a, &runs.b].map(|run| run.setup.observed);
+    let runs = Pair { a: kept(&args.a)?, b: kept(&args.b)? };
     ensure!(
-        observed[0] == observed[1],
+        runs.a.setup.observed == runs.b.setup.observed,
         "only one of the runs has services; compare two runs with the same option --observe"
     );
-    output::show(&section::simulation::difference::report(&runs), args.print.format())
+    let names = Pair { a: &args.a, b: &args.b }.map(|path| path.display().to_string());
+    output::show(&section::simulation::difference::report(&runs, &names), args.print.format())
 }
 
 fn kept(path: &Path) -> anyhow::Result<Run> {

@@ -6,8 +6,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use assay_quantity::Unit;
-use assay_report::{Block, Cell, Column, Report, Table, scale};
-use assay_sim::{Counts, Elapsed, Latency, Observed, Profile, Run, Service, Spent};
+use assay_report::{Axis, Block, Cell, Column, Figure, Layer, Report, Stack, Table, scale};
+use assay_sim::{Counts, Elapsed, Interval, Latency, Observed, Profile, Run, Service, Spent, Timeline};
 use assay_trace::syscall;
 
 /// Returns the report on a run: its modes, and, if they were observed, events, programs and services.
@@ -22,8 +22,27 @@ pub fn report(run: &Run) -> Report {
             [modes, events(profile), programs(profile)].into_iter().chain(latencies).chain(services).collect()
         }
     };
+    let mut blocks: Vec<Block> = tables.into_iter().map(Block::Table).collect();
+    // After the modes, which it divides.
+    blocks.splice(1..1, profile.timeline.as_ref().and_then(over_time).map(Block::Figure));
     let title = format!("{} on Linux {}", command(run), run.setup.kernel);
-    Report { title, blocks: tables.into_iter().map(Block::Table).collect() }
+    Report { title, blocks }
+}
+
+/// Draws the modes over time (Rosenblum et al., figure 4.1). `None` if no time has passed.
+fn over_time(timeline: &Timeline) -> Option<Figure> {
+    let layer = |name: &str, of: fn(&Interval) -> u64| {
+        let amounts = timeline.intervals.iter().map(|interval| ratio(of(interval), 1)).collect();
+        Layer { name: name.to_owned(), amounts }
+    };
+    let layers = vec![
+        layer("user", |interval| interval.user_ns),
+        layer("kernel", |interval| interval.kernel_ns),
+        layer("idle", |interval| interval.idle_ns),
+    ];
+    let time = Axis { label: "the guest's time".to_owned(), unit: Unit::Nanoseconds };
+    let width = ratio(timeline.interval_ns, 1);
+    Stack::new("What the processor did", time, width, layers).ok().map(Figure::Stack)
 }
 
 /// States what the mode kernel contains if services were not observed.
@@ -156,10 +175,12 @@ fn programs(profile: &Profile) -> Table {
         Column::numbers("kernel"),
         Column::numbers("share"),
     ];
-    Table::of(PROGRAMS, columns, rows).with_note("A process that executes another program counts for both.")
+    Table::of(PROGRAMS, columns, rows).with_note(PROCESSES)
 }
 
 const PROGRAMS: &str = "Instructions of each program";
+
+const PROCESSES: &str = "A process that executes another program counts for both.";
 
 /// Processes of a program, and their instructions.
 #[derive(Debug, Default, Clone, Copy)]
@@ -197,7 +218,7 @@ const SERVICES: &str = "Services of the kernel";
 const PER_CALL: &str = "Instructions of a service do not include those of traps, softirqs and annotated \
                         functions during it; instructions per call are rounded down.";
 
-/// Smallest share of the kernel's instructions of a row that is not folded.
+/// Smallest share of a row that is not folded.
 const FOLDED_BELOW: f64 = 0.01;
 
 fn services_of_programs(profile: &Profile) -> Table {

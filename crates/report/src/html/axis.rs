@@ -33,8 +33,8 @@ pub struct Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// A figure with its caption: what is drawn in this frame, its legend, notes, and its numbers, whose title
-    /// is that of the figure.
+    /// A figure with its caption: what is drawn in this frame, its legend, notes, and its numbers, whose
+    /// title is that of the figure.
     pub fn figure(&self, id: &str, legend: &Markup, drawn: &Markup, numbers: &Table) -> Markup {
         let title = visible(numbers.title());
         html! {

@@ -40,7 +40,7 @@ pub fn text(stack: &Stack, style: &Style) -> String {
     let names = stack.layers().iter().enumerate();
     let legend: Vec<String> =
         names.map(|(layer, named)| format!("{} {}", symbol(layer), named.name)).collect();
-    text.push_str(&style.note(&format!("Over {}: {}", stack.x().label, legend.join(", "))));
+    text.push_str(&style.note(&format!("{}, over {}", legend.join(", "), stack.x().label)));
     text
 }
 

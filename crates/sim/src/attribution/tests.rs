@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::profile::Interval;
 
 fn name(text: &str) -> Name {
     let mut name = [0; 16];
@@ -40,7 +41,7 @@ fn plan() -> Plan {
 
 /// A moment without repetitions.
 fn at(counts: Counts) -> Moment {
-    Moment { counts, ran_ns: counts.user + counts.kernel }
+    Moment::of(counts)
 }
 
 /// Takes events, each after this number of instructions of the program and of the kernel, and returns
@@ -290,7 +291,7 @@ fn timed(events: &[(u64, Event)]) -> (Profile, HashMap<Service, [u64; 4]>) {
     for (ran_ns, event) in events {
         // The last repetition of a string instruction takes time and is no instruction.
         let counts = Counts { user: 0, kernel: ran_ns - ran_ns / 1000 };
-        profile = attribution.take(Moment { counts, ran_ns: *ran_ns }, *event);
+        profile = attribution.take(Moment { counts, ran_ns: *ran_ns, ran_user_ns: 0 }, *event);
     }
     let profile = profile.unwrap();
     let mut latencies: HashMap<Service, Latency> = HashMap::new();
@@ -300,6 +301,17 @@ fn timed(events: &[(u64, Event)]) -> (Profile, HashMap<Service, [u64; 4]>) {
     let parts =
         |latency: Latency| [latency.calls, latency.running_ns, latency.blocked_ns, latency.descheduled_ns];
     (profile, latencies.into_iter().map(|(service, latency)| (service, parts(latency))).collect())
+}
+
+/// All intervals of a profile together.
+fn over_time(profile: &Profile) -> Interval {
+    let intervals = &profile.timeline.as_ref().unwrap().intervals;
+    let sum = |of: fn(&Interval) -> u64| intervals.iter().map(of).sum();
+    Interval {
+        user_ns: sum(|one| one.user_ns),
+        kernel_ns: sum(|one| one.kernel_ns),
+        idle_ns: sum(|one| one.idle_ns),
+    }
 }
 
 /// The kernel wakes a task up if its state is one of these.
@@ -342,6 +354,7 @@ fn a_latency_is_running_blocked_until_woken_up_and_descheduled_from_then_on() {
         (1450, Event::End),
     ]);
     assert_eq!(profile.elapsed, Some(Elapsed { total_ns: 5450, halted_ns: 5000, unknown_halts: 0 }));
+    assert_eq!(over_time(&profile), Interval { user_ns: 0, kernel_ns: 379, idle_ns: 5071 });
     assert_eq!(latencies[&Service::Call(0)], [1, 150, 5033, 87]);
     assert_eq!(latencies[&Service::Interrupt("timer".into())], [1, 29, 0, 0]);
     assert_eq!(latencies[&Service::Call(1)], [1, 50, 0, 80]);
@@ -440,9 +453,9 @@ fn a_profile_is_written_and_read() {
     let (_, profile) = attributed(&[(0, 9, Event::Begin), (1, 2, FAULT), (3, 4, Event::End)]);
     assert_eq!(profile.total, Counts { user: 4, kernel: 6 });
     assert_eq!(Profile::from_json(&profile.to_json()).unwrap(), profile);
-    let other = profile.to_json().replace("assay.profile/3", "assay.profile/2");
+    let other = profile.to_json().replace("assay.profile/4", "assay.profile/3");
     let refused = Profile::from_json(&other).unwrap_err().to_string();
-    assert!(refused.starts_with("the profile has format 'assay.profile/2'"), "{refused}");
+    assert!(refused.starts_with("its format is 'assay.profile/3'"), "{refused}");
 }
 
 fn any_event() -> impl Strategy<Value = Event> {
@@ -483,7 +496,12 @@ proptest! {
         let (_, profile) = attributed_with(true, &events);
         let elapsed = profile.elapsed.unwrap();
         prop_assert!(elapsed.total_ns == elapsed.halted_ns + profile.total.user + profile.total.kernel);
+        prop_assert_eq!(Profile::from_json(&profile.to_json()).unwrap(), profile.clone());
+        let modes = over_time(&profile);
+        prop_assert_eq!(modes.user_ns, profile.total.user);
         let spent = || profile.images.iter().flat_map(|image| &image.services);
+        let idle = spent().filter(|spent| spent.service == Service::Idle).map(|spent| spent.instructions);
+        prop_assert_eq!(modes.idle_ns, elapsed.halted_ns + idle.sum::<u64>());
         prop_assert_eq!(profile.images.iter().map(|image| image.user).sum::<u64>(), profile.total.user);
         prop_assert_eq!(spent().map(|spent| spent.instructions).sum::<u64>(), profile.total.kernel);
         let entered = spent().filter(|spent| spent.service != Service::Start).map(|spent| spent.calls);

@@ -24,7 +24,7 @@ pub struct Halt {
     /// Its begin.
     since_ns: u64,
     /// Its length.
-    length_ns: u64,
+    pub length_ns: u64,
 }
 
 impl Clock {
@@ -33,10 +33,12 @@ impl Clock {
         self.ran_ns + self.halted_ns
     }
 
-    /// The processor has run for this time since its start.
-    pub fn run(&mut self, ran_ns: u64) {
+    /// The processor has run for this time since its start. Returns how long since the last event.
+    pub fn run(&mut self, ran_ns: u64) -> u64 {
         // A return is an event when it begins, and takes no time if it then causes a page fault.
-        self.ran_ns = self.ran_ns.max(ran_ns);
+        let passed_ns = ran_ns.saturating_sub(self.ran_ns);
+        self.ran_ns += passed_ns;
+        passed_ns
     }
 
     /// The processor halts.
@@ -49,7 +51,8 @@ impl Clock {
         self.halted_since_ns.is_some()
     }
 
-    /// The clock shows this time. Returns the halt whose length is known from that, if there was one.
+    /// The clock shows this time. Returns the halt whose length is known from that, if there was one and the
+    /// time is possible.
     pub fn set(&mut self, time_ns: u64) -> Option<Halt> {
         let since_ns = self.halted_since_ns.take()?;
         let Some(length_ns) = time_ns.checked_sub(self.now_ns()) else {

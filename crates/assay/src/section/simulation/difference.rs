@@ -2,7 +2,7 @@
 
 use std::array;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use assay_quantity::{Pair, Unit, Which};
 use assay_report::{Block, Cell, Column, Report, Table};
@@ -10,35 +10,38 @@ use assay_sim::{Observed, Profile, Run};
 
 use super::{FOLDED_BELOW, by_mode, ratio};
 
-/// Returns the report on two runs in which the same was observed.
-pub fn report(runs: &Pair<Run>) -> Report {
+/// Returns the report on two runs in which the same was observed, from files of these names.
+pub fn report(runs: &Pair<Run>, names: &Pair<String>) -> Report {
     let profiles = Pair { a: &runs.a.profile, b: &runs.b.profile };
-    let tables = match runs.a.setup.observed {
-        Observed::Count => vec![setups(runs), modes(profiles).with_note(super::COUNTED)],
-        Observed::Services => vec![
-            setups(runs),
-            with_notes(modes(profiles), profiles, |profile| vec![super::balance(profile)]),
-            events(profiles),
-            programs(profiles),
-            services(profiles),
-        ],
-    };
+    let modes = modes(profiles);
+    let mut tables = vec![setups(runs, names)];
+    match runs.a.setup.observed {
+        Observed::Count => tables.push(modes.with_note(super::COUNTED)),
+        Observed::Services => {
+            tables.push(with_notes(modes, profiles.map(|profile| vec![super::balance(profile)])));
+            tables.extend([events(profiles), programs(profiles), services(profiles)]);
+        }
+    }
     let title = "B compared with A".to_owned();
     Report { title, blocks: tables.into_iter().map(Block::Table).collect() }
 }
 
-fn setups(runs: &Pair<Run>) -> Table {
+fn setups(runs: &Pair<Run>, names: &Pair<String>) -> Table {
     let row = |name: &str, of: fn(&Run) -> Cell| [Cell::text(name), of(&runs.a), of(&runs.b)];
     let rows = [
+        ["run", &names.a, &names.b].map(Cell::text),
         row("command", |run| Cell::text(super::command(run))),
         row("status", |run| Cell::Count(run.status.into())),
+        row("copied", |run| Cell::text(run.setup.copies.join(", "))),
         row("kernel", |run| Cell::text(&*run.setup.kernel)),
         row("memory", |run| {
             let bytes = f64::from(run.setup.memory_mib) * f64::from(1 << 20);
             Cell::Number { value: bytes, unit: Unit::Bytes }
         }),
         row("deterministic", |run| Cell::text(if run.setup.deterministic { "yes" } else { "no" })),
+        row("annotated functions", |run| Cell::text(run.setup.functions.join(", "))),
     ];
+    let rows = rows.into_iter().filter(|[_, a, b]| [a, b].iter().any(|cell| **cell != Cell::text("")));
     let table = Table::of("What is compared", ["", "A", "B"].map(Column::words), rows);
     if runs.a.setup.deterministic && runs.b.setup.deterministic {
         table
@@ -55,39 +58,53 @@ fn modes(profiles: Pair<&Profile>) -> Table {
             0 => Cell::text(""),
             a => Cell::Number { value: ratio(b, a), unit: Unit::Ratio },
         };
-        [Cell::text(mode), Cell::Count(a), Cell::Count(b), difference(a, b), ratio]
+        let [a, b, difference] = compared(a, b);
+        [Cell::text(mode), a, b, difference, ratio]
     });
     let [a, b, difference, ratio] = ["A", "B", "B - A", "B/A"].map(Column::numbers);
     Table::of(super::MODES, [Column::words("mode"), a, b, difference, ratio], rows)
 }
 
+/// The events, and the time if both runs have one.
 fn events(profiles: Pair<&Profile>) -> Table {
-    let [a, b] = [profiles.a, profiles.b].map(super::by_event);
-    let rows: [_; 6] = array::from_fn(|row| {
-        let ((event, a), (_, b)) = (a[row], b[row]);
-        [Cell::text(event), Cell::Count(a), Cell::Count(b), difference(a, b)]
+    let [events_a, events_b] = [profiles.a, profiles.b].map(super::by_event);
+    let mut pairs: Vec<_> =
+        events_a.into_iter().zip(events_b).map(|((event, a), (_, b))| (event, a, b)).collect();
+    if let (Some(a), Some(b)) = (profiles.a.elapsed, profiles.b.elapsed) {
+        pairs.extend([
+            ("time of the guest in ns", a.total_ns, b.total_ns),
+            ("time in which it was halted in ns", a.halted_ns, b.halted_ns),
+            ("halts of unknown length, not included", a.unknown_halts, b.unknown_halts),
+        ]);
+    }
+    let rows = pairs.into_iter().map(|(event, a, b)| {
+        let [a, b, difference] = compared(a, b);
+        [Cell::text(event), a, b, difference]
     });
     let [a, b, difference] = ["A", "B", "B - A"].map(Column::numbers);
-    let table = Table::of(super::EVENTS, [Column::words("event"), a, b, difference], rows);
-    with_notes(table, profiles, |profile| profile.elapsed.map(super::time).into_iter().collect())
+    Table::of(super::EVENTS, [Column::words("event"), a, b, difference], rows)
 }
 
 fn programs(profiles: Pair<&Profile>) -> Table {
     let rows = side_by_side(profiles.map(super::by_program)).into_iter().map(|(name, Pair { a, b })| {
-        let change = change(a.user + a.kernel, b.user + b.kernel);
-        let counts = [a.processes, b.processes, a.user, b.user, a.kernel, b.kernel].map(Cell::Count);
-        let [processes_a, processes_b, user_a, user_b, kernel_a, kernel_b] = counts;
-        let cells = [
-            Cell::text(name),
-            processes_a,
-            processes_b,
-            user_a,
-            user_b,
-            kernel_a,
-            kernel_b,
-            Cell::Difference(change),
-        ];
-        (change, cells)
+        let [processes_a, processes_b, _] = compared(a.processes, b.processes);
+        let [user_a, user_b, user] = compared(a.user, b.user);
+        let [kernel_a, kernel_b, kernel] = compared(a.kernel, b.kernel);
+        Row {
+            cells: [
+                Cell::text(name),
+                processes_a,
+                processes_b,
+                user_a,
+                user_b,
+                user,
+                kernel_a,
+                kernel_b,
+                kernel,
+            ],
+            instructions: a.user.abs_diff(b.user) + a.kernel.abs_diff(b.kernel),
+            calls: a.processes.abs_diff(b.processes),
+        }
     });
     let columns = [
         Column::words("program"),
@@ -95,46 +112,68 @@ fn programs(profiles: Pair<&Profile>) -> Table {
         Column::numbers("processes B"),
         Column::numbers("user A"),
         Column::numbers("user B"),
+        Column::numbers("user B - A"),
         Column::numbers("kernel A"),
         Column::numbers("kernel B"),
-        Column::numbers("B - A"),
+        Column::numbers("kernel B - A"),
     ];
-    by_change(super::PROGRAMS, columns, rows.collect(), "Programs")
+    by_difference(super::PROGRAMS, columns, rows.collect(), "Programs").with_note(super::PROCESSES)
 }
 
 fn services(profiles: Pair<&Profile>) -> Table {
     let rows = side_by_side(profiles.map(super::by_service)).into_iter().map(|(service, Pair { a, b })| {
-        let change = change(a.instructions, b.instructions);
-        let [name, kind] = super::names(service).map(Cell::text);
+        let [name, _] = super::names(service).map(Cell::text);
         let ([calls_a, each_a], [calls_b, each_b]) = (a.cells(), b.cells());
-        (change, [name, kind, calls_a, calls_b, each_a, each_b, Cell::Difference(change)])
+        let [instructions_a, instructions_b, difference] = compared(a.instructions, b.instructions);
+        Row {
+            cells: [name, calls_a, calls_b, each_a, each_b, instructions_a, instructions_b, difference],
+            instructions: a.instructions.abs_diff(b.instructions),
+            calls: a.calls.abs_diff(b.calls),
+        }
     });
     let columns = [
         Column::words("service"),
-        Column::words("kind"),
         Column::numbers("calls A"),
         Column::numbers("calls B"),
         Column::numbers("per call A"),
         Column::numbers("per call B"),
+        Column::numbers("A"),
+        Column::numbers("B"),
         Column::numbers("B - A"),
     ];
-    let table = by_change(super::SERVICES, columns, rows.collect(), "Services").with_note(super::PER_CALL);
-    with_notes(table, profiles, |profile| profile.gaps.clone())
+    let table =
+        by_difference(super::SERVICES, columns, rows.collect(), "Services").with_note(super::PER_CALL);
+    with_notes(table, profiles.map(|profile| profile.gaps.clone()))
 }
 
-/// A table whose rows are sorted by descending change, in either direction, with small changes folded.
-fn by_change<const N: usize>(
+/// A row of a table, and by how much its sides differ.
+struct Row<const N: usize> {
+    cells: [Cell; N],
+    instructions: u64,
+    calls: u64,
+}
+
+/// A table whose rows are sorted by descending difference. Folds those that have little of all differences.
+fn by_difference<const N: usize>(
     title: &str,
     columns: [Column; N],
-    mut rows: Vec<(i64, [Cell; N])>,
+    mut rows: Vec<Row<N>>,
     what: &str,
 ) -> Table {
-    rows.sort_by_key(|(change, _)| Reverse(change.unsigned_abs()));
-    let all: u64 = rows.iter().map(|(change, _)| change.unsigned_abs()).sum();
-    let small = |(change, _): &&(i64, _)| ratio(change.unsigned_abs(), all) < FOLDED_BELOW;
-    let folded = rows.iter().filter(small).count();
-    Table::of(title, columns, rows.into_iter().map(|(_, cells)| cells))
-        .with_last_folded(folded, &format!("{what} with less than 1 % of all differences"))
+    let instructions: u64 = rows.iter().map(|row| row.instructions).sum();
+    let calls: u64 = rows.iter().map(|row| row.calls).sum();
+    let is_small = |row: &Row<N>| {
+        ratio(row.instructions, instructions) < FOLDED_BELOW && ratio(row.calls, calls) < FOLDED_BELOW
+    };
+    rows.sort_by_key(|row| (is_small(row), Reverse((row.instructions, row.calls))));
+    let folded = rows.iter().filter(|row| is_small(row)).count();
+    let why = if instructions == 0 && calls == 0 {
+        "without a difference"
+    } else {
+        "with less than 1 % of all differences"
+    };
+    Table::of(title, columns, rows.into_iter().map(|row| row.cells))
+        .with_last_folded(folded, &format!("{what} {why}"))
 }
 
 /// What each key has on both sides; the default where it is missing.
@@ -150,19 +189,15 @@ fn side_by_side<K: Ord, V: Default>(maps: Pair<BTreeMap<K, V>>) -> BTreeMap<K, P
 }
 
 /// Adds the notes of both sides: one that both have once, and others with their side.
-fn with_notes<T>(table: Table, sides: Pair<&T>, notes: impl Fn(&T) -> Vec<String>) -> Table {
-    let Pair { a, b } = sides.map(notes);
-    let both = a.iter().filter(|note| b.contains(note)).cloned();
-    let only_a = a.iter().filter(|note| !b.contains(note)).map(|note| format!("A: {note}"));
-    let only_b = b.iter().filter(|note| !a.contains(note)).map(|note| format!("B: {note}"));
+fn with_notes(table: Table, notes: Pair<Vec<String>>) -> Table {
+    let [in_a, in_b] = [&notes.a, &notes.b].map(|notes| notes.iter().collect::<BTreeSet<_>>());
+    let both = in_a.intersection(&in_b).map(|note| (*note).clone());
+    let only_a = in_a.difference(&in_b).map(|note| format!("A: {note}"));
+    let only_b = in_b.difference(&in_a).map(|note| format!("B: {note}"));
     both.chain(only_a).chain(only_b).fold(table, Table::with_note)
 }
 
-fn difference(a: u64, b: u64) -> Cell {
-    Cell::Difference(change(a, b))
-}
-
-/// How much more `b` is. Sums of a profile are below 2^63.
-fn change(a: u64, b: u64) -> i64 {
-    b.cast_signed() - a.cast_signed()
+/// Two counts, and how much more the second is. Sums of a profile are below 2^63.
+fn compared(a: u64, b: u64) -> [Cell; 3] {
+    [Cell::Count(a), Cell::Count(b), Cell::Difference(b.cast_signed() - a.cast_signed())]
 }

@@ -47,7 +47,7 @@ fn profile(timed: bool) -> Profile {
     ] {
         counts.user += user;
         counts.kernel += kernel;
-        profile = attribution.take(Moment { counts, ran_ns: counts.user + counts.kernel }, event);
+        profile = attribution.take(Moment::of(counts), event);
     }
     profile.unwrap()
 }
@@ -55,12 +55,14 @@ fn profile(timed: bool) -> Profile {
 fn run(timed: bool, observed: Observed, status: u8) -> Run {
     let setup = Setup {
         command: Some("cat file".to_owned()),
+        copies: vec!["file".to_owned()],
         kernel: "6.12".to_owned(),
         memory_mib: 512,
         deterministic: timed,
         observed,
+        functions: Vec::new(),
     };
-    Run::new(setup, status, profile(timed))
+    Run { setup, status, profile: profile(timed) }
 }
 
 fn text(report: &Report) -> String {
@@ -71,11 +73,27 @@ fn text(report: &Report) -> String {
 #[test]
 fn with_a_clock_of_instructions_there_are_rates_and_latencies() {
     let profile = profile(true);
-    let tables = [events(&profile), latencies(&profile, profile.elapsed.unwrap())];
-    let report = Report { title: "cat".to_owned(), blocks: tables.map(Block::Table).into() };
+    let tables = [events(&profile), latencies(&profile, profile.elapsed.unwrap())].map(Block::Table);
+    let over_time = over_time(profile.timeline.as_ref().unwrap()).map(Block::Figure);
+    let blocks = over_time.into_iter().chain(tables).collect();
+    let report = Report { title: "cat".to_owned(), blocks };
     expect![[r#"
         cat
         ===
+
+        What the processor did
+         100 % ..............................................................
+               ..............................................................
+               ..............................................................
+               ..............................................................
+               ..............................................................
+               ..............................................................
+               ..............................................................
+               ..............................................................
+               =.............................................................
+           0 % #.............................................................
+               0                                                      1.02 ms
+         # user, = kernel, . idle, over the guest's time
 
         Events
          event                      count  per second
@@ -174,19 +192,22 @@ fn a_comparison_shows_what_differs_and_folds_what_does_not() {
     b.profile.total.user += 8;
     b.profile.total.kernel += 400 - 70;
     b.profile.gaps = vec!["Nothing else can be observed.".to_owned()];
-    let runs = Pair { a, b };
+    b.setup.functions.push("vfs_read".to_owned());
     expect![[r#"
         B compared with A
         =================
 
         What is compared
-                        A         B
-        -----------------------------------
-         command        cat file  cat file
-         status         0         1
-         kernel         6.12      6.1
-         memory         512 MiB   512 MiB
-         deterministic  yes       no
+                              A           B
+        ---------------------------------------------
+         run                  a.sim.json  b.sim.json
+         command              cat file    cat file
+         status               0           1
+         copied               file        file
+         kernel               6.12        6.1
+         memory               512 MiB     512 MiB
+         deterministic        yes         no
+         annotated functions              vfs_read
          Small differences can be chance, as not both runs are deterministic.
 
         Where the instructions went
@@ -207,32 +228,56 @@ fn a_comparison_shows_what_differs_and_folds_what_does_not() {
          interrupts                 0  0      0
          new processes and threads  0  0      0
          switches to another task   2  2      0
-         A: 1.00 ms passed in the guest, 997 us of it while the processor was halted.
 
         Instructions of each program
-         program  processes A  processes B  user A  user B  kernel A  kernel B  B - A
-        ------------------------------------------------------------------------------
-         cat                1            1     900     908     2,400     2,730   +338
+         program  processes A  processes B  user A  user B  user B - A  kernel A  kernel B  kernel B - A
+        -------------------------------------------------------------------------------------------------
+         cat                1            1     900     908          +8     2,400     2,730          +330
          Programs with less than 1 % of all differences (values: --format html, json or csv): iiiiiiiiiiiiiiii
+         A process that executes another program counts for both.
 
         Services of the kernel
-         service        kind         calls A  calls B  per call A  per call B  B - A
-        -----------------------------------------------------------------------------
-         read           system call        1        3         251         217   +400
-         softirq/timer  softirq            1                   70                -70
+         service        calls A  calls B  per call A  per call B    A    B  B - A
+        --------------------------------------------------------------------------
+         read                 1        3         251         217  251  651   +400
+         softirq/timer        1                   70               70    0    -70
          Services with less than 1 % of all differences (values: --format html, json or csv): page_fault/anonymous, vfs_read, idle, passage
          Instructions of a service do not include those of traps, softirqs and annotated functions during it; instructions per call are rounded down.
          A: Something cannot be observed.
          B: Nothing else can be observed.
-    "#]].assert_eq(&text(&difference::report(&runs)));
+    "#]].assert_eq(&compared(a, b));
 }
 
 #[test]
-fn a_comparison_of_deterministic_runs_has_no_note_and_one_of_counts_no_services() {
-    let same = Pair { a: run(true, Observed::Services, 0), b: run(true, Observed::Services, 0) };
-    let same = text(&difference::report(&same));
-    assert!(same.contains("deterministic  yes       yes") && !same.contains("chance"), "{same}");
-    let counted = Pair { a: run(false, Observed::Count, 0), b: run(true, Observed::Count, 0) };
-    let counted = text(&difference::report(&counted));
+fn a_comparison_of_equal_runs_has_no_rows_and_one_of_counts_no_services() {
+    let of = |timed| run(timed, Observed::Services, 0);
+    let same = compared(of(true), of(true));
+    assert!(same.contains("yes         yes") && !same.contains("chance"), "{same}");
+    assert!(
+        same.contains("Services without a difference (") && same.contains("1,000,035  1,000,035      0"),
+        "{same}"
+    );
+    for (a, b) in [(true, false), (false, true)] {
+        assert!(compared(of(a), of(b)).contains("chance"));
+    }
+    let counted = compared(run(false, Observed::Count, 0), run(true, Observed::Count, 0));
     assert!(counted.contains("Idle instructions count") && !counted.contains("read"), "{counted}");
+}
+
+#[test]
+fn a_difference_of_calls_or_between_modes_is_not_folded() {
+    let a = run(true, Observed::Services, 0);
+    let mut b = a.clone();
+    let [cat, idle] = &mut b.profile.images[..] else { panic!("{b:?}") };
+    (cat.user, idle.user) = (cat.user - 100, idle.user + 100);
+    cat.services.iter_mut().for_each(|spent| spent.calls += u64::from(spent.service == Service::Call(0)));
+    let compared = compared(a, b);
+    for row in ["900     800        -100", "read           1        2 "] {
+        assert!(compared.contains(row), "{compared}");
+    }
+}
+
+fn compared(a: Run, b: Run) -> String {
+    let names = Pair { a: "a.sim.json", b: "b.sim.json" }.map(str::to_owned);
+    text(&difference::report(&Pair { a, b }, &names))
 }
