@@ -14,7 +14,7 @@
 //!           "method": "trimmed_mean" | "median" | "minimum" | "printed" | "derived", "values": number}
 //! figure   {"bars": {"title": text, "unit": unit, "bars": [bar...]}}
 //!          | {"curve": {"title": text, "x": axis, "y": axis, "lines": [line...]}}
-//!          | {"stack": {"title": text, "x": axis, "width": number, "layers": [layer...]}}
+//!          | {"stack": {"title": text, "x": axis, "edges": [number...], "layers": [layer...]}}
 //! bar      {"label": text, "length": length, "parts": [{"label": text, "length": length}...]}
 //! length   {"quantity": quantity} | {"number": {"value": number, "unit": unit}}
 //! axis     {"label": text, "unit": unit}
@@ -116,7 +116,7 @@ fn curve(curve: &Curve) -> Value {
 fn stack(stack: &Stack) -> Value {
     let layers: Vec<Value> =
         stack.layers().iter().map(|layer| json!({ "name": layer.name, "amounts": layer.amounts })).collect();
-    json!({ "title": stack.title(), "x": axis(stack.x()), "width": stack.width(), "layers": layers })
+    json!({ "title": stack.title(), "x": axis(stack.x()), "edges": stack.edges(), "layers": layers })
 }
 
 fn axis(axis: &Axis) -> Value {

@@ -153,7 +153,10 @@ fn profile() -> Figure {
         layer("idle", &[0.0, 0.0, 2.0, 0.0, 9.75, 0.0]),
     ];
     let time = Axis { label: "time".to_owned(), unit: Unit::Nanoseconds };
-    Figure::Stack(Stack::new("What the processor did", time, 2e6, layers).unwrap())
+    Figure::Stack(
+        Stack::new("What the processor did", time, vec![0.0, 2e6, 4e6, 6e6, 8e6, 10e6, 10.5e6], layers)
+            .unwrap(),
+    )
 }
 
 /// Every kind of block, every kind of cell.
@@ -207,7 +210,7 @@ pub fn hostile() -> Report {
         Block::Table(table),
         Block::Figure(Figure::Bars(Bars::new(HOSTILE, Unit::Nanoseconds, vec![bar]).unwrap())),
         Block::Figure(Figure::Curve(Curve::new(HOSTILE, axis(), axis(), vec![line]).unwrap())),
-        Block::Figure(Figure::Stack(Stack::new(HOSTILE, axis(), 1.0, vec![layer]).unwrap())),
+        Block::Figure(Figure::Stack(Stack::new(HOSTILE, axis(), vec![0.0, 1.0], vec![layer]).unwrap())),
     ];
     Report { title: bad(), blocks }
 }

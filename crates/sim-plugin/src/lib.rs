@@ -231,10 +231,10 @@ impl Plugin {
         let counted = self.counted(processor);
         let executed = counted.user + counted.kernel;
         if last != (address, executed) {
-            *(if address >= KERNEL { &mut counted.kernel } else { &mut counted.user }) += 1;
+            *at(address, &mut counted.user, &mut counted.kernel) += 1;
             self.last_repeated = (address, executed + 1);
         } else {
-            *(if address >= KERNEL { &mut self.repetitions.kernel } else { &mut self.repetitions.user }) += 1;
+            *at(address, &mut self.repetitions.user, &mut self.repetitions.kernel) += 1;
         }
     }
 
@@ -292,6 +292,11 @@ impl Plugin {
     }
 }
 
+/// What belongs to the mode of an instruction at this address.
+fn at<T>(address: u64, user: T, kernel: T) -> T {
+    if address >= KERNEL { kernel } else { user }
+}
+
 /// QEMU has made a processor.
 unsafe extern "C" fn on_processor(_: u64, _: c_uint) {
     // SAFETY: set before this callback was registered, and not used by another thread.
@@ -344,8 +349,7 @@ unsafe extern "C" fn on_translation(_: u64, block: *mut c_void) {
                     );
                 }
             }
-            let offset =
-                if address >= KERNEL { offset_of!(Counted, kernel) } else { offset_of!(Counted, user) };
+            let offset = at(address, offset_of!(Counted, user), offset_of!(Counted, kernel));
             let counter = plugin.counter(offset);
             ffi::qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(instruction, ffi::ADD, counter, 1);
         }

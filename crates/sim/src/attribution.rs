@@ -211,25 +211,33 @@ impl Attribution {
         let known = &mut self.tasks[self.current];
         self.user[known.image] += moment.counts.user - last.counts.user;
         let kernel = moment.counts.kernel - last.counts.kernel;
-        let is_idle = known.stack.is_empty() && known.process == 0;
+        let mut in_kernel = Mode::Kernel;
         if let Some(frame) = known.stack.last_mut() {
             frame.instructions += kernel;
-        } else if kernel > 0 {
+        } else {
             let key = match (known.process, known.kind) {
                 (0, _) => Key::Idle,
                 (_, Kind::Kernel) => Key::Thread,
                 (_, Kind::Program) => Key::Passage,
             };
-            self.accounts.entry((known.image, key)).or_default().instructions += kernel;
+            if key == Key::Idle {
+                in_kernel = Mode::Idle;
+            }
+            if kernel > 0 {
+                self.accounts.entry((known.image, key)).or_default().instructions += kernel;
+            }
         }
         let user_ns = moment.ran_user_ns.saturating_sub(last.ran_user_ns).min(ran_ns);
-        let in_kernel = if is_idle { Mode::Idle } else { Mode::Kernel };
-        for (mode, time_ns) in [(Mode::User, user_ns), (in_kernel, ran_ns - user_ns)] {
-            if self.clock.is_halted() {
-                self.timeline.add_after_halt(mode, time_ns);
-            } else {
-                self.timeline.add(mode, time_ns);
-            }
+        self.pass(Mode::User, user_ns);
+        self.pass(in_kernel, ran_ns - user_ns);
+    }
+
+    /// The processor has done this for some time.
+    fn pass(&mut self, mode: Mode, time_ns: u64) {
+        if self.clock.is_halted() {
+            self.timeline.add_after_halt(mode, time_ns);
+        } else {
+            self.timeline.add(mode, time_ns);
         }
     }
 
@@ -400,7 +408,6 @@ impl Attribution {
             halted_ns: self.clock.halted_ns - begin.clock.halted_ns,
             unknown_halts: self.clock.unknown_halts() - begin.clock.unknown,
         });
-        self.timeline.end_halt(0);
         profile.timeline = self.timed.then(|| self.timeline.timeline());
         for (image, (process, name)) in self.images.iter().enumerate() {
             let own = self

@@ -32,6 +32,12 @@ struct File<F, C> {
     content: C,
 }
 
+/// What a file of any version has.
+#[derive(Deserialize)]
+struct Version {
+    format: String,
+}
+
 /// Writes a file in one line.
 pub fn write(format: &'static str, content: &impl Serialize) -> String {
     serde_json::to_string(&File { format, content }).expect("our types have a form in JSON") + "\n"
@@ -39,7 +45,7 @@ pub fn write(format: &'static str, content: &impl Serialize) -> String {
 
 /// Reads a file, its version before its content.
 pub fn read<T: DeserializeOwned>(text: &str, expected: &'static str) -> Result<T, FormatError> {
-    let File { format: found, .. } = serde_json::from_str::<File<String, IgnoredAny>>(text)?;
+    let Version { format: found } = serde_json::from_str(text)?;
     if found != expected {
         return Err(FormatError::Version { found, expected });
     }

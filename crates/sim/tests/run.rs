@@ -79,7 +79,7 @@ fn what_is_wrong_with_a_run_is_named() {
     let whole = run().to_json();
     let mut complaints = String::new();
     for (was, is) in [
-        ("assay.simulation/1", "assay.simulation/9"),
+        ("assay.simulation/1\"", "assay.simulation/9\",\"date\":1"),
         ("\"command\":\"cat file\",", ""),
         ("\"timeline\"", "\"time\""),
         ("\"deterministic\":true", "\"deterministic\":false"),
@@ -93,7 +93,11 @@ fn what_is_wrong_with_a_run_is_named() {
         ("{\"calls\":0,\"running_ns\":0,\"blocked_ns\":0,\"descheduled_ns\":0}", "null"),
         ("\"total_ns\":1055", "\"total_ns\":812"),
         ("\"interval_ns\":1024", "\"interval_ns\":1023"),
+        ("\"interval_ns\":1024", "\"interval_ns\":1025"),
         ("\"idle_ns\":", "\"idle_ns\":1"),
+        ("\"kernel_ns\":151,\"idle_ns\":853", "\"kernel_ns\":200,\"idle_ns\":804"),
+        ("\"intervals\":[", "\"intervals\":[{\"user_ns\":0,\"kernel_ns\":0,\"idle_ns\":0},"),
+        ("\"unknown_halts\":0", "\"unknown_halts\":9223372036854775808"),
         ("\"switches\":4", "\"switches\":9223372036854775808"),
     ] {
         assert!(whole.contains(was), "{was} is not in {whole}");
@@ -122,6 +126,10 @@ fn what_is_wrong_with_a_run_is_named() {
         its times do not add up
         its intervals do not add up
         its intervals do not add up
+        its intervals do not add up
+        its intervals do not add up
+        its intervals do not add up
+        its events do not add up
         its events do not add up
         its instructions do not add up
         EOF while parsing a string at line 1 column 1123

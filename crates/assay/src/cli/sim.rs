@@ -48,7 +48,8 @@ pub struct SimRunArgs {
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = budget)]
     pub limit: Duration,
     /// Let the guest's time pass with its instructions, one nanosecond for each, so that each run of a
-    /// command is the same to the instruction; show the latency of services. Takes about twice as long.
+    /// command is the same to the instruction; show what the processor did over time, and the latency of
+    /// services. Takes about twice as long.
     #[arg(long)]
     pub deterministic: bool,
     /// What to observe.

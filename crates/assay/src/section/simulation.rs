@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use assay_quantity::Unit;
 use assay_report::{Axis, Block, Cell, Column, Figure, Layer, Report, Stack, Table, scale};
-use assay_sim::{Counts, Elapsed, Interval, Latency, Observed, Profile, Run, Service, Spent, Timeline};
+use assay_sim::{Counts, Elapsed, Interval, Latency, Observed, Profile, Run, Service, Spent};
 use assay_trace::syscall;
 
 /// Returns the report on a run: its modes, and, if they were observed, events, programs and services.
@@ -23,14 +23,15 @@ pub fn report(run: &Run) -> Report {
         }
     };
     let mut blocks: Vec<Block> = tables.into_iter().map(Block::Table).collect();
-    // After the modes, which it divides.
-    blocks.splice(1..1, profile.timeline.as_ref().and_then(over_time).map(Block::Figure));
+    blocks.splice(1..1, over_time(profile).map(Block::Figure));
     let title = format!("{} on Linux {}", command(run), run.setup.kernel);
     Report { title, blocks }
 }
 
-/// Draws the modes over time (Rosenblum et al., figure 4.1). `None` if no time has passed.
-fn over_time(timeline: &Timeline) -> Option<Figure> {
+/// Draws the modes over time (Rosenblum et al., figure 4.1). `None` if the time is unknown, or none has
+/// passed.
+fn over_time(profile: &Profile) -> Option<Figure> {
+    let (timeline, elapsed) = (profile.timeline.as_ref()?, profile.elapsed?);
     let layer = |name: &str, of: fn(&Interval) -> u64| {
         let amounts = timeline.intervals.iter().map(|interval| ratio(of(interval), 1)).collect();
         Layer { name: name.to_owned(), amounts }
@@ -38,11 +39,12 @@ fn over_time(timeline: &Timeline) -> Option<Figure> {
     let layers = vec![
         layer("user", |interval| interval.user_ns),
         layer("kernel", |interval| interval.kernel_ns),
-        layer("idle", |interval| interval.idle_ns),
+        layer("idle or halted", |interval| interval.idle_ns),
     ];
     let time = Axis { label: "the guest's time".to_owned(), unit: Unit::Nanoseconds };
-    let width = ratio(timeline.interval_ns, 1);
-    Stack::new("What the processor did", time, width, layers).ok().map(Figure::Stack)
+    let begins = timeline.intervals.iter().zip(0..).map(|(_, position)| position * timeline.interval_ns);
+    let edges = begins.chain([elapsed.total_ns]).map(|edge_ns| ratio(edge_ns, 1)).collect();
+    Stack::new("What the processor did", time, edges, layers).ok().map(Figure::Stack)
 }
 
 /// States what the mode kernel contains if services were not observed.

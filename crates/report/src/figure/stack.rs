@@ -1,15 +1,16 @@
 //! How a whole divides into parts, over another quantity.
 
-use super::{Axis, NoFigure, real};
+use super::{Axis, NoFigure};
 use crate::table::{Cell, Column, Table};
 
-/// Columns of one height, in which each layer has its share. Invariant: at least one column, and each layer
-/// has as many; the width is finite and above zero, every amount finite and not below zero.
+/// Columns of one height, in which each layer has its share. Invariant: at least one column, each layer has
+/// as many, and there is one edge more; edges are finite and rise, amounts are not below zero, and the sum of
+/// each column is finite.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stack {
     title: String,
     x: Axis,
-    width: f64,
+    edges: Vec<f64>,
     layers: Vec<Layer>,
 }
 
@@ -23,27 +24,32 @@ pub struct Layer {
 }
 
 impl Stack {
-    /// Layers, from bottom to top, in columns of this width, in the unit of the x axis, which begins at zero.
+    /// Layers, from bottom to top, in columns between these edges, in the unit of the x axis.
     ///
     /// # Errors
-    /// [`NoFigure`] if the layers violate the invariant.
-    pub fn new(title: &str, x: Axis, width: f64, layers: Vec<Layer>) -> Result<Self, NoFigure> {
-        let columns = layers.first().map_or(0, |layer| layer.amounts.len());
-        if columns == 0 || layers.iter().any(|layer| layer.amounts.len() != columns) {
+    /// [`NoFigure`] if they violate the invariant.
+    pub fn new(title: &str, x: Axis, edges: Vec<f64>, layers: Vec<Layer>) -> Result<Self, NoFigure> {
+        let columns = edges.len().saturating_sub(1);
+        if columns == 0 || layers.is_empty() || layers.iter().any(|layer| layer.amounts.len() != columns) {
             return Err(NoFigure::Empty(title.to_owned()));
         }
-        let refused =
-            |label: &str, value| NoFigure::Value { title: title.to_owned(), label: label.to_owned(), value };
-        if !(width.is_finite() && width > 0.0) {
-            return Err(refused(&x.label, width));
+        let refused = |label: &str, value| {
+            Err(NoFigure::Value { title: title.to_owned(), label: label.to_owned(), value })
+        };
+        if let Some(edge) = edges.windows(2).find(|edge| !(edge[0] < edge[1] && edge[1].is_finite())) {
+            return refused(&x.label, edge[1]);
         }
         for layer in &layers {
             if let Some(amount) = layer.amounts.iter().find(|amount| !(amount.is_finite() && **amount >= 0.0))
             {
-                return Err(refused(&layer.name, *amount));
+                return refused(&layer.name, *amount);
             }
         }
-        Ok(Self { title: title.to_owned(), x, width, layers })
+        let stack = Self { title: title.to_owned(), x, edges, layers };
+        match (0..columns).map(|column| stack.sum(column)).find(|sum| !sum.is_finite()) {
+            Some(sum) => refused(&stack.x.label, sum),
+            None => Ok(stack),
+        }
     }
 
     /// What it shows.
@@ -58,10 +64,10 @@ impl Stack {
         &self.x
     }
 
-    /// Width of a column, in the unit of the x axis.
+    /// Where its columns begin, and where the last one ends.
     #[must_use]
-    pub fn width(&self) -> f64 {
-        self.width
+    pub fn edges(&self) -> &[f64] {
+        &self.edges
     }
 
     /// Its layers, from bottom to top.
@@ -76,25 +82,25 @@ impl Stack {
         self.layers[0].amounts.len()
     }
 
-    /// The same stack with columns that contain so many of these.
-    pub(crate) fn merged(&self, columns: usize) -> Self {
-        let merged = |layer: &Layer| Layer {
+    /// The same stack with a column for each `factor` of these.
+    pub(crate) fn coarser(&self, factor: usize) -> Self {
+        let coarser = |layer: &Layer| Layer {
             name: layer.name.clone(),
-            amounts: layer.amounts.chunks(columns).map(|amounts| amounts.iter().sum()).collect(),
+            amounts: layer.amounts.chunks(factor).map(|amounts| amounts.iter().sum()).collect(),
         };
-        let width = self.width * real(columns);
-        Self { layers: self.layers.iter().map(merged).collect(), width, ..self.clone() }
+        let starts = self.edges[..self.columns()].iter().step_by(factor);
+        let edges = starts.chain(self.edges.last()).copied().collect();
+        Self { edges, layers: self.layers.iter().map(coarser).collect(), ..self.clone() }
     }
 
-    /// Where a column begins.
-    pub(crate) fn place(&self, column: usize) -> f64 {
-        self.width * real(column)
+    fn sum(&self, column: usize) -> f64 {
+        self.layers.iter().map(|layer| layer.amounts[column]).sum()
     }
 
     /// The share of each layer in a column; zeros if the column is empty.
     pub(crate) fn shares(&self, column: usize) -> Vec<f64> {
+        let sum = self.sum(column);
         let amounts = self.layers.iter().map(|layer| layer.amounts[column]);
-        let sum: f64 = amounts.clone().sum();
         amounts.map(|amount| if sum > 0.0 { amount / sum } else { 0.0 }).collect()
     }
 
@@ -104,7 +110,7 @@ impl Stack {
         let mut columns = vec![Column::numbers(&self.x.label)];
         columns.extend(self.layers.iter().map(|layer| Column::numbers(&layer.name)));
         let row = |column| {
-            let place = Cell::Number { value: self.place(column), unit: self.x.unit };
+            let place = Cell::Number { value: self.edges[column], unit: self.x.unit };
             [place].into_iter().chain(self.shares(column).into_iter().map(Cell::Share)).collect()
         };
         Table::new(&self.title, columns, (0..self.columns()).map(row).collect())
@@ -118,33 +124,46 @@ mod tests {
 
     use super::*;
 
-    fn stack(width: f64, layers: &[&[f64]]) -> Result<Stack, NoFigure> {
+    fn stack(edges: &[f64], layers: &[&[f64]]) -> Result<Stack, NoFigure> {
         let layer = |amounts: &&[f64]| Layer { name: "user".to_owned(), amounts: amounts.to_vec() };
         let axis = Axis { label: "time".to_owned(), unit: Unit::Nanoseconds };
-        Stack::new("t", axis, width, layers.iter().map(layer).collect())
+        Stack::new("t", axis, edges.to_vec(), layers.iter().map(layer).collect())
     }
 
     #[test]
-    fn shares_are_those_of_a_column_and_merged_columns_of_their_sum() {
-        let stack = stack(10.0, &[&[1.0, 0.0, 6.0], &[3.0, 0.0, 0.0]]).unwrap();
+    fn shares_are_those_of_a_column_and_coarser_ones_of_their_sum() {
+        let stack = stack(&[0.0, 10.0, 20.0, 25.0], &[&[1.0, 0.0, 6.0], &[3.0, 0.0, 0.0]]).unwrap();
         let shares = |stack: &Stack| (0..stack.columns()).map(|c| stack.shares(c)).collect::<Vec<_>>();
         assert_eq!(shares(&stack), [[0.25, 0.75], [0.0, 0.0], [1.0, 0.0]]);
-        let merged = stack.merged(2);
-        assert_eq!(shares(&merged), [[0.25, 0.75], [1.0, 0.0]]);
-        assert_eq!(merged.table().rows()[1][0], Cell::Number { value: 20.0, unit: Unit::Nanoseconds });
         let last =
             [Cell::Number { value: 20.0, unit: Unit::Nanoseconds }, Cell::Share(1.0), Cell::Share(0.0)];
         assert_eq!(stack.table().rows()[2], last);
+        let coarser = stack.coarser(2);
+        assert_eq!(shares(&coarser), [[0.25, 0.75], [1.0, 0.0]]);
+        assert_eq!(format!("{:?}", coarser.edges()), "[0.0, 20.0, 25.0]");
     }
 
     #[test]
     fn what_has_no_place_is_refused() {
-        for layers in [&[][..], &[&[][..]], &[&[1.0][..], &[][..]]] {
-            assert!(stack(1.0, layers).unwrap_err().to_string().contains("nothing to draw"), "{layers:?}");
-        }
-        for (width, amount) in [(0.0, 1.0), (f64::INFINITY, 1.0), (1.0, -1.0), (1.0, f64::NAN)] {
-            let error = stack(width, &[&[amount]]).unwrap_err().to_string();
-            assert!(error.contains("cannot place"), "{width} {amount}: {error}");
+        let empty = |edges: &[f64], layers: &[&[f64]]| {
+            let error = stack(edges, layers).unwrap_err().to_string();
+            assert!(error.contains("nothing to draw"), "{edges:?} {layers:?}: {error}");
+        };
+        empty(&[0.0, 1.0], &[]);
+        empty(&[0.0, 1.0], &[&[]]);
+        empty(&[0.0, 1.0], &[&[1.0], &[]]);
+        empty(&[0.0], &[&[]]);
+        empty(&[], &[&[]]);
+        for (edges, amounts) in [
+            ([0.0, 0.0], [1.0, 1.0]),
+            ([0.0, f64::INFINITY], [1.0, 1.0]),
+            ([0.0, 1.0], [1.0, -1.0]),
+            ([0.0, 1.0], [f64::NAN, 1.0]),
+            ([0.0, 1.0], [f64::MAX, f64::MAX]),
+        ] {
+            let layers = amounts.map(|amount| [amount]);
+            let error = stack(&edges, &[&layers[0], &layers[1]]).unwrap_err().to_string();
+            assert!(error.contains("cannot place"), "{edges:?} {amounts:?}: {error}");
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::visible::visible;
 
 /// The figure with its caption.
 pub fn figure(stack: &Stack, id: &str) -> Markup {
-    let x = linear(stack.place(stack.columns()), LEFT, RIGHT);
+    let x = linear(stack.edges()[stack.columns()], LEFT, RIGHT);
     let y = linear(1.0, BOTTOM, TOP);
     let drawn = html! {
         g class="stack" {
@@ -39,7 +39,7 @@ fn legend(layers: &[Layer]) -> Markup {
 }
 
 fn column(stack: &Stack, column: usize, x: &Scaled, y: &Scaled) -> Markup {
-    let [from, to] = [column, column + 1].map(|column| stack.place(column));
+    let [from, to] = [column, column + 1].map(|edge| stack.edges()[edge]);
     let shares = stack.shares(column);
     let tops = shares.iter().scan(0.0, |top, share| {
         let bottom = *top;

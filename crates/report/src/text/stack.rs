@@ -15,10 +15,10 @@ const WIDEST: usize = 100;
 pub fn text(stack: &Stack, style: &Style) -> String {
     const FRAME: usize = " 100 % ".len();
     let available = usize::from(style.width).saturating_sub(FRAME).clamp(1, WIDEST);
-    let stack = stack.merged(stack.columns().div_ceil(available));
+    let stack = stack.coarser(stack.columns().div_ceil(available));
     let symbols = match style.symbols {
-        Symbols::Unicode => ['█', '▒', '░'],
-        Symbols::Ascii => ['#', '=', '.'],
+        Symbols::Unicode => ['█', '▒', '░', '▓', ':', '·'],
+        Symbols::Ascii => ['#', '=', '.', '+', ':', '-'],
     };
     let symbol = |layer: usize| symbols[layer % symbols.len()];
     let shares: Vec<Vec<f64>> = (0..stack.columns()).map(|column| stack.shares(column)).collect();
@@ -33,10 +33,12 @@ pub fn text(stack: &Stack, style: &Style) -> String {
         text.push_str(format!("{label}{drawn}").trim_end());
         text.push('\n');
     }
-    let number = |value| scale::number(value, stack.x().unit).text(style.symbols);
-    let end = number(stack.place(stack.columns()));
-    let gap = stack.columns().saturating_sub(width(&end) + 1).max(1);
-    text.push_str(&format!("       0{}{end}\n", " ".repeat(gap)));
+    let edge = |place: Option<&f64>| {
+        scale::number(place.copied().unwrap_or_default(), stack.x().unit).text(style.symbols)
+    };
+    let [begin, end] = [stack.edges().first(), stack.edges().last()].map(edge);
+    let gap = stack.columns().saturating_sub(width(&begin) + width(&end)).max(1);
+    text.push_str(&format!("{}{begin}{}{end}\n", " ".repeat(FRAME), " ".repeat(gap)));
     let names = stack.layers().iter().enumerate();
     let legend: Vec<String> =
         names.map(|(layer, named)| format!("{} {}", symbol(layer), named.name)).collect();

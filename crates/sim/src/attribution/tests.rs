@@ -305,13 +305,9 @@ fn timed(events: &[(u64, Event)]) -> (Profile, HashMap<Service, [u64; 4]>) {
 
 /// All intervals of a profile together.
 fn over_time(profile: &Profile) -> Interval {
-    let intervals = &profile.timeline.as_ref().unwrap().intervals;
-    let sum = |of: fn(&Interval) -> u64| intervals.iter().map(of).sum();
-    Interval {
-        user_ns: sum(|one| one.user_ns),
-        kernel_ns: sum(|one| one.kernel_ns),
-        idle_ns: sum(|one| one.idle_ns),
-    }
+    let mut sum = Interval::default();
+    profile.timeline.as_ref().unwrap().intervals.iter().for_each(|interval| sum += *interval);
+    sum
 }
 
 /// The kernel wakes a task up if its state is one of these.
@@ -360,6 +356,47 @@ fn a_latency_is_running_blocked_until_woken_up_and_descheduled_from_then_on() {
     assert_eq!(latencies[&Service::Call(1)], [1, 50, 0, 80]);
     // It has not ended.
     assert_eq!(latencies[&Service::Exception("page_fault".into())], [0; 4]);
+}
+
+#[test]
+fn what_the_processor_does_is_in_the_order_of_time_though_a_halt_is_known_only_later() {
+    let (profile, _) = timed(&[
+        (100, task(0, "swapper/0", Kind::Kernel)),
+        (200, Event::Begin),
+        (1224, Event::Halt),
+        (1230, TIMER),
+        // 4096 ns are halted.
+        (1250, Event::Clock { time_ns: 5346 }),
+        (1260, Event::ReturnToKernel { frame: 0x900 }),
+        // The clock is not read until after another halt.
+        (1270, Event::Halt),
+        (1280, TIMER),
+        (1290, Event::ReturnToKernel { frame: 0x900 }),
+        (1300, Event::Halt),
+        (1310, Event::Clock { time_ns: 7454 }),
+        (1320, Event::End),
+    ]);
+    let idle = |idle_ns, kernel_ns| Interval { user_ns: 0, kernel_ns, idle_ns };
+    let expected = [[idle(1024, 0); 5].as_slice(), &[idle(984, 40), idle(1024, 0), idle(96, 0)]].concat();
+    assert_eq!(profile.timeline.unwrap().intervals, expected);
+}
+
+#[test]
+fn an_instruction_that_is_taken_back_takes_no_time() {
+    let mut plan = plan();
+    plan.timed = true;
+    let mut attribution = Attribution::new(&plan);
+    let mut take = |ran_user_ns, ran_kernel_ns: u64, event| {
+        let counts = Counts { user: ran_user_ns, kernel: ran_kernel_ns.max(50) };
+        attribution.take(Moment { counts, ran_ns: ran_user_ns + ran_kernel_ns, ran_user_ns }, event)
+    };
+    take(0, 0, Event::Begin);
+    take(50, 50, Event::ReturnToProgram);
+    take(50, 49, FAULT);
+    take(51, 49, Event::ReturnToProgram);
+    let profile = take(60, 60, Event::End).unwrap();
+    assert_eq!(over_time(&profile), Interval { user_ns: 59, kernel_ns: 61, idle_ns: 0 });
+    assert_eq!(profile.elapsed.unwrap().total_ns, 120);
 }
 
 #[test]

@@ -5,8 +5,7 @@ use std::mem;
 
 use crate::profile::{Interval, Timeline};
 
-/// Most intervals: with half as many a picture still shows a phase of 2 % of the run.
-const INTERVALS: usize = 128;
+const INTERVALS: usize = Timeline::INTERVALS;
 
 /// Length of the first ones: some thousand instructions, the shortest phase that is worth a picture.
 const SHORTEST_NS: u64 = 1024;
@@ -20,7 +19,7 @@ pub enum Mode {
 }
 
 /// Divides the time of a machine into intervals, from the first mark on.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Recorder {
     length_ns: u64,
     intervals: Vec<Interval>,
@@ -71,19 +70,18 @@ impl Recorder {
 
     /// What the processor did until now.
     pub fn timeline(&self) -> Timeline {
-        Timeline { interval_ns: self.length_ns, intervals: self.intervals.clone() }
+        let mut now = self.clone();
+        now.end_halt(0);
+        Timeline { interval_ns: now.length_ns, intervals: now.intervals }
     }
 
     /// Adds an interval, all of which are full.
     fn begin_interval(&mut self) {
         if self.intervals.len() == INTERVALS {
             for position in 0..INTERVALS / 2 {
-                let [first, second] = [2 * position, 2 * position + 1].map(|at| self.intervals[at]);
-                self.intervals[position] = Interval {
-                    user_ns: first.user_ns + second.user_ns,
-                    kernel_ns: first.kernel_ns + second.kernel_ns,
-                    idle_ns: first.idle_ns + second.idle_ns,
-                };
+                let [mut both, second] = [2 * position, 2 * position + 1].map(|at| self.intervals[at]);
+                both += second;
+                self.intervals[position] = both;
             }
             self.intervals.truncate(INTERVALS / 2);
             self.length_ns *= 2;
@@ -121,12 +119,8 @@ mod tests {
         let (last, full) = all.split_last().unwrap();
         assert!(full.iter().all(|time_ns| *time_ns == interval_ns) && *last <= interval_ns, "{all:?}");
         assert!((INTERVALS / 2..=INTERVALS).contains(&all.len()), "{}", all.len());
-        let sum = |of: fn(&Interval) -> u64| intervals.iter().map(of).sum::<u64>();
-        let sum = Interval {
-            user_ns: sum(|i| i.user_ns),
-            kernel_ns: sum(|i| i.kernel_ns),
-            idle_ns: sum(|i| i.idle_ns),
-        };
+        let mut sum = Interval::default();
+        intervals.iter().for_each(|interval| sum += *interval);
         assert_eq!(sum, sums);
         assert!(intervals[0].user_ns > intervals[1].user_ns, "{intervals:?}");
     }
@@ -140,8 +134,6 @@ mod tests {
         recorder.end_halt(SHORTEST_NS);
         let interval = |user_ns, kernel_ns, idle_ns| Interval { user_ns, kernel_ns, idle_ns };
         let expected = [interval(SHORTEST_NS, 0, 0), interval(0, 0, SHORTEST_NS), interval(5, 10, 0)];
-        assert_eq!(recorder.timeline().intervals, expected);
-        recorder.end_halt(0);
         assert_eq!(recorder.timeline().intervals, expected);
     }
 }

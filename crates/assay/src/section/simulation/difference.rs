@@ -153,7 +153,8 @@ struct Row<const N: usize> {
     calls: u64,
 }
 
-/// A table whose rows are sorted by descending difference. Folds those that have little of all differences.
+/// A table whose rows are sorted by descending difference. Folds those that have together little of all
+/// differences.
 fn by_difference<const N: usize>(
     title: &str,
     columns: [Column; N],
@@ -162,15 +163,19 @@ fn by_difference<const N: usize>(
 ) -> Table {
     let instructions: u64 = rows.iter().map(|row| row.instructions).sum();
     let calls: u64 = rows.iter().map(|row| row.calls).sum();
-    let is_small = |row: &Row<N>| {
-        ratio(row.instructions, instructions) < FOLDED_BELOW && ratio(row.calls, calls) < FOLDED_BELOW
-    };
-    rows.sort_by_key(|row| (is_small(row), Reverse((row.instructions, row.calls))));
-    let folded = rows.iter().filter(|row| is_small(row)).count();
-    let why = if instructions == 0 && calls == 0 {
-        "without a difference"
-    } else {
-        "with less than 1 % of all differences"
+    let shares = |row: &Row<N>| [ratio(row.instructions, instructions), ratio(row.calls, calls)];
+    let larger = |row: &Row<N>| shares(row).into_iter().fold(0.0, f64::max);
+    rows.sort_by(|a, b| larger(b).total_cmp(&larger(a)));
+    let from_the_last = rows.iter().rev().scan([0.0; 2], |sums, row| {
+        *sums = array::from_fn(|of| sums[of] + shares(row)[of]);
+        Some(*sums)
+    });
+    let folded = from_the_last.take_while(|sums| sums.iter().all(|sum| *sum < FOLDED_BELOW)).count();
+    let shown = rows.len() - folded;
+    rows[..shown].sort_by_key(|row| Reverse((row.instructions, row.calls)));
+    let why = match (instructions, calls) {
+        (0, 0) => "without a difference",
+        _ => "with together less than 1 % of all differences of instructions and of calls",
     };
     Table::of(title, columns, rows.into_iter().map(|row| row.cells))
         .with_last_folded(folded, &format!("{what} {why}"))

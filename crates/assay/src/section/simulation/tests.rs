@@ -74,7 +74,7 @@ fn text(report: &Report) -> String {
 fn with_a_clock_of_instructions_there_are_rates_and_latencies() {
     let profile = profile(true);
     let tables = [events(&profile), latencies(&profile, profile.elapsed.unwrap())].map(Block::Table);
-    let over_time = over_time(profile.timeline.as_ref().unwrap()).map(Block::Figure);
+    let over_time = over_time(&profile).map(Block::Figure);
     let blocks = over_time.into_iter().chain(tables).collect();
     let report = Report { title: "cat".to_owned(), blocks };
     expect![[r#"
@@ -92,8 +92,8 @@ fn with_a_clock_of_instructions_there_are_rates_and_latencies() {
                ..............................................................
                =.............................................................
            0 % #.............................................................
-               0                                                      1.02 ms
-         # user, = kernel, . idle, over the guest's time
+               0 ns                                                   1.00 ms
+         # user, = kernel, . idle or halted, over the guest's time
 
         Events
          event                      count  per second
@@ -233,7 +233,7 @@ fn a_comparison_shows_what_differs_and_folds_what_does_not() {
          program  processes A  processes B  user A  user B  user B - A  kernel A  kernel B  kernel B - A
         -------------------------------------------------------------------------------------------------
          cat                1            1     900     908          +8     2,400     2,730          +330
-         Programs with less than 1 % of all differences (values: --format html, json or csv): iiiiiiiiiiiiiiii
+         Programs with together less than 1 % of all differences of instructions and of calls (values: --format html, json or csv): iiiiiiiiiiiiiiii
          A process that executes another program counts for both.
 
         Services of the kernel
@@ -241,7 +241,7 @@ fn a_comparison_shows_what_differs_and_folds_what_does_not() {
         --------------------------------------------------------------------------
          read                 1        3         251         217  251  651   +400
          softirq/timer        1                   70               70    0    -70
-         Services with less than 1 % of all differences (values: --format html, json or csv): page_fault/anonymous, vfs_read, idle, passage
+         Services with together less than 1 % of all differences of instructions and of calls (values: --format html, json or csv): page_fault/anonymous, vfs_read, idle, passage
          Instructions of a service do not include those of traps, softirqs and annotated functions during it; instructions per call are rounded down.
          A: Something cannot be observed.
          B: Nothing else can be observed.
