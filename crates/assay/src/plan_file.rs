@@ -8,6 +8,7 @@ use anyhow::{Context, ensure};
 use serde::Deserialize;
 
 use crate::cli::{BenchArgs, budget, share};
+use crate::journal::read;
 
 /// Contents of the file: TOML with optional entries, named as on the command line.
 #[derive(Debug, Default, PartialEq, Deserialize)]
@@ -42,9 +43,7 @@ enum ProfileName {
 impl PlanFile {
     /// Reads the file.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
-        let text =
-            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        Self::parse(&text).with_context(|| format!("{} is not a valid plan file", path.display()))
+        Self::parse(&read(path)?).with_context(|| format!("{} is not a valid plan file", path.display()))
     }
 
     /// Parses the file's text.

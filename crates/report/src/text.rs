@@ -36,6 +36,9 @@ pub enum Colour {
     Ansi,
 }
 
+/// Columns of a picture at most: where lines have no end, as in a pipe, a longer one shows nothing more.
+const WIDEST_PICTURE: usize = 100;
+
 /// Columns below which no layout is attempted: a number with its interval and unit, and a short label.
 pub const NARROWEST: u16 = 40;
 

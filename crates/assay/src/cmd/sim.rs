@@ -1,6 +1,5 @@
 //! `assay sim`: runs programs in a simulated machine, and shows and compares such runs.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
@@ -12,9 +11,9 @@ use assay_sim::{Observed, Plan, Run, Setup};
 
 use crate::cli::{Observe, SimArgs, SimCommand, SimDiffArgs, SimRunArgs, SimShowArgs};
 use crate::interrupt::Interrupt;
+use crate::journal::read;
 use crate::phase::simulation;
-use crate::section;
-use crate::{data, output};
+use crate::{data, output, section};
 
 /// The command of a guest that is given none: 240 million instructions, three quarters of them in the kernel.
 const MIX: &str = include_str!("sim/mix.sh");
@@ -114,6 +113,5 @@ fn diff(args: &SimDiffArgs) -> anyhow::Result<()> {
 }
 
 fn kept(path: &Path) -> anyhow::Result<Run> {
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    Run::from_json(&text).with_context(|| format!("{} is not a run of 'assay sim'", path.display()))
+    Run::from_json(&read(path)?).with_context(|| format!("{} is not a run of 'assay sim'", path.display()))
 }

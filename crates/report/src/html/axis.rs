@@ -26,6 +26,9 @@ const TICKS: usize = 8;
 /// Fewest ticks between which a reader can still interpolate on a logarithmic axis.
 const FEWEST_TICKS: usize = 3;
 
+/// Number of colours of the style sheet; further lines reuse them with other dashes.
+const COLOURS: usize = 6;
+
 /// The axes of a picture, with their places.
 pub struct Frame<'a> {
     pub x: (&'a Axis, Scaled),
@@ -123,6 +126,25 @@ pub fn logarithmic(low: f64, high: f64, unit: Unit, from: f64, to: f64) -> Scale
 #[expect(clippy::cast_possible_truncation, reason = "exponents of doubles lie between -1074 and 1023")]
 fn exponent(value: f64, base: f64) -> i32 {
     (value.ln() / base.ln()).floor() as i32
+}
+
+/// Names with a drawing in the colour of each.
+pub fn legend<'a>(names: impl Iterator<Item = &'a str>, key: &Markup) -> Markup {
+    html! {
+        ul class="legend" {
+            @for (position, name) in names.enumerate() {
+                li {
+                    svg class={ "key " (class(position)) } viewBox="0 0 28 10" aria-hidden="true" { (key) }
+                    (visible(name))
+                }
+            }
+        }
+    }
+}
+
+/// Colour and dash of a line or a layer, by its position.
+pub fn class(position: usize) -> String {
+    format!("line-{} round-{}", position % COLOURS, (position / COLOURS).min(2))
 }
 
 /// The lines and the words of the axes.

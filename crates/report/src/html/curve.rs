@@ -3,7 +3,7 @@
 
 use maud::{Markup, html};
 
-use super::axis::{BOTTOM, Frame, LEFT, RIGHT, Scaled, TOP, linear, logarithmic};
+use super::axis::{BOTTOM, Frame, LEFT, RIGHT, Scaled, TOP, class, legend, linear, logarithmic};
 use super::bars::coordinate;
 use crate::figure::{Curve, CurvePoint, Line};
 use crate::scale;
@@ -16,9 +16,6 @@ const LOGARITHMIC: f64 = 50.0;
 /// Factor that a logarithmic y axis reaches beyond its values, so that none lies on the frame.
 const HEADROOM: f64 = 1.3;
 
-/// Number of colours of the style sheet; further lines reuse them with other dashes.
-const COLOURS: usize = 6;
-
 /// The figure with its caption.
 pub fn figure(curve: &Curve, id: &str) -> Markup {
     let (x, y) = axes(curve);
@@ -26,10 +23,15 @@ pub fn figure(curve: &Curve, id: &str) -> Markup {
     let drawn = html! {
         @for (position, line) in lines { (self::line(line, position, curve, &x, &y)) }
     };
-    let legend = if curve.lines().len() > 1 {
-        legend(curve.lines())
-    } else {
-        html! {}
+    let legend = match curve.lines() {
+        [_] => html! {},
+        lines => {
+            let key = html! {
+                line class="path" x1="0" x2="28" y1="5" y2="5" {}
+                circle cx="14" cy="5" r="3.5" {}
+            };
+            legend(lines.iter().map(|line| line.name.as_str()), &key)
+        }
     };
     Frame { x: (curve.x(), x), y: (curve.y(), y) }.figure(id, &legend, &drawn, &curve.table())
 }
@@ -53,22 +55,6 @@ fn axes(curve: &Curve) -> (Scaled, Scaled) {
 
 fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, 0.0), |(low, high), value| (value.min(low), value.max(high)))
-}
-
-fn legend(lines: &[Line]) -> Markup {
-    html! {
-        ul class="legend" {
-            @for (position, line) in lines.iter().enumerate() {
-                li {
-                    svg class={ "key " (class(position)) } viewBox="0 0 28 10" aria-hidden="true" {
-                        line class="path" x1="0" x2="28" y1="5" y2="5" {}
-                        circle cx="14" cy="5" r="3.5" {}
-                    }
-                    (visible(&line.name))
-                }
-            }
-        }
-    }
 }
 
 fn line(line: &Line, position: usize, curve: &Curve, x: &Scaled, y: &Scaled) -> Markup {
@@ -105,9 +91,4 @@ fn point(point: &CurvePoint, line: &Line, curve: &Curve, x: &Scaled, y: &Scaled)
             circle cx=(coordinate(at)) cy=(coordinate(y.place(point.y.point))) r="3.5" {}
         }
     }
-}
-
-/// Colour and dash of a line, by its position.
-pub fn class(position: usize) -> String {
-    format!("line-{} round-{}", position % COLOURS, (position / COLOURS).min(2))
 }

@@ -3,10 +3,9 @@
 use assay_quantity::Unit;
 use maud::{Markup, html};
 
-use super::axis::{BOTTOM, Frame, LEFT, RIGHT, Scaled, TOP, linear};
+use super::axis::{BOTTOM, Frame, LEFT, RIGHT, Scaled, TOP, class, legend, linear};
 use super::bars::coordinate;
-use super::curve::class;
-use crate::figure::{Axis, Layer, Stack};
+use crate::figure::{Axis, Stack};
 use crate::scale;
 use crate::visible::visible;
 
@@ -19,23 +18,10 @@ pub fn figure(stack: &Stack, id: &str) -> Markup {
             @for column in 0..stack.columns() { (self::column(stack, column, &x, &y)) }
         }
     };
+    let key = html! { g class="stack" { rect x="9" y="0" width="10" height="10" {} } };
+    let legend = legend(stack.layers().iter().map(|layer| layer.name.as_str()), &key);
     let share = Axis { label: "share".to_owned(), unit: Unit::Ratio };
-    Frame { x: (stack.x(), x), y: (&share, y) }.figure(id, &legend(stack.layers()), &drawn, &stack.table())
-}
-
-fn legend(layers: &[Layer]) -> Markup {
-    html! {
-        ul class="legend" {
-            @for (position, layer) in layers.iter().enumerate() {
-                li {
-                    svg class={ "key stack " (class(position)) } viewBox="0 0 28 10" aria-hidden="true" {
-                        rect x="9" y="0" width="10" height="10" {}
-                    }
-                    (visible(&layer.name))
-                }
-            }
-        }
-    }
+    Frame { x: (stack.x(), x), y: (&share, y) }.figure(id, &legend, &drawn, &stack.table())
 }
 
 fn column(stack: &Stack, column: usize, x: &Scaled, y: &Scaled) -> Markup {

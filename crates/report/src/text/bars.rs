@@ -4,7 +4,7 @@
 use comfy_table::ColumnConstraint;
 
 use super::grid::{PADDING, widest};
-use super::{Style, grid};
+use super::{Style, WIDEST_PICTURE, grid};
 use crate::figure::{BarRow, Bars, Depth, Length, real};
 use crate::layout::interval_note;
 use crate::scale::{self, Symbols};
@@ -13,9 +13,6 @@ use crate::visible::visible;
 /// Columns below which bars are left out: differences of a few per cent cannot be seen any more.
 const NARROWEST_BAR: usize = 12;
 
-/// Columns of a bar at most: where lines have no end, as in a pipe, a longer one shows nothing more.
-const WIDEST_BAR: usize = 100;
-
 /// The figure with its title.
 pub fn text(bars: &Bars, style: &Style) -> String {
     let rows = bars.rows();
@@ -23,7 +20,7 @@ pub fn text(bars: &Bars, style: &Style) -> String {
     let labels: Vec<String> = rows.iter().map(|row| label(row, width)).collect();
     let digits: Vec<String> = rows.iter().map(|row| digits(row, bars, style.symbols)).collect();
     let left = width.saturating_sub(widest(&labels) + widest(&digits) + 3 * PADDING);
-    let bar_width = left.min(WIDEST_BAR);
+    let bar_width = left.min(WIDEST_PICTURE);
     let mut grid = grid::empty(style);
     for ((row, label), digits) in rows.iter().zip(labels).zip(digits) {
         let bar = if bar_width < NARROWEST_BAR {

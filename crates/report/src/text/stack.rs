@@ -1,20 +1,17 @@
 //! Stacks as columns of characters, one above another, with the layers' characters in a legend.
 
-use super::Style;
 use super::grid::width;
+use super::{Style, WIDEST_PICTURE};
 use crate::figure::{Stack, real};
 use crate::scale::{self, Symbols};
 
 /// Lines of a column: a line is a tenth of the whole.
 const HEIGHT: usize = 10;
 
-/// Columns at most, as for bars.
-const WIDEST: usize = 100;
-
 /// The figure with its title.
 pub fn text(stack: &Stack, style: &Style) -> String {
     const FRAME: usize = " 100 % ".len();
-    let available = usize::from(style.width).saturating_sub(FRAME).clamp(1, WIDEST);
+    let available = usize::from(style.width).saturating_sub(FRAME).clamp(1, WIDEST_PICTURE);
     let stack = stack.coarser(stack.columns().div_ceil(available));
     let symbols = match style.symbols {
         Symbols::Unicode => ['█', '▒', '░', '▓', ':', '·'],
@@ -33,10 +30,8 @@ pub fn text(stack: &Stack, style: &Style) -> String {
         text.push_str(format!("{label}{drawn}").trim_end());
         text.push('\n');
     }
-    let edge = |place: Option<&f64>| {
-        scale::number(place.copied().unwrap_or_default(), stack.x().unit).text(style.symbols)
-    };
-    let [begin, end] = [stack.edges().first(), stack.edges().last()].map(edge);
+    let [begin, end] = [0, stack.columns()]
+        .map(|edge| scale::number(stack.edges()[edge], stack.x().unit).text(style.symbols));
     let gap = stack.columns().saturating_sub(width(&begin) + width(&end)).max(1);
     text.push_str(&format!("{}{begin}{}{end}\n", " ".repeat(FRAME), " ".repeat(gap)));
     let names = stack.layers().iter().enumerate();
