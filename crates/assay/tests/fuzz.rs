@@ -15,7 +15,7 @@ use std::{env, fs};
 
 use assay_quantity::format::{demand_from_json, demand_to_json, machine_from_json, machine_to_json};
 use assay_quantity::{Pattern, PrimitiveId};
-use assay_sim::{Attribution, Counts, Event, Moment, Plan, Profile, Run, Service, btf, symbols};
+use assay_sim::{Attribution, Counts, Event, Moment, Plan, Profile, Routines, Run, Service, btf, symbols};
 use assay_trace::container::Closing;
 use assay_trace::{Opening, Reader, Writer};
 use assay_workload::Workload;
@@ -269,11 +269,16 @@ fn parse_kernel_symbols(input: &[u8]) {
     let symbols = symbols::parse(&String::from_utf8_lossy(input));
     assert!(symbols.iter().all(|(name, addresses)| !name.is_empty() && !addresses.contains(&0)));
     assert!(Plan::new(&symbols, &[]).is_err());
+    let routines = Routines::new(&symbols);
+    for address in [0, u64::MAX].into_iter().chain(symbols.into_values().flatten()) {
+        assert!(routines.position(address).is_none_or(|position| position < routines.len()));
+    }
 }
 
 fn profiles() -> Vec<Vec<u8>> {
     let mut plan = Plan::empty();
     plan.services = vec![Service::Exception("page_fault".to_owned()), Service::Softirq("softirq".to_owned())];
+    plan.routines = Routines::new(&[("only".to_owned(), vec![1])].into());
     let mut attribution = Attribution::new(&plan);
     let mut profile = None;
     for (kernel, event) in [
@@ -283,6 +288,7 @@ fn profiles() -> Vec<Vec<u8>> {
         (7, Event::Function { service: 1, frame: 4 }),
         (9, Event::End),
     ] {
+        attribution.take_routines(&[0, kernel, 0]);
         profile = attribution.take(Moment::of(Counts { user: 3, kernel }), event);
     }
     vec![profile.unwrap().to_json().into_bytes()]
@@ -305,6 +311,7 @@ fn parse_run(input: &[u8]) {
         let spent = || run.profile.images.iter().flat_map(|image| &image.services);
         let kernel: u64 = spent().map(|spent| spent.instructions).sum();
         assert_eq!(kernel, run.profile.total.kernel);
+        let _: u64 = run.profile.routines.values().sum();
         let _: u64 = spent().map(|spent| spent.calls).sum();
         let _: u64 = spent().filter_map(|spent| spent.latency).map(|latency| latency.total_ns()).sum();
     }

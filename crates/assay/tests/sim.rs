@@ -114,6 +114,7 @@ struct Latency {
 const MODES: &str = "Where the instructions went";
 const PROGRAMS: &str = "Instructions of each program";
 const SERVICES: &str = "Services of the kernel";
+const ROUTINES: &str = "Routines of the kernel";
 
 /// The releases of the installed kernels, from the message for one that is not.
 fn kernels() -> Vec<String> {
@@ -257,12 +258,19 @@ fn instructions_are_those_of_callgrind_and_calls_and_faults_those_of_the_program
 
     // Many processes get the number and the memory of an earlier one.
     let command = "echo 301 >/proc/sys/kernel/pid_max; for i in $(seq 300); do (:); done; ./known";
-    let arguments = ["--guest-command", command, "--copy", "known", "--json"];
+    // A function that calls no other one, with which the kernel clears pages on the processor of QEMU.
+    let function = "clear_page_rep";
+    let annotated = format!("{function}: service");
+    let arguments = ["--guest-command", command, "--copy", "known", "--annotate", &annotated, "--json"];
     let modes = [&arguments[..], &[&arguments[..], &["--deterministic"]].concat()];
     let [tables, deterministic] = modes.map(|arguments| Tables::of(&sim(directory.path(), arguments)));
     for tables in [&tables, &deterministic] {
         let user = tables.count(PROGRAMS, "known", "user");
         assert!(user.abs_diff(expected) * 1000 <= expected, "{user} instructions, callgrind: {expected}");
+        let [calls, service] =
+            ["calls", "instructions"].map(|column| tables.count(SERVICES, function, column));
+        assert!(calls > 1000, "{calls} pages were cleared");
+        assert_eq!(tables.count(ROUTINES, function, "instructions"), service);
     }
     // Over time, each repetition counts; page faults, whose instruction takes no time, are few.
     let user = deterministic.time("user") - deterministic.count(MODES, "user", "instructions") as f64;
@@ -282,6 +290,7 @@ fn instructions_are_those_of_callgrind_and_calls_and_faults_those_of_the_program
     // Nothing is lost between the parts and the whole.
     let kernel = tables.sum(SERVICES, "instructions");
     assert_eq!(kernel, tables.sum(PROGRAMS, "kernel"));
+    assert_eq!(kernel, tables.sum(ROUTINES, "instructions"));
     let all = tables.count(MODES, "all", "instructions");
     assert_eq!(tables.sum(PROGRAMS, "user") + kernel, all);
     assert_eq!(tables.sum(MODES, "instructions"), 2 * all);
@@ -493,6 +502,9 @@ fn work_that_is_added_to_a_call_is_seen_in_it_and_nowhere_else() {
     let [a, b, c] = names.each_ref().map(|name| figure(name, "getppid", "instructions"));
     let (first, second) = (b - a, c - b);
     assert!(first.abs_diff(second) < 5000 && first > 90_000, "{first} and {second} more instructions");
+    // The kernel translates the filters into its own instructions, at least one for each load.
+    let filters = tables.count(ROUTINES, "modules and generated code", "instructions");
+    assert!((600_000..700_000).contains(&filters), "{filters} instructions of filters");
     let [a, _, c] = names.each_ref().map(|name| figure(name, "execve", "instructions"));
     assert!(a.abs_diff(c) < 5000, "{a} and {c} instructions");
 }

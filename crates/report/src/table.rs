@@ -170,7 +170,7 @@ impl Table {
     }
 
     /// Folds the last rows: HTML hides them behind this title, text lists only the words of their first
-    /// column. JSON and CSV contain them like the others.
+    /// column, or the first of many. JSON and CSV contain them like the others.
     #[must_use]
     pub fn with_last_folded(mut self, rows: usize, title: &str) -> Self {
         self.folded = (rows > 0).then(|| Folded { title: title.to_owned(), rows });

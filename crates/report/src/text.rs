@@ -9,9 +9,11 @@ mod grid;
 mod stack;
 mod table;
 
+use std::collections::HashSet;
+
 use crate::figure::Figure;
 use crate::layout::interval_note;
-use crate::scale::Symbols;
+use crate::scale::{self, Symbols};
 use crate::table::{Cell, Table};
 use crate::visible::visible;
 use crate::{Block, Report};
@@ -82,17 +84,23 @@ pub fn table(table: &Table, style: &Style) -> String {
     text
 }
 
+/// Most folded rows that are named, about half a screen; the others are counted.
+const NAMED: usize = 50;
+
 /// The words in the first column of folded rows, each once.
 fn names(folded: &Table) -> String {
-    let mut names: Vec<&str> = Vec::new();
-    for cell in folded.cells(0) {
-        if let Cell::Text(name) = cell
-            && !names.contains(&name.as_str())
-        {
-            names.push(name);
-        }
-    }
-    format!("{} (values: --format html, json or csv): {}", folded.title(), names.join(", "))
+    let mut seen = HashSet::new();
+    let words = folded.cells(0).filter_map(|cell| match cell {
+        Cell::Text(word) => Some(word.as_str()),
+        _ => None,
+    });
+    let mut names: Vec<&str> = words.filter(|word| seen.insert(*word)).collect();
+    let more = match names.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        others => format!(" and {} more", scale::count(others as u64)),
+    };
+    names.truncate(NAMED);
+    format!("{} (values: --format html, json or csv): {}{more}", folded.title(), names.join(", "))
 }
 
 fn paragraphs(text: &str, style: &Style) -> String {

@@ -4,23 +4,24 @@
 //! QEMU loads it with `-plugin FILE,plan=PLAN,profile=PROFILE`: the annotations of the kernel, and the file
 //! to which the profile is written when the guest executes the mark of the end.
 //!
-//! The cost of an instruction is one addition that QEMU compiles into the translated code. Only an annotated
-//! one and a repeated string instruction call a function, and a `ret` of the kernel while a function that is
-//! a service is running; any other `ret` of the kernel costs a comparison. Each instruction is counted, and
-//! not each block at its entry, because an exception can leave a block early. An instruction that faults is
-//! counted at each attempt; a repeated string instruction is counted once, and not at each repetition.
+//! The cost of an instruction is one addition that QEMU compiles into the translated code, and a second one,
+//! for its routine, in the kernel if services are observed. Only an annotated one and a repeated string
+//! instruction call a function, and a `ret` of the kernel while a function that is a service is running; any
+//! other `ret` of the kernel costs a comparison. Each instruction is counted, and not each block at its
+//! entry, because an exception can leave a block early. An instruction that faults is counted at each
+//! attempt; a repeated string instruction is counted once, and not at each repetition.
 //!
 //! If the machine's clock counts instructions, the plugin follows it. The clock counts each repetition, and
 //! no attempt that ends in a page fault; attempts that end in other exceptions are too rare to matter, and
 //! are charged to the next halt. It also goes on while the processor is halted, for a time that is found when
 //! the kernel reads the clock afterwards.
 
+mod counters;
 mod ffi;
 mod guest;
 
 use std::collections::HashSet;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
-use std::mem::offset_of;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::ptr;
@@ -28,6 +29,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use assay_sim::{Action, Attribution, Counts, Event, Moment, Plan};
 
+use counters::{Counters, Number};
 use guest::{Aborted, Guest};
 
 /// Version of the interface for which the plugin is written; QEMU reads it.
@@ -64,27 +66,14 @@ enum Site {
 }
 
 impl Site {
-    /// The number in [`Counted`] that is not 0 when the plugin must be called; `None` if it always is.
-    fn condition(self) -> Option<usize> {
+    /// The number that is not 0 when the plugin must be called; `None` if it always is.
+    fn condition(self) -> Option<Number> {
         match self {
-            Site::ReturnFromFunction => Some(offset_of!(Counted, in_function)),
-            Site::ReadClock | Site::AfterClock => Some(offset_of!(Counted, halted)),
+            Site::ReturnFromFunction => Some(Number::InFunction),
+            Site::ReadClock | Site::AfterClock => Some(Number::Halted),
             _ => None,
         }
     }
-}
-
-/// What QEMU's translated code counts and reads for one processor.
-#[repr(C)]
-struct Counted {
-    /// Instructions executed at addresses of programs.
-    user: u64,
-    /// And of the kernel.
-    kernel: u64,
-    /// 1 while a function is running that is a service.
-    in_function: u64,
-    /// 1 from a halt until the clock has been read.
-    halted: u64,
 }
 
 /// Everything between QEMU and the attribution.
@@ -96,7 +85,7 @@ struct Plugin {
     follows: bool,
     attribution: Attribution,
     guest: Guest,
-    scoreboard: *mut c_void,
+    counters: Counters,
     /// Address of the last repeated string instruction, and all instructions until after it.
     last_repeated: (u64, u64),
     /// Repetitions of repeated string instructions, without the first of each.
@@ -173,8 +162,7 @@ impl Plugin {
             follows: !plan.points.is_empty(),
             attribution: Attribution::new(&plan),
             guest: Guest::new(plan.task),
-            // SAFETY: the size is that of an element.
-            scoreboard: unsafe { ffi::qemu_plugin_scoreboard_new(size_of::<Counted>()) },
+            counters: Counters::new(plan.routines.len()),
             last_repeated: (0, 0),
             repetitions: Counts::default(),
             aborted: Counts::default(),
@@ -213,26 +201,18 @@ impl Plugin {
         self.plan.timed && address >= KERNEL && assay_sim::reads_clock(bytes)
     }
 
-    /// A number of [`Counted`] that translated code changes or reads.
-    fn counter(&self, offset: usize) -> ffi::Counter {
-        ffi::Counter { scoreboard: self.scoreboard, offset }
-    }
-
-    /// What a processor has executed.
-    fn counted(&mut self, processor: c_uint) -> &mut Counted {
-        // SAFETY: the elements of the scoreboard are `Counted`, one for each processor.
-        unsafe { &mut *ffi::qemu_plugin_scoreboard_find(self.scoreboard, processor).cast::<Counted>() }
-    }
-
     /// Takes an execution of a repeated string instruction. QEMU executes it as some number of repetitions at
     /// a time, down to one; it is counted at the first.
     fn on_repeated(&mut self, processor: c_uint, address: u64) {
         let last = self.last_repeated;
-        let counted = self.counted(processor);
+        let counted = self.counters.counted(processor);
         let executed = counted.user + counted.kernel;
         if last != (address, executed) {
             *at(address, &mut counted.user, &mut counted.kernel) += 1;
             self.last_repeated = (address, executed + 1);
+            if let Some(position) = routine_position(&self.plan, address) {
+                self.counters.routines(processor)[position] += 1;
+            }
         } else {
             *at(address, &mut self.repetitions.user, &mut self.repetitions.kernel) += 1;
         }
@@ -248,7 +228,7 @@ impl Plugin {
                 None => self.attribution.miss(),
             }
         }
-        let counted = self.counted(processor);
+        let counted = self.counters.counted(processor);
         let mut counts = Counts { user: counted.user, kernel: counted.kernel };
         // A return is the last instruction of what it ends.
         counts.kernel +=
@@ -282,14 +262,22 @@ impl Plugin {
         let ran_user_ns = counts.user + self.repetitions.user - self.aborted.user;
         let ran_kernel_ns = counts.kernel + self.repetitions.kernel - self.aborted.kernel;
         let moment = Moment { counts, ran_ns: ran_user_ns + ran_kernel_ns, ran_user_ns };
+        if matches!(event, Event::Begin | Event::End) {
+            self.attribution.take_routines(self.counters.routines(processor));
+        }
         if let Some(profile) = self.attribution.take(moment, event) {
             // What is missing of the file is noticed by its reader.
             let _ = std::fs::write(&self.profile, profile.to_json());
         }
         let [in_function, halted] = [self.attribution.is_in_function(), self.attribution.is_halted()];
-        let counted = self.counted(processor);
+        let counted = self.counters.counted(processor);
         (counted.in_function, counted.halted) = (u64::from(in_function), u64::from(halted));
     }
+}
+
+/// The position of the routine of the kernel to which an address belongs, if they are counted.
+fn routine_position(plan: &Plan, address: u64) -> Option<usize> {
+    if address < KERNEL { None } else { plan.routines.position(address) }
 }
 
 /// What belongs to the mode of an instruction at this address.
@@ -330,13 +318,13 @@ unsafe extern "C" fn on_translation(_: u64, block: *mut c_void) {
             // Callbacks and additions happen in the order of their registration.
             for site in plugin.sites(address, bytes) {
                 let data = ptr::from_ref(site).cast_mut().cast();
-                if let Some(offset) = site.condition() {
+                if let Some(number) = site.condition() {
                     ffi::qemu_plugin_register_vcpu_insn_exec_cond_cb(
                         instruction,
                         on_instruction,
                         ffi::READS_REGISTERS,
                         ffi::NOT_EQUAL,
-                        plugin.counter(offset),
+                        plugin.counters.counter(number),
                         0,
                         data,
                     );
@@ -349,9 +337,12 @@ unsafe extern "C" fn on_translation(_: u64, block: *mut c_void) {
                     );
                 }
             }
-            let offset = at(address, offset_of!(Counted, user), offset_of!(Counted, kernel));
-            let counter = plugin.counter(offset);
-            ffi::qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(instruction, ffi::ADD, counter, 1);
+            let mode = at(address, Number::User, Number::Kernel);
+            let routine = routine_position(&plugin.plan, address).map(Number::Routine);
+            for number in [Some(mode), routine].into_iter().flatten() {
+                let counter = plugin.counters.counter(number);
+                ffi::qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(instruction, ffi::ADD, counter, 1);
+            }
         }
     }
 }

@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use crate::Service;
 use crate::btf::{self, BtfError};
+use crate::routine::Routines;
 use crate::symbols::Symbols;
 
 /// What the execution of an instruction means.
@@ -58,7 +59,7 @@ pub struct Point {
 }
 
 /// Marks the file and its version.
-const FORMAT: &str = "assay.annotations/4";
+const FORMAT: &str = "assay.annotations/5";
 
 /// What a simulator must report of one kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,6 +71,8 @@ pub struct Plan {
     /// Whether the machine's clock counts instructions, one nanosecond for each: then services have a
     /// latency.
     pub timed: bool,
+    /// The routines whose instructions are counted.
+    pub routines: Routines,
     /// What the traps and functions among them are.
     pub services: Vec<Service>,
     /// What cannot be observed in this kernel, a sentence each.
@@ -194,6 +197,7 @@ impl Plan {
             format: FORMAT.to_owned(),
             points: Vec::new(),
             timed: false,
+            routines: Routines::default(),
             services: Vec::new(),
             gaps: Vec::new(),
             task: TaskOffsets::default(),
@@ -221,7 +225,7 @@ impl Plan {
         if symbols.is_empty() {
             return Err(PlanError::NoSymbols);
         }
-        let mut plan = Plan::empty();
+        let mut plan = Plan { routines: Routines::new(symbols), ..Plan::empty() };
         for (symbol, action) in REQUIRED {
             let addresses = symbols.get(symbol).ok_or(PlanError::NoSymbol(symbol))?;
             plan.annotate(addresses, action);

@@ -13,6 +13,7 @@ use std::mem;
 use crate::annotation::Plan;
 use crate::event::{Counts, Event, Kind, Moment, Name, Task};
 use crate::profile::{Elapsed, Image, Latency, Profile, Service, Spent};
+use crate::routine::Routines;
 use time::{Began, Clock, Waits};
 use timeline::{Mode, Recorder};
 
@@ -87,10 +88,12 @@ struct Account {
 }
 
 /// The first mark.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Begin {
     counts: Counts,
     clock: Clock,
+    /// What each routine had executed.
+    executed: Vec<u64>,
 }
 
 /// State of a task that has ended (`TASK_DEAD`, `include/linux/sched.h` of Linux).
@@ -104,6 +107,9 @@ const DEAD: u32 = 0x80;
 pub struct Attribution {
     /// Those of the plan.
     services: Vec<Service>,
+    routines: Routines,
+    /// What each of them had executed when it was last given.
+    executed: Vec<u64>,
     tasks: Vec<Known>,
     by_address: HashMap<u64, usize>,
     /// Position of the task that runs in `tasks`.
@@ -131,6 +137,8 @@ impl Attribution {
         let unknown = Task { address: 0, process: u32::MAX, name: [0; 16], kind: Kind::Kernel };
         let mut attribution = Self {
             services: plan.services.clone(),
+            executed: vec![0; plan.routines.len()],
+            routines: plan.routines.clone(),
             tasks: Vec::new(),
             by_address: HashMap::new(),
             current: 0,
@@ -152,7 +160,6 @@ impl Attribution {
     /// Takes an event, with what was executed before it. At each mark of the end, returns the profile
     /// since the first mark of the beginning, if there was one.
     pub fn take(&mut self, moment: Moment, event: Event) -> Option<Profile> {
-        let counts = moment.counts;
         self.charge(moment);
         match event {
             Event::Call(number) => self.enter(Key::Call(number), End::ReturnToProgram),
@@ -177,9 +184,9 @@ impl Attribution {
             }
             Event::Clock { time_ns } => self.set_clock(time_ns),
             Event::Rename { task, name } => self.rename(task, name),
-            Event::Begin if self.begin.is_none() => self.begin(counts),
+            Event::Begin if self.begin.is_none() => self.begin(moment.counts),
             Event::Begin => {}
-            Event::End => return self.begin.map(|begin| self.end(begin, counts)),
+            Event::End => return self.end(moment.counts),
         }
         None
     }
@@ -194,6 +201,15 @@ impl Attribution {
     #[must_use]
     pub fn is_halted(&self) -> bool {
         self.clock.is_halted()
+    }
+
+    /// Takes the instructions that the processor has executed in each of [`Plan::routines`], by position.
+    /// Only needed before the marks.
+    ///
+    /// # Panics
+    /// If their number is another one.
+    pub fn take_routines(&mut self, executed: &[u64]) {
+        self.executed.copy_from_slice(executed);
     }
 
     /// Counts an event that the simulator could not read from the guest.
@@ -386,7 +402,7 @@ impl Attribution {
     }
 
     fn begin(&mut self, counts: Counts) {
-        self.begin = Some(Begin { counts, clock: self.clock });
+        self.begin = Some(Begin { counts, clock: self.clock, executed: self.executed.clone() });
         self.timeline = Recorder::new();
         self.accounts.clear();
         self.user.fill(0);
@@ -396,7 +412,9 @@ impl Attribution {
         }
     }
 
-    fn end(&mut self, begin: Begin, counts: Counts) -> Profile {
+    /// The profile since the first mark, if there was one.
+    fn end(&mut self, counts: Counts) -> Option<Profile> {
+        let begin = self.begin.as_ref()?;
         for known in &mut self.tasks {
             book(&mut self.accounts, &mut known.stack, None);
         }
@@ -408,6 +426,9 @@ impl Attribution {
             halted_ns: self.clock.halted_ns - begin.clock.halted_ns,
             unknown_halts: self.clock.unknown_halts() - begin.clock.unknown,
         });
+        profile.routines = self
+            .routines
+            .by_name(self.executed.iter().zip(&begin.executed).map(|(executed, before)| executed - before));
         profile.timeline = self.timed.then(|| self.timeline.timeline());
         for (image, (process, name)) in self.images.iter().enumerate() {
             let own = self
@@ -433,7 +454,7 @@ impl Attribution {
                 });
             }
         }
-        profile
+        Some(profile)
     }
 
     fn service(&self, key: Key) -> Service {

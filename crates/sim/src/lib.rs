@@ -15,6 +15,7 @@ mod event;
 mod format;
 mod instruction;
 mod profile;
+mod routine;
 mod run;
 pub mod symbols;
 
@@ -24,4 +25,5 @@ pub use event::{Counts, Event, Kind, Moment, Name, Task};
 pub use format::FormatError;
 pub use instruction::{BEGIN, END, is_repeated, is_return, reads_clock};
 pub use profile::{Contradiction, Elapsed, Image, Interval, Latency, Profile, Service, Spent, Timeline};
+pub use routine::Routines;
 pub use run::{Observed, Run, Setup};

@@ -1,5 +1,6 @@
 //! Where the instructions of a run went, and its file.
 
+use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,7 @@ use crate::format::{self, FormatError};
 const LARGEST: u64 = i64::MAX.unsigned_abs();
 
 /// Marks the file and its version.
-const FORMAT: &str = "assay.profile/4";
+const FORMAT: &str = "assay.profile/5";
 
 /// What the kernel does for a task.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -177,6 +178,9 @@ pub struct Profile {
     pub timeline: Option<Timeline>,
     /// Processes under their names, in the order of their first appearance.
     pub images: Vec<Image>,
+    /// Instructions of each routine of the kernel, by name, without those of the routines that it calls.
+    /// Their sum is that of the kernel; empty if routines were not observed.
+    pub routines: BTreeMap<String, u64>,
     /// How often another task got the processor.
     pub switches: u64,
     /// Returns from a trap or a call that has no entry: the attribution is wrong by their number.
@@ -203,6 +207,7 @@ impl Profile {
             elapsed: None,
             timeline: None,
             images: Vec::new(),
+            routines: BTreeMap::new(),
             switches: 0,
             returns_without_entry: 0,
             entries_without_return: 0,
@@ -235,6 +240,10 @@ impl Profile {
         let total = sum([self.total.user, self.total.kernel]);
         if (user, kernel) != (Some(self.total.user), Some(self.total.kernel)) || total.is_none() {
             return Err(Contradiction("its instructions do not add up"));
+        }
+        let routines = sum(self.routines.values().copied());
+        if !self.routines.is_empty() && routines != Some(self.total.kernel) {
+            return Err(Contradiction("its routines do not add up"));
         }
         let latencies = || spent().filter_map(|spent| spent.latency);
         let calls = sum(spent().map(|spent| spent.calls));

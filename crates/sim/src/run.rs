@@ -1,4 +1,4 @@
-//! A run of a simulated machine, which can be kept in a file: `assay.simulation/1`.
+//! A run of a simulated machine, which can be kept in a file: `assay.simulation/2`.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use crate::format::{self, FormatError};
 use crate::profile::{Contradiction, Profile};
 
 /// Marks the file and its version.
-const FORMAT: &str = "assay.simulation/1";
+const FORMAT: &str = "assay.simulation/2";
 
 /// What ran, in which machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ pub struct Setup {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Observed {
-    /// Instructions of each program and of each service of the kernel.
+    /// Instructions of each program, and of each service and routine of the kernel.
     Services,
     /// Instructions of all programs and of the kernel.
     Count,
@@ -58,19 +58,30 @@ impl Run {
         format::write(FORMAT, self)
     }
 
-    /// Reads a run, whose numbers add up.
+    /// Reads a run.
     ///
     /// # Errors
     /// [`FormatError`].
     pub fn from_json(text: &str) -> Result<Self, FormatError> {
         let run: Self = format::read(text, FORMAT)?;
-        run.profile.check()?;
-        let is_timed = run.setup.deterministic && run.setup.observed == Observed::Services;
-        if is_timed != run.profile.elapsed.is_some() {
-            return Err(
-                Contradiction("it has times without the clock for them, or the clock without times").into()
-            );
-        }
+        run.check()?;
         Ok(run)
+    }
+
+    /// Checks that the numbers add up, and that there are those that the setup demands.
+    ///
+    /// # Errors
+    /// [`Contradiction`].
+    pub fn check(&self) -> Result<(), Contradiction> {
+        let (setup, profile) = (&self.setup, &self.profile);
+        profile.check()?;
+        let has_services = setup.observed == Observed::Services;
+        if profile.routines.is_empty() == (has_services && profile.total.kernel > 0) {
+            return Err(Contradiction("it has routines without services, or services without routines"));
+        }
+        if profile.elapsed.is_some() != (has_services && setup.deterministic) {
+            return Err(Contradiction("it has times without the clock for them, or the clock without times"));
+        }
+        Ok(())
     }
 }

@@ -95,7 +95,7 @@ pub struct SimDiffArgs {
 /// What `assay sim run` observes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Observe {
-    /// Instructions of each program and of each service of the kernel.
+    /// Instructions of each program, and of each service and routine of the kernel.
     Services,
     /// Instructions of all programs and of the kernel, for any kernel.
     Count,

@@ -77,6 +77,7 @@ fn run_guest(args: &SimRunArgs) -> anyhow::Result<()> {
     };
     let (status, profile) = simulation::observe(machine, &job, &plan, &interrupt)?;
     let run = Run { setup, status, profile };
+    run.check().context("the profile does not belong to this run")?;
     let written = args.output.as_ref().map_or(Ok(()), |path| output::write_file(path, &run.to_json()));
     let shown = output::show(&section::simulation::report(&run), args.print.format());
     output::end(output::end(shown, written), is_success(status))

@@ -10,7 +10,8 @@ use assay_report::{Axis, Block, Cell, Column, Figure, Layer, Report, Stack, Tabl
 use assay_sim::{Counts, Elapsed, Interval, Latency, Observed, Profile, Run, Service, Spent};
 use assay_trace::syscall;
 
-/// Returns the report on a run: its modes, and, if they were observed, events, programs and services.
+/// Returns the report on a run: its modes, and, if they were observed, events, programs, services and
+/// routines.
 pub fn report(run: &Run) -> Report {
     let profile = &run.profile;
     let tables = match run.setup.observed {
@@ -18,8 +19,8 @@ pub fn report(run: &Run) -> Report {
         Observed::Services => {
             let modes = modes(run).with_note(balance(profile));
             let latencies = profile.elapsed.map(|elapsed| latencies(profile, elapsed));
-            let services = [services(profile), services_of_programs(profile)];
-            [modes, events(profile), programs(profile)].into_iter().chain(latencies).chain(services).collect()
+            let kernel = [services(profile), services_of_programs(profile), routines(profile)];
+            [modes, events(profile), programs(profile)].into_iter().chain(latencies).chain(kernel).collect()
         }
     };
     let mut blocks: Vec<Block> = tables.into_iter().map(Block::Table).collect();
@@ -241,6 +242,26 @@ fn services_of_programs(profile: &Profile) -> Table {
     Table::of("Services of each program", columns, rows)
         .with_last_folded(folded, "Services below 1 % of the kernel, of these programs")
 }
+
+fn routines(profile: &Profile) -> Table {
+    let mut rows: Vec<_> = profile.routines.iter().collect();
+    rows.sort_by_key(|(_, instructions)| Reverse(**instructions));
+    let of_kernel = |instructions: u64| ratio(instructions, profile.total.kernel);
+    let small: Vec<u64> =
+        rows.iter().map(|(_, own)| **own).filter(|own| of_kernel(*own) < FOLDED_BELOW).collect();
+    let together = scale::number(of_kernel(small.iter().sum()), Unit::Ratio);
+    let rows = rows.into_iter().map(|(name, instructions)| {
+        [Cell::text(name), Cell::Count(*instructions), Cell::Share(of_kernel(*instructions))]
+    });
+    let [instructions, share] = ["instructions", "share of kernel"].map(Column::numbers);
+    Table::of(ROUTINES, [Column::words("routine"), instructions, share], rows)
+        .with_note(OWN)
+        .with_last_folded(small.len(), &format!("Routines below 1 % of the kernel, together {together}"))
+}
+
+const ROUTINES: &str = "Routines of the kernel";
+
+const OWN: &str = "Instructions of a routine do not include those of the routines that it calls.";
 
 /// How often services are called, how long the calls take, and why (Rosenblum et al., table 4.8), by
 /// descending time.

@@ -78,3 +78,15 @@ fn a_table_without_rows_still_shows_its_header() {
     let text = table(&empty, &style(80, Symbols::Ascii));
     assert!(text.contains("name") && text.contains("cost"), "{text}");
 }
+
+#[test]
+fn of_many_folded_rows_the_first_are_named_and_the_others_counted() {
+    let folded = |rows: usize| {
+        let cells = (0..rows).map(|row| [Cell::text(format!("r{row}"))]);
+        let all = Table::of("Rows", [Column::words("row")], cells).with_last_folded(rows, "Folded");
+        table(&all, &style(u16::MAX, Symbols::Ascii))
+    };
+    assert!(folded(50).contains(" r48, r49\n"));
+    assert!(folded(51).contains(" r48, r49 and 1 more\n"));
+    assert!(folded(1050).contains(" r48, r49 and 1,000 more\n"));
+}

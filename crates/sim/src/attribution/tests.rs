@@ -471,15 +471,21 @@ fn events_that_cannot_be_read_are_counted_between_the_marks() {
 
 #[test]
 fn a_profile_is_from_the_first_beginning_to_the_last_end() {
-    let mut attribution = Attribution::new(&Plan::empty());
+    let mut plan = Plan::empty();
+    plan.routines = Routines::new(&[("only", 1)].map(|(name, at)| (name.to_owned(), vec![at])).into());
+    let mut attribution = Attribution::new(&plan);
     let counts = |kernel| Counts { user: 0, kernel };
-    let at = |kernel| at(counts(kernel));
-    assert_eq!(attribution.take(at(1), Event::End), None);
-    assert_eq!(attribution.take(at(2), Event::Begin), None);
-    assert_eq!(attribution.take(at(5), Event::Begin), None);
+    let mut take = |kernel, event| {
+        attribution.take_routines(&[0, kernel, 0]);
+        attribution.take(at(counts(kernel)), event)
+    };
+    assert_eq!(take(1, Event::End), None);
+    assert_eq!(take(2, Event::Begin), None);
+    assert_eq!(take(5, Event::Begin), None);
     for end in [9, 11] {
-        let profile = attribution.take(at(end), Event::End).unwrap();
+        let profile = take(end, Event::End).unwrap();
         assert_eq!(profile.total, counts(end - 2));
+        assert_eq!(profile.routines, [("only".to_owned(), end - 2)].into());
         let services = profile.images.iter().flat_map(|image| &image.services);
         assert_eq!(services.map(|spent| spent.instructions).sum::<u64>(), end - 2);
     }
@@ -490,9 +496,9 @@ fn a_profile_is_written_and_read() {
     let (_, profile) = attributed(&[(0, 9, Event::Begin), (1, 2, FAULT), (3, 4, Event::End)]);
     assert_eq!(profile.total, Counts { user: 4, kernel: 6 });
     assert_eq!(Profile::from_json(&profile.to_json()).unwrap(), profile);
-    let other = profile.to_json().replace("assay.profile/4", "assay.profile/3");
+    let other = profile.to_json().replace("assay.profile/5", "assay.profile/0");
     let refused = Profile::from_json(&other).unwrap_err().to_string();
-    assert!(refused.starts_with("its format is 'assay.profile/3'"), "{refused}");
+    assert!(refused.starts_with("its format is 'assay.profile/0'"), "{refused}");
 }
 
 fn any_event() -> impl Strategy<Value = Event> {

@@ -1,11 +1,11 @@
-//! Two runs of simulated machines compared: their modes, events, programs and services side by side.
+//! Two runs of simulated machines compared: modes, events, programs, services and routines side by side.
 
 use std::array;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use assay_quantity::{Pair, Unit, Which};
-use assay_report::{Block, Cell, Column, Report, Table};
+use assay_report::{Block, Cell, Column, Report, Table, scale};
 use assay_sim::{Observed, Profile, Run};
 
 use super::{FOLDED_BELOW, by_mode, ratio};
@@ -19,7 +19,7 @@ pub fn report(runs: &Pair<Run>, names: &Pair<String>) -> Report {
         Observed::Count => tables.push(modes.with_note(super::COUNTED)),
         Observed::Services => {
             tables.push(with_notes(modes, profiles.map(|profile| vec![super::balance(profile)])));
-            tables.extend([events(profiles), programs(profiles), services(profiles)]);
+            tables.extend([events(profiles), programs(profiles), services(profiles), routines(profiles)]);
         }
     }
     let title = "B compared with A".to_owned();
@@ -146,6 +146,28 @@ fn services(profiles: Pair<&Profile>) -> Table {
     with_notes(table, profiles.map(|profile| profile.gaps.clone()))
 }
 
+fn routines(profiles: Pair<&Profile>) -> Table {
+    let by_name = |profile: &Profile| -> BTreeMap<String, u64> { profile.routines.clone() };
+    let mut rows: Vec<_> = side_by_side(profiles.map(by_name)).into_iter().collect();
+    let difference = |(_, Pair { a, b }): &(String, Pair<u64>)| a.abs_diff(*b);
+    rows.sort_by_key(|row| Reverse(difference(row)));
+    let all = rows.iter().map(difference).sum();
+    let small: Vec<u64> = rows.iter().map(difference).filter(|own| ratio(*own, all) < FOLDED_BELOW).collect();
+    let together = scale::number(ratio(small.iter().sum(), all), Unit::Ratio);
+    let why = match all {
+        0 => NO_DIFFERENCE.to_owned(),
+        _ => format!("with less than 1 % of all differences each, together {together}"),
+    };
+    let rows = rows.into_iter().map(|(name, Pair { a, b })| {
+        let [a, b, difference] = compared(a, b);
+        [Cell::text(name), a, b, difference]
+    });
+    let [a, b, difference] = ["A", "B", "B - A"].map(Column::numbers);
+    Table::of(super::ROUTINES, [Column::words("routine"), a, b, difference], rows)
+        .with_note(super::OWN)
+        .with_last_folded(small.len(), &format!("Routines {why}"))
+}
+
 /// A row of a table, and by how much its sides differ.
 struct Row<const N: usize> {
     cells: [Cell; N],
@@ -174,12 +196,14 @@ fn by_difference<const N: usize>(
     let shown = rows.len() - folded;
     rows[..shown].sort_by_key(|row| Reverse((row.instructions, row.calls)));
     let why = match (instructions, calls) {
-        (0, 0) => "without a difference",
+        (0, 0) => NO_DIFFERENCE,
         _ => "with together less than 1 % of all differences of instructions and of calls",
     };
     Table::of(title, columns, rows.into_iter().map(|row| row.cells))
         .with_last_folded(folded, &format!("{what} {why}"))
 }
+
+const NO_DIFFERENCE: &str = "without a difference";
 
 /// What each key has on both sides; the default where it is missing.
 fn side_by_side<K: Ord, V: Default>(maps: Pair<BTreeMap<K, V>>) -> BTreeMap<K, Pair<V>> {

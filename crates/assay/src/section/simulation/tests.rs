@@ -2,7 +2,7 @@
 
 use assay_quantity::Pair;
 use assay_report::{Colour, Report, Style, Symbols};
-use assay_sim::{Attribution, Event, Kind, Moment, Plan, Setup, Task};
+use assay_sim::{Attribution, Event, Kind, Moment, Plan, Routines, Setup, Task};
 use expect_test::expect;
 
 use super::*;
@@ -17,6 +17,9 @@ fn profile(timed: bool) -> Profile {
         Service::Function("vfs_read".to_owned()),
     ];
     plan.gaps = vec!["Something cannot be observed.".to_owned()];
+    let symbols = [("large", 1 << 63), ("medium", 1 << 63 | 64), ("small", 1 << 63 | 128)];
+    plan.routines = Routines::new(&symbols.map(|(name, address)| (name.to_owned(), vec![address])).into());
+    let mut routines = vec![0; plan.routines.len()];
     let mut attribution = Attribution::new(&plan);
     let mut name = [0; 16];
     name[..3].copy_from_slice(b"cat");
@@ -47,6 +50,13 @@ fn profile(timed: bool) -> Profile {
     ] {
         counts.user += user;
         counts.kernel += kernel;
+        // The instructions before an event belong to a routine by their number.
+        routines[match kernel {
+            1000.. => 1,
+            10.. => 2,
+            _ => 3,
+        }] += kernel;
+        attribution.take_routines(&routines);
         profile = attribution.take(Moment::of(counts), event);
     }
     profile.unwrap()
@@ -117,7 +127,6 @@ fn with_a_clock_of_instructions_there_are_rates_and_latencies() {
 
 #[test]
 fn the_tables_show_modes_programs_and_services() {
-    let shown = |observed, status| text(&report(&run(false, observed, status)));
     expect![[r#"
         cat file on Linux 6.12
         ======================
@@ -170,29 +179,49 @@ fn the_tables_show_modes_programs_and_services() {
          cat               vfs_read                  1            70        70           2.86 %
          iiiiiiiiiiiiiiii  idle                                   50                     2.04 %
          Services below 1 % of the kernel, of these programs (values: --format html, json or csv): cat
-    "#]].assert_eq(&shown(Observed::Services, 3));
+
+        Routines of the kernel
+         routine  instructions  share of kernel
+        ----------------------------------------
+         large           1,500           61.2 %
+         medium            935           38.2 %
+         Routines below 1 % of the kernel, together 0.612 % (values: --format html, json or csv): small
+         Instructions of a routine do not include those of the routines that it calls.
+    "#]].assert_eq(&text(&report(&run(false, Observed::Services, 3))));
+}
+
+#[test]
+fn what_is_incomplete_or_only_counted_is_noted() {
     let mut incomplete = profile(false);
     incomplete.unreadable = 3;
     assert!(balance(&incomplete).contains(" 3 events could not be read"));
-    let counted = shown(Observed::Count, 0);
+    let counted = text(&report(&run(false, Observed::Count, 0)));
     assert!(counted.contains("Idle instructions count as those of the kernel."), "{counted}");
     assert!(!counted.contains("cat  ") && !counted.contains("status"), "{counted}");
 }
 
-#[test]
-fn a_comparison_shows_what_differs_and_folds_what_does_not() {
-    let a = run(true, Observed::Services, 0);
-    let mut b = run(false, Observed::Services, 1);
-    b.setup.kernel = "6.1".to_owned();
-    let cat = b.profile.images.iter_mut().find(|image| image.name == "cat").unwrap();
+/// A run that differs from others in everything that a comparison shows.
+fn another_run() -> Run {
+    let mut run = run(false, Observed::Services, 1);
+    run.setup.kernel = "6.1".to_owned();
+    let cat = run.profile.images.iter_mut().find(|image| image.name == "cat").unwrap();
     cat.user += 8;
     let read = cat.services.iter_mut().find(|spent| spent.service == Service::Call(0)).unwrap();
     (read.calls, read.instructions) = (3, 651);
     cat.services.retain(|spent| spent.service != Service::Softirq("softirq/timer".to_owned()));
-    b.profile.total.user += 8;
-    b.profile.total.kernel += 400 - 70;
-    b.profile.gaps = vec!["Nothing else can be observed.".to_owned()];
-    b.setup.functions.push("vfs_read".to_owned());
+    run.profile.total.user += 8;
+    run.profile.total.kernel += 400 - 70;
+    run.profile.routines = [("large", 1520), ("small", 16), ("medium", 1244)]
+        .map(|(name, instructions)| (name.to_owned(), instructions))
+        .into();
+    run.profile.gaps = vec!["Nothing else can be observed.".to_owned()];
+    run.setup.functions.push("vfs_read".to_owned());
+    run
+}
+
+#[test]
+fn a_comparison_shows_what_differs_and_folds_what_does_not() {
+    let (a, b) = (run(true, Observed::Services, 0), another_run());
     expect![[r#"
         B compared with A
         =================
@@ -245,6 +274,14 @@ fn a_comparison_shows_what_differs_and_folds_what_does_not() {
          Instructions of a service do not include those of traps, softirqs and annotated functions during it; instructions per call are rounded down.
          A: Something cannot be observed.
          B: Nothing else can be observed.
+
+        Routines of the kernel
+         routine      A      B  B - A
+        ------------------------------
+         medium     935  1,244   +309
+         large    1,500  1,520    +20
+         Routines with less than 1 % of all differences each, together 0.303 % (values: --format html, json or csv): small
+         Instructions of a routine do not include those of the routines that it calls.
     "#]].assert_eq(&compared(a, b));
 }
 
