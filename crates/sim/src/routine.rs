@@ -29,9 +29,8 @@ const LARGE_PAGE: u64 = 2 << 20;
 const PADDING: &str = "__pfx_";
 
 impl Routines {
-    /// The routines that begin at these symbols. Of several names of an address, that of a function is taken
-    /// and not the mark of a section, then one with few underscores at its beginning, then a short one:
-    /// `memcpy` and not `__memcpy`.
+    /// The routines that begin at these symbols. Of several names of an address, the shortest is taken that
+    /// is not the mark of a section: `memcpy` and not `__memcpy`.
     #[must_use]
     pub fn new(symbols: &Symbols) -> Self {
         let mut names: BTreeMap<u64, &String> = BTreeMap::new();
@@ -91,10 +90,10 @@ impl TryFrom<Vec<Routine>> for Routines {
     }
 }
 
-/// A lower one is preferred. The marks of sections are named like `__softirqentry_text_end`.
-fn rank(name: &str) -> (bool, usize, usize) {
-    let is_mark = name.starts_with('_') && (name.ends_with("_start") || name.ends_with("_end"));
-    (is_mark, name.len() - name.trim_start_matches('_').len(), name.len())
+/// A lower one is preferred. The marks of sections are named like `_stext` and `__static_call_text_start`.
+fn rank(name: &str) -> (bool, usize) {
+    let is_mark = name.starts_with('_') && ["text", "_start", "_end"].iter().any(|end| name.ends_with(end));
+    (is_mark, name.len())
 }
 
 #[cfg(test)]
@@ -105,14 +104,16 @@ mod tests {
 
     fn routines() -> Routines {
         let symbols = [
-            ("_stext", vec![KERNEL]),
-            ("first", vec![KERNEL, KERNEL + 0x30]),
+            ("_text", vec![KERNEL]),
+            ("startup_64", vec![KERNEL]),
+            ("twice", vec![KERNEL + 0x08, KERNEL + 0x30]),
             ("__memcpy", vec![KERNEL + 0x10]),
             ("memcpy", vec![KERNEL + 0x10]),
             ("__do_sys_getpid", vec![KERNEL + 0x20]),
             ("__x64_sys_getpid", vec![KERNEL + 0x20]),
-            ("__softirqentry_text_end", vec![KERNEL + 0x20]),
-            ("__pfx_first", vec![KERNEL + 0x28]),
+            ("__pfx_twice", vec![KERNEL + 0x28]),
+            ("__softirqentry_text_end", vec![KERNEL + 0x38]),
+            ("__x86_indirect_thunk_rax", vec![KERNEL + 0x38]),
         ];
         Routines::new(&symbols.map(|(name, addresses)| (name.to_owned(), addresses)).into())
     }
@@ -124,11 +125,13 @@ mod tests {
         for (address, expected) in [
             (0, OUTSIDE),
             (KERNEL - 1, OUTSIDE),
-            (KERNEL, "first"),
-            (KERNEL + 0x0f, "first"),
+            (KERNEL, "startup_64"),
+            (KERNEL + 0x08, "twice"),
+            (KERNEL + 0x0f, "twice"),
             (KERNEL + 0x10, "memcpy"),
             (KERNEL + 0x2f, "__do_sys_getpid"),
-            (KERNEL + 0x1f_ffff, "first"),
+            (KERNEL + 0x37, "twice"),
+            (KERNEL + 0x1f_ffff, "__x86_indirect_thunk_rax"),
             (KERNEL + 0x20_0000, OUTSIDE),
             (u64::MAX, OUTSIDE),
         ] {
@@ -139,10 +142,10 @@ mod tests {
 
     #[test]
     fn routines_of_one_name_are_added_up_and_those_that_did_not_run_left_out() {
-        let executed = routines().by_name([2, 4, 0, 0, 5, 8].into_iter());
+        let executed = routines().by_name([2, 0, 4, 0, 0, 5, 0, 8].into_iter());
         assert_eq!(
             executed,
-            [("first", 9), (OUTSIDE, 10)].map(|(name, count)| (name.to_owned(), count)).into()
+            [("twice", 9), (OUTSIDE, 10)].map(|(name, count)| (name.to_owned(), count)).into()
         );
     }
 
@@ -152,7 +155,7 @@ mod tests {
         let written = serde_json::to_string(&routines()).unwrap();
         assert_eq!(read(&written).unwrap(), routines());
         for (from, to) in
-            [("\"address\":0,", "\"address\":1,"), ("first\"},", "first\"},{\"address\":0,\"name\":\"\"},")]
+            [("\"address\":0,", "\"address\":1,"), ("twice\"},", "twice\"},{\"address\":0,\"name\":\"\"},")]
         {
             assert!(read(&written.replacen(from, to, 1)).unwrap_err().contains("not sorted"), "{from}");
         }
