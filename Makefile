@@ -1,5 +1,5 @@
 # Two commands do everything on a bare machine with Debian 12 or 13: `make run` and `make test`.
-.PHONY: run test check minimum soak bench peers again bless fuzz
+.PHONY: run test check minimum soak simulate bench peers again bless fuzz
 
 CARGO ?= cargo
 # scripts/setup may have installed cargo there.
@@ -32,6 +32,13 @@ RUNS ?= 2
 soak:
 	scripts/setup test
 	CARGO='$(CARGO)' scripts/soak $(RUNS)
+
+# Builds an image of Debian for guests, and tests what needs it or the network: 5 minutes.
+simulate:
+	scripts/setup simulate
+	$(CARGO) build --release --workspace
+	target/release/assay sim image build
+	CARGO='$(CARGO)' scripts/test --test debian
 
 # The cost of our own hot paths, with their limits.
 bench:

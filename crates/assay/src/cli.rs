@@ -20,7 +20,9 @@ use crate::output::EXIT_CODES;
 use crate::past;
 use crate::phase::turns::States;
 
-pub use sim::{Observe, SimArgs, SimCommand, SimDiffArgs, SimRunArgs, SimShowArgs};
+pub use sim::{
+    Observe, SimArgs, SimCommand, SimDiffArgs, SimImageBuildArgs, SimImageCommand, SimRunArgs, SimShowArgs,
+};
 
 /// Measures the costs of a machine's primitives, traces an application's demand for them, and predicts the
 /// application's time from both.

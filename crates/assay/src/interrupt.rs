@@ -16,6 +16,9 @@ pub enum Interrupted {
     /// Interrupted while a command was recorded.
     #[error("interrupted; the command was terminated, its trace so far is in {}", .0.display())]
     Recording(PathBuf),
+    /// Interrupted while an image was built.
+    #[error("interrupted; no image was built")]
+    Building,
     /// Interrupted while a guest ran.
     #[error("interrupted; the guest was killed")]
     Simulating,

@@ -47,6 +47,12 @@ pub enum AnswerError {
     /// The kernel could not unpack all files.
     #[error("the guest's memory is too small for its files; give it more memory")]
     Incomplete,
+    /// The kernel does not find or understand the image.
+    #[error(
+        "the guest's kernel cannot mount the image; it needs ext4, and the drivers nfit and nd_pmem, built in or \
+         as modules in lib/modules next to its directory"
+    )]
+    NoImage,
     /// It ends before the end of the command.
     #[error("the guest was shut down before its command had ended")]
     Unended,
@@ -92,8 +98,10 @@ pub(crate) fn progress(bytes: &[u8]) -> Progress {
 /// # Errors
 /// [`AnswerError`], if it is not complete or does not have the form above.
 pub fn parse(bytes: &[u8]) -> Result<Finished, AnswerError> {
-    if bytes == b"incomplete\n" {
-        return Err(AnswerError::Incomplete);
+    match bytes {
+        b"incomplete\n" => return Err(AnswerError::Incomplete),
+        b"no image\n" => return Err(AnswerError::NoImage),
+        _ => {}
     }
     let mut cursor = Cursor { bytes, at: 0 };
     let started = cursor.parse("started", "started UPTIME", |[uptime]| parse_uptime(uptime))?;
@@ -210,5 +218,6 @@ mod tests {
             assert!(error.contains(expected), "{error}");
         }
         assert_eq!(parse(b"incomplete\n"), Err(AnswerError::Incomplete));
+        assert_eq!(parse(b"no image\n"), Err(AnswerError::NoImage));
     }
 }

@@ -61,6 +61,15 @@ impl Kernel {
         Ok(Kernel { image: image.to_owned(), release })
     }
 
+    /// Finds a module by its path without extension, such as `drivers/nvdimm/nd_pmem`, in `lib/modules` next
+    /// to the kernel's directory, where packages have it. `None` if there is none, as for what is built in.
+    #[must_use]
+    pub fn module(&self, path: &str) -> Option<PathBuf> {
+        let modules = self.image.parent()?.parent()?.join("lib/modules").join(&self.release).join("kernel");
+        let files = [".ko", ".ko.xz"].map(|extension| modules.join(format!("{path}{extension}")));
+        files.into_iter().find(|file| file.is_file())
+    }
+
     /// Finds the newest installed kernel, or the newest of a version, such as `6.12` or a whole release.
     /// Each kernel has a directory in `directory`, named after its release, with the content of its package.
     ///
@@ -143,6 +152,11 @@ mod tests {
         assert_eq!(found(None).unwrap(), "6.12.95");
         assert_eq!(found(Some("6.1")).unwrap(), "6.1.0-50");
         assert_eq!(found(Some("6.9.3")).unwrap(), "6.9.3");
+        let modules = path.join("6.9.3/lib/modules/6.9.3/kernel/fs");
+        fs::create_dir_all(&modules).unwrap();
+        fs::write(modules.join("b.ko.xz"), "").unwrap();
+        let kernel = Kernel::installed(path, Some("6.9.3")).unwrap();
+        assert_eq!(["fs/a", "fs/b"].map(|name| kernel.module(name)), [None, Some(modules.join("b.ko.xz"))]);
         let error = found(Some("5.4")).unwrap_err().to_string();
         assert!(error.contains("(installed: 6.1.0-50, 6.9.3, 6.12.95)"), "{error}");
     }

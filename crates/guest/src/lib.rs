@@ -11,6 +11,7 @@
 
 pub mod answer;
 mod archive;
+pub mod image;
 pub mod kernel;
 mod mark;
 pub mod qemu;

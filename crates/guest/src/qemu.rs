@@ -1,5 +1,6 @@
-//! Guests on QEMU, which emulates a whole machine (TCG): an x86-64 PC with one processor, no disk and no
-//! network, whose kernel and first file system QEMU loads itself.
+//! Guests on QEMU, which emulates a whole machine (TCG): an x86-64 PC with one processor and no network,
+//! whose kernel and first file system QEMU loads itself. An image is in persistent memory (NVDIMM): reading
+//! it needs no disk, whose time would be that of the host.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -9,9 +10,11 @@ use std::{fs, iter};
 
 use thiserror::Error;
 
+use crate::image::Image;
 use crate::kernel::Kernel;
+use crate::root::{self, System};
 use crate::watch::Start;
-use crate::{Job, RunError, root};
+use crate::{Job, RunError};
 
 /// Major version of QEMU for which this is written.
 const MAJOR: &str = "10.";
@@ -22,6 +25,10 @@ const MAJOR: &str = "10.";
 /// cryptography, a third of the instructions of a boot, are left out.
 const KERNEL_OPTIONS: &str =
     "console=ttyS0 quiet panic=-1 oops=panic nokaslr tsc=reliable cryptomgr.notests rdinit=/init";
+
+/// Modules for an image, each after those that it needs. A kernel may have them built in.
+const DRIVERS: [&str; 4] =
+    ["drivers/nvdimm/libnvdimm", "drivers/nvdimm/nd_btt", "drivers/nvdimm/nd_pmem", "drivers/acpi/nfit/nfit"];
 
 /// QEMU, with what guests need besides a kernel, as `scripts/platforms` installs it.
 #[derive(Debug, Clone)]
@@ -105,8 +112,11 @@ pub struct Machine {
     pub qemu: Qemu,
     /// The kernel that it boots.
     pub kernel: Kernel,
-    /// Memory in MiB.
+    /// Memory in MiB, without that of the image.
     pub memory_mib: u32,
+    /// The root file system of the command. What the guest writes to it is lost. Without one, it is that of
+    /// busybox.
+    pub image: Option<Image>,
     /// Its clock.
     pub clock: Clock,
     /// What observes it.
@@ -133,12 +143,26 @@ impl Machine {
             }
         };
         let memory_bytes = u64::from(self.memory_mib) << 20;
-        let root = write("root.cpio", &root::archive(job, &self.qemu.busybox, memory_bytes)?)?;
+        let drivers: Option<Vec<PathBuf>> = self
+            .image
+            .is_some()
+            .then(|| DRIVERS.into_iter().filter_map(|driver| self.kernel.module(driver)).collect());
+        let system = System { busybox: &self.qemu.busybox, drivers: drivers.as_deref() };
+        let root = write("root.cpio", &root::archive(job, &system, memory_bytes)?)?;
         let [console, answer] = [write("console", b"")?, write("answer", b"")?];
         let mut command = self.qemu.command();
         command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
         // One thread emulates all processors, which `-icount` requires.
-        command.args(["-accel", "tcg,thread=single", "-smp", "1", "-m", &format!("{}M", self.memory_mib)]);
+        command.args(["-accel", "tcg,thread=single", "-smp", "1", "-m"]);
+        match &self.image {
+            Some(image) => {
+                let most_bytes = memory_bytes + image.bytes;
+                command.arg(format!("{memory_bytes}b,slots=1,maxmem={most_bytes}b"));
+                command.args(["-machine", "nvdimm=on", "-device", "nvdimm,memdev=image", "-object"]);
+                command.arg(memory_of(image));
+            }
+            None => drop(command.arg(format!("{memory_bytes}b"))),
+        }
         command.arg("-kernel").arg(&self.kernel.image);
         command.arg("-initrd").arg(&root);
         command.args(["-append", KERNEL_OPTIONS]);
@@ -159,6 +183,14 @@ impl Machine {
         }
         Ok(Start { program: "QEMU", command, console, answer, messages: write("messages", b"")? })
     }
+}
+
+/// The option of memory that begins with the content of an image, and whose changes do not reach it.
+fn memory_of(image: &Image) -> OsString {
+    let mut option = OsString::from("memory-backend-file,id=image,share=off,readonly=on,rom=off,");
+    option.push(format!("size={}b,mem-path=", image.bytes));
+    option.push(escaped(&image.file));
+    option
 }
 
 /// The option of a character device that writes to a file.

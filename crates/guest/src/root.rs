@@ -30,6 +30,12 @@ const DIRECTORIES: [(&str, u32); 9] = [
     ("work", 0o755),
 ];
 
+/// Directory into which the guest mounts its image; it exists if there is one.
+const IMAGE: &str = "image";
+
+/// Directory of the modules, which are loaded in the order of their names.
+const DRIVERS: &str = "assay/drivers";
+
 /// Why a file cannot be copied into a guest.
 #[derive(Debug, Error)]
 pub enum CopyError {
@@ -65,17 +71,35 @@ const LARGEST: u64 = 1 << 30;
 /// What an entry takes in the guest beside its content, in bytes: a part of a page, and its inode.
 const ENTRY_BYTES: u64 = 8 << 10;
 
+/// What a guest needs before its command.
+#[derive(Debug, Clone, Copy)]
+pub struct System<'a> {
+    /// A static busybox.
+    pub busybox: &'a Path,
+    /// Modules to load for an image, in this order; `None` without an image.
+    pub drivers: Option<&'a [PathBuf]>,
+}
+
 /// Returns the archive from which the kernel unpacks the file system.
 ///
 /// The kernel keeps the archive until it is unpacked, into a file system of at most half of the memory, and
 /// the command also needs memory: a quarter of it is the limit of the archive.
-pub fn archive(job: &Job, busybox: &Path, memory_bytes: u64) -> Result<Vec<u8>, CopyError> {
+pub fn archive(job: &Job, system: &System, memory_bytes: u64) -> Result<Vec<u8>, CopyError> {
     let limit = LARGEST.min(memory_bytes / 4);
     let mut root = Root { archive: Archive::default(), limit, left: limit };
     for (path, permissions) in DIRECTORIES {
         root.archive.directory(Path::new(path), permissions);
     }
-    root.copy(busybox, Path::new("bin/busybox"))?;
+    root.copy(system.busybox, Path::new("bin/busybox"))?;
+    if let Some(drivers) = system.drivers {
+        root.archive.directory(Path::new(IMAGE), 0o755);
+        root.archive.directory(Path::new(DRIVERS), 0o755);
+        for (position, driver) in drivers.iter().enumerate() {
+            let mut name = OsString::from(format!("{position}-"));
+            name.push(driver.file_name().unwrap_or_default());
+            root.copy(driver, &Path::new(DRIVERS).join(name))?;
+        }
+    }
     root.archive.file(Path::new("init"), 0o755, INIT);
     for (name, mark) in ["begin", "end"].into_iter().zip(job.marks) {
         root.archive.file(&Path::new("assay").join(name), 0o755, &mark::program(mark));
@@ -161,7 +185,8 @@ mod tests {
             marks: [*b"BEGINNOP", *b"THENDNOP"],
             limit: Duration::ZERO,
         };
-        let bytes = archive(&job, Path::new("/etc/passwd"), 1 << 20).map_err(|error| error.to_string())?;
+        let system = System { busybox: Path::new("/etc/passwd"), drivers: None };
+        let bytes = archive(&job, &system, 1 << 20).map_err(|error| error.to_string())?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 

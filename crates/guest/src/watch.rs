@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use assay_process::clock::now;
-use assay_process::{Group, StopRequest};
+use assay_process::{Exit, Group, StopRequest};
 use rustix::process::Signal;
 
 use crate::RunError;
@@ -41,11 +41,52 @@ pub struct Start {
 
 /// Runs a guest to its end, for at most `limit`, or until `stop` becomes true.
 pub fn watch(mut start: Start, limit: Duration, stop: &AtomicBool) -> Result<Finished, RunError> {
-    let program = |source| RunError::Program { program: start.program.to_owned(), source };
     let messages = File::create(&start.messages).map_err(unusable(&start.messages))?;
     start.command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(messages);
+    let exit = run(start.program, &mut start.command, limit, stop)?;
+
+    let answer = read(&start.answer)?;
+    let unanswered = match answer::parse(&answer) {
+        // A guest may also hang after it has answered.
+        Ok(finished) => return Ok(finished),
+        Err(error) => error,
+    };
+    let console = read_text(&start.console)?;
+    if let Some((_, reason)) = console.split_once(PANIC) {
+        let reason = reason.lines().next().unwrap_or_default().trim().to_owned();
+        return Err(RunError::Panicked { reason });
+    }
+    Err(match (exit, answer::progress(&answer)) {
+        (None, Progress::Booting) => RunError::NotBooted { limit, last: last_line(&console) },
+        (None, Progress::Running) => RunError::NotEnded { limit },
+        (None, Progress::Ended) => RunError::NotArrived { limit },
+        (Some(exit), progress) => {
+            let is_refusal = matches!(unanswered, AnswerError::Incomplete | AnswerError::NoImage);
+            if exit.is_success() && (progress != Progress::Booting || is_refusal) {
+                return Err(unanswered.into());
+            }
+            // The first message is the cause, and the others follow from it.
+            let messages = read_text(&start.messages)?;
+            let last = messages.lines().next().map_or_else(|| last_line(&console), str::to_owned);
+            RunError::Ended { program: start.program.to_owned(), exit, last }
+        }
+    })
+}
+
+/// Runs a program to its end, and returns that; `None` if it has not ended within `limit`. None of its processes
+/// remains.
+///
+/// # Errors
+/// [`RunError::Program`], [`RunError::Stop`], and [`RunError::Interrupted`] when `stop` becomes true.
+pub fn run(
+    name: &str,
+    command: &mut Command,
+    limit: Duration,
+    stop: &AtomicBool,
+) -> Result<Option<Exit>, RunError> {
+    let program = |source| RunError::Program { program: name.to_owned(), source };
     let mut group = Group::new().map_err(program)?;
-    group.spawn(&mut start.command).map_err(program)?;
+    group.spawn(command).map_err(program)?;
     let deadline = now() + limit;
     let exit = loop {
         if stop.load(Ordering::Relaxed) {
@@ -60,32 +101,12 @@ pub fn watch(mut start: Start, limit: Duration, stop: &AtomicBool) -> Result<Fin
         }
     };
     group.stop(GRACE)?;
+    Ok(exit)
+}
 
-    let answer = read(&start.answer)?;
-    let unanswered = match answer::parse(&answer) {
-        // A guest may also hang after it has answered.
-        Ok(finished) => return Ok(finished),
-        Err(error) => error,
-    };
-    let console = String::from_utf8_lossy(&read(&start.console)?).into_owned();
-    if let Some((_, reason)) = console.split_once(PANIC) {
-        let reason = reason.lines().next().unwrap_or_default().trim().to_owned();
-        return Err(RunError::Panicked { reason });
-    }
-    Err(match (exit, answer::progress(&answer)) {
-        (None, Progress::Booting) => RunError::NotBooted { limit, last: last_line(&console) },
-        (None, Progress::Running) => RunError::NotEnded { limit },
-        (None, Progress::Ended) => RunError::NotArrived { limit },
-        (Some(exit), progress) => {
-            if exit.is_success() && (progress != Progress::Booting || unanswered == AnswerError::Incomplete) {
-                return Err(unanswered.into());
-            }
-            // The first message is the cause, and the others follow from it.
-            let messages = String::from_utf8_lossy(&read(&start.messages)?).into_owned();
-            let last = messages.lines().next().map_or_else(|| last_line(&console), str::to_owned);
-            RunError::Ended { program: start.program.to_owned(), exit, last }
-        }
-    })
+/// Reads a file as text.
+pub fn read_text(path: &Path) -> Result<String, RunError> {
+    Ok(String::from_utf8_lossy(&read(path)?).into_owned())
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, RunError> {
@@ -96,7 +117,8 @@ fn unusable(path: &Path) -> impl Fn(io::Error) -> RunError {
     |source| RunError::File { path: path.to_owned(), source }
 }
 
-fn last_line(text: &str) -> String {
+/// The last line that is not empty.
+pub fn last_line(text: &str) -> String {
     let last = text.lines().map(str::trim).rfind(|line| !line.is_empty());
     last.unwrap_or("(nothing was printed)").to_owned()
 }

@@ -24,13 +24,15 @@ pub enum SimCommand {
     Show(SimShowArgs),
     /// Compare two runs that were kept: two kernels, options or programs, service by service.
     Diff(SimDiffArgs),
+    /// Make root file systems for guests.
+    Image(SimImageArgs),
 }
 
 /// `assay sim run`.
 #[derive(Debug, Args)]
 pub struct SimRunArgs {
-    /// Command for the shell of the guest, which has the programs of busybox [default: a mix of system
-    /// calls].
+    /// Command for the shell of the guest, which has the programs of busybox, or those of the image [default:
+    /// a mix of system calls].
     #[arg(long, value_name = "COMMAND")]
     pub guest_command: Option<String>,
     /// File or directory to copy into the directory of the command; can be repeated.
@@ -40,6 +42,10 @@ pub struct SimRunArgs {
     /// installed one].
     #[arg(long, value_name = "KERNEL")]
     pub kernel: Option<PathBuf>,
+    /// Root file system of the command: 'debian', which 'assay sim image build' makes, or a file with an ext4
+    /// file system, which is not changed [default: busybox].
+    #[arg(long, value_name = "IMAGE")]
+    pub image: Option<PathBuf>,
     /// Memory of the guest in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(128..=65_536))]
     pub memory: u32,
@@ -92,6 +98,32 @@ pub struct SimDiffArgs {
     pub print: PrintArgs,
 }
 
+/// `assay sim image`.
+#[derive(Debug, Args)]
+pub struct SimImageArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: SimImageCommand,
+}
+
+/// The subcommands of `assay sim image`.
+#[derive(Debug, Subcommand)]
+pub enum SimImageCommand {
+    /// Build an image from the packages of this machine's release of Debian, with gcc and make; needs root.
+    Build(SimImageBuildArgs),
+}
+
+/// `assay sim image build`.
+#[derive(Debug, Args)]
+pub struct SimImageBuildArgs {
+    /// Package to install besides; can be repeated.
+    #[arg(long, value_name = "PACKAGE", value_parser = package)]
+    pub package: Vec<String>,
+    /// File to build [default: the one that '--image debian' uses].
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
 /// What `assay sim run` observes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Observe {
@@ -101,6 +133,16 @@ pub enum Observe {
     Count,
     /// Nothing: only run the command.
     Nothing,
+}
+
+/// Reads the name of a package (Debian policy, section 5.6.7).
+fn package(text: &str) -> Result<String, String> {
+    let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-.".contains(c);
+    if text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(is_allowed) {
+        Ok(text.to_owned())
+    } else {
+        Err("expected the name of a Debian package, such as postgresql".to_owned())
+    }
 }
 
 /// Reads `FUNCTION: service`, and returns the function.

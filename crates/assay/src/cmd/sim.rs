@@ -1,16 +1,19 @@
 //! `assay sim`: runs programs in a simulated machine, and shows and compares such runs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use assay_guest::Job;
+use assay_guest::image::{self, BuildError, Image};
 use assay_guest::kernel::Kernel;
 use assay_guest::qemu::{Clock, Machine, Qemu};
+use assay_guest::{Job, RunError};
 use assay_quantity::Pair;
 use assay_sim::{Observed, Plan, Run, Setup};
 
-use crate::cli::{Observe, SimArgs, SimCommand, SimDiffArgs, SimRunArgs, SimShowArgs};
-use crate::interrupt::Interrupt;
+use crate::cli::{
+    Observe, SimArgs, SimCommand, SimDiffArgs, SimImageBuildArgs, SimImageCommand, SimRunArgs, SimShowArgs,
+};
+use crate::interrupt::{Interrupt, Interrupted};
 use crate::journal::read;
 use crate::phase::simulation;
 use crate::{data, output, section};
@@ -24,6 +27,9 @@ pub fn run(args: &SimArgs) -> anyhow::Result<()> {
         SimCommand::Run(args) => run_guest(args),
         SimCommand::Show(args) => show(args),
         SimCommand::Diff(args) => diff(args),
+        SimCommand::Image(args) => match &args.command {
+            SimImageCommand::Build(args) => build(args),
+        },
     }
 }
 
@@ -39,12 +45,13 @@ fn run_guest(args: &SimRunArgs) -> anyhow::Result<()> {
     );
     args.output.as_deref().map_or(Ok(()), output::check_writable)?;
     let interrupt = Interrupt::listen()?;
-    let data = data::directory().context("no home directory, in which QEMU is searched; set HOME")?;
-    let platforms = data.join("platforms");
+    let data = data()?;
+    let platforms = data.join(PLATFORMS);
     let machine = Machine {
         qemu: Qemu::find(&platforms)?,
         kernel: kernel(&platforms.join("linux"), args.kernel.as_deref())?,
         memory_mib: args.memory,
+        image: args.image.as_deref().map(|image| open(image, &platforms)).transpose()?,
         clock: if args.deterministic { Clock::Instructions } else { Clock::Host },
         observer: None,
     };
@@ -58,6 +65,7 @@ fn run_guest(args: &SimRunArgs) -> anyhow::Result<()> {
         command: args.guest_command.clone(),
         copies: args.copy.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
         kernel: machine.kernel.release.clone(),
+        image: args.image.as_ref().map(|image| image.to_string_lossy().into_owned()),
         memory_mib: args.memory,
         deterministic: args.deterministic,
         observed,
@@ -86,6 +94,50 @@ fn run_guest(args: &SimRunArgs) -> anyhow::Result<()> {
 fn is_success(status: u8) -> anyhow::Result<()> {
     ensure!(status == 0, "the guest's command ended with status {status}");
     Ok(())
+}
+
+/// The directory of our data.
+fn data() -> anyhow::Result<PathBuf> {
+    data::directory().context("no home directory, in which QEMU is searched; set HOME")
+}
+
+/// Where in it the platforms are.
+const PLATFORMS: &str = "platforms";
+
+/// Opens an image that is given as a file, or the one that [`build`] makes without an option.
+fn open(image: &Path, platforms: &Path) -> anyhow::Result<Image> {
+    if image != Path::new(DEBIAN) {
+        return Ok(Image::open(image)?);
+    }
+    let built = platforms.join(DEBIAN_FILE);
+    ensure!(built.exists(), "there is no image 'debian'; 'assay sim image build' makes it");
+    Ok(Image::open(&built)?)
+}
+
+const DEBIAN: &str = "debian";
+const DEBIAN_FILE: &str = "debian.ext4";
+
+/// Builds an image.
+fn build(args: &SimImageBuildArgs) -> anyhow::Result<()> {
+    let file = match &args.output {
+        Some(file) => file.clone(),
+        None => data()?.join(PLATFORMS).join(DEBIAN_FILE),
+    };
+    if file.exists() {
+        let file = file.display();
+        ensure!(args.package.is_empty(), "{file} exists; remove it, or choose another --output");
+        output::say(&format!("{file} exists"));
+        return Ok(());
+    }
+    let interrupt = Interrupt::listen()?;
+    output::say("downloading and installing packages");
+    match image::build(&file, &args.package, interrupt.flag()) {
+        Err(BuildError::Run(RunError::Interrupted)) => Err(Interrupted::Building.into()),
+        built => {
+            output::say(&format!("built {}", built?.file.display()));
+            Ok(())
+        }
+    }
 }
 
 /// Opens a kernel that is given as a file or as a version.

@@ -115,7 +115,7 @@ fn described(machine: &Machine, kernels: &Path, interrupt: &Interrupt) -> anyhow
     }
     output::say(&format!("booting Linux {} for its symbols, which are kept", kernel.release));
     let job = Job { command: DESCRIBE.to_owned(), copies: Vec::new(), marks: MARKS, limit: DESCRIBE_LIMIT };
-    let machine = Machine { clock: Clock::Host, observer: None, ..machine.clone() };
+    let machine = Machine { clock: Clock::Host, image: None, observer: None, ..machine.clone() };
     let description = run(machine, &job, interrupt)?.output;
     let described =
         plan_of(&description).with_context(|| format!("Linux {} cannot be observed", kernel.release))?;

@@ -2,126 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
 
+mod guest;
+mod image;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use serde_json::Value;
-
-/// What `assay` has printed.
-#[derive(Debug, PartialEq)]
-struct Said {
-    report: String,
-    messages: String,
-    code: Option<i32>,
-}
-
-/// Runs a command in a guest, in this directory of the host.
-fn sim(directory: &Path, arguments: &[&str]) -> Said {
-    assay(directory, &[&["sim", "run"], arguments].concat())
-}
-
-fn assay(directory: &Path, arguments: &[&str]) -> Said {
-    let mut assay = Command::new(env!("CARGO_BIN_EXE_assay"));
-    let output = assay.args(arguments).current_dir(directory).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    Said { report: text(output.stdout), messages: text(output.stderr), code: output.status.code() }
-}
-
-/// The position of a column.
-fn position(table: &Value, column: &str) -> usize {
-    table["columns"].as_array().unwrap().iter().position(|one| one["header"] == column).unwrap()
-}
-
-/// The tables of a report in JSON.
-struct Tables(Value);
-
-impl Tables {
-    fn of(said: &Said) -> Self {
-        let report = serde_json::from_str(&said.report);
-        Self(report.unwrap_or_else(|error| panic!("{error}: {said:?}")))
-    }
-
-    fn table(&self, title: &str) -> &Value {
-        let tables = self.0["blocks"].as_array().unwrap().iter().map(|block| &block["table"]);
-        tables.into_iter().find(|table| table["title"] == title).unwrap()
-    }
-
-    /// The count in a column of the row that begins with this word; 0 if there is no such row.
-    fn count(&self, title: &str, row: &str, column: &str) -> u64 {
-        let table = self.table(title);
-        let row = table["rows"].as_array().unwrap().iter().find(|one| one[0]["text"] == row);
-        row.map_or(0, |row| row[position(table, column)]["count"].as_u64().unwrap())
-    }
-
-    /// How much more the second of two runs has in the row that begins with this word.
-    fn difference(&self, title: &str, row: &str) -> i64 {
-        let table = self.table(title);
-        let row = table["rows"].as_array().unwrap().iter().find(|one| one[0]["text"] == row).unwrap();
-        row[position(table, "B - A")]["difference"].as_i64().unwrap()
-    }
-
-    /// The count in a column of the row of a program and a service; 0 if there is no such row.
-    fn figure(&self, program: &str, service: &str, column: &str) -> u64 {
-        let table = self.table("Services of each program");
-        let row = |row: &&Value| row[0]["text"] == program && row[1]["text"] == service;
-        let row = table["rows"].as_array().unwrap().iter().find(row);
-        row.map_or(0, |row| row[position(table, column)]["count"].as_u64().unwrap())
-    }
-
-    /// The calls of a service by a program.
-    fn calls(&self, program: &str, service: &str) -> u64 {
-        self.figure(program, service, "calls")
-    }
-
-    /// The latency of a service that was called.
-    fn latency(&self, service: &str) -> Latency {
-        let table = self.table("Latency of services");
-        let row = table["rows"].as_array().unwrap().iter().find(|one| one[0]["text"] == service).unwrap();
-        let [total, running, blocked, descheduled] = ["latency", "running", "blocked", "descheduled"]
-            .map(|column| row[position(table, column)]["number"]["value"].as_f64().unwrap());
-        let calls = self.count(SERVICES, service, "calls") as f64;
-        Latency { calls, total, running, blocked, descheduled }
-    }
-
-    /// The time in a mode, in nanoseconds.
-    fn time(&self, mode: &str) -> f64 {
-        let figures = self.0["blocks"].as_array().unwrap().iter().map(|block| &block["figure"]["stack"]);
-        let layers = figures.into_iter().find_map(|stack| stack["layers"].as_array()).unwrap();
-        let layer = layers.iter().find(|layer| layer["name"] == mode).unwrap();
-        layer["amounts"].as_array().unwrap().iter().map(|amount| amount.as_f64().unwrap()).sum()
-    }
-
-    /// The sum of a column.
-    fn sum(&self, title: &str, column: &str) -> u64 {
-        let rows = self.table(title)["rows"].as_array().unwrap();
-        rows.iter().map(|row| self.count(title, row[0]["text"].as_str().unwrap(), column)).sum()
-    }
-}
-
-/// Calls of a service, and their mean time in nanoseconds of the guest.
-#[derive(Debug)]
-struct Latency {
-    calls: f64,
-    total: f64,
-    running: f64,
-    blocked: f64,
-    descheduled: f64,
-}
-
-const MODES: &str = "Where the instructions went";
-const PROGRAMS: &str = "Instructions of each program";
-const SERVICES: &str = "Services of the kernel";
-const ROUTINES: &str = "Routines of the kernel";
-
-/// The releases of the installed kernels, from the message for one that is not.
-fn kernels() -> Vec<String> {
-    let messages = sim(Path::new("."), &["--guest-command", "true", "--kernel", "0.1"]).messages;
-    let (_, list) = messages.split_once("(installed: ").unwrap_or_else(|| panic!("{messages}"));
-    list.split(')').next().unwrap().split(", ").map(str::to_owned).collect()
-}
+use guest::{MODES, PROGRAMS, ROUTINES, SERVICES, Said, Tables, assay, compile, kernels, run, sim};
 
 #[test]
 fn a_command_runs_with_its_files_on_each_kernel() {
@@ -228,22 +118,6 @@ void _start(void)
 const EXECUTIONS: u64 = 10_000;
 /// The repetitions of each.
 const REPETITIONS: u64 = 100;
-
-/// Runs a program of the host, and returns its messages.
-fn run(directory: &Path, program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).current_dir(directory).output().unwrap();
-    let messages = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{messages}");
-    messages
-}
-
-/// Compiles a program without a library.
-fn compile(directory: &Path, name: &str, source: &str, numbers: &[&str]) {
-    let file = format!("{name}.c");
-    fs::write(directory.join(&file), source).unwrap();
-    let options = ["-O1", "-static", "-nostdlib", "-fno-stack-protector", "-o", name, &file];
-    run(directory, "gcc", &[numbers, &options].concat());
-}
 
 #[test]
 fn instructions_are_those_of_callgrind_and_calls_and_faults_those_of_the_program() {
