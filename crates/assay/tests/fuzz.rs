@@ -31,7 +31,7 @@ struct Target {
     parse: fn(&[u8]),
 }
 
-const TARGETS: [Target; 14] = [
+const TARGETS: [Target; 15] = [
     Target { name: "machine file", seeds: machines, parse: parse_machine },
     Target { name: "demand file", seeds: demands, parse: parse_demand },
     Target { name: "primitive id", seeds: ids, parse: parse_id },
@@ -46,6 +46,7 @@ const TARGETS: [Target; 14] = [
     Target { name: "profile of a guest", seeds: profiles, parse: parse_profile },
     Target { name: "run of a guest", seeds: runs, parse: parse_run },
     Target { name: "header of a kernel", seeds: kernel_headers, parse: parse_kernel_header },
+    Target { name: "superblock of an image", seeds: superblocks, parse: parse_superblock },
 ];
 
 #[test]
@@ -330,6 +331,20 @@ fn kernel_headers() -> Vec<Vec<u8>> {
 fn parse_kernel_header(input: &[u8]) {
     if let Some(release) = assay_guest::kernel::release(input) {
         assert!(release.bytes().all(|byte| byte.is_ascii_graphic()), "{release:?}");
+    }
+}
+
+fn superblocks() -> Vec<Vec<u8>> {
+    let mut start = vec![0; 2048];
+    for (at, word) in [(0x4, 8_u32), (0x18, 2), (0x38, 0xef53), (0x60, 0xc0), (0x150, 1)] {
+        start[1024 + at..1028 + at].copy_from_slice(&word.to_le_bytes());
+    }
+    vec![start]
+}
+
+fn parse_superblock(input: &[u8]) {
+    if let Some(length) = assay_guest::image::length(input) {
+        assert!(length.is_multiple_of(1024), "{length}");
     }
 }
 

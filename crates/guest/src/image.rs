@@ -3,7 +3,7 @@
 
 mod build;
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -65,9 +65,16 @@ impl Image {
     pub fn open(path: &Path) -> Result<Image, ImageError> {
         let unreadable = |source| ImageError::Unreadable { path: path.to_owned(), source };
         let mut start = Vec::new();
-        let file = File::open(path).map_err(unreadable)?;
-        let bytes = file.metadata().map_err(unreadable)?.len();
-        file.take(SUPERBLOCK_END).read_to_end(&mut start).map_err(unreadable)?;
+        let metadata = fs::metadata(path).map_err(unreadable)?;
+        if !metadata.is_file() {
+            return Err(ImageError::NotExt4(path.to_owned()));
+        }
+        let bytes = metadata.len();
+        File::open(path)
+            .map_err(unreadable)?
+            .take(SUPERBLOCK_END)
+            .read_to_end(&mut start)
+            .map_err(unreadable)?;
         let expected = length(&start).ok_or_else(|| ImageError::NotExt4(path.to_owned()))?;
         if bytes < expected {
             return Err(ImageError::Truncated { path: path.to_owned(), bytes, expected });
@@ -149,9 +156,11 @@ mod tests {
             assert!(error.contains(text), "{error}");
         };
         refused("cannot read image ");
-        std::fs::write(&path, "text").unwrap();
+        // Nothing is read from a device or a pipe.
+        assert!(matches!(Image::open(Path::new("/dev/zero")), Err(ImageError::NotExt4(_))));
+        fs::write(&path, "text").unwrap();
         refused("is not an image of an ext4 file system; 'mkfs.ext4 -d DIRECTORY FILE 2G' makes one");
-        std::fs::write(&path, start()).unwrap();
+        fs::write(&path, start()).unwrap();
         refused("has 2048 bytes, but its file system has 32768; copy or build it again");
         let file = File::options().write(true).open(&path).unwrap();
         file.set_len(32768).unwrap();

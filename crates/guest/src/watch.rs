@@ -73,8 +73,8 @@ pub fn watch(mut start: Start, limit: Duration, stop: &AtomicBool) -> Result<Fin
     })
 }
 
-/// Runs a program to its end, and returns that; `None` if it has not ended within `limit`. None of its processes
-/// remains.
+/// Runs a program to its end, and returns that; `None` if it has not ended within `limit`. None of its
+/// processes remains.
 ///
 /// # Errors
 /// [`RunError::Program`], [`RunError::Stop`], and [`RunError::Interrupted`] when `stop` becomes true.

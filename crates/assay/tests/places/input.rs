@@ -68,7 +68,7 @@ fn a_run_of_a_guest_that_cannot_be_read_or_kept_is_rejected() {
     let whole = fs::read_to_string(repository().join("crates/sim/tests/golden/run.sim.json")).unwrap();
     fs::write(place.path("whole.sim.json"), &whole).unwrap();
     fs::write(place.path("cut.sim.json"), &whole[..whole.len() / 2]).unwrap();
-    fs::write(place.path("newer.sim.json"), whole.replace("simulation/1", "simulation/9")).unwrap();
+    fs::write(place.path("newer.sim.json"), whole.replace("simulation/", "simulation/9")).unwrap();
     fs::write(place.path("escapes.sim.json"), r#"{"format": "\u001b[31m", "content": {}}"#).unwrap();
     for (name, words) in [
         ("cut.sim.json", ["cut.sim.json is not a run of 'assay sim'", "line 1"]),
