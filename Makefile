@@ -33,7 +33,7 @@ soak:
 	scripts/setup test
 	CARGO='$(CARGO)' scripts/soak $(RUNS)
 
-# Builds an image of Debian for guests, and tests what needs it or the network: 5 minutes.
+# Builds an image of Debian for guests, and tests what needs it or the network; needs root.
 simulate:
 	scripts/setup simulate
 	$(CARGO) build --release --workspace

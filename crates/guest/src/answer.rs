@@ -49,10 +49,13 @@ pub enum AnswerError {
     Incomplete,
     /// The kernel does not find or understand the image.
     #[error(
-        "the guest's kernel cannot mount the image; it needs ext4, and the drivers nfit and nd_pmem, built in or \
-         as modules in lib/modules next to its directory"
+        "the guest's kernel cannot mount the image; it needs ext4 built in, and the drivers nfit and nd_pmem, built \
+         in or as modules in lib/modules next to its directory"
     )]
     NoImage,
+    /// The image has no room for the directories that a guest needs.
+    #[error("the guest cannot create directories in the image; it must have free blocks and inodes")]
+    FullImage,
     /// It ends before the end of the command.
     #[error("the guest was shut down before its command had ended")]
     Unended,
@@ -70,6 +73,13 @@ pub enum AnswerError {
         /// The line.
         found: String,
     },
+}
+
+impl AnswerError {
+    /// Whether the guest has said that it cannot run the command.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, AnswerError::Incomplete | AnswerError::NoImage | AnswerError::FullImage)
+    }
 }
 
 /// How far a guest has come.
@@ -101,6 +111,7 @@ pub fn parse(bytes: &[u8]) -> Result<Finished, AnswerError> {
     match bytes {
         b"incomplete\n" => return Err(AnswerError::Incomplete),
         b"no image\n" => return Err(AnswerError::NoImage),
+        b"full image\n" => return Err(AnswerError::FullImage),
         _ => {}
     }
     let mut cursor = Cursor { bytes, at: 0 };
@@ -219,5 +230,6 @@ mod tests {
         }
         assert_eq!(parse(b"incomplete\n"), Err(AnswerError::Incomplete));
         assert_eq!(parse(b"no image\n"), Err(AnswerError::NoImage));
+        assert_eq!(parse(b"full image\n"), Err(AnswerError::FullImage));
     }
 }

@@ -65,7 +65,8 @@ impl Kernel {
     /// to the kernel's directory, where packages have it. `None` if there is none, as for what is built in.
     #[must_use]
     pub fn module(&self, path: &str) -> Option<PathBuf> {
-        let modules = self.image.parent()?.parent()?.join("lib/modules").join(&self.release).join("kernel");
+        let image = fs::canonicalize(&self.image).ok()?;
+        let modules = image.parent()?.parent()?.join("lib/modules").join(&self.release).join("kernel");
         let files = [".ko", ".ko.xz"].map(|extension| modules.join(format!("{path}{extension}")));
         files.into_iter().find(|file| file.is_file())
     }

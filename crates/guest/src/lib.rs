@@ -14,6 +14,7 @@ mod archive;
 pub mod image;
 pub mod kernel;
 mod mark;
+mod program;
 pub mod qemu;
 mod root;
 mod watch;

@@ -21,7 +21,7 @@ pub struct Setup {
     pub kernel: String,
     /// Root file system of the command, as it was given; `None` for that of busybox.
     #[serde(deserialize_with = "Option::deserialize")]
-    pub image: Option<String>,
+    pub root: Option<String>,
     /// Memory of the guest in MiB, without that of the image.
     pub memory_mib: u32,
     /// Whether the guest's time passed with its instructions: the same run has the same profile then.

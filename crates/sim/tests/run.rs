@@ -73,7 +73,7 @@ fn run() -> Run {
         command: Some(named("cat file")),
         copies: vec![named("file")],
         kernel: named("6.12"),
-        image: Some(named("debian")),
+        root: Some(named("debian")),
         memory_mib: 512,
         deterministic: true,
         observed: Observed::Services,
@@ -132,11 +132,11 @@ fn what_is_wrong_with_a_run_is_named() {
     }
     expect![[r#"
         its format is 'assay.simulation/9', but 'assay.simulation/2' is required; if the file is newer, update assay
-        missing field `command` at line 1 column 187
-        unknown field `time`, expected one of `total`, `elapsed`, `timeline`, `images`, `routines`, `switches`, `returns_without_entry`, `entries_without_return`, `unreadable`, `gaps` at line 1 column 332
+        missing field `command` at line 1 column 186
+        unknown field `time`, expected one of `total`, `elapsed`, `timeline`, `images`, `routines`, `switches`, `returns_without_entry`, `entries_without_return`, `unreadable`, `gaps` at line 1 column 331
         it has times without the clock for them, or the clock without times
-        unknown field `state`, expected one of `setup`, `status`, `profile` at line 1 column 216
-        unknown variant `all`, expected `services` or `count` at line 1 column 177
+        unknown field `state`, expected one of `setup`, `status`, `profile` at line 1 column 215
+        unknown variant `all`, expected `services` or `count` at line 1 column 176
         its instructions do not add up
         its routines do not add up
         it has routines without services, or services without routines
@@ -154,6 +154,6 @@ fn what_is_wrong_with_a_run_is_named() {
         its events do not add up
         its events do not add up
         its instructions do not add up
-        EOF while parsing an object at line 1 column 1169
+        EOF while parsing a value at line 1 column 1169
     "#]].assert_eq(&complaints);
 }

@@ -43,7 +43,7 @@ pub struct SimRunArgs {
     #[arg(long, value_name = "KERNEL")]
     pub kernel: Option<PathBuf>,
     /// Root file system of the command: 'debian', which 'assay sim image build' makes, or a file with an ext4
-    /// file system, which is not changed [default: busybox].
+    /// file system, which stays as it is [default: busybox].
     #[arg(long, value_name = "IMAGE")]
     pub image: Option<PathBuf>,
     /// Memory of the guest in MiB.
@@ -116,7 +116,7 @@ pub enum SimImageCommand {
 /// `assay sim image build`.
 #[derive(Debug, Args)]
 pub struct SimImageBuildArgs {
-    /// Package to install besides; can be repeated.
+    /// Additional package; can be repeated.
     #[arg(long, value_name = "PACKAGE", value_parser = package)]
     pub package: Vec<String>,
     /// File to build [default: the one that '--image debian' uses].
@@ -138,7 +138,9 @@ pub enum Observe {
 /// Reads the name of a package (Debian policy, section 5.6.7).
 fn package(text: &str) -> Result<String, String> {
     let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-.".contains(c);
-    if text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(is_allowed) {
+    // apt removes a package if its name is followed by a minus.
+    let is_name = text.starts_with(|c: char| c.is_ascii_alphanumeric()) && !text.ends_with('-');
+    if is_name && text.chars().all(is_allowed) {
         Ok(text.to_owned())
     } else {
         Err("expected the name of a Debian package, such as postgresql".to_owned())
@@ -154,4 +156,20 @@ fn annotation(text: &str) -> Result<String, String> {
         );
     }
     Ok(function.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_packages_are_installed() {
+        for name in ["gcc", "g++", "libc6-dev", "0ad"] {
+            assert_eq!(package(name).as_deref(), Ok(name));
+        }
+        // What apt, or the list of mmdebstrap, takes for something else.
+        for text in ["", "gcc-", "-y", "a,b", "./gcc.deb", "gcc=12", "?essential", "GCC"] {
+            assert!(package(text).is_err(), "{text}");
+        }
+    }
 }

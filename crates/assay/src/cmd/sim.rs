@@ -1,5 +1,6 @@
 //! `assay sim`: runs programs in a simulated machine, and shows and compares such runs.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
@@ -65,7 +66,7 @@ fn run_guest(args: &SimRunArgs) -> anyhow::Result<()> {
         command: args.guest_command.clone(),
         copies: args.copy.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
         kernel: machine.kernel.release.clone(),
-        image: args.image.as_ref().map(|image| image.to_string_lossy().into_owned()),
+        root: args.image.as_ref().map(|image| image.to_string_lossy().into_owned()),
         memory_mib: args.memory,
         deterministic: args.deterministic,
         observed,
@@ -121,10 +122,16 @@ const DEBIAN_FILE: &str = "debian.ext4";
 fn build(args: &SimImageBuildArgs) -> anyhow::Result<()> {
     let file = match &args.output {
         Some(file) => file.clone(),
-        None => data()?.join(PLATFORMS).join(DEBIAN_FILE),
+        None => {
+            let platforms = data()?.join(PLATFORMS);
+            fs::create_dir_all(&platforms)
+                .with_context(|| format!("cannot create {}", platforms.display()))?;
+            platforms.join(DEBIAN_FILE)
+        }
     };
     if file.exists() {
-        let file = file.display();
+        let image = Image::open(&file)?;
+        let file = image.file.display();
         ensure!(args.package.is_empty(), "{file} exists; remove it, or choose another --output");
         output::say(&format!("{file} exists"));
         return Ok(());

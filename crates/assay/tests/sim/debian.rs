@@ -6,6 +6,11 @@
 mod guest;
 
 use std::fs;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use guest::{MODES, PROGRAMS, Tables, assay, kernels, sim};
 
@@ -48,8 +53,33 @@ fn an_image_is_built_once_and_only_from_packages_that_exist() {
     let built = build(&["-o", "hello.ext4", "--package", "hello"]);
     assert_eq!(built.code, Some(0), "{built:?}");
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
-    let said = sim(directory.path(), &["--image", "hello.ext4", "--guest-command", "hello", "--json"]);
-    assert!(said.messages.ends_with("Hello, world!\n"), "{said:?}");
+    let said = sim(
+        directory.path(),
+        &["--image", "hello.ext4", "--guest-command", "getent hosts localhost && hello", "--json"],
+    );
+    assert!(said.messages.ends_with("127.0.0.1       localhost\nHello, world!\n"), "{said:?}");
     assert_eq!(build(&["-o", "hello.ext4"]).messages, "hello.ext4 exists\n");
     assert_eq!(build(&["-o", "hello.ext4", "--package", "hello"]).code, Some(1));
+}
+
+#[test]
+fn an_interrupted_build_leaves_neither_files_nor_mounts() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut assay = Command::new(env!("CARGO_BIN_EXE_assay"));
+    assay.args(["sim", "image", "build", "-o", "image"]).current_dir(directory.path());
+    let mut going = assay.spawn().unwrap();
+    // The first packages are installed when the file systems are mounted.
+    let is_installing = || {
+        let builder = fs::read_dir(directory.path()).unwrap().next();
+        builder.is_some_and(|builder| builder.unwrap().path().join("root/var/lib/dpkg/info").exists())
+    };
+    while !is_installing() {
+        assert!(going.try_wait().unwrap().is_none(), "the build has ended before it was interrupted");
+        thread::sleep(Duration::from_millis(20));
+    }
+    kill_process(Pid::from_child(&going), Signal::INT).unwrap();
+    assert_eq!(going.wait().unwrap().code(), Some(130));
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!mounts.contains(directory.path().to_str().unwrap()), "{mounts}");
 }

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use crate::guest::{PROGRAMS, Tables, compile, kernels, run, sim};
 
-/// A shell without a library, which creates a file in its root directory and executes no command.
+/// A shell without a library, which creates a file in its root directory, finds what a guest has mounted
+/// there, and executes no command.
 const SHELL: &str = r#"
 static long call(long number, long a, long b, long c)
 {
@@ -17,28 +18,30 @@ static long call(long number, long a, long b, long c)
 void _start(void)
 {
     long file = call(2, (long)"/new", 0301, 0600); /* open(O_WRONLY | O_CREAT | O_EXCL) */
+    long standard = call(2, (long)"/dev/stderr", 01, 0); /* open(O_WRONLY) */
     call(1, 1, (long)"made\n", 5); /* write */
+    call(1, standard, (long)"error\n", 6);
     call(60, call(1, file, (long)"made\n", 5) == 5 ? 7 : 1, 0, 0); /* exit */
 }
 "#;
 
-/// Makes an image with [`SHELL`].
-fn make(directory: &Path, name: &str) {
+/// Makes an image with [`SHELL`] and as many inodes.
+fn make(directory: &Path, name: &str, inodes: &str) {
     fs::create_dir_all(directory.join("root/bin")).unwrap();
     compile(&directory.join("root/bin"), "sh", SHELL, &[]);
-    run(directory, "mkfs.ext4", &["-q", "-d", "root", name, "32M"]);
+    run(directory, "mkfs.ext4", &["-q", "-b", "4096", "-N", inodes, "-d", "root", name, "32M"]);
 }
 
 #[test]
 fn a_command_runs_in_an_image_which_stays_as_it_is() {
     let directory = tempfile::tempdir().unwrap();
-    make(directory.path(), "small,image");
+    make(directory.path(), "small,image", "256");
     let content = || fs::read(directory.path().join("small,image")).unwrap();
     let before = content();
     for kernel in kernels() {
         let arguments = ["--guest-command", "false", "--image", "small,image", "--kernel", &kernel, "--json"];
         let said = sim(directory.path(), &arguments);
-        let expected = "made\nassay: the guest's command ended with status 7\n";
+        let expected = "\nerror\nmade\nassay: the guest's command ended with status 7\n";
         assert!(said.messages.ends_with(expected) && said.code == Some(1), "{said:?}");
         assert_eq!(Tables::of(&said).count(PROGRAMS, "chroot", "processes"), 1);
         assert!(content() == before, "{kernel} has changed the image");
@@ -48,7 +51,7 @@ fn a_command_runs_in_an_image_which_stays_as_it_is() {
 #[test]
 fn what_is_no_image_or_cannot_be_mounted_is_refused() {
     let directory = tempfile::tempdir().unwrap();
-    make(directory.path(), "image");
+    make(directory.path(), "image", "256");
     let refused = |arguments: &[&str], words: &[&str]| {
         let said = sim(directory.path(), &[&["--guest-command", "true"], arguments].concat());
         assert!(words.iter().all(|word| said.messages.contains(word)), "{said:?}");
@@ -63,6 +66,9 @@ fn what_is_no_image_or_cannot_be_mounted_is_refused() {
         &["--image", "image", "--kernel", "./vmlinuz", "--deterministic", "--observe", "nothing"],
         &["cannot mount the image", "the drivers nfit and nd_pmem"],
     );
+    // Of 16 inodes, 13 are for the file system itself and the shell.
+    make(directory.path(), "full", "16");
+    refused(&["--image", "full", "--observe", "nothing"], &["cannot create directories in the image"]);
     refused(&["--image", "none"], &["cannot read image none: No such file"]);
     fs::write(directory.path().join("text"), "text").unwrap();
     refused(&["--image", "text"], &["text is not an image of an ext4 file system"]);

@@ -34,7 +34,7 @@ fn setups(runs: &Pair<Run>, names: &Pair<String>) -> Table {
         row("status", |run| Cell::Count(run.status.into())),
         row("copied", |run| Cell::text(run.setup.copies.join(", "))),
         row("kernel", |run| Cell::text(&*run.setup.kernel)),
-        row("image", |run| Cell::text(run.setup.image.as_deref().unwrap_or_default())),
+        row("root file system", |run| Cell::text(run.setup.root.as_deref().unwrap_or_default())),
         row("memory", |run| {
             let bytes = f64::from(run.setup.memory_mib) * f64::from(1 << 20);
             Cell::Number { value: bytes, unit: Unit::Bytes }

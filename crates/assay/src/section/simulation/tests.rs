@@ -67,7 +67,7 @@ fn run(timed: bool, observed: Observed, status: u8) -> Run {
         command: Some("cat file".to_owned()),
         copies: vec!["file".to_owned()],
         kernel: "6.12".to_owned(),
-        image: None,
+        root: None,
         memory_mib: 512,
         deterministic: timed,
         observed,
