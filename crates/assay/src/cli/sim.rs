@@ -44,7 +44,7 @@ pub struct SimRunArgs {
     pub kernel: Option<PathBuf>,
     /// Root file system of the command: 'debian', which 'assay sim image build' makes, or a file with an ext4
     /// file system, which stays as it is [default: busybox].
-    #[arg(long, value_name = "IMAGE")]
+    #[arg(long, value_name = "IMAGE", requires = "guest_command")]
     pub image: Option<PathBuf>,
     /// Memory of the guest in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(128..=65_536))]

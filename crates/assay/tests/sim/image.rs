@@ -69,6 +69,8 @@ fn what_is_no_image_or_cannot_be_mounted_is_refused() {
     // Of 16 inodes, 13 are for the file system itself and the shell.
     make(directory.path(), "full", "16");
     refused(&["--image", "full", "--observe", "nothing"], &["cannot create directories in the image"]);
+    let without_command = sim(directory.path(), &["--image", "image"]);
+    assert!(without_command.code == Some(2) && without_command.messages.contains("--guest-command"));
     refused(&["--image", "none"], &["cannot read image none: No such file"]);
     fs::write(directory.path().join("text"), "text").unwrap();
     refused(&["--image", "text"], &["text is not an image of an ext4 file system"]);
