@@ -153,16 +153,14 @@ impl Machine {
         let mut command = self.qemu.command();
         command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
         // One thread emulates all processors, which `-icount` requires.
-        command.args(["-accel", "tcg,thread=single", "-smp", "1", "-m"]);
-        match &self.image {
-            Some(image) => {
-                let most_bytes = memory_bytes + image.bytes;
-                command.arg(format!("{memory_bytes}b,slots=1,maxmem={most_bytes}b"));
-                command.args(["-machine", "nvdimm=on", "-device", "nvdimm,memdev=image", "-object"]);
-                command.arg(memory_of(image));
-            }
-            None => drop(command.arg(format!("{memory_bytes}b"))),
+        command.args(["-accel", "tcg,thread=single", "-smp", "1"]);
+        let mut memory = format!("{memory_bytes}b");
+        if let Some(image) = &self.image {
+            memory += &format!(",slots=1,maxmem={}b", memory_bytes + image.bytes);
+            command.args(["-machine", "nvdimm=on", "-device", "nvdimm,memdev=image", "-object"]);
+            command.arg(memory_of(image));
         }
+        command.args(["-m", &memory]);
         command.arg("-kernel").arg(&self.kernel.image);
         command.arg("-initrd").arg(&root);
         command.args(["-append", KERNEL_OPTIONS]);

@@ -57,13 +57,13 @@ fn what_is_no_image_or_cannot_be_mounted_is_refused() {
         assert!(words.iter().all(|word| said.messages.contains(word)), "{said:?}");
         assert_eq!((said.report.as_str(), said.code), ("", Some(1)), "{said:?}");
     };
-    // Away from its modules. The guest waits for them, which takes no time with its own clock.
+    // Away from its modules.
     let kernel = &kernels()[0];
     let data = env::var("XDG_DATA_HOME").unwrap_or_else(|_| env::var("HOME").unwrap() + "/.local/share");
     let kernel = format!("{data}/assay/platforms/linux/{kernel}/boot/vmlinuz-{kernel}");
     fs::copy(kernel, directory.path().join("vmlinuz")).unwrap();
     refused(
-        &["--image", "image", "--kernel", "./vmlinuz", "--deterministic", "--observe", "nothing"],
+        &["--image", "image", "--kernel", "./vmlinuz", "--observe", "nothing"],
         &["cannot mount the image", "the drivers nfit and nd_pmem"],
     );
     // Of 16 inodes, 13 are for the file system itself and the shell.

@@ -20,7 +20,8 @@ const PACKAGES: [&str; 3] = ["gcc", "libc6-dev", "make"];
 const LENGTH: &str = "2G";
 
 /// Files in which mmdebstrap would leave the network of this machine, and what a guest needs there instead.
-const NETWORK: &str = "cd \"$1/etc\"; echo 127.0.0.1 localhost >hosts; echo guest >hostname; : >resolv.conf";
+const NETWORK: &str =
+    "set -e; cd \"$1/etc\"; echo 127.0.0.1 localhost >hosts; echo guest >hostname; : >resolv.conf";
 
 /// Time limit for each step; the longest takes 15 s with a fast connection.
 const LIMIT: Duration = Duration::from_secs(3600);
