@@ -23,7 +23,9 @@ fn a_command_runs_with_its_files_on_each_kernel() {
     symlink("script", path("tree/link")).unwrap();
     let bytes: String = (0..2000).map(|number| format!("\t{number}\r\n\u{4}")).collect();
     fs::write(path("bytes"), &bytes).unwrap();
-    let command = "tree/link 'a b'; cat bytes; printf 'no end' >&2; exit 3";
+    // The kernel has random numbers from the beginning, 256 bits of entropy.
+    let command =
+        "tree/link 'a b'; cat /proc/sys/kernel/random/entropy_avail bytes; printf 'no end' >&2; exit 3";
     let mut calls = Vec::new();
     let kernels = kernels();
     for kernel in &kernels {
@@ -31,7 +33,7 @@ fn a_command_runs_with_its_files_on_each_kernel() {
         let arguments = [&arguments[..], &["--kernel", kernel, "--output", kernel, "--json"]].concat();
         let said = sim(directory.path(), &arguments);
         let expected = format!(
-            "booting Linux {kernel}\nno end\n{kernel}\n1 a b\n{bytes}\n\
+            "booting Linux {kernel}\nno end\n{kernel}\n1 a b\n256\n{bytes}\n\
              assay: the guest's command ended with status 3\n"
         );
         let (_, messages) = said.messages.rsplit_once("booting ").unwrap();
