@@ -13,9 +13,15 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
-use assay_quantity::format::{demand_from_json, demand_to_json, machine_from_json, machine_to_json};
+use assay_bench::catalogue;
+use assay_bench::simulated::{self, Totals};
+use assay_quantity::format::{
+    demand_from_json, demand_to_json, machine_from_json, machine_to_json, matrix_from_json, matrix_to_json,
+};
 use assay_quantity::{Pattern, PrimitiveId};
-use assay_sim::{Attribution, Counts, Event, Moment, Plan, Profile, Routines, Run, Service, btf, symbols};
+use assay_sim::{
+    Attribution, Counts, Event, Moment, Plan, Profile, Routines, Run, Service, Snapshots, btf, symbols,
+};
 use assay_trace::container::Closing;
 use assay_trace::{Opening, Reader, Writer};
 use assay_workload::Workload;
@@ -31,9 +37,10 @@ struct Target {
     parse: fn(&[u8]),
 }
 
-const TARGETS: [Target; 15] = [
+const TARGETS: [Target; 18] = [
     Target { name: "machine file", seeds: machines, parse: parse_machine },
     Target { name: "demand file", seeds: demands, parse: parse_demand },
+    Target { name: "matrix file", seeds: matrices, parse: parse_matrix },
     Target { name: "primitive id", seeds: ids, parse: parse_id },
     Target { name: "workload file", seeds: workloads, parse: parse_workload },
     Target { name: "HTTP answer", seeds: answers, parse: parse_answer },
@@ -41,9 +48,11 @@ const TARGETS: [Target; 15] = [
     Target { name: "trace spool", seeds: spools, parse: parse_spool },
     Target { name: "trace segment", seeds: segments, parse: parse_segment },
     Target { name: "answer of a guest", seeds: guest_answers, parse: parse_guest_answer },
+    Target { name: "samples of a guest", seeds: guest_samples, parse: parse_guest_samples },
     Target { name: "BTF of a kernel", seeds: btfs, parse: parse_btf },
     Target { name: "symbols of a kernel", seeds: kernel_symbols, parse: parse_kernel_symbols },
     Target { name: "profile of a guest", seeds: profiles, parse: parse_profile },
+    Target { name: "snapshots of a guest", seeds: snapshots, parse: parse_snapshots },
     Target { name: "run of a guest", seeds: runs, parse: parse_run },
     Target { name: "header of a kernel", seeds: kernel_headers, parse: parse_kernel_header },
     Target { name: "superblock of an image", seeds: superblocks, parse: parse_superblock },
@@ -181,6 +190,16 @@ fn parse_demand(input: &[u8]) {
     }
 }
 
+fn matrices() -> Vec<Vec<u8>> {
+    files(&["crates/quantity/tests/golden/matrix.json"])
+}
+
+fn parse_matrix(input: &[u8]) {
+    if let Ok(matrix) = matrix_from_json(&String::from_utf8_lossy(input)) {
+        assert_eq!(matrix_from_json(&matrix_to_json(&matrix)), Ok(matrix));
+    }
+}
+
 fn ids() -> Vec<Vec<u8>> {
     ["call.null", "tcp.send{size=4KiB,buffer=reused}", "process.context_switch{processes=2,cpus=same}"]
         .map(|id| id.as_bytes().to_vec())
@@ -298,6 +317,45 @@ fn profiles() -> Vec<Vec<u8>> {
 fn parse_profile(input: &[u8]) {
     if let Ok(profile) = Profile::from_json(&String::from_utf8_lossy(input)) {
         assert_eq!(Profile::from_json(&profile.to_json()).unwrap(), profile);
+    }
+}
+
+fn guest_samples() -> Vec<Vec<u8>> {
+    let sample = |position: u64| {
+        let first = position << 16;
+        let batches = "[1,1.0],[2,1.0]";
+        format!(
+            "{{\"sample\":{{\"observations\":[{batches}],\"baseline\":[{batches}],\"refused\":0,\"evidence\":"
+        ) + &format!("{{\"snapshot before\":[{first},{},{},{}]}}", first + 2, first + 4, first + 6)
+            + &format!(",\"counted\":[]}}}}\nended {position} 0\n")
+    };
+    vec![(0..3).map(sample).collect::<String>().into_bytes()]
+}
+
+fn parse_guest_samples(input: &[u8]) {
+    let one = catalogue().into_iter().take(1).collect::<Vec<_>>();
+    let at = |number: u64| {
+        let count = f64::from(u16::try_from(number % 100).unwrap());
+        Some(Totals { user: count * count, kernel: 0.0, page_faults: count })
+    };
+    let executed = simulated::executed(&one, input, &at);
+    assert_eq!(executed.len(), 1);
+    if let Ok(executed) = executed[0] {
+        assert!(executed.instructions().point.is_finite());
+    }
+}
+
+fn snapshots() -> Vec<Vec<u8>> {
+    let mut attribution = Attribution::new(&Plan::empty());
+    for (user, event) in [(0, Event::Begin), (10, Event::Snapshot(0)), (25, Event::Snapshot(1))] {
+        attribution.take(Moment::of(Counts { user, kernel: 7 }), event);
+    }
+    vec![attribution.snapshots().to_json().into_bytes()]
+}
+
+fn parse_snapshots(input: &[u8]) {
+    if let Ok(snapshots) = Snapshots::from_json(&String::from_utf8_lossy(input)) {
+        assert_eq!(Snapshots::from_json(&snapshots.to_json()).unwrap(), snapshots);
     }
 }
 

@@ -202,6 +202,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_enters_the_kernel_is_known_with_and_without_system_calls() {
+        let enters = |id: &str| find(&id.parse().unwrap()).unwrap().enters_kernel();
+        let with_kernel =
+            ["call.null", "exception.null", "interrupt.timer", "page_fault.zero", "uring.nop_polled"];
+        assert!(with_kernel.into_iter().all(enters));
+        assert!(!["atomic.fence", "cpu.cycle", "memory.update{level=l1}"].into_iter().any(enters));
+    }
+
+    #[test]
     fn every_id_is_covered_by_exactly_one_row() {
         let all = catalogue();
         for benchmark in &all {

@@ -26,8 +26,9 @@ pub use run::alternate::alternate;
 pub use run::cost::{NoMachineCost, cost_of, machine, pairs_of, typical_of, values_of};
 pub use run::count::{Counts, NotCounted, count};
 pub use run::plan::{Finding, Measured, Plan, all_failed, measure};
+pub use run::simulated;
 pub use run::sweep;
 pub use sample::sabotage::{self, Sabotage};
 pub use sample::{
-    Outcome, SampleError, Spawner, delayed_sample_main, sample_main, yields_sample_despite_sabotage,
+    Outcome, SNAPSHOT, SampleError, Spawner, delayed_sample_main, sample_main, yields_sample_despite_sabotage,
 };

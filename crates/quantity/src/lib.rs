@@ -2,8 +2,9 @@
 //!
 //! Every crate that computes with numbers depends on this one, and this one on no other of ours. It is pure:
 //! no clock, no network, no environment, no randomness. It holds units, primitive ids, raw samples,
-//! estimates, cost curves, and the two vectors whose product is a prediction ([`Machine`] and [`Demand`];
-//! thesis, section 4.1) with their versioned file formats. The crate `statistics` makes the estimates.
+//! estimates, cost curves, the two vectors whose product is a prediction ([`Machine`] and [`Demand`]; thesis,
+//! section 4.1) and the [`Matrix`] below them, with their versioned file formats. The crate `statistics`
+//! makes the estimates.
 #![forbid(unsafe_code)]
 
 pub mod cost;
@@ -13,6 +14,7 @@ pub mod estimate;
 pub mod evidence;
 pub mod format;
 pub mod machine;
+pub mod matrix;
 pub mod pair;
 pub mod pattern;
 pub mod primitive;
@@ -27,6 +29,7 @@ pub use demand::{CallCount, Coefficient, Demand, Mapping, OperationDemand, Use};
 pub use estimate::{Estimate, Interval, Method};
 pub use evidence::Evidence;
 pub use machine::{Conditions, Description, Fact, Machine, Unmeasured};
+pub use matrix::{Executed, Matrix};
 pub use pair::{Pair, Which};
 pub use pattern::Pattern;
 pub use primitive::{Key, Kind, NotAPrimitive, PrimitiveId, Value};

@@ -1,13 +1,16 @@
-//! The two formats on disk: what is written reads back the same, and what is wrong is named.
+//! The formats on disk: what is written reads back the same, and what is wrong is named.
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
 
 use std::collections::BTreeMap;
 
-use assay_quantity::format::{demand_from_json, demand_to_json, machine_from_json, machine_to_json};
+use assay_quantity::format::{
+    demand_from_json, demand_to_json, is_matrix, machine_from_json, machine_to_json, matrix_from_json,
+    matrix_to_json,
+};
 use assay_quantity::{
-    CallCount, Coefficient, Conditions, Cost, Demand, Description, Estimate, Fact, Interval, Machine,
-    Mapping, Method, Mode, OperationDemand, Unit, Unmeasured, Use, Verdict,
+    CallCount, Coefficient, Conditions, Cost, Demand, Description, Estimate, Executed, Fact, Interval,
+    Machine, Mapping, Matrix, Method, Mode, OperationDemand, Unit, Unmeasured, Use, Verdict,
 };
 use expect_test::{expect, expect_file};
 use proptest::prelude::*;
@@ -94,6 +97,70 @@ fn demand() -> Demand {
     }
 }
 
+fn matrix() -> Matrix {
+    let executed = |user, kernel, page_faults| Executed {
+        user: estimate(user, 0.0, Unit::Count),
+        kernel: estimate(kernel, 2.5, Unit::Count),
+        page_faults: estimate(page_faults, 0.0, Unit::Count),
+    };
+    Matrix {
+        kernel: "6.12.95".to_owned(),
+        memory_mib: 512,
+        source: "assay 0.1.0: assay sim matrix".to_owned(),
+        rows: BTreeMap::from([
+            ("call.null".parse().unwrap(), executed(18.0, 320.0, 0.0)),
+            ("page_fault.anonymous".parse().unwrap(), executed(-0.5, 3089.25, 1.0)),
+        ]),
+        uncounted: vec![Unmeasured {
+            primitive: "interrupt.ipi{cpus=different}".parse().unwrap(),
+            reason: "two processors are required".to_owned(),
+        }],
+    }
+}
+
+#[test]
+fn a_matrix_is_written_as_documented_and_reads_back_the_same() {
+    let text = matrix_to_json(&matrix());
+    expect_file!["golden/matrix.json"].assert_eq(&text);
+    assert_eq!(matrix_from_json(&text), Ok(matrix()));
+    assert!(is_matrix(&text) && is_matrix(&text.replace("matrix/1", "matrix/9")));
+    assert!(!is_matrix(&machine_to_json(&machine())));
+}
+
+#[test]
+fn a_damaged_matrix_file_says_where_and_what() {
+    let text = matrix_to_json(&matrix());
+    let complaint = |from: &str, to: &str| {
+        assert!(text.contains(from), "{from}");
+        matrix_from_json(&text.replacen(from, to, 1)).unwrap_err().to_string()
+    };
+    let all = [
+        complaint("assay.matrix/1", "assay.matrix/9"),
+        complaint("\"point\": 18.0", "\"point\": 1e999"),
+        complaint("\"low\": 317.5", "\"low\": 320.5"),
+        complaint("\"low\": 317.5", "\"low\": -1e16"),
+        complaint("\"point\": 18.0,\n        \"low\": 18.0", "\"point\": -500.0,\n        \"low\": -500.0"),
+        complaint("\"unit\": \"count\"", "\"unit\": \"ns\""),
+        complaint("call.null", "null"),
+        complaint("call.null", "page_fault.anonymous"),
+        complaint("interrupt.ipi{cpus=different}", "interrupt"),
+        complaint("interrupt.ipi{cpus=different}", "call.null"),
+        complaint("\"uncounted\"", "\"unmeasured\""),
+    ];
+    expect![[r#"
+        its format is 'assay.matrix/9', but 'assay.matrix/1' is required; if the file is newer, update assay
+        number out of range at line 10 column 22
+        primitive 'call.null': interval 320.5..322.5 does not hold 320
+        primitive 'call.null': a count is beyond 1e15
+        primitive 'call.null': its number of instructions is below 0
+        primitive 'call.null': what is executed is a count, not in ns
+        rows: primitive name 'null' is not family.operation{key=value,...}; see 'assay bench --list'
+        primitive 'page_fault.anonymous': it occurs twice
+        uncounted: primitive name 'interrupt' is not family.operation{key=value,...}; see 'assay bench --list'
+        primitive 'call.null': it occurs twice
+        unknown field `unmeasured`, expected one of `format`, `kernel`, `memory_mib`, `source`, `rows`, `uncounted` at line 68 column 14"#]].assert_eq(&all.join("\n"));
+}
+
 #[test]
 fn a_machine_is_written_as_documented_and_reads_back_the_same() {
     let text = machine_to_json(&machine());
@@ -159,7 +226,7 @@ fn a_damaged_machine_file_says_where_and_what() {
     ];
     expect![[r#"
         its format is 'assay.machine/9', but 'assay.machine/2' is required; if the file is newer, update assay
-        primitive 'call.null': point -1 is not a finite number of at least 0
+        primitive 'call.null': point -1 is below 0
         primitive 'call.null': interval 110.7421875..114.2578125 does not hold 900
         primitive 'call.null': unit 'ms' is unknown; use one of ns, ns/B, 1/s, B/s, ratio, count, B
         primitive 'call.null': a cost is in ns or ns/B, not in 1/s

@@ -77,6 +77,11 @@ impl Guest {
         Event::Call(u16::try_from(number).unwrap_or(u16::MAX))
     }
 
+    /// A program asks for a snapshot.
+    pub fn snapshot(&mut self) -> Event {
+        Event::Snapshot(self.register(Register::Rdi))
+    }
+
     /// A trap begins, with this number of bytes above the saved address.
     pub fn trap(&mut self, service: u16, above: u8) -> Event {
         Event::Trap { service, frame: self.register(Register::Rsp) + u64::from(above) }

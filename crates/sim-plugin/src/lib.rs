@@ -1,8 +1,9 @@
 //! The plugin for QEMU: counts the instructions of the guest, and reports each execution of an annotated
 //! instruction to [`assay_sim::Attribution`], which decides what it means.
 //!
-//! QEMU loads it with `-plugin FILE,plan=PLAN,profile=PROFILE`: the annotations of the kernel, and the file
-//! to which the profile is written when the guest executes the mark of the end.
+//! QEMU loads it with `-plugin FILE,plan=PLAN,profile=PROFILE,snapshots=SNAPSHOTS`: the annotations of the
+//! kernel, and the files to which the profile and the snapshots are written when the guest executes the mark
+//! of the end.
 //!
 //! The cost of an instruction is one addition that QEMU compiles into the translated code, and a second one,
 //! for its routine, in the kernel if services are observed. Only an annotated one and a repeated string
@@ -62,6 +63,7 @@ enum Site {
     /// What follows them, in the same state.
     AfterClock,
     Begin,
+    Snapshot,
     End,
 }
 
@@ -99,6 +101,7 @@ struct Plugin {
     /// next one, no interrupt was between them.
     clock_read: u64,
     profile: PathBuf,
+    snapshots: PathBuf,
 }
 
 /// Set by `qemu_plugin_install` and never changed: QEMU's callback for translation has no data of ours. All
@@ -154,7 +157,7 @@ impl Plugin {
             let value = found.next().ok_or(format!("the argument {name} is missing"))?;
             Ok::<_, String>(PathBuf::from(OsStr::from_bytes(value)))
         };
-        let (path, profile) = (argument("plan=")?, argument("profile=")?);
+        let [path, profile, snapshots] = [argument("plan=")?, argument("profile=")?, argument("snapshots=")?];
         let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let plan = Plan::from_json(&text).map_err(|error| error.to_string())?;
         Ok(Plugin {
@@ -170,6 +173,7 @@ impl Plugin {
             clock_read: 0,
             plan,
             profile,
+            snapshots,
         })
     }
 
@@ -181,6 +185,7 @@ impl Plugin {
         let by_itself = match bytes {
             _ if address < KERNEL => match bytes.try_into() {
                 Ok(assay_sim::BEGIN) => Some(&Site::Begin),
+                Ok(assay_sim::SNAPSHOT) => Some(&Site::Snapshot),
                 Ok(assay_sim::END) => Some(&Site::End),
                 _ => None,
             },
@@ -256,6 +261,7 @@ impl Plugin {
             Site::AfterClock if self.clock_read == executed => Some(guest.clock()),
             Site::AfterClock => return,
             Site::Begin => Some(Event::Begin),
+            Site::Snapshot => Some(guest.snapshot()),
             Site::End => Some(Event::End),
         };
         let Some(event) = event else { return self.attribution.miss() };
@@ -268,6 +274,7 @@ impl Plugin {
         if let Some(profile) = self.attribution.take(moment, event) {
             // What is missing of the file is noticed by its reader.
             let _ = std::fs::write(&self.profile, profile.to_json());
+            let _ = std::fs::write(&self.snapshots, self.attribution.snapshots().to_json());
         }
         let [in_function, halted] = [self.attribution.is_in_function(), self.attribution.is_halted()];
         let counted = self.counters.counted(processor);

@@ -10,10 +10,11 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::mem;
 
-use crate::annotation::Plan;
+use crate::annotation::{Action, Plan};
 use crate::event::{Counts, Event, Kind, Moment, Name, Task};
 use crate::profile::{Elapsed, Image, Latency, Profile, Service, Spent};
 use crate::routine::Routines;
+use crate::snapshot::{Snapshot, Snapshots};
 use time::{Began, Clock, Waits};
 use timeline::{Mode, Recorder};
 
@@ -107,6 +108,10 @@ const DEAD: u32 = 0x80;
 pub struct Attribution {
     /// Those of the plan.
     services: Vec<Service>,
+    /// Position of the page fault in them.
+    page_fault: Option<u16>,
+    /// Page faults since the start of the processor.
+    page_faults: u64,
     routines: Routines,
     /// What each of them had executed when it was last given.
     executed: Vec<u64>,
@@ -128,6 +133,7 @@ pub struct Attribution {
     /// `None` before the first mark.
     begin: Option<Begin>,
     profile: Profile,
+    snapshots: Snapshots,
 }
 
 impl Attribution {
@@ -135,8 +141,14 @@ impl Attribution {
     #[must_use]
     pub fn new(plan: &Plan) -> Self {
         let unknown = Task { address: 0, process: u32::MAX, name: [0; 16], kind: Kind::Kernel };
+        let page_fault = plan.points.iter().find_map(|point| match point.action {
+            Action::PageFault { service } => Some(service),
+            _ => None,
+        });
         let mut attribution = Self {
             services: plan.services.clone(),
+            page_fault,
+            page_faults: 0,
             executed: vec![0; plan.routines.len()],
             routines: plan.routines.clone(),
             tasks: Vec::new(),
@@ -152,6 +164,7 @@ impl Attribution {
             timeline: Recorder::new(),
             begin: None,
             profile: Profile::empty(plan.gaps.clone()),
+            snapshots: Snapshots::default(),
         };
         attribution.current = attribution.make(unknown);
         attribution
@@ -163,7 +176,10 @@ impl Attribution {
         self.charge(moment);
         match event {
             Event::Call(number) => self.enter(Key::Call(number), End::ReturnToProgram),
-            Event::Trap { service, frame } => self.enter(Key::Planned(service), End::ReturnToKernel(frame)),
+            Event::Trap { service, frame } => {
+                self.page_faults += u64::from(self.page_fault == Some(service));
+                self.enter(Key::Planned(service), End::ReturnToKernel(frame));
+            }
             Event::Kind { of, is } => self.specify(of, is),
             Event::Function { service, frame } => self.enter(Key::Planned(service), End::Return(frame)),
             Event::Return { frame } => self.return_from_function(frame),
@@ -186,6 +202,11 @@ impl Attribution {
             Event::Rename { task, name } => self.rename(task, name),
             Event::Begin if self.begin.is_none() => self.begin(moment.counts),
             Event::Begin => {}
+            Event::Snapshot(number) if self.begin.is_some() => {
+                let Moment { counts, .. } = moment;
+                self.snapshots.add(Snapshot { number, counts, page_faults: self.page_faults });
+            }
+            Event::Snapshot(_) => {}
             Event::End => return self.end(moment.counts),
         }
         None
@@ -210,6 +231,12 @@ impl Attribution {
     /// If their number is another one.
     pub fn take_routines(&mut self, executed: &[u64]) {
         self.executed.copy_from_slice(executed);
+    }
+
+    /// The snapshots since the first mark.
+    #[must_use]
+    pub fn snapshots(&self) -> &Snapshots {
+        &self.snapshots
     }
 
     /// Counts an event that the simulator could not read from the guest.

@@ -134,6 +134,8 @@ pub enum Event {
     /// A program has marked the beginning of what is observed, by [`BEGIN`](crate::BEGIN). Only the first one
     /// counts.
     Begin,
+    /// A program asks for a snapshot of the counts, by [`SNAPSHOT`](crate::SNAPSHOT), under this number.
+    Snapshot(u64),
     /// A program has marked its end, by [`END`](crate::END). If there are several, the last one counts.
     End,
 }

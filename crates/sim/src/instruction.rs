@@ -7,6 +7,9 @@ pub const BEGIN: [u8; 8] = *b"\x0f\x1f\x84\x00asy\x01";
 /// The instruction that marks its end.
 pub const END: [u8; 8] = *b"\x0f\x1f\x84\x00asy\x02";
 
+/// The instruction that asks for a snapshot of the counts, whose number is in `rdi`.
+pub const SNAPSHOT: [u8; 8] = *b"\x0f\x1f\x84\x00asy\x03";
+
 /// Whether an instruction is a repeated string instruction: prefixes with one of the two for repetition, and
 /// the opcode of `ins`, `outs`, `movs`, `cmps`, `stos`, `lods` or `scas` (Intel SDM volume 2, chapter 2 and
 /// appendix A).

@@ -17,13 +17,15 @@ mod instruction;
 mod profile;
 mod routine;
 mod run;
+mod snapshot;
 pub mod symbols;
 
 pub use annotation::{Action, FunctionError, Plan, PlanError, Point, TaskOffsets};
 pub use attribution::Attribution;
 pub use event::{Counts, Event, Kind, Moment, Name, Task};
 pub use format::FormatError;
-pub use instruction::{BEGIN, END, is_repeated, is_return, reads_clock};
+pub use instruction::{BEGIN, END, SNAPSHOT, is_repeated, is_return, reads_clock};
 pub use profile::{Contradiction, Elapsed, Image, Interval, Latency, Profile, Service, Spent, Timeline};
 pub use routine::Routines;
 pub use run::{Observed, Run, Setup};
+pub use snapshot::{Snapshot, Snapshots};

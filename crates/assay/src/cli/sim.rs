@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{PrintArgs, budget};
+use super::{PrintArgs, StoreArgs, budget};
 
 /// `assay sim`.
 #[derive(Debug, Args)]
@@ -20,12 +20,30 @@ pub struct SimArgs {
 pub enum SimCommand {
     /// Boot a Linux kernel in QEMU and run a command there.
     Run(SimRunArgs),
-    /// Show a run that was kept with 'assay sim run --output'.
+    /// Show a run or a matrix that was kept with --output.
     Show(SimShowArgs),
-    /// Compare two runs that were kept: two kernels, options or programs, service by service.
+    /// Compare two runs that were kept, service by service, or two matrices, primitive by primitive: two
+    /// kernels, options or programs.
     Diff(SimDiffArgs),
+    /// Count what one operation of each primitive of 'assay bench' executes in a guest.
+    Matrix(SimMatrixArgs),
     /// Make root file systems for guests.
     Image(SimImageArgs),
+}
+
+/// A guest.
+#[derive(Debug, Args)]
+pub struct GuestArgs {
+    /// Kernel to boot: a file (bzImage), or the version of an installed one, such as 6.1 [default: the newest
+    /// installed one].
+    #[arg(long, value_name = "KERNEL")]
+    pub kernel: Option<PathBuf>,
+    /// Memory of the guest in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(128..=65_536))]
+    pub memory: u32,
+    /// Kill the guest if it has not ended after this time, which includes the boot, such as 60s or 10m.
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = budget)]
+    pub limit: Duration,
 }
 
 /// `assay sim run`.
@@ -38,21 +56,13 @@ pub struct SimRunArgs {
     /// File or directory to copy into the directory of the command; can be repeated.
     #[arg(long, value_name = "PATH")]
     pub copy: Vec<PathBuf>,
-    /// Kernel to boot: a file (bzImage), or the version of an installed one, such as 6.1 [default: the newest
-    /// installed one].
-    #[arg(long, value_name = "KERNEL")]
-    pub kernel: Option<PathBuf>,
+    /// Guest of the command.
+    #[command(flatten)]
+    pub guest: GuestArgs,
     /// Root file system of the command: 'debian', which 'assay sim image build' makes, or a file with an ext4
     /// file system, which stays as it is [default: busybox].
     #[arg(long, value_name = "IMAGE", requires = "guest_command")]
     pub image: Option<PathBuf>,
-    /// Memory of the guest in MiB.
-    #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(128..=65_536))]
-    pub memory: u32,
-    /// Kill the guest if the command has not ended after this time, which includes the boot, such as 60s or
-    /// 10m.
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = budget)]
-    pub limit: Duration,
     /// Let the guest's time pass with its instructions, one nanosecond for each, so that each run of a
     /// command is the same to the instruction; show what the processor did over time, and the latency of
     /// services. Takes about twice as long.
@@ -73,12 +83,51 @@ pub struct SimRunArgs {
     pub print: PrintArgs,
 }
 
+/// `assay sim matrix`.
+#[derive(Debug, Args)]
+pub struct SimMatrixArgs {
+    /// Primitives to count: ids, or prefixes of ids such as `tcp` or `file.read` [default: those of the quick
+    /// profile that enter the kernel].
+    #[arg(value_name = "PRIMITIVE")]
+    pub primitives: Vec<String>,
+    /// Also count the sweeps.
+    #[arg(long)]
+    pub full: bool,
+    /// Guest of the primitives.
+    #[command(flatten)]
+    pub guest: GuestArgs,
+    /// Keep the matrix in this file, for 'assay sim show' and 'assay sim diff'.
+    #[arg(short, long, value_name = "NAME.matrix.json")]
+    pub output: Option<PathBuf>,
+    /// Machine whose costs are shown beside.
+    #[command(flatten)]
+    pub beside: BesideArgs,
+    /// Output format.
+    #[command(flatten)]
+    pub print: PrintArgs,
+}
+
+/// The costs to show beside a matrix.
+#[derive(Debug, Args)]
+pub struct BesideArgs {
+    /// Show the costs of this machine beside: a file, a run of 'assay bench' such as 'latest', or a
+    /// historical machine.
+    #[arg(long, value_name = "MACHINE")]
+    pub machine: Option<PathBuf>,
+    /// Location of its run.
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
 /// `assay sim show`.
 #[derive(Debug, Args)]
 pub struct SimShowArgs {
-    /// Run to show.
-    #[arg(value_name = "NAME.sim.json")]
-    pub run: PathBuf,
+    /// Run or matrix to show.
+    #[arg(value_name = "FILE.json")]
+    pub file: PathBuf,
+    /// Machine whose costs are shown beside a matrix.
+    #[command(flatten)]
+    pub beside: BesideArgs,
     /// Output format.
     #[command(flatten)]
     pub print: PrintArgs,
@@ -87,11 +136,11 @@ pub struct SimShowArgs {
 /// `assay sim diff`.
 #[derive(Debug, Args)]
 pub struct SimDiffArgs {
-    /// Baseline.
-    #[arg(value_name = "A.sim.json")]
+    /// Baseline: a run or a matrix.
+    #[arg(value_name = "A.json")]
     pub a: PathBuf,
-    /// Run to compare with the baseline.
-    #[arg(value_name = "B.sim.json")]
+    /// What to compare with the baseline.
+    #[arg(value_name = "B.json")]
     pub b: PathBuf,
     /// Output format.
     #[command(flatten)]

@@ -4,6 +4,7 @@
 pub mod application;
 pub mod comparison;
 pub mod machine;
+pub mod matrix;
 pub mod selection;
 pub mod simulation;
 pub mod tracing;

@@ -13,7 +13,7 @@ use assay_guest::kernel::Kernel;
 use assay_guest::qemu::{Clock, Machine, Observer};
 use assay_guest::{Finished, Job, Platform, RunError};
 use assay_sim::symbols::{self, Symbols};
-use assay_sim::{Plan, Profile};
+use assay_sim::{Plan, Profile, Snapshots};
 use flate2::bufread::GzDecoder;
 
 use crate::interrupt::{Interrupt, Interrupted};
@@ -37,39 +37,56 @@ const DESCRIBE: &str =
 /// Time limit for that: 6 s on an idle machine.
 const DESCRIBE_LIMIT: Duration = Duration::from_secs(600);
 
-/// Runs a job and prints what it has printed, as messages. Returns its status, and where its instructions
-/// went.
+/// A job that was observed.
+#[derive(Debug)]
+pub struct Observation {
+    /// What it has printed, and its status.
+    pub finished: Finished,
+    /// Where its instructions went.
+    pub profile: Profile,
+    /// What was executed at the points that its programs have chosen.
+    pub snapshots: Snapshots,
+}
+
+/// Runs a job and observes it.
 pub fn observe(
     mut machine: Machine,
     job: &Job,
     plan: &Plan,
     interrupt: &Interrupt,
-) -> anyhow::Result<(u8, Profile)> {
+) -> anyhow::Result<Observation> {
     let directory = tempfile::Builder::new().prefix("assay-sim-").tempdir();
     let directory = directory.context("cannot create a temporary directory")?;
-    let [plan_file, profile_file] = ["plan", "profile"].map(|name| directory.path().join(name));
+    let [plan_file, profile_file, snapshots_file] =
+        ["plan", "profile", "snapshots"].map(|name| directory.path().join(name));
     output::write_file(&plan_file, &plan.to_json())?;
     machine.observer = Some(Observer {
         library: plugin()?,
-        files: vec![("plan", plan_file), ("profile", profile_file.clone())],
+        files: vec![
+            ("plan", plan_file),
+            ("profile", profile_file.clone()),
+            ("snapshots", snapshots_file.clone()),
+        ],
     });
-    let status = run_visibly(machine, job, interrupt)?;
-    let profile = fs::read_to_string(&profile_file)
-        .context("there is no profile: the command has prevented the mark of its end, or the disk is full")?;
-    let profile = Profile::from_json(&profile);
-    Ok((status, profile.with_context(|| format!("{PLUGIN} does not fit this program; {BUILD} builds it"))?))
-}
-
-/// Runs a job and prints what it has printed, as messages. Returns its status.
-pub fn run_visibly(machine: Machine, job: &Job, interrupt: &Interrupt) -> anyhow::Result<u8> {
-    output::say(&format!("booting Linux {}", machine.kernel.release));
     let finished = run(machine, job, interrupt)?;
-    output::say_bytes(&finished.errors);
-    output::say_bytes(&finished.output);
-    Ok(finished.status)
+    let written = |file: &Path| {
+        fs::read_to_string(file).context(
+            "there is no profile: the command has prevented the mark of its end, or the disk is full",
+        )
+    };
+    let other = || format!("{PLUGIN} does not fit this program; {BUILD} builds it");
+    let profile = Profile::from_json(&written(&profile_file)?).with_context(other)?;
+    let snapshots = Snapshots::from_json(&written(&snapshots_file)?).with_context(other)?;
+    Ok(Observation { finished, profile, snapshots })
 }
 
-fn run(machine: Machine, job: &Job, interrupt: &Interrupt) -> anyhow::Result<Finished> {
+/// Runs a job.
+pub fn run(machine: Machine, job: &Job, interrupt: &Interrupt) -> anyhow::Result<Finished> {
+    output::say(&format!("booting Linux {}", machine.kernel.release));
+    boot(machine, job, interrupt)
+}
+
+fn boot(machine: Machine, job: &Job, interrupt: &Interrupt) -> anyhow::Result<Finished> {
     match assay_guest::run(&Platform::Qemu(machine), job, interrupt.flag()) {
         Err(RunError::Interrupted) => Err(Interrupted::Simulating.into()),
         finished => Ok(finished?),
@@ -116,7 +133,7 @@ fn described(machine: &Machine, kernels: &Path, interrupt: &Interrupt) -> anyhow
     output::say(&format!("booting Linux {} for its symbols, which are kept", kernel.release));
     let job = Job { command: DESCRIBE.to_owned(), copies: Vec::new(), marks: MARKS, limit: DESCRIBE_LIMIT };
     let machine = Machine { clock: Clock::Host, image: None, observer: None, ..machine.clone() };
-    let description = run(machine, &job, interrupt)?.output;
+    let description = boot(machine, &job, interrupt)?.output;
     let described =
         plan_of(&description).with_context(|| format!("Linux {} cannot be observed", kernel.release))?;
     fs::create_dir_all(kernels)

@@ -10,6 +10,7 @@ pub mod explained;
 pub mod facts;
 pub mod hierarchy;
 pub mod machine;
+pub mod matrix;
 pub mod measured;
 pub mod prediction;
 pub mod profile;

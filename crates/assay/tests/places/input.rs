@@ -71,7 +71,7 @@ fn a_run_of_a_guest_that_cannot_be_read_or_kept_is_rejected() {
     fs::write(place.path("newer.sim.json"), whole.replace("simulation/", "simulation/9")).unwrap();
     fs::write(place.path("escapes.sim.json"), r#"{"format": "\u001b[31m", "content": {}}"#).unwrap();
     for (name, words) in [
-        ("cut.sim.json", ["cut.sim.json is not a run of 'assay sim'", "line 1"]),
+        ("cut.sim.json", ["cut.sim.json is neither a run nor a matrix of 'assay sim'", "line 1"]),
         ("newer.sim.json", ["assay.simulation/9", "update assay"]),
         ("escapes.sim.json", ["its format is '\\u{1b}[31m'", "update assay"]),
         ("none.sim.json", ["cannot read none.sim.json", "No such file"]),
@@ -91,6 +91,32 @@ fn a_run_of_a_guest_that_cannot_be_read_or_kept_is_rejected() {
         said.complains_of(&words);
         assert!(!said.stderr.contains("booting") && !place.path("run").exists(), "{said:?}");
     }
+}
+
+#[test]
+fn a_matrix_of_primitives_that_cannot_be_read_counted_or_compared_is_rejected() {
+    let place = Place::new();
+    let copy = |from: &str, to: &str| fs::copy(repository().join(from), place.path(to)).unwrap();
+    copy("crates/sim/tests/golden/run.sim.json", "run.json");
+    copy("crates/quantity/tests/golden/matrix.json", "matrix.json");
+    let matrix = fs::read_to_string(place.path("matrix.json")).unwrap();
+    fs::write(place.path("newer.json"), matrix.replace("matrix/1", "matrix/9")).unwrap();
+    fs::write(place.path("damaged.json"), matrix.replace("call.null", "null")).unwrap();
+    let refused = |arguments: &[&str], words: &[&str]| {
+        let said = Said::by(&mut place.assay(&[&["sim"], arguments].concat()));
+        said.complains_of(words);
+        assert!(said.stdout.is_empty() && !said.stderr.contains("booting"), "{said:?}");
+    };
+    refused(&["show", "newer.json"], &["neither a run nor a matrix", "assay.matrix/9", "update assay"]);
+    refused(&["show", "damaged.json"], &["damaged.json", "rows: primitive name 'null'"]);
+    refused(&["show", "run.json", "--machine", "1997/pro-200"], &["--machine needs a matrix"]);
+    refused(&["show", "matrix.json", "--machine", "none.json"], &["cannot read none.json"]);
+    refused(&["diff", "run.json", "matrix.json"], &["nothing in common", "compare two runs or two matrices"]);
+    refused(&["matrix", "cell.null"], &["no primitive has the name or prefix 'cell.null'"]);
+    refused(&["matrix", "call.null", "-o", "none/matrix.json"], &["cannot write to none"]);
+    refused(&["matrix", "call.null", "--machine", "none.json"], &["cannot read none.json"]);
+    let shown = Said::by(&mut place.assay(&["sim", "show", "matrix.json", "--machine", "1997/pro-200"]));
+    assert!(shown.stdout.contains("4.08"), "{shown:?}");
 }
 
 #[test]

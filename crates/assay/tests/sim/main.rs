@@ -4,6 +4,7 @@
 
 mod guest;
 mod image;
+mod matrix;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -23,7 +23,7 @@ pub(crate) struct Row {
     /// The unit of work that the cost refers to.
     pub(crate) cost: Per,
     /// Names that the kernel gives to the system calls of one operation, including those of partners; if the
-    /// C library may choose, all of them. Empty for work in user mode only.
+    /// C library may choose, all of them. Empty if it makes none.
     pub(crate) calls: &'static [&'static str],
     /// Description of one operation, a line of Markdown, which `docs/primitives.md` contains too.
     pub(crate) about: &'static str,
@@ -99,4 +99,15 @@ pub struct Benchmark {
     pub source: &'static str,
     /// Prepares it in the measuring process.
     pub prepare: Prepare,
+}
+
+/// Families whose operations enter the kernel without a system call.
+const ENTERED_WITHOUT_CALL: [&str; 4] = ["exception", "interrupt", "page_fault", "uring"];
+
+impl Benchmark {
+    /// Whether one operation enters the kernel: otherwise it is a primitive of the hardware alone.
+    #[must_use]
+    pub fn enters_kernel(&self) -> bool {
+        !self.calls.is_empty() || ENTERED_WITHOUT_CALL.contains(&self.primitive.family())
+    }
 }

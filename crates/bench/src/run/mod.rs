@@ -4,4 +4,5 @@ pub mod alternate;
 pub mod cost;
 pub mod count;
 pub mod plan;
+pub mod simulated;
 pub mod sweep;

@@ -8,11 +8,12 @@ use assay_quantity::{Counted, Key};
 use super::cold::Eviction;
 use super::copies::{Copies, Crowd};
 use super::counter;
-use super::evidence::{NoWitness, Watch};
+use super::evidence::{NoWitness, Watch, Witness};
 use super::free_lists::shuffle_free_lists;
 use super::harness::{self, Batches, Schedule};
 use super::sabotage::{Sabotage, delayed, sabotaged};
 use super::seed::{self, Purpose};
+use super::snapshot::Snapshots;
 use super::wire::{Answer, Request, WireBatch, WireSample};
 use crate::benchmark::{Benchmark, Participants, Prepared, Refusal, Setting, Sharing};
 use crate::catalogue;
@@ -126,18 +127,25 @@ fn measure_here(
     if let Some(lengths) = request.counted {
         return bench.count(prepared, lengths);
     }
+    if let Some(first) = request.snapshots {
+        return bench.take_snapshots(prepared, first);
+    }
     watch.open(&Participants { sharing: prepared.sharing.clone(), cpu, copies: copies.beside() })?;
-    let Batches { observations, baseline, refused, mut evidence } = bench.time(&mut watch, &mut prepared)?;
-    watch.close(&mut evidence)?;
+    let mut batches = bench.time(&mut watch, &mut prepared)?;
+    watch.close(&mut batches.evidence)?;
     let counted = if request.counters { bench.events(&mut prepared)? } else { Vec::new() };
     copies.check_running()?;
-    Ok(WireSample {
-        observations: observations.into_iter().map(WireBatch::from).collect(),
-        baseline: baseline.into_iter().map(WireBatch::from).collect(),
-        refused,
-        evidence: evidence.iter().map(|(kind, readings)| (kind.to_owned(), rounded(readings))).collect(),
-        counted: counted.into_iter().map(|counted| (counted.event, counted.batches)).collect(),
-    })
+    let counted = counted.into_iter().map(|counted| (counted.event, counted.batches)).collect();
+    Ok(WireSample { counted, ..WireSample::from(batches) })
+}
+
+impl From<Batches> for WireSample {
+    fn from(Batches { observations, baseline, refused, evidence }: Batches) -> Self {
+        let [observations, baseline] =
+            [observations, baseline].map(|batches| batches.into_iter().map(WireBatch::from).collect());
+        let evidence = evidence.iter().map(|(kind, readings)| (kind.to_owned(), rounded(readings))).collect();
+        Self { observations, baseline, refused, evidence, counted: Vec::new() }
+    }
 }
 
 /// Returns readings with six significant digits, more than any of them is exact to; numbers of events remain.
@@ -204,9 +212,9 @@ impl<'a> Bench<'a> {
         self.benchmark.primitive.word(Key::Cache) == "cold"
     }
 
-    fn time(&self, watch: &mut Watch, prepared: &mut Prepared) -> Result<Batches, Refusal> {
+    fn time(&self, witness: &mut impl Witness, prepared: &mut Prepared) -> Result<Batches, Refusal> {
         if !self.is_cold() {
-            return Ok(harness::sample(&self.clock, watch, self.schedule, prepared)?);
+            return Ok(harness::sample(&self.clock, witness, self.schedule, prepared)?);
         }
         let granule = prepared.operation.granule();
         if granule > 1 {
@@ -216,7 +224,7 @@ impl<'a> Bench<'a> {
         }
         let mut setting = self.setting();
         let mut eviction = Eviction::prepare(setting.caches.last(), &mut setting.rng)?;
-        Ok(harness::cold_sample(&self.clock, watch, &mut || eviction.evict(), prepared)?)
+        Ok(harness::cold_sample(&self.clock, witness, &mut || eviction.evict(), prepared)?)
     }
 
     /// Counts events in separate batches.
@@ -237,6 +245,11 @@ impl<'a> Bench<'a> {
         }
         let batch = harness::one_batch(&self.clock, prepared.operation.as_mut(), lengths)?;
         Ok(WireSample { observations: vec![WireBatch::from(batch)], ..WireSample::default() })
+    }
+
+    /// Times batches between snapshots of a simulator's counts.
+    fn take_snapshots(&self, mut prepared: Prepared, first: u64) -> Result<WireSample, Refusal> {
+        self.time(&mut Snapshots::from(first), &mut prepared).map(WireSample::from)
     }
 
     /// Starts the copies that the id requests; this process is one of them.

@@ -10,9 +10,11 @@ mod free_lists;
 pub mod harness;
 pub mod sabotage;
 pub(crate) mod seed;
+pub(crate) mod snapshot;
 mod spawner;
 mod wire;
 
 pub use self::child::{SampleError, delayed_sample_main, sample_main, yields_sample_despite_sabotage};
-pub(crate) use self::spawner::Circumstances;
+pub use self::snapshot::SNAPSHOT;
+pub(crate) use self::spawner::{Circumstances, answer};
 pub use self::spawner::{Outcome, Spawner};

@@ -108,6 +108,7 @@ impl Spawner {
             shared_directory: circumstances.shared_directory.to_owned(),
             peer: circumstances.peer,
             counted: circumstances.counted,
+            snapshots: None,
             counters: circumstances.counters,
             effective: circumstances.effective.map(WireCaches::from),
             ticks_per_ns: match circumstances.clock.source {
@@ -184,7 +185,8 @@ fn read_part(output: &mut ChildStdout, said: &mut Vec<u8>) -> io::Result<usize> 
     Ok(length)
 }
 
-fn answer(output: &[u8], exit: Exit, seed: u64) -> Outcome {
+/// Reads the answer of a measuring process that has ended like this.
+pub(crate) fn answer(output: &[u8], exit: Exit, seed: u64) -> Outcome {
     if !exit.is_success() {
         return Outcome::Rejected(format!("its process {exit}"));
     }

@@ -24,6 +24,8 @@ pub(super) struct Request {
     /// Requests a single batch of this multiple of the fixed length, for a program that counts what is
     /// executed.
     pub(super) counted: Option<u64>,
+    /// Requests snapshots of a simulator's counts around each batch, the first one with this number.
+    pub(super) snapshots: Option<u64>,
     /// Whether to read counters.
     pub(super) counters: bool,
     /// Absent: the sizes that the machine reports.

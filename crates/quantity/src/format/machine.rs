@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{EstimateOnDisk, FormatError, parse, render};
+use super::{EstimateOnDisk, FormatError, UnmeasuredOnDisk, parse, render};
 use crate::cost::{Cost, Mode, Verdict};
 use crate::estimate::Estimate;
-use crate::machine::{Conditions, Description, Fact, Machine, Unmeasured};
+use crate::machine::{Conditions, Description, Fact, Machine};
 use crate::primitive::PrimitiveId;
 use crate::unit::Unit;
 
@@ -104,13 +104,6 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct UnmeasuredOnDisk {
-    primitive: String,
-    reason: String,
-}
-
 /// Writes a machine as a file's text.
 #[must_use]
 pub fn machine_to_json(machine: &Machine) -> String {
@@ -129,14 +122,7 @@ pub fn machine_to_json(machine: &Machine) -> String {
             cycle_ns: machine.conditions.cycle_ns,
         },
         costs: machine.costs.iter().map(write_cost).collect(),
-        unmeasured: machine
-            .unmeasured
-            .iter()
-            .map(|missing| UnmeasuredOnDisk {
-                primitive: missing.primitive.to_string(),
-                reason: missing.reason.clone(),
-            })
-            .collect(),
+        unmeasured: machine.unmeasured.iter().map(UnmeasuredOnDisk::from).collect(),
     })
 }
 
@@ -155,12 +141,8 @@ pub fn machine_from_json(text: &str) -> Result<Machine, FormatError> {
             return Err(FormatError::value(place, "it occurs twice"));
         }
     }
-    let mut unmeasured = Vec::new();
-    for missing in disk.unmeasured {
-        let primitive =
-            missing.primitive.parse().map_err(|problem| FormatError::value("unmeasured", problem))?;
-        unmeasured.push(Unmeasured { primitive, reason: missing.reason });
-    }
+    let unmeasured = disk.unmeasured.into_iter().map(|missing| missing.read("unmeasured"));
+    let unmeasured = unmeasured.collect::<Result<_, _>>()?;
     let description = Description { facts, uncontrolled: disk.uncontrolled };
     let conditions = read_conditions(&disk.conditions)?;
     Ok(Machine { name: disk.name, source: disk.source, description, conditions, costs, unmeasured })

@@ -1,18 +1,22 @@
-//! The versioned formats in which vectors travel: `assay.machine/2` and `assay.demand/1`.
+//! The versioned formats in which vectors and matrices travel: `assay.machine/2`, `assay.demand/1` and
+//! `assay.matrix/1`.
 //!
 //! The types on disk are separate from the types of computations. Reading is strict: an unknown field, a
 //! number that is not finite, or an interval that does not contain its point is an error that names the
-//! place. `docs/formats.md` documents every field of both formats.
+//! place. `docs/formats.md` documents every field of these formats.
 
 mod demand;
 mod machine;
+mod matrix;
 
 pub use demand::{demand_from_json, demand_to_json};
 pub use machine::{machine_from_json, machine_to_json};
+pub use matrix::{is_matrix, matrix_from_json, matrix_to_json};
 
 use serde::{Deserialize, Serialize};
 
 use crate::estimate::{Estimate, Interval, Method};
+use crate::machine::Unmeasured;
 
 /// Why a text is not a file of the format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -91,7 +95,15 @@ impl EstimateOnDisk {
         }
     }
 
+    /// Reads a quantity that is never below 0.
     fn read(self, place: &str) -> Result<Estimate, FormatError> {
+        if self.point < 0.0 {
+            return Err(FormatError::value(place, format!("point {} is below 0", self.point)));
+        }
+        self.read_signed(place)
+    }
+
+    fn read_signed(self, place: &str) -> Result<Estimate, FormatError> {
         let error = |problem: String| FormatError::Value { place: place.to_owned(), problem };
         let unit = self.unit.parse().map_err(|problem| FormatError::value(place, problem))?;
         let method = Method::NAMES
@@ -99,9 +111,6 @@ impl EstimateOnDisk {
             .find(|(_, name)| *name == self.method)
             .ok_or_else(|| error(format!("method '{}' is unknown", self.method)))?
             .0;
-        if !(self.point.is_finite() && self.point >= 0.0) {
-            return Err(error(format!("point {} is not a finite number of at least 0", self.point)));
-        }
         if !(self.low <= self.point && self.point <= self.high && self.high.is_finite()) {
             return Err(error(format!("interval {}..{} does not hold {}", self.low, self.high, self.point)));
         }
@@ -110,5 +119,25 @@ impl EstimateOnDisk {
         }
         let interval = Interval { low: self.low, high: self.high, confidence: self.confidence };
         Ok(Estimate { point: self.point, interval, unit, method, values: self.values })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UnmeasuredOnDisk {
+    primitive: String,
+    reason: String,
+}
+
+impl From<&Unmeasured> for UnmeasuredOnDisk {
+    fn from(missing: &Unmeasured) -> Self {
+        Self { primitive: missing.primitive.to_string(), reason: missing.reason.clone() }
+    }
+}
+
+impl UnmeasuredOnDisk {
+    fn read(self, place: &str) -> Result<Unmeasured, FormatError> {
+        let primitive = self.primitive.parse().map_err(|problem| FormatError::value(place, problem))?;
+        Ok(Unmeasured { primitive, reason: self.reason })
     }
 }

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::annotation::Point;
 use crate::profile::Interval;
 
 fn name(text: &str) -> Name {
@@ -555,4 +556,36 @@ proptest! {
             prop_assert!(latency.total_ns() <= latency.calls * elapsed.total_ns);
         }
     }
+}
+
+#[test]
+fn a_snapshot_has_what_was_executed_since_the_start_and_is_taken_after_the_first_mark_only() {
+    let mut plan = plan();
+    plan.points = vec![Point { address: 1 << 63, action: Action::PageFault { service: 0 } }];
+    let mut attribution = Attribution::new(&plan);
+    let fault = Event::Trap { service: 0, frame: 8 };
+    let timer = Event::Trap { service: 1, frame: 4 };
+    let mut counts = Counts::default();
+    for (user, kernel, event) in [
+        (1, 0, Event::Snapshot(1)),
+        (1, 0, fault),
+        (0, 10, Event::ReturnToProgram),
+        (1, 0, Event::Begin),
+        (5, 0, Event::Snapshot(2)),
+        (1, 0, fault),
+        (0, 20, timer),
+        (0, 30, Event::ReturnToKernel { frame: 4 }),
+        (0, 40, Event::ReturnToProgram),
+        (2, 0, Event::Snapshot(9)),
+        (7, 0, Event::End),
+    ] {
+        counts.user += user;
+        counts.kernel += kernel;
+        attribution.take(at(counts), event);
+    }
+    let taken = attribution.snapshots().taken.iter();
+    let taken: Vec<_> =
+        taken.map(|one| (one.number, one.counts.user, one.counts.kernel, one.page_faults)).collect();
+    assert_eq!(taken, [(2, 8, 10, 1), (9, 11, 100, 2)]);
+    assert_eq!(attribution.snapshots().omitted, 0);
 }
