@@ -21,8 +21,8 @@ use crate::past;
 use crate::phase::turns::States;
 
 pub use sim::{
-    BesideArgs, GuestArgs, Observe, SimArgs, SimCommand, SimDiffArgs, SimImageBuildArgs, SimImageCommand,
-    SimMatrixArgs, SimRunArgs, SimShowArgs,
+    BesideArgs, GuestArgs, Observe, SimArgs, SimCommand, SimDiffArgs, SimImageArgs, SimImageBuildArgs,
+    SimImageCommand, SimMatrixArgs, SimRunArgs, SimShowArgs,
 };
 
 /// Measures the costs of a machine's primitives, traces an application's demand for them, and predicts the

@@ -26,12 +26,13 @@ const PREPARE: &str = "cp -r root/. / && rm -r root && mv assay /bin || exit
 echo madvise >/sys/kernel/mm/transparent_hugepage/enabled
 ";
 
-/// Takes a sample of each benchmark in a guest, with this program.
+/// Takes samples of each benchmark in a guest, with this program. `source` is the origin of the figures.
 pub fn count(
     machine: Machine,
     plan: &Plan,
     benchmarks: &[Benchmark],
     limit: Duration,
+    source: String,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Matrix> {
     let directory = tempfile::Builder::new().prefix("assay-sim-").tempdir();
@@ -55,7 +56,7 @@ pub fn count(
     let at: HashMap<u64, Totals> =
         snapshots.taken.iter().map(|snapshot| (snapshot.number, totals(snapshot))).collect();
     let counted = simulated::executed(benchmarks, &finished.output, &|number| at.get(&number).copied());
-    let mut matrix = Matrix { kernel, memory_mib, ..Matrix::default() };
+    let mut matrix = Matrix { kernel, memory_mib, source, ..Matrix::default() };
     for (benchmark, counted) in benchmarks.iter().zip(counted) {
         let primitive = benchmark.primitive.clone();
         match counted {

@@ -51,6 +51,11 @@ fn over_time(profile: &Profile) -> Option<Figure> {
 /// States what the mode kernel contains if services were not observed.
 const COUNTED: &str = "Idle instructions count as those of the kernel.";
 
+/// The memory of a machine.
+pub fn memory(mib: u32) -> Cell {
+    Cell::Number { value: f64::from(mib) * f64::from(1 << 20), unit: Unit::Bytes }
+}
+
 fn command(run: &Run) -> &str {
     run.setup.command.as_deref().unwrap_or("A mix of system calls")
 }

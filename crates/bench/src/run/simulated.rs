@@ -20,7 +20,7 @@ use crate::benchmark::Benchmark;
 use crate::sample::snapshot::{BEFORE, numbers, request};
 use crate::sample::{Outcome, answer};
 
-/// Samples of each benchmark: the fewest that show whether a count depends on what the guest did before.
+/// Samples of each benchmark. The interval of two would extend by six times their difference.
 const SAMPLES: usize = 3;
 
 /// Time limit of a sample in s, by the guest's clock: one of each benchmark of the catalogue takes 14 s.

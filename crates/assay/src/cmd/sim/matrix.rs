@@ -3,8 +3,8 @@
 use anyhow::anyhow;
 use assay_bench::{Benchmark, Profile};
 use assay_guest::qemu::{Clock, Machine};
+use assay_quantity as quantity;
 use assay_quantity::format::matrix_to_json;
-use assay_quantity::{self as quantity, Matrix};
 
 use super::{KERNELS, PLATFORMS, data, machine};
 use crate::cli::{BesideArgs, SimMatrixArgs};
@@ -23,8 +23,7 @@ pub fn run(args: &SimMatrixArgs) -> anyhow::Result<()> {
     let data = data()?;
     let machine = Machine { clock: Clock::Instructions, ..machine(&data.join(PLATFORMS), &args.guest)? };
     let plan = simulation::plan(&machine, &[], &data.join(KERNELS), &interrupt)?;
-    let matrix = count(machine, &plan, &benchmarks, args.guest.limit, &interrupt)?;
-    let matrix = Matrix { source: source(args), ..matrix };
+    let matrix = count(machine, &plan, &benchmarks, args.guest.limit, source(args), &interrupt)?;
     let report = section::matrix::report(&matrix, beside.as_ref());
     let shown = output::show(&report, args.print.format());
     if matrix.rows.is_empty() {

@@ -35,10 +35,7 @@ fn setups(runs: &Pair<Run>, names: &Pair<String>) -> Table {
         row("copied", |run| Cell::text(run.setup.copies.join(", "))),
         row("kernel", |run| Cell::text(&*run.setup.kernel)),
         row("root file system", |run| Cell::text(run.setup.root.as_deref().unwrap_or_default())),
-        row("memory", |run| {
-            let bytes = f64::from(run.setup.memory_mib) * f64::from(1 << 20);
-            Cell::Number { value: bytes, unit: Unit::Bytes }
-        }),
+        row("memory", |run| super::memory(run.setup.memory_mib)),
         row("deterministic", |run| Cell::text(if run.setup.deterministic { "yes" } else { "no" })),
         row("annotated functions", |run| Cell::text(run.setup.functions.join(", "))),
     ];
