@@ -103,7 +103,10 @@ pub enum PlanError {
     /// A symbol without which nothing can be attributed is missing.
     #[error("the kernel has no symbol {0}, without which it cannot be observed")]
     NoSymbol(&'static str),
-    /// Its structures are unknown.
+    /// It does not show its structures.
+    #[error("the kernel does not describe its structures; it must be built with CONFIG_DEBUG_INFO_BTF")]
+    NoStructures,
+    /// Its structures cannot be read.
     #[error("{0}; the kernel must be built with CONFIG_DEBUG_INFO_BTF")]
     Btf(#[from] BtfError),
     /// The file is no plan.
@@ -210,6 +213,9 @@ impl Plan {
     /// [`PlanError`].
     pub fn new(symbols: &Symbols, btf: &[u8]) -> Result<Plan, PlanError> {
         let mut plan = Plan::of_symbols(symbols)?;
+        if btf.is_empty() {
+            return Err(PlanError::NoStructures);
+        }
         let member = |name| btf::offset(btf, "task_struct", name);
         plan.task = TaskOffsets {
             process: member("tgid")?,
@@ -415,14 +421,18 @@ mod tests {
 
     #[test]
     fn a_kernel_without_symbols_or_structures_is_refused() {
-        let refused = |names: &[&str]| Plan::new(&symbols(names), &[]).unwrap_err().to_string();
+        let refused_with = |names: &[&str], btf| Plan::new(&symbols(names), btf).unwrap_err().to_string();
+        let refused = |names| refused_with(names, &[]);
         assert_eq!(refused(&[]), "the kernel shows no symbols; it must be built with CONFIG_KALLSYMS");
         let missing = "the kernel has no symbol __switch_to, without which it cannot be observed";
         assert_eq!(refused(&KERNEL[..2]), missing);
         let missing = "the kernel has no symbol asm_exc_page_fault, without which it cannot be observed";
         assert_eq!(refused(&KERNEL[..4]), missing);
+        let missing =
+            "the kernel does not describe its structures; it must be built with CONFIG_DEBUG_INFO_BTF";
+        assert_eq!(refused(&KERNEL), missing);
         assert_eq!(
-            refused(&KERNEL),
+            refused_with(&KERNEL, &[0; 32]),
             "the description of the kernel's structures (BTF) is damaged; \
              the kernel must be built with CONFIG_DEBUG_INFO_BTF"
         );

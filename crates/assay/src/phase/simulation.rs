@@ -34,9 +34,6 @@ const BUILD: &str = "'cargo build --release --workspace'";
 const DESCRIBE: &str =
     "grep -v '\\[' /proc/kallsyms | grep -i ' [tw] ' | gzip -c; gzip -c /sys/kernel/btf/vmlinux";
 
-/// Time limit for that: 6 s on an idle machine.
-const DESCRIBE_LIMIT: Duration = Duration::from_secs(600);
-
 /// A job that was observed.
 #[derive(Debug)]
 pub struct Observation {
@@ -68,13 +65,16 @@ pub fn observe(
             ("snapshots", snapshots_file.clone()),
         ],
     });
-    let finished = run(machine, job, interrupt)?;
+    let other = || format!("{PLUGIN} does not fit this program or QEMU; {BUILD} builds it");
+    let finished = run(machine, job, interrupt).map_err(|error| match error.downcast_ref() {
+        Some(RunError::Ended { last, .. }) if last.contains(PLUGIN) => error.context(other()),
+        _ => error,
+    })?;
     let written = |file: &Path| {
         fs::read_to_string(file).context(
             "there is no profile: the command has prevented the mark of its end, or the disk is full",
         )
     };
-    let other = || format!("{PLUGIN} does not fit this program; {BUILD} builds it");
     let profile = Profile::from_json(&written(&profile_file)?).with_context(other)?;
     let snapshots = Snapshots::from_json(&written(&snapshots_file)?).with_context(other)?;
     Ok(Observation { finished, profile, snapshots })
@@ -107,9 +107,10 @@ pub fn plan(
     machine: &Machine,
     functions: &[String],
     kernels: &Path,
+    limit: Duration,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Plan> {
-    let (mut plan, symbols) = described(machine, kernels, interrupt)?;
+    let (mut plan, symbols) = described(machine, kernels, limit, interrupt)?;
     if machine.clock == Clock::Instructions {
         plan.add_clock(&symbols);
     }
@@ -121,7 +122,12 @@ pub fn plan(
 
 /// Returns the annotations of a kernel and its symbols, from the description that it gives in a guest. The
 /// descriptions are kept in `kernels`, by the content of the kernel and of [`DESCRIBE`].
-fn described(machine: &Machine, kernels: &Path, interrupt: &Interrupt) -> anyhow::Result<(Plan, Symbols)> {
+fn described(
+    machine: &Machine,
+    kernels: &Path,
+    limit: Duration,
+    interrupt: &Interrupt,
+) -> anyhow::Result<(Plan, Symbols)> {
     let kernel = &machine.kernel;
     let kept = kernels.join(format!("{:016x}.gz", hash(kernel)?));
     if let Ok(description) = fs::read(&kept) {
@@ -131,7 +137,7 @@ fn described(machine: &Machine, kernels: &Path, interrupt: &Interrupt) -> anyhow
         }
     }
     output::say(&format!("booting Linux {} for its symbols, which are kept", kernel.release));
-    let job = Job { command: DESCRIBE.to_owned(), copies: Vec::new(), marks: MARKS, limit: DESCRIBE_LIMIT };
+    let job = Job { command: DESCRIBE.to_owned(), copies: Vec::new(), marks: MARKS, limit };
     let machine = Machine { clock: Clock::Host, image: None, observer: None, ..machine.clone() };
     let description = boot(machine, &job, interrupt)?.output;
     let described =

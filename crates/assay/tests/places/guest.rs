@@ -1,5 +1,5 @@
-//! Guests that panic, hang, are interrupted or lose their results; missing QEMU and unusable files. QEMU must
-//! end in every case. They use the real QEMU and kernels of `scripts/platforms`.
+//! Guests that panic, hang, are interrupted or lose their results; missing QEMU, unusable files and plugins.
+//! QEMU must end in every case. They use the real QEMU and kernels of `scripts/platforms`.
 
 use std::env;
 use std::fs;
@@ -111,4 +111,20 @@ fn what_a_guest_cannot_use_is_refused() {
     refused(&["--copy", "large"], &["exceed 128 MiB", "more memory"]);
     let said = Said::by(&mut place.assay(&["sim", "run", "--guest-command", "true"]));
     said.complains_of(&["qemu-system-x86_64 is missing", "'scripts/setup simulate' installs it"]);
+}
+
+#[test]
+fn a_plugin_for_another_version_of_qemu_is_refused() {
+    let place = Place::new();
+    fs::copy(env!("CARGO_BIN_EXE_assay"), place.path("assay")).unwrap();
+    let plugin = "int qemu_plugin_version = 99;\nint qemu_plugin_install(void) { return 0; }\n";
+    fs::write(place.path("plugin.c"), plugin).unwrap();
+    let arguments = ["-shared", "-fPIC", "-o", "libassay_sim_plugin.so", "plugin.c"];
+    assert!(place.command(&["gcc"], &arguments).status().unwrap().success());
+    let program = place.path("assay");
+    let arguments = ["sim", "run", "--observe", "count", "--guest-command", "true"];
+    let said = Said::by(&mut with_platforms(place.command(&[program.to_str().unwrap()], &arguments)));
+    said.complains_of(&["libassay_sim_plugin.so does not fit", "cargo build", "requires API version 99"]);
+    place.assert_nothing_runs("a plugin of another version");
+    place.assert_no_litter("a plugin of another version");
 }

@@ -1,7 +1,8 @@
 //! Runs `assay sim`, and reads its reports.
 
+use std::env;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
@@ -117,6 +118,12 @@ pub fn kernels() -> Vec<String> {
     let messages = sim(Path::new("."), &["--guest-command", "true", "--kernel", "0.1"]).messages;
     let (_, list) = messages.split_once("(installed: ").unwrap_or_else(|| panic!("{messages}"));
     list.split(')').next().unwrap().split(", ").map(str::to_owned).collect()
+}
+
+/// Where `scripts/platforms` has installed QEMU, busybox and the kernels.
+pub fn platforms() -> PathBuf {
+    let data = env::var("XDG_DATA_HOME").unwrap_or_else(|_| env::var("HOME").unwrap() + "/.local/share");
+    Path::new(&data).join("assay/platforms")
 }
 
 /// Runs a program of the host, and returns its messages.

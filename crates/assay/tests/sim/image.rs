@@ -1,10 +1,9 @@
 //! Commands in an image of our own.
 
-use std::env;
 use std::fs;
 use std::path::Path;
 
-use crate::guest::{PROGRAMS, Tables, compile, kernels, run, sim};
+use crate::guest::{PROGRAMS, Tables, compile, kernels, platforms, run, sim};
 
 /// A shell without a library, which creates a file in its root directory, finds what a guest has mounted
 /// there, and executes no command.
@@ -59,9 +58,8 @@ fn what_is_no_image_or_cannot_be_mounted_is_refused() {
     };
     // Away from its modules.
     let kernel = &kernels()[0];
-    let data = env::var("XDG_DATA_HOME").unwrap_or_else(|_| env::var("HOME").unwrap() + "/.local/share");
-    let kernel = format!("{data}/assay/platforms/linux/{kernel}/boot/vmlinuz-{kernel}");
-    fs::copy(kernel, directory.path().join("vmlinuz")).unwrap();
+    let boot = platforms().join("linux").join(kernel).join("boot");
+    fs::copy(boot.join(format!("vmlinuz-{kernel}")), directory.path().join("vmlinuz")).unwrap();
     refused(
         &["--image", "image", "--kernel", "./vmlinuz", "--observe", "nothing"],
         &["cannot mount the image", "the drivers nfit and nd_pmem"],

@@ -5,6 +5,7 @@
 mod guest;
 mod image;
 mod matrix;
+mod native;
 
 use std::collections::BTreeMap;
 use std::fs;

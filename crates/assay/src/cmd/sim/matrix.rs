@@ -22,7 +22,7 @@ pub fn run(args: &SimMatrixArgs) -> anyhow::Result<()> {
     let interrupt = Interrupt::listen()?;
     let data = data()?;
     let machine = Machine { clock: Clock::Instructions, ..machine(&data.join(PLATFORMS), &args.guest)? };
-    let plan = simulation::plan(&machine, &[], &data.join(KERNELS), &interrupt)?;
+    let plan = simulation::plan(&machine, &[], &data.join(KERNELS), args.guest.limit, &interrupt)?;
     let matrix = count(machine, &plan, &benchmarks, args.guest.limit, source(args), &interrupt)?;
     let report = section::matrix::report(&matrix, beside.as_ref());
     let shown = output::show(&report, args.print.format());

@@ -51,7 +51,8 @@ pub fn run(args: &SimRunArgs) -> anyhow::Result<()> {
     };
     let plan = match args.observe {
         Observe::Services => {
-            let plan = simulation::plan(&machine, &args.annotate, &data.join(KERNELS), &interrupt)?;
+            let kernels = data.join(KERNELS);
+            let plan = simulation::plan(&machine, &args.annotate, &kernels, args.guest.limit, &interrupt)?;
             Some((setup(Observed::Services), plan))
         }
         Observe::Count => Some((setup(Observed::Count), Plan::empty())),
