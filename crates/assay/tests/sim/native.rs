@@ -24,8 +24,8 @@ rm -r tree
 /// System calls by number, and page faults.
 #[derive(Debug, PartialEq)]
 struct Demand {
-    calls: BTreeMap<u64, u64>,
-    page_faults: u64,
+    calls: BTreeMap<u64, f64>,
+    page_faults: f64,
 }
 
 impl Demand {
@@ -36,7 +36,7 @@ impl Demand {
         let output = trace.env_clear().env("PWD", directory).current_dir(directory).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         let view = |name| assay(directory, &["view", "native.trace", name, "--json"]);
-        let cell = |row: &Value, at: usize| row[at]["number"]["value"].as_f64().unwrap() as u64;
+        let cell = |row: &Value, at: usize| row[at]["number"]["value"].as_f64().unwrap();
 
         let summary = Tables::of(&view("summary"));
         let table = summary.table("System calls per unit of work");
@@ -53,7 +53,7 @@ impl Demand {
         let column = position(table, "page faults");
         let processes = table["rows"].as_array().unwrap();
         // The summary counts calls that returned; this one ends each process.
-        calls.insert(EXIT_GROUP, processes.len() as u64);
+        calls.insert(EXIT_GROUP, processes.len() as f64);
         let page_faults = processes.iter().map(|row| cell(row, column)).sum();
         Demand { calls, page_faults }
     }
@@ -63,9 +63,9 @@ impl Demand {
         let run: Value = serde_json::from_slice(&fs::read(run).unwrap()).unwrap();
         let images = run["content"]["profile"]["images"].as_array().unwrap().iter();
         let images = images.filter(|image| !without.contains(&image["name"].as_str().unwrap()));
-        let mut demand = Demand { calls: BTreeMap::new(), page_faults: 0 };
+        let mut demand = Demand { calls: BTreeMap::new(), page_faults: 0.0 };
         for row in images.flat_map(|image| image["services"].as_array().unwrap()) {
-            let calls = row["calls"].as_u64().unwrap();
+            let calls = row["calls"].as_f64().unwrap();
             if let Some(number) = row["service"]["call"].as_u64() {
                 *demand.calls.entry(number).or_default() += calls;
             }
@@ -90,13 +90,13 @@ fn a_program_asks_a_guest_for_what_it_asks_this_machine_for() {
     assert_eq!(said.code, Some(0), "{said:?}");
     let mut simulated = Demand::simulated(&path("run"), &["init", "begin", "end"]);
     // The first `execve` belongs to `init`, and busybox names itself if `init` executes it.
-    *simulated.calls.get_mut(&EXECVE).unwrap() += 1;
-    *simulated.calls.get_mut(&PRCTL).unwrap() -= 1;
+    *simulated.calls.get_mut(&EXECVE).unwrap() += 1.0;
+    *simulated.calls.get_mut(&PRCTL).unwrap() -= 1.0;
 
     let recorded = Demand::recorded(directory.path(), &["./busybox", "sh", "command"]);
     assert_eq!(simulated.calls, recorded.calls);
     // Kernels differ in how many pages of a file they map at once.
-    let ratio = simulated.page_faults as f64 / recorded.page_faults as f64;
+    let ratio = simulated.page_faults / recorded.page_faults;
     assert!((0.8..1.25).contains(&ratio), "{simulated:?} {recorded:?}");
 }
 
