@@ -65,9 +65,10 @@ pub fn observe(
             ("snapshots", snapshots_file.clone()),
         ],
     });
-    let other = || format!("{PLUGIN} does not fit this program or QEMU; {BUILD} builds it");
     let finished = run(machine, job, interrupt).map_err(|error| match error.downcast_ref() {
-        Some(RunError::Ended { last, .. }) if last.contains(PLUGIN) => error.context(other()),
+        Some(RunError::Ended { last, .. }) if last.contains(PLUGIN) => error.context(format!(
+            "QEMU cannot use {PLUGIN}; {BUILD} builds it, and 'scripts/setup simulate' installs QEMU"
+        )),
         _ => error,
     })?;
     let written = |file: &Path| {
@@ -75,6 +76,7 @@ pub fn observe(
             "there is no profile: the command has prevented the mark of its end, or the disk is full",
         )
     };
+    let other = || format!("{PLUGIN} does not fit this program; {BUILD} builds it");
     let profile = Profile::from_json(&written(&profile_file)?).with_context(other)?;
     let snapshots = Snapshots::from_json(&written(&snapshots_file)?).with_context(other)?;
     Ok(Observation { finished, profile, snapshots })
