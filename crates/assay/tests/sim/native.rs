@@ -23,7 +23,7 @@ rm -r tree
 ";
 
 /// System calls by number, and page faults.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 struct Demand {
     calls: BTreeMap<u64, f64>,
     page_faults: f64,
