@@ -1,5 +1,6 @@
 //! The command line: one definition of the parser, the help texts and the list of arguments that tests check.
 
+mod reflect;
 mod sim;
 
 use std::ffi::OsString;
@@ -20,6 +21,7 @@ use crate::output::EXIT_CODES;
 use crate::past;
 use crate::phase::turns::States;
 
+pub use reflect::{ReflectArgs, ReflectCommand, ReflectSimulateArgs};
 pub use sim::{
     BesideArgs, GuestArgs, Observe, SimArgs, SimCommand, SimDiffArgs, SimImageArgs, SimImageBuildArgs,
     SimImageCommand, SimMatrixArgs, SimRunArgs, SimShowArgs,
@@ -55,6 +57,8 @@ pub enum Command {
     History(HistoryArgs),
     /// Run programs in a simulated machine.
     Sim(SimArgs),
+    /// Keep a server at its peak in overload: control laws.
+    Reflect(ReflectArgs),
     /// Measure one sample of one primitive in this process; started by `bench` for each sample.
     #[command(hide = true)]
     Sample(SampleArgs),

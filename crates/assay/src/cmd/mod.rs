@@ -4,6 +4,7 @@ mod bench;
 mod compare;
 mod history;
 mod predict;
+mod reflect;
 mod run;
 mod sample;
 mod sim;
@@ -22,6 +23,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Predict(args) => predict::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::History(args) => history::run(&args),
+        Command::Reflect(args) => reflect::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Sample(args) => sample::run(&args),
     }

@@ -14,6 +14,7 @@ pub mod matrix;
 pub mod measured;
 pub mod prediction;
 pub mod profile;
+pub mod reflection;
 pub mod scaling;
 pub mod simulation;
 pub mod summary;

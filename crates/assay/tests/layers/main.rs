@@ -13,7 +13,7 @@ use std::process::Command;
 use self::floors::FLOORS;
 
 /// Each crate, and the crates of the workspace that it may depend on. A new crate needs a new row.
-const LAYERS: [(&str, &[&str]); 14] = [
+const LAYERS: [(&str, &[&str]); 15] = [
     ("assay-quantity", &[]),
     ("assay-statistics", &["assay-quantity"]),
     ("assay-process", &[]),
@@ -27,6 +27,7 @@ const LAYERS: [(&str, &[&str]); 14] = [
     ("assay-guest", &["assay-process"]),
     ("assay-sim", &[]),
     ("assay-sim-plugin", &["assay-sim"]),
+    ("assay-reflect", &[]),
     (
         "assay",
         &[
@@ -34,6 +35,7 @@ const LAYERS: [(&str, &[&str]); 14] = [
             "assay-guest",
             "assay-model",
             "assay-quantity",
+            "assay-reflect",
             "assay-report",
             "assay-sim",
             "assay-statistics",
@@ -46,7 +48,7 @@ const LAYERS: [(&str, &[&str]); 14] = [
 ];
 
 /// Crates that only compute.
-const PURE: [&str; 5] = ["quantity", "statistics", "model", "report", "sim"];
+const PURE: [&str; 6] = ["quantity", "statistics", "model", "report", "sim", "reflect"];
 
 /// Names that a pure crate must not contain.
 const IMPURE: [&str; 9] = [

@@ -1,0 +1,133 @@
+//! How good control laws were on simulated servers.
+
+use std::time::Duration;
+
+use assay_quantity::Unit;
+use assay_reflect::law::Law;
+use assay_reflect::plant::Plant;
+use assay_reflect::simulation::{Moment, PHASE, RUNS, Run, Scenario, Scores};
+use assay_report::{Block, Cell, Column, Report, Table, scale};
+
+/// A plant, a scenario, and how good each law was.
+pub type Scored = (&'static Plant, &'static Scenario, Vec<Scores>);
+
+/// Returns the report on runs: of one law each figure, of several their productivity side by side.
+pub fn report(laws: &[&Law], scored: &[Scored]) -> Report {
+    let (title, table) = match laws {
+        [law] => (format!("Control law {}", law.name), of_one(law, scored)),
+        _ => ("Control laws".to_owned(), side_by_side(laws, scored)),
+    };
+    Report { title, blocks: vec![Block::Table(table.with_note(runs()))] }
+}
+
+fn side_by_side(laws: &[&Law], scored: &[Scored]) -> Table {
+    let names = laws.iter().map(|law| Column::numbers(law.name));
+    let columns = [Column::words("plant"), Column::words("scenario")].into_iter().chain(names).collect();
+    let row = |(plant, scenario, scores): &Scored| {
+        let names = [plant.name, scenario.name].map(Cell::text);
+        names.into_iter().chain(scores.iter().map(|scores| Cell::Share(scores.median.settled))).collect()
+    };
+    let table = Table::new(PRODUCTIVITY, columns, scored.iter().map(row).collect());
+    table.expect("a row has two names and a cell for each law").with_note(format!(
+        "Share of the productivity with the best fixed limit, in the second half of {} of each phase, and of \
+         the phase in which it is the lowest.",
+        time(PHASE)
+    ))
+}
+
+const PRODUCTIVITY: &str = "Productivity, once the law has settled";
+
+fn of_one(law: &Law, scored: &[Scored]) -> Table {
+    let row = |(plant, scenario, scores): &Scored| {
+        let [Scores { median, worst }] = scores[..] else { return [(); 9].map(|()| Cell::text("")) };
+        [
+            Cell::text(plant.name),
+            Cell::text(scenario.name),
+            Cell::Share(median.settled),
+            Cell::Share(worst.settled),
+            rise(median.rise),
+            rise(worst.rise),
+            number(median.spread, Unit::Count),
+            number(worst.spread, Unit::Count),
+            Cell::Share(median.bound),
+        ]
+    };
+    let columns = [
+        Column::words("plant"),
+        Column::words("scenario"),
+        Column::numbers("productivity"),
+        Column::numbers("worst"),
+        Column::numbers("time to 90 %"),
+        Column::numbers("worst"),
+        Column::numbers("spread"),
+        Column::numbers("worst"),
+        Column::numbers("units wait"),
+    ];
+    Table::of(&format!("{}: {}", law.name, law.about), columns, scored.iter().map(row)).with_note(format!(
+        "Productivity: share of that with the best fixed limit, in the second half of {} of each phase, and of \
+         the phase in which it is the lowest. Time to 90 %: until it was that share in a second, in the phase \
+         in which it took longest. Spread: largest ratio of a limit and the median one in the second half. \
+         Units wait: share of that time.",
+        time(PHASE)
+    ))
+}
+
+fn rise(rise: Option<Duration>) -> Cell {
+    let never = || Cell::Missing("90 % is never reached".to_owned());
+    rise.map_or_else(never, |rise| number(rise.as_secs_f64() * 1e9, Unit::Nanoseconds))
+}
+
+fn runs() -> String {
+    format!("With noise, the median of {RUNS} runs, and the worst of them.")
+}
+
+/// Returns how a run went: the first ten seconds of each phase, and every tenth one after them.
+pub fn course(run: &Run, best_per_s: &[f64]) -> Block {
+    let mut rows = Vec::new();
+    let mut second: Vec<&Moment> = Vec::new();
+    for moment in &run.moments {
+        second.push(moment);
+        if moment.end.subsec_nanos() == 0 {
+            let in_phase = (moment.end.as_secs() - 1) % PHASE.as_secs() + 1;
+            if in_phase <= 10 || in_phase.is_multiple_of(10) {
+                rows.push(row(&second, best_per_s[moment.phase]));
+            }
+            second.clear();
+        }
+    }
+    let columns = [
+        Column::numbers("time"),
+        Column::numbers("productivity"),
+        Column::numbers("limit"),
+        Column::numbers("in flight"),
+        Column::numbers("waiting"),
+        Column::words("the law"),
+    ];
+    Block::Table(Table::of("Course of the run", columns, rows).with_note(
+        "Productivity: share of that with the best fixed limit, in the second that ends at this time; the other \
+         figures are those of its last period.",
+    ))
+}
+
+fn row(second: &[&Moment], best_per_s: f64) -> [Cell; 6] {
+    let Some(last) = second.last() else { return [(); 6].map(|()| Cell::text("")) };
+    let finished: f64 =
+        second.iter().map(|moment| moment.signal.productivity() * moment.signal.period.as_secs_f64()).sum();
+    let time_s: f64 = second.iter().map(|moment| moment.signal.period.as_secs_f64()).sum();
+    [
+        number(last.end.as_secs_f64() * 1e9, Unit::Nanoseconds),
+        Cell::Share(finished / time_s / best_per_s),
+        Cell::Count(u64::from(last.limit.units())),
+        number(last.signal.in_flight, Unit::Count),
+        number(last.signal.waiting, Unit::Count),
+        Cell::text(last.reason),
+    ]
+}
+
+fn number(value: f64, unit: Unit) -> Cell {
+    Cell::Number { value, unit }
+}
+
+fn time(time: Duration) -> String {
+    scale::number(time.as_secs_f64() * 1e9, Unit::Nanoseconds).to_string()
+}

@@ -1,0 +1,275 @@
+//! The law that `assay` recommends: it searches the peak of the measured productivity over the logarithm of the
+//! limit, by sequential tests, and of limits that are as good it takes the lowest.
+//!
+//! Productivity as a function of the limit has a peak, or a plateau, whose place is unknown and moves; behind it
+//! the sign of the gain changes, so that no linear controller on productivity is stable on both sides, and
+//! there is no latency that could be a set point. The law has four stages:
+//!
+//! - [`Survey`] measures limits that differ by a factor of four, upward and downward from the present one, until
+//!   both ends are worse than the best, or cannot be reached;
+//! - [`Refine`] compares the best limit with its neighbours in pairs, with steps that shrink, and moves to a
+//!   higher one only if it is better, to a lower one if it is as good (the lowest multiprogramming level without
+//!   a loss, Schroeder et al. 2006);
+//! - `Hold` keeps the limit until the productivity changes ([`Watch`]);
+//! - `Open` is the stage while no higher limit does harm: the limit is twice what is in flight, and does not
+//!   bind. It ends if the limit is reached, or if productivity changes while the overhead of a unit rises, as it does in
+//!   the region of the paper's figure 1 in which a server thrashes.
+//!
+//! Stability: a sample belongs to a limit if the number in flight is that of the limit and no older unit is
+//! left, so that late signals and long transactions make the law slower and not unstable; no step depends on
+//! the size of a difference, so that noise costs time and has no gain. A survey and a refinement end after a
+//! number of samples that is bounded, whatever they are, and only a change of the productivity ends `Hold`. A
+//! change that leaves the productivity at the limit as it was is not noticed.
+
+mod refine;
+mod survey;
+mod tally;
+mod watch;
+
+use std::time::Duration;
+
+use super::{Controller, Decision, Limit, Tuning};
+use crate::Signal;
+
+use self::refine::Refine;
+use self::survey::Survey;
+use self::tally::{Noise, Tally};
+use self::watch::{Change, Watch};
+
+/// Share of the time in flight that is spent waiting inside the server below which it is not saturated.
+const SATURATED: f64 = 0.25;
+
+/// Longest time to wait for units of the last limit: twice PostgreSQL's `deadlock_timeout`. A unit that takes
+/// longer is no consequence of the limit.
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// Largest part of a productivity that is not missed: ties are closer, and go to the lower limit.
+const TIE: f64 = 0.03;
+
+/// Units in flight or waiting, on average, from which there is load.
+const WAITING: f64 = 0.5;
+
+/// Seeks the lowest limit with the highest productivity.
+#[derive(Debug)]
+pub struct Knee {
+    limit: Limit,
+    gain: f64,
+    stage: Stage,
+    settling: Settling,
+    noise: Noise,
+    /// Of the productivity at the limit that is held, or while no limit binds.
+    watch: Watch,
+}
+
+/// What the law is doing.
+#[derive(Debug)]
+enum Stage {
+    Begin,
+    Survey(Survey),
+    Refine(Refine),
+    Hold,
+    Open,
+}
+
+/// Which way a limit goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Up,
+    Down,
+}
+
+/// The signal of a server that has settled at a limit.
+#[derive(Debug, Clone, Copy)]
+struct Sample {
+    /// Units per second, above zero.
+    productivity: f64,
+    /// Processor time and lock waits of a unit, in seconds.
+    waste_s: Option<f64>,
+    /// Units in flight.
+    in_flight: f64,
+    /// Units in flight and waiting.
+    demand: f64,
+    /// Whether as many are in flight as the limit allows.
+    is_reached: bool,
+}
+
+impl Controller for Knee {
+    fn update(&mut self, signal: &Signal) -> Decision {
+        let reason = if signal.in_flight + signal.waiting < WAITING {
+            "idle"
+        } else if let Some(sample) = self.settling.read(signal, self.limit) {
+            self.take(&sample, signal.contention())
+        } else {
+            "waits until the units of the last limit have ended"
+        };
+        Decision { limit: self.limit, reason }
+    }
+}
+
+impl Knee {
+    /// Begins at a limit.
+    pub fn new(tuning: Tuning) -> Self {
+        Self {
+            limit: tuning.start,
+            gain: tuning.gain,
+            stage: Stage::Begin,
+            settling: Settling::begun(),
+            noise: Noise::default(),
+            watch: Watch::default(),
+        }
+    }
+
+    fn take(&mut self, sample: &Sample, contention: Option<f64>) -> &'static str {
+        self.noise.add(sample.productivity.ln());
+        let deviation = self.noise.deviation();
+        match &mut self.stage {
+            Stage::Begin => self.begin(sample, contention),
+            Stage::Survey(survey) => {
+                match survey.add(sample, deviation) {
+                    survey::Next::Stay => {}
+                    survey::Next::Go(limit) => self.go(limit),
+                    survey::Next::Collapse { best } => self.refine(best),
+                    survey::Next::NoCollapse => self.open(sample),
+                }
+                "surveys limits"
+            }
+            Stage::Refine(_) | Stage::Hold if !sample.is_reached => "the limit is not reached",
+            Stage::Refine(refine) => {
+                let home = refine.home();
+                if self.limit == home && self.watch.add(sample, deviation).is_some() {
+                    return self.survey(home, Direction::Up, "productivity changed");
+                }
+                let next = refine.add(sample, deviation, self.settling.waited);
+                let moved = refine.home();
+                if moved != home {
+                    self.watch = Watch::default();
+                }
+                match next {
+                    Some(limit) => self.go(limit),
+                    None => self.hold(moved),
+                }
+                "compares two limits"
+            }
+            Stage::Hold => match self.watch.add(sample, deviation) {
+                Some(_) => self.survey(self.limit, Direction::Up, "productivity changed"),
+                None => "holds",
+            },
+            Stage::Open => self.watch_load(sample, deviation),
+        }
+    }
+
+    fn begin(&mut self, sample: &Sample, contention: Option<f64>) -> &'static str {
+        let is_saturated = contention.is_none_or(|share| share >= SATURATED);
+        if sample.is_reached {
+            self.survey(self.limit, Direction::Up, "begins at the limit")
+        } else if is_saturated {
+            self.survey(Limit::nearest(sample.in_flight), Direction::Down, "begins in saturation")
+        } else {
+            self.open(sample);
+            "begins without load"
+        }
+    }
+
+    /// Watches a server whose limit does not bind.
+    fn watch_load(&mut self, sample: &Sample, deviation: f64) -> &'static str {
+        if sample.is_reached {
+            return self.survey(self.limit, Direction::Up, "the limit is reached");
+        }
+        match self.watch.add(sample, deviation) {
+            Some(Change { is_costlier: true }) => {
+                self.survey(Limit::nearest(sample.in_flight), Direction::Down, "a unit costs more")
+            }
+            Some(Change { is_costlier: false }) => {
+                self.watch = Watch::default();
+                "the load changed"
+            }
+            None => {
+                self.go(self.room(sample));
+                "no higher limit does harm"
+            }
+        }
+    }
+
+    /// Goes to a limit, and waits until the server has settled there.
+    fn go(&mut self, limit: Limit) {
+        if limit != self.limit {
+            self.limit = limit;
+            self.settling = Settling::default();
+            self.noise.interrupt();
+        }
+    }
+
+    /// Begins a survey at what is in flight, and returns the reason.
+    fn survey(&mut self, from: Limit, first: Direction, reason: &'static str) -> &'static str {
+        self.limit = from;
+        self.stage = Stage::Survey(Survey::new(from, first, self.gain));
+        reason
+    }
+
+    fn refine(&mut self, best: Limit) {
+        let refine = Refine::new(best, self.gain);
+        self.go(refine.home());
+        self.watch = Watch::default();
+        self.stage = Stage::Refine(refine);
+    }
+
+    fn hold(&mut self, limit: Limit) {
+        self.go(limit);
+        self.watch = Watch::default();
+        self.stage = Stage::Hold;
+    }
+
+    fn open(&mut self, sample: &Sample) {
+        self.go(self.room(sample));
+        self.watch = Watch::default();
+        self.stage = Stage::Open;
+    }
+
+    /// The limit under which twice the present demand has room.
+    fn room(&self, sample: &Sample) -> Limit {
+        Limit::nearest(2.0 * sample.demand).max(self.limit)
+    }
+}
+
+/// Waits until the server runs at a limit: until as many units are in flight, and those that were admitted
+/// before have ended.
+#[derive(Debug, Default)]
+struct Settling {
+    /// Time since the number in flight is that of the limit; `None` before.
+    since: Option<Duration>,
+    /// Signals that were of no limit, or of the one before.
+    waited: u32,
+}
+
+impl Settling {
+    /// The first limit, which is no change.
+    fn begun() -> Self {
+        Self { since: Some(LONGEST), waited: 0 }
+    }
+
+    /// Returns the sample of the limit, if the signal is of it.
+    fn read(&mut self, signal: &Signal, limit: Limit) -> Option<Sample> {
+        // Half a unit, or a twentieth, is what the mean of a period may differ by.
+        let is_reached = signal.in_flight >= 0.95 * limit.real() - 0.5;
+        let is_exceeded = signal.in_flight > 1.05 * limit.real() + 0.5;
+        let is_at_limit = !is_exceeded && (is_reached || signal.waiting <= WAITING);
+        // The first period may have begun at another limit.
+        let since = is_at_limit
+            .then(|| self.since.map_or(Duration::ZERO, |since| since.saturating_add(signal.period)));
+        let is_settled = since.is_some_and(|since| {
+            !since.is_zero() && signal.oldest.is_none_or(|age| since >= age.min(LONGEST))
+        });
+        self.since = since;
+        if !is_settled {
+            self.waited = self.waited.saturating_add(1);
+            return None;
+        }
+        Some(Sample {
+            productivity: signal.productivity().max(f64::MIN_POSITIVE),
+            waste_s: signal.waste_s(),
+            in_flight: signal.in_flight,
+            demand: signal.in_flight + signal.waiting,
+            is_reached,
+        })
+    }
+}

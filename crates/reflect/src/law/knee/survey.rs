@@ -1,0 +1,127 @@
+//! A survey: measures levels that are far apart, until both ends are known.
+
+use std::collections::BTreeMap;
+
+use super::{Direction, Sample, TIE, Tally};
+use crate::law::Limit;
+
+/// Ratio of neighbouring levels: five of them span what a server of a thousand connections can do.
+const FACTOR: f64 = 4.0;
+
+/// Part of a productivity by which an end is worse than the best level. Twice the smallest difference that is
+/// found in the samples of a level with noise of a tenth.
+const WORSE: f64 = 0.1;
+
+/// Ratio of the demand and a level up to which the level is the highest one.
+const HIGHEST: f64 = 1.25;
+
+/// Fewest and most samples of a level. With the fewest, a difference is at least [`CLEAR`] standard errors.
+const FEWEST: u32 = 3;
+const MOST: u32 = 16;
+const CLEAR: f64 = 3.0;
+
+/// Levels measured so far.
+#[derive(Debug)]
+pub(super) struct Survey {
+    factor: f64,
+    first: Direction,
+    at: Limit,
+    measured: BTreeMap<Limit, Tally>,
+    /// The highest level that can be measured: what is in flight and waiting.
+    demand: f64,
+}
+
+/// What follows a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// More samples of this level.
+    Stay,
+    /// Samples of another one.
+    Go(Limit),
+    /// A higher limit than the best one does harm.
+    Collapse {
+        /// The best level.
+        best: Limit,
+    },
+    /// No higher limit does harm.
+    NoCollapse,
+}
+
+impl Survey {
+    /// Begins at a limit.
+    pub fn new(at: Limit, first: Direction, gain: f64) -> Self {
+        Self { factor: FACTOR.powf(gain), first, at, measured: BTreeMap::new(), demand: 1.0 }
+    }
+
+    /// Takes a sample of the present level.
+    pub fn add(&mut self, sample: &Sample, deviation: f64) -> Next {
+        if !sample.is_reached {
+            // A limit that is not reached is the level of what is in flight.
+            self.at = self.at.min(Limit::nearest(sample.in_flight));
+        }
+        self.demand = sample.demand;
+        self.measured.entry(self.at).or_default().add(sample.productivity);
+        let next = if self.is_measured(deviation) { self.next(deviation) } else { Next::Stay };
+        if let Next::Go(limit) = next {
+            self.at = limit;
+        }
+        next
+    }
+
+    /// Whether there are enough samples of the present level to compare it with the best other one.
+    fn is_measured(&self, deviation: f64) -> bool {
+        let here = &self.measured[&self.at];
+        let others = self.measured.iter().filter(|(level, _)| **level != self.at).map(|(_, tally)| tally);
+        let best = others.max_by(|a, b| a.mean().total_cmp(&b.mean()));
+        let is_clear = best.is_some_and(|best| {
+            let (difference, error) = here.against(best, deviation);
+            difference.abs() > WORSE + CLEAR * error
+        });
+        // As many as it takes to see a difference of WORSE at two standard errors.
+        let enough = (8.0 * (deviation / WORSE).powi(2)).min(f64::from(MOST));
+        here.samples() >= FEWEST && (is_clear || f64::from(here.samples()) >= enough)
+    }
+
+    fn next(&self, deviation: f64) -> Next {
+        let ends = [self.measured.first_key_value(), self.measured.last_key_value()];
+        let ([Some((lowest, low)), Some((highest, high))], Some((best, top))) =
+            (ends, self.measured.iter().max_by(|a, b| a.1.mean().total_cmp(&b.1.mean())))
+        else {
+            return Next::Stay;
+        };
+        let is_worse = |tally: &Tally| {
+            let (difference, error) = top.against(tally, deviation);
+            difference > WORSE.max(CLEAR * error)
+        };
+        let up = (!is_worse(high) && !self.is_highest(*highest))
+            .then(|| Limit::nearest((highest.real() * self.factor).min(self.demand)));
+        // Limits that are nearer are compared later.
+        let down =
+            (!is_worse(low) && lowest.real() >= FACTOR).then(|| Limit::nearest(lowest.real() / self.factor));
+        let next = match self.first {
+            Direction::Up => up.or(down),
+            Direction::Down => down.or(up),
+        };
+        next.map_or_else(|| self.conclude((*best, top), (*highest, high), deviation), Next::Go)
+    }
+
+    /// Says whether the highest level is worse than the best one.
+    fn conclude(&self, best: (Limit, &Tally), highest: (Limit, &Tally), deviation: f64) -> Next {
+        let (harm, error) = best.1.against(highest.1, deviation);
+        let (level, fewest) = if highest.1.samples() < best.1.samples() { highest } else { best };
+        if harm > TIE.max(CLEAR * error) {
+            Next::Collapse { best: best.0 }
+        } else if harm > TIE && fewest.samples() < MOST {
+            Next::Go(level)
+        } else if self.is_highest(highest.0) {
+            Next::NoCollapse
+        } else {
+            Next::Collapse { best: best.0 }
+        }
+    }
+
+    /// Whether no level can be measured that is much higher.
+    fn is_highest(&self, level: Limit) -> bool {
+        self.demand <= HIGHEST * level.real()
+    }
+}
