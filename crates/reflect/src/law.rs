@@ -1,7 +1,8 @@
 //! The control laws: how many units of work may be in flight, from what the server did with the last limit.
 //!
 //! A law is pure: it has no clock, no randomness and no input but the signals. [`LAWS`] lists them, one file
-//! each. The owner of a gate, or of a simulated one, calls [`Controller::update`] once in each period of the law.
+//! each. The owner of a gate, or of a simulated one, calls [`Controller::update`] once in each period of the
+//! law.
 
 mod aimd;
 mod fixed;

@@ -1,8 +1,8 @@
 //! Plants: servers as the laws see them, fitted to collapses that were measured with real databases.
 //!
 //! A plant says how many units a server finishes in a second when some are in flight, and what they wait for;
-//! [`server`] advances one in steps. The figures are of PostgreSQL 15.20 and MariaDB 10.11.19 on two processors
-//! under sysbench 1.0.20; the plants without a figure of their own say so in `about`.
+//! [`server`] advances one in steps. The figures are of PostgreSQL 15.20 and MariaDB 10.11.19 on two
+//! processors under sysbench 1.0.20; the plants without a figure of their own say so in `about`.
 
 pub(crate) mod server;
 
@@ -31,7 +31,8 @@ pub struct Phase {
 /// Units per second that a server finishes, as a function of the number in flight.
 #[derive(Debug, Clone, Copy)]
 pub enum Capacity {
-    /// The universal scalability law (Gunther 1993): `one x n / (1 + contention (n - 1) + coherency n (n - 1))`.
+    /// The universal scalability law (Gunther 1993): `one x n / (1 + contention (n - 1) + coherency n (n -
+    /// 1))`.
     Universal {
         /// Units per second with one in flight.
         one_per_s: f64,
@@ -45,6 +46,8 @@ pub enum Capacity {
     Measured {
         /// The points, in rising order.
         points: &'static [(f64, f64)],
+        /// The same of the units that fail; none if there are none.
+        failures: &'static [(f64, f64)],
         /// What units wait for.
         wait: Wait,
     },
@@ -58,6 +61,8 @@ pub enum Capacity {
         exponent: f64,
         /// Most transactions that leave a deadlock in a second.
         released_per_s: f64,
+        /// Share of them that fail: the victims.
+        victims: f64,
     },
 }
 
@@ -90,12 +95,14 @@ const SHOPPING: Phase = whole(Capacity::Measured {
         (128.0, 954.0),
         (1_024.0, 286.0),
     ],
+    failures: &[],
     wait: Wait::Processor,
 });
 
 /// Selects of one row, PostgreSQL: as many with 1,024 in flight as with 2. Measured with 4 only.
 const SELECT: Phase = whole(Capacity::Measured {
     points: &[(1.0, 18_000.0), (2.0, 34_500.0), (1_024.0, 34_500.0)],
+    failures: &[],
     wait: Wait::Processor,
 });
 
@@ -124,6 +131,7 @@ pub static PLANTS: [Plant; 9] = [
                 (256.0, 6_211.0),
                 (1_024.0, 5_260.0),
             ],
+            failures: &[],
             wait: Wait::Lock,
         })],
     },
@@ -142,6 +150,7 @@ pub static PLANTS: [Plant; 9] = [
             every: 41.7,
             exponent: 2.69,
             released_per_s: 32.0,
+            victims: 0.075,
         })],
     },
     Plant {
@@ -150,6 +159,7 @@ pub static PLANTS: [Plant; 9] = [
         clients: 256,
         phases: &[whole(Capacity::Measured {
             points: &[(1.0, 2_600.0), (2.0, 5_067.0), (8.0, 4_774.0), (32.0, 1_679.0), (256.0, 512.0)],
+            failures: &[(2.0, 0.1), (8.0, 10.0), (32.0, 34.0), (256.0, 663.0)],
             wait: Wait::Processor,
         })],
     },
@@ -201,6 +211,15 @@ impl Capacity {
             }
             Capacity::Measured { points, .. } => interpolated(points, running),
             Capacity::Deadlock { one_per_s, .. } => one_per_s * running.min(PROCESSORS),
+        }
+    }
+
+    /// Returns the units that fail in a second when `running` are in flight, without the victims of
+    /// deadlocks.
+    pub(crate) fn failed_per_s(&self, running: f64) -> f64 {
+        match *self {
+            Capacity::Measured { failures, .. } if !failures.is_empty() => interpolated(failures, running),
+            Capacity::Universal { .. } | Capacity::Measured { .. } | Capacity::Deadlock { .. } => 0.0,
         }
     }
 }

@@ -47,8 +47,8 @@ impl Signal {
         if seconds > 0.0 { count(self.finished) / seconds } else { 0.0 }
     }
 
-    /// Returns the waste of each finished unit in seconds: processor time and lock waits. `None` if neither is
-    /// measured, or nothing finished.
+    /// Returns the waste of each finished unit in seconds: processor time and lock waits. `None` if neither
+    /// is measured, or nothing finished.
     ///
     /// Time in the run queue is not in it: it also rises if the processors are given to others.
     #[must_use]
@@ -58,12 +58,12 @@ impl Signal {
         (self.finished > 0).then(|| waste.as_secs_f64() / count(self.finished))
     }
 
-    /// Returns the share of the time in flight that was spent waiting for a processor or a lock. `None` if
-    /// neither is measured, or nothing was in flight.
+    /// Returns the share of the time in flight that was spent waiting for a processor or a lock. `None`
+    /// unless both are measured and something was in flight: one alone is a lower bound.
     #[must_use]
     pub fn contention(&self) -> Option<f64> {
         let Overhead { run_queue_wait, lock_wait, .. } = self.overhead;
-        let wait = [run_queue_wait, lock_wait].into_iter().flatten().reduce(Duration::saturating_add)?;
+        let wait = run_queue_wait?.saturating_add(lock_wait?);
         let in_flight_s = self.in_flight * self.period.as_secs_f64();
         (in_flight_s > 0.0).then(|| wait.as_secs_f64() / in_flight_s)
     }
@@ -98,7 +98,10 @@ mod tests {
     fn overheads_are_per_unit_and_shares_are_of_the_time_in_flight() {
         assert!((SIGNAL.productivity() - 500.0).abs() < 1e-9);
         assert!((SIGNAL.waste_s().unwrap() - 0.003).abs() < 1e-12);
-        assert!((SIGNAL.contention().unwrap() - 0.25).abs() < 1e-12);
+        let overhead = Overhead { lock_wait: Some(Duration::from_millis(20)), ..SIGNAL.overhead };
+        let contended = Signal { overhead, ..SIGNAL };
+        assert!((contended.contention().unwrap() - 0.3).abs() < 1e-12);
+        assert!((contended.waste_s().unwrap() - 0.0034).abs() < 1e-12);
     }
 
     #[test]
@@ -107,6 +110,6 @@ mod tests {
         assert_eq!((unmeasured.waste_s(), unmeasured.contention()), (None, None));
         let nothing_finished = Signal { finished: 0, ..SIGNAL };
         assert_eq!(nothing_finished.waste_s(), None);
-        assert_eq!(Signal::default().contention(), None);
+        assert_eq!(SIGNAL.contention(), None);
     }
 }

@@ -12,7 +12,8 @@ use crate::plant::server::{STEP, Server};
 use crate::plant::{Phase, Plant};
 use crate::signal::{Signal, count};
 
-/// Time that each phase of a plant lasts: six times the longest time that a law has to find its peak.
+/// Time that each phase of a plant lasts: its half is six times the longest time that a law has to find its
+/// peak.
 pub const PHASE: Duration = Duration::from_secs(120);
 
 /// How a run begins, and what disturbs it.
@@ -117,11 +118,11 @@ pub struct Run {
 /// How good a run was.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Score {
-    /// Productivity in the second half of each phase, in units of that with the best fixed limit; of the phase
-    /// where it was the lowest.
+    /// Productivity in the second half of each phase, in units of that with the best fixed limit; of the
+    /// phase where it was the lowest.
     pub settled: f64,
-    /// Time from the beginning of a phase until the productivity of a second was 0.9 of the best; of the phase
-    /// where it was the longest. `None` if it never was in one of them.
+    /// Time from the beginning of a phase to the end of the first second in which the productivity was 0.9 of
+    /// the best; of the phase where it was the longest. `None` if there is none in one of them.
     pub rise: Option<Duration>,
     /// Largest ratio of a limit and the median limit, in the second half of each phase, where units wait.
     pub spread: f64,
@@ -275,14 +276,14 @@ fn mean_per_s(moments: &[&Moment]) -> f64 {
     sum / count(moments.len() as u64)
 }
 
-/// The time until the productivity of a second was 0.9 of the best.
+/// The time at the end of the first second in which the productivity was 0.9 of the best.
 fn rise(moments: &[&Moment], best_per_s: f64) -> Option<Duration> {
     let first = moments.first()?;
     let begin = first.end - first.signal.period;
-    let in_second = (Duration::from_secs(1).as_millis() / first.signal.period.as_millis().max(1)).max(1);
-    let seconds = moments.windows(usize::try_from(in_second).ok()?);
-    let reached = seconds.into_iter().find(|second| mean_per_s(second) >= 0.9 * best_per_s)?;
-    Some(reached.first()?.end - first.signal.period - begin)
+    let in_second = Duration::from_secs(1).as_nanos() / first.signal.period.as_nanos().max(1);
+    let mut seconds = moments.windows(usize::try_from(in_second).ok()?.max(1));
+    let risen = seconds.find(|second| mean_per_s(second) >= 0.9 * best_per_s)?;
+    Some(risen.last()?.end - begin)
 }
 
 fn steps(time: Duration) -> u128 {

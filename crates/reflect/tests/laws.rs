@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use assay_reflect::law::{LAWS, Law, Limit, Tuning};
 use assay_reflect::plant::{PLANTS, Plant};
-use assay_reflect::simulation::{Moment, Run, SCENARIOS, Scenario, Score, best, run};
+use assay_reflect::simulation::{Moment, Run, SCENARIOS, Scenario, Score, Scores, best, run, scores};
 use assay_reflect::{Overhead, Signal};
 use proptest::prelude::*;
 
@@ -23,6 +23,11 @@ fn limits(moments: &[Moment]) -> Vec<f64> {
 fn range(run: &Run) -> f64 {
     let limits = limits(&run.moments[run.moments.len() / 2..]);
     limits.iter().fold(0.0, |a: f64, b| a.max(*b)) / limits.iter().fold(f64::INFINITY, |a: f64, b| a.min(*b))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a run has far fewer than 2^52 periods")]
+fn mean_per_s(moments: &[Moment]) -> f64 {
+    moments.iter().map(|moment| moment.signal.productivity()).sum::<f64>() / moments.len() as f64
 }
 
 /// A signal of a server at its peak.
@@ -46,36 +51,43 @@ fn answers(law: &str, start: f64, signals: impl IntoIterator<Item = Signal>) -> 
     signals.into_iter().map(|signal| controller.update(&signal).limit.units()).collect()
 }
 
-/// The share of the best that knee must reach; one server has less: with 8 clients it loses 3 % from 4 to 8 in
-/// flight, which is a tie, and 6 % from 2.
+/// The share of the best that knee must reach without noise. Two plants are exceptions: `aborts` with 8
+/// clients has a loss of 3 % from 4 to 8 in flight, a tie, and of 6 % from 2; `taken` is rounded.
 fn required(plant: &Plant, scenario: &Scenario) -> f64 {
     match (plant.name, scenario.name) {
         ("aborts", "surge") => 0.94,
-        ("taken", "surge") => 0.96,
-        _ if scenario.noise > 0.0 => 0.9,
+        ("taken", "surge") => 0.965,
         _ => 0.97,
     }
 }
 
 #[test]
-fn knee_finds_the_best_limit_of_every_plant_from_below_and_from_inside_the_collapse() {
+fn without_noise_knee_finds_the_best_limit_of_every_plant() {
     let knee = Law::named("knee").unwrap();
     for plant in &PLANTS {
-        for scenario in &SCENARIOS {
-            let Score { settled, rise, spread, bound } =
-                run(knee, plant, scenario, 7).score(&best(plant, scenario));
+        for scenario in SCENARIOS.iter().filter(|scenario| scenario.noise <= 0.0) {
+            let Scores { worst: Score { settled, rise, spread, bound }, .. } =
+                scores(knee, plant, scenario, 1);
             let name = format!("{} {}", plant.name, scenario.name);
             assert!(settled >= required(plant, scenario), "{name}: {settled}");
-            // Steps of twice the size may miss by a level, and noise delays a decision.
-            let is_exact = scenario.noise <= 0.0 && scenario.gain <= 1.0;
-            if is_exact {
-                let rise = rise.unwrap_or(Duration::MAX);
-                assert!(rise <= Duration::from_secs(10), "{name}: {rise:?}");
-                assert!(spread <= 1.5, "{name}: {spread}");
-            }
-            if plant.name == "select" && is_exact {
-                assert!(bound <= 0.0, "{name}: {bound}");
-            }
+            let rise = rise.unwrap_or(Duration::MAX);
+            assert!(rise <= Duration::from_secs(10), "{name}: {rise:?}");
+            assert!(spread <= 1.5, "{name}: {spread}");
+            assert!(bound <= 0.0 || plant.name != "select", "{name}: {bound}");
+        }
+    }
+}
+
+#[test]
+fn with_noise_knee_stays_near_the_best_limit_of_every_plant() {
+    let knee = Law::named("knee").unwrap();
+    for plant in &PLANTS {
+        for scenario in SCENARIOS.iter().filter(|scenario| scenario.noise > 0.0) {
+            let Scores { median, worst } = scores(knee, plant, scenario, 1);
+            let name = format!("{} {}", plant.name, scenario.name);
+            assert!(median.settled >= 0.95 && worst.settled >= 0.85, "{name}: {median:?} {worst:?}");
+            assert!(median.spread <= 2.0 && worst.spread <= 3.0, "{name}: {median:?} {worst:?}");
+            assert!(median.rise.unwrap_or(Duration::MAX) <= Duration::from_secs(10), "{name}: {median:?}");
         }
     }
 }
@@ -94,6 +106,98 @@ fn knee_holds_one_limit_once_it_has_settled() {
     for plant in ["universal", "step", "cliff", "deadlock", "aborts", "far"] {
         let run = simulated("knee", plant, "delay");
         assert!(range(&run) <= 1.0, "{plant}: {}", range(&run));
+    }
+}
+
+/// The productivity in units per second and the reason of knee after some seconds, on a server that answers a
+/// time in seconds and a limit.
+fn driven(seconds: u32, start: f64, mut server: impl FnMut(f64, f64) -> Signal) -> (f64, &'static str) {
+    let mut limit = Limit::nearest(start);
+    let mut controller = (Law::named("knee").unwrap().new)(Tuning { start: limit, gain: 1.0 });
+    let mut last = (0.0, "");
+    for period in 0..10 * seconds {
+        let signal = server(f64::from(period) / 10.0, f64::from(limit.units()));
+        let decision = controller.update(&signal);
+        limit = decision.limit;
+        last = (signal.productivity(), decision.reason);
+    }
+    last
+}
+
+/// The units that are finished in a period at this productivity per second.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "far below 2^52, above zero")]
+fn in_period(per_s: f64) -> u64 {
+    (per_s / 10.0) as u64
+}
+
+/// A signal of closed clients at a limit, without overheads, on a server with this productivity per second.
+fn closed(clients: f64, limit: f64, per_s: impl Fn(f64) -> f64) -> Signal {
+    let in_flight = clients.min(limit);
+    let finished = in_period(per_s(in_flight));
+    Signal { finished, in_flight, waiting: clients - in_flight, overhead: Overhead::default(), ..signal() }
+}
+
+/// Units per second of [`hot_row`] at its peak, with 3 in flight.
+const PEAK: f64 = 21_800.0;
+
+/// Updates of one row: see the plant `universal`.
+fn hot_row(n: f64) -> f64 {
+    19_765.0 * n / (1.0 + 0.74 * (n - 1.0) + 0.04 * n * (n - 1.0))
+}
+
+#[test]
+fn knee_serves_others_while_some_units_never_end() {
+    let (per_s, reason) = driven(140, 4.0, |time_s, limit| {
+        let short = (limit - 3.0).max(0.0);
+        let finished = if short > 0.0 { in_period(hot_row(short)) } else { 0 };
+        let oldest = Some(Duration::from_secs_f64(time_s));
+        Signal { finished, in_flight: short + 3.0, waiting: 1_000.0, oldest, ..signal() }
+    });
+    assert!(per_s > 0.94 * PEAK, "{per_s}: {reason}");
+}
+
+#[test]
+fn knee_notices_a_collapse_that_comes_step_by_step() {
+    let plateau = |n: f64| 2_300.0 * (n / 4.0).min(1.0) * (64.0 / n).min(1.0).powf(0.75);
+    let clients = |time_s: f64| 8.0 + (1_016.0 * time_s / 600.0).min(1_016.0);
+    let (per_s, reason) = driven(660, 1.0, |time_s, limit| closed(clients(time_s), limit, plateau));
+    assert!(per_s > 0.9 * 2_300.0, "{per_s}: {reason}");
+}
+
+#[test]
+fn knee_needs_no_overhead_to_notice_that_the_work_has_changed() {
+    let select = |n: f64| 34_500.0 * (n / 2.0).min(1.0);
+    let (per_s, reason) = driven(120, 1.0, |time_s, limit| {
+        if time_s < 60.0 { closed(1_024.0, limit, select) } else { closed(1_024.0, limit, hot_row) }
+    });
+    assert!(per_s > 0.94 * PEAK, "{per_s}: {reason}");
+}
+
+#[test]
+fn knee_binds_nothing_if_a_little_more_than_one_unit_is_asked_for() {
+    let (_, reason) = driven(60, 1.0, |_, limit| {
+        let in_flight = if limit > 1.0 { 1.35 } else { 0.95 };
+        Signal { in_flight, waiting: 1.35 - in_flight, ..signal() }
+    });
+    assert_eq!(reason, "no higher limit does harm");
+}
+
+#[test]
+fn knee_finds_the_peak_of_a_load_that_swings_around_its_limit() {
+    let (per_s, reason) = driven(120, 100.0, |_, limit| {
+        let in_flight = (0.75 * limit).clamp(1.0, 100.0);
+        Signal { finished: in_period(hot_row(in_flight)), in_flight, waiting: 25.0, ..signal() }
+    });
+    assert!(per_s > 0.94 * PEAK, "{per_s}: {reason}");
+}
+
+#[test]
+fn knee_goes_home_from_a_limit_that_the_load_no_longer_reaches() {
+    // From 8 to 6 clients at each moment of the refinement.
+    for second in 0..60 {
+        let clients = |time_s: f64| if time_s < f64::from(second) { 8.0 } else { 6.0 };
+        let (per_s, reason) = driven(120, 1.0, |time_s, limit| closed(clients(time_s), limit, hot_row));
+        assert!(per_s > 0.96 * PEAK, "{second}: {per_s}: {reason}");
     }
 }
 
@@ -148,11 +252,18 @@ fn paper2003_takes_more_if_both_rise_and_fewer_if_only_overhead_does() {
     // The averages rise from zero.
     assert_eq!(answers("paper2003", 100.0, [with(100, 100)]), [110]);
     let settled = || std::iter::repeat_n(with(100, 100), 600);
-    let after = |signal| answers("paper2003", 100.0, settled().chain([signal]))[599..].to_vec();
-    let [before, costlier] = after(with(100, 400))[..] else { panic!("two limits") };
-    assert_eq!(costlier, before - before.div_ceil(10), "overhead rises alone");
-    let [before, cheaper] = after(with(200, 100))[..] else { panic!("two limits") };
-    assert_eq!(cheaper, before, "overhead falls");
+    let change = |signal| {
+        let limits = answers("paper2003", 1.0, settled().chain([signal]));
+        f64::from(limits[600]) / f64::from(limits[599])
+    };
+    for (name, signal, expected) in [
+        ("both rise", with(200, 400), 1.1),
+        ("only overhead rises", with(100, 400), 0.9),
+        ("only productivity rises", with(200, 100), 1.0),
+        ("nothing rises", with(100, 100), 1.0),
+    ] {
+        assert!((change(signal) - expected).abs() < 0.001, "{name}: {}", change(signal));
+    }
 }
 
 #[test]
@@ -172,7 +283,7 @@ fn the_plant_with_deadlocks_serves_what_was_measured() {
     let served = limits.map(|law| {
         let run = run(&law, Plant::named("deadlock").unwrap(), Scenario::named("below").unwrap(), 1);
         let half = &run.moments[run.moments.len() / 2..];
-        half.iter().map(|moment| moment.signal.productivity()).sum::<f64>() / half.len() as f64
+        mean_per_s(half)
     });
     // The lowest and the highest measurement with 2 and 8 in flight; with 32 there is one.
     for (served, measured) in served.into_iter().zip([790.0..=1_106.0, 519.0..=633.0, 55.0..=75.0]) {

@@ -1,4 +1,4 @@
-//! The limit that somebody chose: what pools and thread pools do, and the yardstick of the other laws.
+//! A limit that is chosen by hand: what pools and thread pools do, and the yardstick of the other laws.
 //!
 //! Stability: it does not react, so it cannot oscillate.
 

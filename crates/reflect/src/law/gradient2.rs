@@ -1,10 +1,10 @@
 //! Gradient of latency: the limit is scaled by the ratio of a long average of the latency to the present one,
 //! and a small queue is added (the law that Netflix's concurrency-limits calls Gradient2).
 //!
-//! Stability: the factor is between 0.5 and 1 and a fifth of the change is made, so that the limit falls by at
-//! most a tenth in a period; the fixed point is where the queue's four units are what the factor takes away.
-//! The long average follows the latency, so that a latency that stays bad becomes the normal one: the limit
-//! then rises until something else ends it.
+//! Stability: the factor is between 0.5 and 1 and a fifth of the change is made, so that the limit falls by
+//! at most a tenth in a period; the fixed point is where the queue's four units are what the factor takes
+//! away. The long average follows the latency, so that a latency that stays bad becomes the normal one: the
+//! limit then rises until something else ends it.
 
 use super::{Controller, Decision, Limit, Tuning};
 use crate::Signal;

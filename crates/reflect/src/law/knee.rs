@@ -1,25 +1,25 @@
-//! The law that `assay` recommends: it searches the peak of the measured productivity over the logarithm of the
-//! limit, by sequential tests, and of limits that are as good it takes the lowest.
+//! The law that `assay` recommends: it searches the peak of the measured productivity over the logarithm of
+//! the limit, by sequential tests, and of limits that are as good it takes the lowest.
 //!
-//! Productivity as a function of the limit has a peak, or a plateau, whose place is unknown and moves; behind it
-//! the sign of the gain changes, so that no linear controller on productivity is stable on both sides, and
+//! Productivity as a function of the limit has a peak, or a plateau, whose place is unknown and moves; behind
+//! it the sign of the gain changes, so that no linear controller on productivity is stable on both sides, and
 //! there is no latency that could be a set point. The law has four stages:
 //!
-//! - [`Survey`] measures limits that differ by a factor of four, upward and downward from the present one, until
-//!   both ends are worse than the best, or cannot be reached;
+//! - [`Survey`] measures limits that differ by a factor of four, upward and downward from the present one,
+//!   until both ends are worse than the best, or cannot be reached;
 //! - [`Refine`] compares the best limit with its neighbours in pairs, with steps that shrink, and moves to a
-//!   higher one only if it is better, to a lower one if it is as good (the lowest multiprogramming level without
-//!   a loss, Schroeder et al. 2006);
+//!   higher one only if it is better, to a lower one if it is as good (the lowest multiprogramming level
+//!   without a loss, Schroeder et al. 2006);
 //! - `Hold` keeps the limit until the productivity changes ([`Watch`]);
-//! - `Open` is the stage while no higher limit does harm: the limit is twice what is in flight, and does not
-//!   bind. It ends if the limit is reached, or if productivity changes while the overhead of a unit rises, as it does in
-//!   the region of the paper's figure 1 in which a server thrashes.
+//! - `Open` is the stage while no higher limit does harm: the limit is twice the most that was in flight, and
+//!   does not bind. It ends if the limit is reached, or if productivity falls while the number in flight does
+//!   not: the region of the paper's figure 1 in which a server thrashes, with the time of a unit as overhead.
 //!
 //! Stability: a sample belongs to a limit if the number in flight is that of the limit and no older unit is
 //! left, so that late signals and long transactions make the law slower and not unstable; no step depends on
-//! the size of a difference, so that noise costs time and has no gain. A survey and a refinement end after a
-//! number of samples that is bounded, whatever they are, and only a change of the productivity ends `Hold`. A
-//! change that leaves the productivity at the limit as it was is not noticed.
+//! the size of a difference, so that noise costs time and has no gain. A survey ends after a number of
+//! samples that is bounded, and only a change of the productivity ends `Hold`. A change
+//! that leaves the productivity at the limit as it was is not noticed.
 
 mod refine;
 mod survey;
@@ -83,13 +83,11 @@ enum Direction {
 struct Sample {
     /// Units per second, above zero.
     productivity: f64,
-    /// Processor time and lock waits of a unit, in seconds.
-    waste_s: Option<f64>,
     /// Units in flight.
     in_flight: f64,
     /// Units in flight and waiting.
     demand: f64,
-    /// Whether as many are in flight as the limit allows.
+    /// Whether as many are in flight as the limit allows, or some wait.
     is_reached: bool,
 }
 
@@ -133,13 +131,20 @@ impl Knee {
                 }
                 "surveys limits"
             }
-            Stage::Refine(_) | Stage::Hold if !sample.is_reached => "the limit is not reached",
+            Stage::Hold if !sample.is_reached => "the limit is not reached",
+            Stage::Refine(refine) if !sample.is_reached && self.limit == refine.home() => {
+                "the limit is not reached"
+            }
             Stage::Refine(refine) => {
                 let home = refine.home();
                 if self.limit == home && self.watch.add(sample, deviation).is_some() {
                     return self.survey(home, Direction::Up, "productivity changed");
                 }
-                let next = refine.add(sample, deviation, self.settling.waited);
+                let next = if sample.is_reached {
+                    refine.add(sample, deviation, self.settling.waited)
+                } else {
+                    refine.skip()
+                };
                 let moved = refine.home();
                 if moved != home {
                     self.watch = Watch::default();
@@ -176,10 +181,11 @@ impl Knee {
             return self.survey(self.limit, Direction::Up, "the limit is reached");
         }
         match self.watch.add(sample, deviation) {
-            Some(Change { is_costlier: true }) => {
-                self.survey(Limit::nearest(sample.in_flight), Direction::Down, "a unit costs more")
+            Some(Change::Thrashes) => {
+                let in_flight = Limit::nearest(sample.in_flight);
+                self.survey(in_flight, Direction::Down, "less is finished, and not less is in flight")
             }
-            Some(Change { is_costlier: false }) => {
+            Some(Change::Rose | Change::Fell) => {
                 self.watch = Watch::default();
                 "the load changed"
             }
@@ -199,7 +205,7 @@ impl Knee {
         }
     }
 
-    /// Begins a survey at what is in flight, and returns the reason.
+    /// Begins a survey at what is in flight or may be, and returns the reason.
     fn survey(&mut self, from: Limit, first: Direction, reason: &'static str) -> &'static str {
         self.limit = from;
         self.stage = Stage::Survey(Survey::new(from, first, self.gain));
@@ -232,11 +238,14 @@ impl Knee {
 }
 
 /// Waits until the server runs at a limit: until as many units are in flight, and those that were admitted
-/// before have ended.
+/// before have ended. If neither comes nearer, it stops waiting.
 #[derive(Debug, Default)]
 struct Settling {
     /// Time since the number in flight is that of the limit; `None` before.
     since: Option<Duration>,
+    /// The lowest number in flight so far, and the time since it fell.
+    lowest: f64,
+    idle: Duration,
     /// Signals that were of no limit, or of the one before.
     waited: u32,
 }
@@ -244,32 +253,37 @@ struct Settling {
 impl Settling {
     /// The first limit, which is no change.
     fn begun() -> Self {
-        Self { since: Some(LONGEST), waited: 0 }
+        Self { since: Some(LONGEST), ..Self::default() }
     }
 
     /// Returns the sample of the limit, if the signal is of it.
     fn read(&mut self, signal: &Signal, limit: Limit) -> Option<Sample> {
         // Half a unit, or a twentieth, is what the mean of a period may differ by.
-        let is_reached = signal.in_flight >= 0.95 * limit.real() - 0.5;
         let is_exceeded = signal.in_flight > 1.05 * limit.real() + 0.5;
-        let is_at_limit = !is_exceeded && (is_reached || signal.waiting <= WAITING);
+        let is_filled = signal.in_flight >= 0.95 * limit.real() - 0.5;
+        let binds = signal.waiting > WAITING;
         // The first period may have begun at another limit.
-        let since = is_at_limit
+        let since = (!is_exceeded && (is_filled || !binds))
             .then(|| self.since.map_or(Duration::ZERO, |since| since.saturating_add(signal.period)));
         let is_settled = since.is_some_and(|since| {
             !since.is_zero() && signal.oldest.is_none_or(|age| since >= age.min(LONGEST))
         });
         self.since = since;
-        if !is_settled {
+        if self.waited == 0 || signal.in_flight < self.lowest - WAITING {
+            (self.lowest, self.idle) = (signal.in_flight, Duration::ZERO);
+        } else {
+            self.idle = self.idle.saturating_add(signal.period);
+        }
+        if !is_settled && self.idle <= LONGEST {
             self.waited = self.waited.saturating_add(1);
             return None;
         }
         Some(Sample {
-            productivity: signal.productivity().max(f64::MIN_POSITIVE),
-            waste_s: signal.waste_s(),
+            // A period without a unit is one with less than half of one.
+            productivity: signal.productivity().max(0.5 / signal.period.as_secs_f64().max(1e-9)),
             in_flight: signal.in_flight,
             demand: signal.in_flight + signal.waiting,
-            is_reached,
+            is_reached: is_filled || binds,
         })
     }
 }

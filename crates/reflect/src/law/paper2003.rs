@@ -6,10 +6,10 @@
 //! it is the processor time and the lock waits of a unit, the best substitute that needs none. The paper does
 //! not say by how much the limit changes; a tenth is as much as its averages can follow.
 //!
-//! Stability: the averages lag by about 30 s, so that the law reacts to what it did half a minute ago. Steps of
-//! a tenth keep that from becoming an oscillation of growing amplitude, at the price of minutes until it has
-//! converged. While overhead falls, or without signals of overhead, it holds the limit: from a start inside
-//! a collapse it has no way down.
+//! Stability: the averages lag by about 30 s, so that the law reacts to what it did half a minute ago. Steps
+//! of a tenth keep that from becoming an oscillation of growing amplitude, at the price of minutes until it
+//! has converged. While overhead falls, or without signals of overhead, it holds the limit: from a start
+//! inside a collapse it has no way down.
 
 use super::{Controller, Decision, Limit, Tuning};
 use crate::Signal;
@@ -17,7 +17,8 @@ use crate::Signal;
 /// Weight of a new value in an average over 60 values: 2 / (n + 1).
 const WEIGHT: f64 = 2.0 / 61.0;
 
-/// Change of an average in a second above which it rises: a tenth of the 1.6 % by which it follows a doubling.
+/// Change of an average in a second above which it rises: a tenth of the 1.6 % by which it follows a
+/// doubling.
 const RISES: f64 = 1.002;
 
 /// Relative change of the limit.

@@ -1,9 +1,9 @@
 //! TCP Vegas for concurrency (Brakmo and Peterson 1995): the queue inside the server is what the limit holds
 //! beyond the lowest latency, `limit x (1 - lowest / latency)`, and is held between two bounds.
 //!
-//! Stability: the limit changes by log10 of itself in a period, so that the queue that it causes is seen before
-//! the bounds, three and six times as far apart, are crossed; dead times of a few periods do no harm. The
-//! lowest latency is never forgotten. If it was learnt inside a collapse, the law sees no queue.
+//! Stability: the limit changes by log10 of itself in a period, so that the queue that it causes is seen
+//! before the bounds, three and six times as far apart, are crossed; dead times of a few periods do no harm.
+//! The lowest latency is never forgotten. If it was learnt inside a collapse, the law sees no queue.
 
 use super::{Controller, Decision, Limit, Tuning};
 use crate::Signal;

@@ -37,6 +37,7 @@ pub(crate) struct Server {
 struct Sums {
     steps: u32,
     finished: f64,
+    failed: f64,
     in_flight: f64,
     waiting: f64,
     cpu_s: f64,
@@ -61,12 +62,16 @@ impl Server {
             Capacity::Universal { .. } | Capacity::Measured { .. } => (served, 0.0, 0.0),
         };
         let in_flight = self.in_flight() + released;
-        let finished = served - parked + released;
+        let ended = served - parked + released;
+        let failed = match phase.capacity {
+            Capacity::Deadlock { victims, .. } => victims * released,
+            capacity => capacity.failed_per_s(self.running) * phase.processors * noise * step_s,
+        };
         if parked > 0.0 {
             self.parked.push_back((self.steps + DEADLOCK_STEPS, parked));
         }
         self.stopped += parked;
-        let kept = if places < in_flight { (in_flight - finished).max(places) } else { places };
+        let kept = if places < in_flight { (in_flight - ended).max(places) } else { places };
         let busy = self.busy(phase);
         let (stopped, runnable) = (self.stopped, self.running - busy);
         let (run_queue, lock) = match phase.capacity {
@@ -75,7 +80,12 @@ impl Server {
         };
         self.running = (kept - self.stopped).max(0.0);
         self.sums.steps += 1;
-        self.sums.finished += finished;
+        // What was measured of a server without deadlocks is what has not failed.
+        self.sums.finished += match phase.capacity {
+            Capacity::Deadlock { .. } => ended - failed,
+            _ => ended,
+        };
+        self.sums.failed += failed;
         self.sums.in_flight += in_flight;
         self.sums.waiting += (f64::from(clients) - in_flight).max(0.0);
         self.sums.cpu_s += busy * step_s;
@@ -93,8 +103,9 @@ impl Server {
     )]
     pub fn signal(&mut self) -> Signal {
         let sums = std::mem::take(&mut self.sums);
-        let finished = sums.finished.floor();
+        let [finished, failed] = [sums.finished, sums.failed].map(f64::floor);
         self.sums.finished = sums.finished - finished;
+        self.sums.failed = sums.failed - failed;
         let steps = f64::from(sums.steps.max(1));
         let period_s = f64::from(sums.steps) * STEP.as_secs_f64();
         let in_flight = sums.in_flight / steps;
@@ -104,7 +115,7 @@ impl Server {
         Signal {
             period: Duration::from_secs_f64(period_s),
             finished: finished as u64,
-            failed: 0,
+            failed: failed as u64,
             in_flight,
             waiting: sums.waiting / steps,
             latency,
@@ -131,8 +142,8 @@ impl Server {
         self.running.min(processors * phase.processors)
     }
 
-    /// Returns how many of the units that could be served in a step are, and how many then are in a deadlock, if
-    /// each runs into one with this probability: the place of a unit in a deadlock is not taken again.
+    /// Returns how many of the units that could be served in a step are, and how many then are in a deadlock,
+    /// if each runs into one with this probability: the place of a unit in a deadlock is not taken again.
     fn park(&self, served: f64, probability: f64) -> (f64, f64) {
         if self.running <= 0.0 || probability <= 0.0 {
             return (served, 0.0);

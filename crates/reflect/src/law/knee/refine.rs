@@ -3,9 +3,9 @@
 use super::{Direction, Sample, TIE, Tally};
 use crate::law::Limit;
 
-/// Fewest samples of one limit before those of the other; as many as the limit took to settle, if these are
-/// more.
+/// Samples of one limit before those of the other: as many as the limit took to settle, in these bounds.
 const DWELL: u32 = 4;
+const LONGEST_DWELL: u32 = 20;
 
 /// First step: half of that of a survey, on a logarithmic scale.
 const LARGEST: f64 = 2.0;
@@ -16,7 +16,7 @@ const SMALLEST: f64 = 1.15;
 /// Standard errors by which a difference is clear before there are enough samples.
 const CLEAR: f64 = 3.0;
 
-/// Most samples of a limit.
+/// Samples of each limit that decide, however noisy they are.
 const MOST: f64 = 48.0;
 
 /// A search for the lowest limit without a loss.
@@ -76,8 +76,8 @@ impl Refine {
         }
     }
 
-    /// Takes a sample of a limit that has settled after some periods, and returns the next limit; `None` at the
-    /// end.
+    /// Takes a sample of a limit that has settled after some periods, and returns the next limit; `None` at
+    /// the end.
     pub fn add(&mut self, sample: &Sample, deviation: f64, waited: u32) -> Option<Limit> {
         self.tally(self.side).add(sample.productivity);
         self.dwell += 1;
@@ -85,7 +85,7 @@ impl Refine {
             if !self.conclude(difference) {
                 return None;
             }
-        } else if self.dwell >= waited.max(DWELL) {
+        } else if self.dwell >= waited.clamp(DWELL, LONGEST_DWELL) {
             self.dwell = 0;
             self.side = match self.side {
                 Side::Home => Side::Neighbour,
@@ -93,6 +93,11 @@ impl Refine {
             };
         }
         Some(self.limit())
+    }
+
+    /// Gives up a neighbour that the load does not reach, and returns the next limit; `None` at the end.
+    pub fn skip(&mut self) -> Option<Limit> {
+        self.conclude(f64::NEG_INFINITY).then(|| self.limit())
     }
 
     fn tally(&mut self, side: Side) -> &mut Tally {

@@ -20,6 +20,9 @@ const FEWEST: u32 = 3;
 const MOST: u32 = 16;
 const CLEAR: f64 = 3.0;
 
+/// Samples after which a survey ends with what it has: of ten levels, twice what a level takes at most.
+const LONGEST: u32 = 20 * MOST;
+
 /// Levels measured so far.
 #[derive(Debug)]
 pub(super) struct Survey {
@@ -27,6 +30,7 @@ pub(super) struct Survey {
     first: Direction,
     at: Limit,
     measured: BTreeMap<Limit, Tally>,
+    samples: u32,
     /// The highest level that can be measured: what is in flight and waiting.
     demand: f64,
 }
@@ -50,7 +54,7 @@ pub(super) enum Next {
 impl Survey {
     /// Begins at a limit.
     pub fn new(at: Limit, first: Direction, gain: f64) -> Self {
-        Self { factor: FACTOR.powf(gain), first, at, measured: BTreeMap::new(), demand: 1.0 }
+        Self { factor: FACTOR.powf(gain), first, at, measured: BTreeMap::new(), samples: 0, demand: 1.0 }
     }
 
     /// Takes a sample of the present level.
@@ -60,6 +64,7 @@ impl Survey {
             self.at = self.at.min(Limit::nearest(sample.in_flight));
         }
         self.demand = sample.demand;
+        self.samples += 1;
         self.measured.entry(self.at).or_default().add(sample.productivity);
         let next = if self.is_measured(deviation) { self.next(deviation) } else { Next::Stay };
         if let Next::Go(limit) = next {
@@ -102,7 +107,10 @@ impl Survey {
             Direction::Up => up.or(down),
             Direction::Down => down.or(up),
         };
-        next.map_or_else(|| self.conclude((*best, top), (*highest, high), deviation), Next::Go)
+        match next {
+            Some(limit) if self.samples < LONGEST => Next::Go(limit),
+            _ => self.conclude((*best, top), (*highest, high), deviation),
+        }
     }
 
     /// Says whether the highest level is worse than the best one.
@@ -111,7 +119,7 @@ impl Survey {
         let (level, fewest) = if highest.1.samples() < best.1.samples() { highest } else { best };
         if harm > TIE.max(CLEAR * error) {
             Next::Collapse { best: best.0 }
-        } else if harm > TIE && fewest.samples() < MOST {
+        } else if harm > TIE && fewest.samples() < MOST && self.samples < LONGEST {
             Next::Go(level)
         } else if self.is_highest(highest.0) {
             Next::NoCollapse
@@ -122,6 +130,6 @@ impl Survey {
 
     /// Whether no level can be measured that is much higher.
     fn is_highest(&self, level: Limit) -> bool {
-        self.demand <= HIGHEST * level.real()
+        self.demand <= HIGHEST * level.real() || Limit::nearest(self.demand) <= level
     }
 }

@@ -24,8 +24,8 @@ impl Tally {
         self.mean
     }
 
-    /// The logarithm of the ratio of this mean and another, and its standard error, from the standard deviation
-    /// of the samples' logarithms.
+    /// The logarithm of the ratio of this mean and another, and its standard error, from the standard
+    /// deviation of the samples' logarithms.
     pub fn against(&self, other: &Tally, deviation: f64) -> (f64, f64) {
         let inverse = |tally: &Tally| 1.0 / f64::from(tally.samples.max(1));
         let [own, others] = [self, other].map(|tally| tally.mean.max(f64::MIN_POSITIVE));

@@ -14,23 +14,24 @@ const SMALLEST: f64 = 0.3;
 /// Most samples of the reference: a minute.
 const REFERENCE: u32 = 600;
 
-/// Ratio of the waste of a unit to that of the reference above which a unit costs more.
-const COSTLIER: f64 = 1.5;
-
 /// What is normal, and the sums of what is above and below.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     productivity: Tally,
-    waste_s: Tally,
+    in_flight: Tally,
     above: f64,
     below: f64,
 }
 
-/// A change.
+/// A change of the productivity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Change {
-    /// Whether a unit costs more than before.
-    pub is_costlier: bool,
+pub(super) enum Change {
+    /// It is higher.
+    Rose,
+    /// It is lower, and fewer units are in flight.
+    Fell,
+    /// It is lower, and not fewer units are in flight.
+    Thrashes,
 }
 
 impl Watch {
@@ -44,17 +45,17 @@ impl Watch {
             self.below = (self.below - shift - allowance).max(0.0);
             // Wald's bound: the sum of a normal variable whose drift is half of the shift.
             let limit = (FALSE_ALARMS * deviation.powi(2) / SHIFT).max(SMALLEST);
-            if self.above.max(self.below) > limit {
-                let is_costlier = self.waste_s.samples() > 0
-                    && sample.waste_s.is_some_and(|waste_s| waste_s > COSTLIER * self.waste_s.mean());
-                return Some(Change { is_costlier });
+            if self.above > limit {
+                return Some(Change::Rose);
+            }
+            if self.below > limit {
+                let is_fewer = sample.in_flight < (1.0 - SHIFT) * self.in_flight.mean();
+                return Some(if is_fewer { Change::Fell } else { Change::Thrashes });
             }
         }
         if self.productivity.samples() < REFERENCE {
             self.productivity.add(sample.productivity);
-            if let Some(waste_s) = sample.waste_s {
-                self.waste_s.add(waste_s);
-            }
+            self.in_flight.add(sample.in_flight);
         }
         None
     }
