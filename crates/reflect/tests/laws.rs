@@ -183,6 +183,18 @@ fn knee_binds_nothing_if_a_little_more_than_one_unit_is_asked_for() {
 }
 
 #[test]
+fn knee_never_limits_a_server_without_load() {
+    let mut controller =
+        (Law::named("knee").unwrap().new)(Tuning { start: Limit::nearest(100.0), gain: 1.0 });
+    let none = Some(Duration::ZERO);
+    let overhead = Overhead { run_queue_wait: none, lock_wait: none, ..Overhead::default() };
+    for _ in 0..600 {
+        let decision = controller.update(&Signal { in_flight: 3.0, waiting: 0.0, overhead, ..signal() });
+        assert_eq!(decision.limit.units(), 100, "{}", decision.reason);
+    }
+}
+
+#[test]
 fn knee_finds_the_peak_of_a_load_that_swings_around_its_limit() {
     let (per_s, reason) = driven(120, 100.0, |_, limit| {
         let in_flight = (0.75 * limit).clamp(1.0, 100.0);
@@ -280,11 +292,14 @@ fn the_plant_with_deadlocks_serves_what_was_measured() {
         law(|tuning| (LAWS[0].new)(Tuning { start: Limit::nearest(8.0), ..tuning })),
         law(|tuning| (LAWS[0].new)(Tuning { start: Limit::nearest(32.0), ..tuning })),
     ];
-    let served = limits.map(|law| {
+    let halves = limits.map(|law| {
         let run = run(&law, Plant::named("deadlock").unwrap(), Scenario::named("below").unwrap(), 1);
-        let half = &run.moments[run.moments.len() / 2..];
-        mean_per_s(half)
+        run.moments[run.moments.len() / 2..].to_vec()
     });
+    let failed: u64 = halves[2].iter().map(|moment| moment.signal.failed).sum();
+    // 2.4 in each of the 60 seconds.
+    assert!((130..160).contains(&failed), "{failed}");
+    let served = halves.map(|half| mean_per_s(&half));
     // The lowest and the highest measurement with 2 and 8 in flight; with 32 there is one.
     for (served, measured) in served.into_iter().zip([790.0..=1_106.0, 519.0..=633.0, 55.0..=75.0]) {
         assert!(measured.contains(&served), "{served} is not in {measured:?}");
