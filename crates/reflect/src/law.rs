@@ -31,6 +31,14 @@ pub struct Decision {
     pub reason: &'static str,
 }
 
+impl Decision {
+    /// Clamps the limit of a law that has fractions of a unit, and returns the nearest one.
+    fn nearest(limit: &mut f64, reason: &'static str) -> Self {
+        *limit = limit.clamp(1.0, f64::from(Limit::HIGHEST));
+        Self { limit: Limit::nearest(*limit), reason }
+    }
+}
+
 /// A number of units of work that may be in flight. Invariant: from 1 to [`Limit::HIGHEST`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Limit(u32);
@@ -55,12 +63,6 @@ impl Limit {
 
     pub(crate) fn real(self) -> f64 {
         f64::from(self.0)
-    }
-}
-
-impl fmt::Display for Limit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }
 

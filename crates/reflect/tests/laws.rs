@@ -15,14 +15,10 @@ fn simulated(law: &str, plant: &str, scenario: &str) -> Run {
     run(law, plant, Scenario::named(scenario).unwrap(), 1)
 }
 
-fn limits(moments: &[Moment]) -> Vec<f64> {
-    moments.iter().map(|moment| f64::from(moment.limit.units())).collect()
-}
-
 /// The largest ratio of two limits of the second half of a run.
 fn range(run: &Run) -> f64 {
-    let limits = limits(&run.moments[run.moments.len() / 2..]);
-    limits.iter().fold(0.0, |a: f64, b| a.max(*b)) / limits.iter().fold(f64::INFINITY, |a: f64, b| a.min(*b))
+    let limits = run.moments[run.moments.len() / 2..].iter().map(|moment| moment.limit.units());
+    f64::from(limits.clone().max().unwrap()) / f64::from(limits.min().unwrap())
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a run has far fewer than 2^52 periods")]

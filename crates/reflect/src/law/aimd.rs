@@ -2,10 +2,10 @@
 //!
 //! Stability: for a fixed threshold of latency the law oscillates around it in a sawtooth, whose height is a
 //! tenth for each period by which a signal is late: the range of the limit is 1.3, 1.4 and 1.9 for 1, 2 and 4
-//! periods on the plant `far`. The threshold follows the lowest latency that was
-//! seen. If that was learnt inside a collapse, the law stays there.
+//! periods on the plant `far`. The threshold follows the lowest latency that was seen. If that was learnt
+//! inside a collapse, and nothing fails, the law stays there.
 
-use super::{Controller, Decision, Limit, Tuning};
+use super::{Controller, Decision, Tuning};
 use crate::Signal;
 
 /// Factor of a decrease, as in the limiters that are in use.
@@ -46,7 +46,6 @@ impl Controller for Aimd {
         } else {
             "nothing waits"
         };
-        self.limit = self.limit.clamp(1.0, f64::from(Limit::HIGHEST));
-        Decision { limit: Limit::nearest(self.limit), reason }
+        Decision::nearest(&mut self.limit, reason)
     }
 }

@@ -6,7 +6,7 @@
 //! away. The long average follows the latency, so that a latency that stays bad becomes the normal one: the
 //! limit then rises until something else ends it.
 
-use super::{Controller, Decision, Limit, Tuning};
+use super::{Controller, Decision, Tuning};
 use crate::Signal;
 
 /// Weight of a new value in the long average over 600 values: 2 / (n + 1).
@@ -53,7 +53,6 @@ impl Gradient2 {
 impl Controller for Gradient2 {
     fn update(&mut self, signal: &Signal) -> Decision {
         let reason = self.decide(signal);
-        self.limit = self.limit.clamp(1.0, f64::from(Limit::HIGHEST));
-        Decision { limit: Limit::nearest(self.limit), reason }
+        Decision::nearest(&mut self.limit, reason)
     }
 }

@@ -18,8 +18,8 @@
 //! Stability: a sample belongs to a limit if the number in flight is that of the limit and no older unit is
 //! left, so that late signals and long transactions make the law slower and not unstable; no step depends on
 //! the size of a difference, so that noise costs time and has no gain. A survey ends after a number of
-//! samples that is bounded, and only a change of the productivity ends `Hold`. A change
-//! that leaves the productivity at the limit as it was is not noticed.
+//! samples that is bounded, and only a change of the productivity ends `Hold`. A change that leaves the
+//! productivity at the limit as it was is not noticed.
 
 mod refine;
 mod survey;
@@ -93,8 +93,8 @@ struct Sample {
 
 impl Controller for Knee {
     fn update(&mut self, signal: &Signal) -> Decision {
-        let reason = if signal.in_flight + signal.waiting < WAITING {
-            "idle"
+        let reason = if signal.period.is_zero() || signal.in_flight + signal.waiting < WAITING {
+            "no load"
         } else if let Some(sample) = self.settling.read(signal, self.limit) {
             self.take(&sample, signal.contention())
         } else {
@@ -280,7 +280,7 @@ impl Settling {
         }
         Some(Sample {
             // A period without a unit is one with less than half of one.
-            productivity: signal.productivity().max(0.5 / signal.period.as_secs_f64().max(1e-9)),
+            productivity: signal.productivity().max(0.5 / signal.period.as_secs_f64()),
             in_flight: signal.in_flight,
             demand: signal.in_flight + signal.waiting,
             is_reached: is_filled || binds,

@@ -11,7 +11,7 @@
 //! has converged. While overhead falls, or without signals of overhead, it holds the limit: from a start
 //! inside a collapse it has no way down.
 
-use super::{Controller, Decision, Limit, Tuning};
+use super::{Controller, Decision, Tuning};
 use crate::Signal;
 
 /// Weight of a new value in an average over 60 values: 2 / (n + 1).
@@ -64,8 +64,6 @@ impl Paper2003 {
 impl Controller for Paper2003 {
     fn update(&mut self, signal: &Signal) -> Decision {
         let reason = self.decide(signal);
-        let limit = Limit::nearest(self.limit);
-        self.limit = self.limit.clamp(1.0, f64::from(Limit::HIGHEST));
-        Decision { limit, reason }
+        Decision::nearest(&mut self.limit, reason)
     }
 }

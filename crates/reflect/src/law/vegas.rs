@@ -5,7 +5,7 @@
 //! before the bounds, three and six times as far apart, are crossed; dead times of a few periods do no harm.
 //! The lowest latency is never forgotten. If it was learnt inside a collapse, the law sees no queue.
 
-use super::{Controller, Decision, Limit, Tuning};
+use super::{Controller, Decision, Tuning};
 use crate::Signal;
 
 /// Bounds of the queue, in units of log10 of the limit: those of the limiters that are in use.
@@ -51,7 +51,6 @@ impl Vegas {
 impl Controller for Vegas {
     fn update(&mut self, signal: &Signal) -> Decision {
         let reason = self.decide(signal);
-        self.limit = self.limit.clamp(1.0, f64::from(Limit::HIGHEST));
-        Decision { limit: Limit::nearest(self.limit), reason }
+        Decision::nearest(&mut self.limit, reason)
     }
 }

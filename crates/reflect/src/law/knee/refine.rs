@@ -10,7 +10,7 @@ const LONGEST_DWELL: u32 = 20;
 /// First step: half of that of a survey, on a logarithmic scale.
 const LARGEST: f64 = 2.0;
 
-/// Smallest step: the next limit has a sixth more.
+/// Smallest step: the steps are 2, 1.4 and 1.2.
 const SMALLEST: f64 = 1.15;
 
 /// Standard errors by which a difference is clear before there are enough samples.

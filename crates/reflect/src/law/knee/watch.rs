@@ -11,6 +11,9 @@ const FALSE_ALARMS: f64 = 13.7;
 /// Smallest sum that is a change: two samples at 0.8 of the productivity.
 const SMALLEST: f64 = 0.3;
 
+/// Samples of the reference before a change is looked for.
+const FEWEST: u32 = 4;
+
 /// Most samples of the reference: a minute.
 const REFERENCE: u32 = 600;
 
@@ -60,6 +63,3 @@ impl Watch {
         None
     }
 }
-
-/// Samples before a change is looked for.
-const FEWEST: u32 = 4;
