@@ -1,4 +1,4 @@
-//! `assay reflect simulate` from outside: its tables, and the errors for invalid input.
+//! `assay reflect simulate` from outside: its tables, its plots, and the errors for invalid input.
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
 
@@ -38,6 +38,35 @@ fn one_run_has_a_course_with_the_reasons_of_the_law() {
     for reason in ["waits until the units of the last limit have ended", "compares two limits", "holds"] {
         assert!(reasons.contains(&reason), "{reasons:?}");
     }
+}
+
+#[test]
+fn the_plots_of_the_documentation_are_those_of_the_command() {
+    let documented = include_str!("../../../docs/control-runs.md");
+    let output = simulate(&["--plot", "--plant", "taken", "--scenario", "inside", "--scenario", "surge"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let plots: Vec<&str> = text.split("\n\n").filter(|block| block.contains(": productivity\n")).collect();
+    assert_eq!(plots.len(), 2, "{text}");
+    for plot in plots {
+        assert!(documented.contains(plot.trim_end()), "not in docs/control-runs.md:\n{plot}");
+    }
+}
+
+#[test]
+fn the_plot_of_one_run_shows_its_limit_too() {
+    let selected = ["--law", "fixed", "--plant", "step", "--scenario", "inside", "--plot", "--json"];
+    let report: serde_json::Value = serde_json::from_slice(&simulate(&selected).stdout).unwrap();
+    let blocks = report["blocks"].as_array().unwrap();
+    let courses: Vec<_> =
+        blocks.iter().map(|block| &block["figure"]["course"]).filter(|f| f.is_object()).collect();
+    let [productivity, limit] = courses[..] else { panic!("{report:#}") };
+    assert_eq!(productivity["title"], "step, inside: productivity");
+    assert_eq!(limit["title"], "step, inside: limit");
+    // 1,024 clients, a limit as high, and what MariaDB keeps of its peak then.
+    let values = |course: &serde_json::Value| course["lines"][0]["values"].as_array().unwrap().clone();
+    assert_eq!(values(limit), vec![serde_json::json!(1024.0); 120]);
+    let shares: Vec<f64> = values(productivity).iter().map(|share| share.as_f64().unwrap()).collect();
+    assert!(shares[1..].iter().all(|share| (share - 0.178).abs() < 0.005), "{shares:?}");
 }
 
 #[test]

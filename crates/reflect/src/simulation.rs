@@ -16,7 +16,7 @@ use crate::plant::server::{STEP, Server};
 use crate::plant::{Phase, Plant};
 
 pub use scenario::{SCENARIOS, Scenario, Start};
-pub use score::{RUNS, Score, Scores, best, scores};
+pub use score::{RUNS, Score, Scores, best, mean_per_s, scores};
 
 /// Time that each phase of a plant lasts: its half is six times the longest time that a law has to find its
 /// peak.

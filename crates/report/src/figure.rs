@@ -1,14 +1,18 @@
-//! Figures as values: bars with intervals, curves over a logarithmic axis, and stacks. A figure contains
-//! numbers and labels only. The layout of bars and ticks is computed here, so that text and SVG show the same
-//! picture.
+//! Figures as values: bars with intervals, curves over a logarithmic axis, stacks, and courses. A figure
+//! contains numbers and labels only. The layout of bars and ticks is computed here, so that text and SVG show
+//! the same picture.
 
+mod columns;
+mod course;
 mod stack;
 
 use assay_quantity::{Estimate, Unit};
 
 use crate::table::{Cell, Column, Table};
 
-pub use stack::{Layer, Stack};
+pub use columns::{Columns, Series};
+pub use course::{Course, Height};
+pub use stack::Stack;
 
 /// A picture with every number that it shows.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,6 +23,8 @@ pub enum Figure {
     Curve(Curve),
     /// How a whole divides into parts, over another quantity.
     Stack(Stack),
+    /// How quantities go, over another.
+    Course(Course),
 }
 
 /// Horizontal bars, one under another. Invariant: at least one bar, every length finite and in `unit`.

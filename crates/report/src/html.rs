@@ -6,6 +6,7 @@
 
 mod axis;
 mod bars;
+mod course;
 mod curve;
 mod stack;
 
@@ -110,6 +111,7 @@ fn block(block: &Block, id: &str) -> Markup {
         Block::Figure(Figure::Bars(bars)) => bars::figure(bars, id),
         Block::Figure(Figure::Curve(curve)) => curve::figure(curve, id),
         Block::Figure(Figure::Stack(stack)) => stack::figure(stack, id),
+        Block::Figure(Figure::Course(course)) => course::figure(course, id),
     }
 }
 

@@ -15,18 +15,21 @@
 //! figure   {"bars": {"title": text, "unit": unit, "bars": [bar...]}}
 //!          | {"curve": {"title": text, "x": axis, "y": axis, "lines": [line...]}}
 //!          | {"stack": {"title": text, "x": axis, "edges": [number...], "layers": [layer...]}}
+//!          | {"course": {"title": text, "x": axis, "edges": [number...], "y": axis,
+//!                        "height": "linear" | "logarithmic", "lines": [values...]}}
 //! bar      {"label": text, "length": length, "parts": [{"label": text, "length": length}...]}
 //! length   {"quantity": quantity} | {"number": {"value": number, "unit": unit}}
 //! axis     {"label": text, "unit": unit}
 //! line     {"name": text, "points": [{"x": number, "y": quantity}...]}
 //! layer    {"name": text, "amounts": [number...]}
+//! values   {"name": text, "values": [number...]}
 //! unit     "ns" | "ns/B" | "1/s" | "ratio" | "count" | "B"
 //! ```
 
 use assay_quantity::{Estimate, Unit};
 use serde_json::{Value, json};
 
-use crate::figure::{Axis, Bars, Curve, Figure, Length, Line, Stack};
+use crate::figure::{Axis, Bars, Course, Curve, Figure, Height, Length, Line, Stack};
 use crate::table::{Cell, Table};
 use crate::{Block, Report};
 
@@ -48,6 +51,7 @@ fn block(block: &Block) -> Value {
         Block::Figure(Figure::Bars(bars)) => json!({ "figure": { "bars": self::bars(bars) } }),
         Block::Figure(Figure::Curve(curve)) => json!({ "figure": { "curve": self::curve(curve) } }),
         Block::Figure(Figure::Stack(stack)) => json!({ "figure": { "stack": self::stack(stack) } }),
+        Block::Figure(Figure::Course(course)) => json!({ "figure": { "course": self::course(course) } }),
     }
 }
 
@@ -114,9 +118,27 @@ fn curve(curve: &Curve) -> Value {
 }
 
 fn stack(stack: &Stack) -> Value {
+    let columns = stack.columns();
     let layers: Vec<Value> =
-        stack.layers().iter().map(|layer| json!({ "name": layer.name, "amounts": layer.amounts })).collect();
-    json!({ "title": stack.title(), "x": axis(stack.x()), "edges": stack.edges(), "layers": layers })
+        columns.series().iter().map(|layer| json!({ "name": layer.name, "amounts": layer.values })).collect();
+    json!({ "title": columns.title(), "x": axis(columns.x()), "edges": columns.edges(), "layers": layers })
+}
+
+fn course(course: &Course) -> Value {
+    let columns = course.columns();
+    let lines: Vec<Value> =
+        columns.series().iter().map(|line| json!({ "name": line.name, "values": line.values })).collect();
+    json!({
+        "title": columns.title(),
+        "x": axis(columns.x()),
+        "edges": columns.edges(),
+        "y": axis(course.y()),
+        "height": match course.height() {
+            Height::Linear => "linear",
+            Height::Logarithmic => "logarithmic",
+        },
+        "lines": lines,
+    })
 }
 
 fn axis(axis: &Axis) -> Value {

@@ -17,7 +17,9 @@ pub mod table;
 pub mod text;
 mod visible;
 
-pub use figure::{Axis, Bar, Bars, Curve, CurvePoint, Figure, Layer, Length, Line, Part, Stack};
+pub use figure::{
+    Axis, Bar, Bars, Columns, Course, Curve, CurvePoint, Figure, Height, Length, Line, Part, Series, Stack,
+};
 pub use format::{FORMATS, Format};
 pub use scale::Symbols;
 pub use table::{Alignment, Cell, Column, Table};

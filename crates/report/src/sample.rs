@@ -4,18 +4,19 @@
 use assay_quantity::{Estimate, Interval, Method, Unit};
 
 use crate::{
-    Axis, Bar, Bars, Block, Cell, Column, Curve, CurvePoint, Figure, Layer, Length, Line, Part, Report,
-    Stack, Table,
+    Axis, Bar, Bars, Block, Cell, Column, Course, Curve, CurvePoint, Figure, Height, Length, Line, Part,
+    Report, Series, Stack, Table,
 };
 
 /// Words that stand in the blocks of [`report`], one per kind.
-pub const LANDMARKS: [&str; 6] = [
+pub const LANDMARKS: [&str; 7] = [
     "A machine measured",
     "What it costs",
     "Primitives were timed",
     "predicted",
     "Load latency",
     "What the processor did",
+    "What the law did",
 ];
 
 pub fn estimate(point: f64, low: f64, high: f64, unit: Unit) -> Estimate {
@@ -146,7 +147,7 @@ fn latency() -> Figure {
 }
 
 fn profile() -> Figure {
-    let layer = |name: &str, amounts: &[f64]| Layer { name: name.to_owned(), amounts: amounts.to_vec() };
+    let layer = |name: &str, amounts: &[f64]| Series { name: name.to_owned(), values: amounts.to_vec() };
     let layers = vec![
         layer("user", &[1.0, 8.0, 5.0, 0.0, 0.0, 2.0]),
         layer("kernel", &[9.0, 2.0, 3.0, 0.0, 0.25, 1.0]),
@@ -157,6 +158,16 @@ fn profile() -> Figure {
         Stack::new("What the processor did", time, vec![0.0, 2e6, 4e6, 6e6, 8e6, 10e6, 10.5e6], layers)
             .unwrap(),
     )
+}
+
+fn limits() -> Figure {
+    let line = |name: &str, values: &[f64]| Series { name: name.to_owned(), values: values.to_vec() };
+    let lines =
+        vec![line("knee", &[1024.0, 256.0, 64.0, 16.0, 8.0, 4.0]), line("the first limit", &[1024.0; 6])];
+    let edges = (0..=6).map(|second| f64::from(second) * 1e9).collect();
+    let axis = |label: &str, unit| Axis { label: label.to_owned(), unit };
+    let (x, y) = (axis("time", Unit::Nanoseconds), axis("limit", Unit::Count));
+    Figure::Course(Course::new("What the law did", x, edges, y, Height::Logarithmic, lines).unwrap())
 }
 
 /// Every kind of block, every kind of cell.
@@ -177,6 +188,7 @@ pub fn report() -> Report {
         Block::Heading("Memory".to_owned()),
         Block::Figure(latency()),
         Block::Figure(profile()),
+        Block::Figure(limits()),
     ];
     Report { title: "A machine measured: build-7".to_owned(), blocks }
 }
@@ -201,7 +213,7 @@ pub fn hostile() -> Report {
     let part = Part { label: bad(), length: Length::Number(1.0) };
     let bar = Bar { label: bad(), length: Length::Estimate(ns(1.0, 0.1)), parts: vec![part] };
     let axis = || Axis { label: bad(), unit: Unit::Nanoseconds };
-    let layer = Layer { name: bad(), amounts: vec![1.0] };
+    let one = || vec![Series { name: bad(), values: vec![1.0] }];
     let line = Line { name: bad(), points: vec![CurvePoint { x: 1.0, y: ns(1.0, 0.1) }] };
     let blocks = vec![
         Block::Heading(bad()),
@@ -210,7 +222,10 @@ pub fn hostile() -> Report {
         Block::Table(table),
         Block::Figure(Figure::Bars(Bars::new(HOSTILE, Unit::Nanoseconds, vec![bar]).unwrap())),
         Block::Figure(Figure::Curve(Curve::new(HOSTILE, axis(), axis(), vec![line]).unwrap())),
-        Block::Figure(Figure::Stack(Stack::new(HOSTILE, axis(), vec![0.0, 1.0], vec![layer]).unwrap())),
+        Block::Figure(Figure::Stack(Stack::new(HOSTILE, axis(), vec![0.0, 1.0], one()).unwrap())),
+        Block::Figure(Figure::Course(
+            Course::new(HOSTILE, axis(), vec![0.0, 1.0], axis(), Height::Linear, one()).unwrap(),
+        )),
     ];
     Report { title: bad(), blocks }
 }

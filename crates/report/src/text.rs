@@ -5,6 +5,8 @@
 //! per row, so that 80 columns always suffice.
 
 mod bars;
+mod columns;
+mod course;
 mod grid;
 mod stack;
 mod table;
@@ -57,6 +59,7 @@ pub fn report(report: &Report, style: &Style) -> String {
             Block::Figure(Figure::Bars(bars)) => bars::text(bars, &style),
             Block::Figure(Figure::Curve(curve)) => self::table(&curve.table(), &style),
             Block::Figure(Figure::Stack(stack)) => stack::text(stack, &style),
+            Block::Figure(Figure::Course(course)) => course::text(course, &style),
         });
     }
     blocks.join("\n")

@@ -39,6 +39,9 @@ pub struct ReflectSimulateArgs {
     /// Seed of the noise.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// Draw each run, or with noise the first of several, over time.
+    #[arg(long)]
+    pub plot: bool,
     /// Output format.
     #[command(flatten)]
     pub print: PrintArgs,

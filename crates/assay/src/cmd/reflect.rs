@@ -1,8 +1,8 @@
 //! `assay reflect`: productivity, overhead, and the control laws that act on them.
 
-use assay_reflect::law::LAWS;
+use assay_reflect::law::{LAWS, Law};
 use assay_reflect::plant::PLANTS;
-use assay_reflect::simulation::{self, SCENARIOS};
+use assay_reflect::simulation::{self, Run, SCENARIOS};
 
 use crate::cli::{ReflectArgs, ReflectCommand, ReflectSimulateArgs};
 use crate::{output, section};
@@ -19,17 +19,26 @@ fn simulate(args: &ReflectSimulateArgs) -> anyhow::Result<()> {
     let laws = selected(&args.law, &LAWS);
     let plants = selected(&args.plant, &PLANTS);
     let scenarios = selected(&args.scenario, &SCENARIOS);
-    let runs = plants.iter().flat_map(|plant| scenarios.iter().map(move |scenario| (*plant, *scenario)));
-    let scored = runs.map(|(plant, scenario)| {
+    let is_one_run = [laws.len(), plants.len(), scenarios.len()] == [1; 3];
+    let (mut scored, mut details) = (Vec::new(), Vec::new());
+    for (plant, scenario) in plants.iter().flat_map(|plant| scenarios.iter().map(move |s| (*plant, *s))) {
         let scores = laws.iter().map(|law| simulation::scores(law, plant, scenario, args.seed)).collect();
-        (plant, scenario, scores)
-    });
-    let mut report = section::reflection::report(&laws, &scored.collect::<Vec<_>>());
-    if let ([law], [plant], [scenario]) = (&laws[..], &plants[..], &scenarios[..]) {
-        let run = simulation::run(law, plant, scenario, args.seed);
+        scored.push((plant, scenario, scores));
+        if !is_one_run && !args.plot {
+            continue;
+        }
+        let run = |law: &&'static Law| (*law, simulation::run(law, plant, scenario, args.seed));
+        let runs: Vec<(&Law, Run)> = laws.iter().map(run).collect();
         let best_per_s = simulation::best(plant, scenario);
-        report.blocks.push(section::reflection::course(&run, &best_per_s));
+        if args.plot {
+            details.extend(section::reflection::plots((plant, scenario), &runs, &best_per_s)?);
+        }
+        if let ([(_, run)], true) = (&runs[..], is_one_run) {
+            details.push(section::reflection::course(run, &best_per_s));
+        }
     }
+    let mut report = section::reflection::report(&laws, &scored);
+    report.blocks.append(&mut details);
     output::show(&report, args.print.format())
 }
 

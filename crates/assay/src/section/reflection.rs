@@ -5,8 +5,9 @@ use std::time::Duration;
 use assay_quantity::Unit;
 use assay_reflect::law::Law;
 use assay_reflect::plant::Plant;
-use assay_reflect::simulation::{Moment, PHASE, RUNS, Run, Scenario, Scores};
-use assay_report::{Block, Cell, Column, Report, Table, scale};
+use assay_reflect::simulation::{Moment, PHASE, RUNS, Run, Scenario, Scores, mean_per_s};
+use assay_report::figure::NoFigure;
+use assay_report::{Axis, Block, Cell, Column, Course, Figure, Height, Report, Series, Table, scale};
 
 /// A plant, a scenario, and how good each law was.
 pub type Scored = (&'static Plant, &'static Scenario, Vec<Scores>);
@@ -79,18 +80,21 @@ fn rise(rise: Option<Duration>) -> Cell {
 
 /// Returns how a run went: the first ten seconds of each phase, and every tenth one after them.
 pub fn course(run: &Run, best_per_s: &[f64]) -> Block {
-    let mut rows = Vec::new();
-    let mut second: Vec<&Moment> = Vec::new();
-    for moment in &run.moments {
-        second.push(moment);
-        if moment.end.subsec_nanos() == 0 {
-            let in_phase = (moment.end.as_secs() - 1) % PHASE.as_secs() + 1;
-            if in_phase <= 10 || in_phase.is_multiple_of(10) {
-                rows.push(row(&second, best_per_s[moment.phase]));
-            }
-            second.clear();
-        }
-    }
+    let is_shown = |second: &Moment| {
+        let in_phase = (second.end.as_secs() - 1) % PHASE.as_secs() + 1;
+        in_phase <= 10 || in_phase.is_multiple_of(10)
+    };
+    let seconds = run.seconds().filter_map(|second| Some((second.last()?, share(second, best_per_s))));
+    let rows = seconds.filter(|(last, _)| is_shown(last)).map(|(last, share)| {
+        [
+            number(last.end.as_secs_f64() * 1e9, Unit::Nanoseconds),
+            Cell::Share(share),
+            Cell::Count(u64::from(last.limit.units())),
+            number(last.signal.in_flight, Unit::Count),
+            number(last.signal.waiting, Unit::Count),
+            Cell::text(last.reason),
+        ]
+    });
     let columns = [
         Column::numbers("time"),
         Column::numbers("productivity"),
@@ -105,19 +109,52 @@ pub fn course(run: &Run, best_per_s: &[f64]) -> Block {
     ))
 }
 
-fn row(second: &[&Moment], best_per_s: f64) -> [Cell; 6] {
-    let Some(last) = second.last() else { return [(); 6].map(|()| Cell::text("")) };
-    let finished: f64 =
-        second.iter().map(|moment| moment.signal.productivity() * moment.signal.period.as_secs_f64()).sum();
-    let time_s: f64 = second.iter().map(|moment| moment.signal.period.as_secs_f64()).sum();
-    [
-        number(last.end.as_secs_f64() * 1e9, Unit::Nanoseconds),
-        Cell::Share(finished / time_s / best_per_s),
-        Cell::Count(u64::from(last.limit.units())),
-        number(last.signal.in_flight, Unit::Count),
-        number(last.signal.waiting, Unit::Count),
-        Cell::text(last.reason),
-    ]
+/// Draws runs of laws on one plant in one scenario: their productivity, and, of a single law, its limit.
+pub fn plots(
+    (plant, scenario): (&Plant, &Scenario),
+    runs: &[(&Law, Run)],
+    best_per_s: &[f64],
+) -> Result<Vec<Block>, NoFigure> {
+    let title = |figure: &str| format!("{}, {}: {figure}", plant.name, scenario.name);
+    let productivity = drawn(
+        &title("productivity"),
+        runs,
+        ("share of the best productivity", Unit::Ratio),
+        Height::Linear,
+        |second| share(second, best_per_s),
+    )?;
+    let limit = match runs {
+        [_] => Some(drawn(&title("limit"), runs, ("limit", Unit::Count), Height::Logarithmic, |second| {
+            second.last().map_or(0.0, |last| f64::from(last.limit.units()))
+        })?),
+        _ => None,
+    };
+    Ok([productivity].into_iter().chain(limit).map(Block::Figure).collect())
+}
+
+/// Draws what a figure of each second was in several runs.
+fn drawn(
+    title: &str,
+    runs: &[(&Law, Run)],
+    (label, unit): (&str, Unit),
+    height: Height,
+    value: impl Fn(&[Moment]) -> f64,
+) -> Result<Figure, NoFigure> {
+    let axis = |label: &str, unit| Axis { label: label.to_owned(), unit };
+    let line = |(law, run): &(&Law, Run)| Series {
+        name: law.name.to_owned(),
+        values: run.seconds().map(&value).collect(),
+    };
+    let ends = runs.iter().take(1).flat_map(|(_, run)| run.seconds()).filter_map(|second| second.last());
+    let edges = std::iter::once(0.0).chain(ends.map(|last| last.end.as_secs_f64() * 1e9)).collect();
+    let lines = runs.iter().map(line).collect();
+    Course::new(title, axis("time", Unit::Nanoseconds), edges, axis(label, unit), height, lines)
+        .map(Figure::Course)
+}
+
+/// Productivity in a second, as a share of that with the best fixed limit.
+fn share(second: &[Moment], best_per_s: &[f64]) -> f64 {
+    second.first().map_or(0.0, |first| mean_per_s(second) / best_per_s[first.phase])
 }
 
 fn number(value: f64, unit: Unit) -> Cell {

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use assay_quantity::Unit;
-use assay_report::{Axis, Block, Cell, Column, Figure, Layer, Report, Stack, Table, scale};
+use assay_report::{Axis, Block, Cell, Column, Figure, Report, Series, Stack, Table, scale};
 use assay_sim::{Counts, Elapsed, Interval, Latency, Observed, Profile, Run, Service, Spent};
 use assay_trace::syscall;
 
@@ -34,8 +34,8 @@ pub fn report(run: &Run) -> Report {
 fn over_time(profile: &Profile) -> Option<Figure> {
     let (timeline, elapsed) = (profile.timeline.as_ref()?, profile.elapsed?);
     let layer = |name: &str, of: fn(&Interval) -> u64| {
-        let amounts = timeline.intervals.iter().map(|interval| ratio(of(interval), 1)).collect();
-        Layer { name: name.to_owned(), amounts }
+        let values = timeline.intervals.iter().map(|interval| ratio(of(interval), 1)).collect();
+        Series { name: name.to_owned(), values }
     };
     let layers = vec![
         layer("user", |interval| interval.user_ns),

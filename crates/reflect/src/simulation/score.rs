@@ -86,17 +86,22 @@ fn best_per_s(phase: &Phase, clients: u32) -> f64 {
 }
 
 impl Run {
+    /// Returns the periods of each second.
+    pub fn seconds(&self) -> impl Iterator<Item = &[Moment]> {
+        self.moments.chunks(self.moments.first().map_or(1, in_second))
+    }
+
     /// Judges the run by the productivity with the best fixed limit, of each phase.
     #[must_use]
     pub fn score(&self, best_per_s: &[f64]) -> Score {
         let mut score = Score { settled: f64::INFINITY, rise: Some(Duration::ZERO), spread: 1.0, bound: 0.0 };
         let (mut halves, mut bound) = (0.0, 0.0);
-        for (phase, best_per_s) in best_per_s.iter().enumerate() {
-            let moments: Vec<&Moment> = self.moments.iter().filter(|moment| moment.phase == phase).collect();
+        let phases = self.moments.chunk_by(|before, moment| before.phase == moment.phase);
+        for (moments, best_per_s) in phases.zip(best_per_s) {
             let half = &moments[moments.len() / 2..];
             score.settled = score.settled.min(mean_per_s(half) / best_per_s);
-            score.rise = score.rise.zip(rise(&moments, *best_per_s)).map(|(a, b)| a.max(b));
-            let binding: Vec<&&Moment> = half.iter().filter(|moment| moment.signal.waiting > 0.5).collect();
+            score.rise = score.rise.zip(rise(moments, *best_per_s)).map(|(a, b)| a.max(b));
+            let binding: Vec<&Moment> = half.iter().filter(|moment| moment.signal.waiting > 0.5).collect();
             let mut limits: Vec<f64> = binding.iter().map(|moment| moment.limit.real()).collect();
             limits.sort_by(f64::total_cmp);
             if let Some(median) = limits.get(limits.len() / 2) {
@@ -111,18 +116,24 @@ impl Run {
     }
 }
 
-/// The mean productivity of some periods of one length.
-fn mean_per_s(moments: &[&Moment]) -> f64 {
+/// Returns the mean productivity of some periods of one length, in units per second.
+#[must_use]
+pub fn mean_per_s(moments: &[Moment]) -> f64 {
     let sum: f64 = moments.iter().map(|moment| moment.signal.productivity()).sum();
     sum / count(moments.len() as u64)
 }
 
 /// The time at the end of the first second in which the productivity was 0.9 of the best.
-fn rise(moments: &[&Moment], best_per_s: f64) -> Option<Duration> {
+fn rise(moments: &[Moment], best_per_s: f64) -> Option<Duration> {
     let first = moments.first()?;
     let begin = first.end - first.signal.period;
-    let in_second = Duration::from_secs(1).as_nanos() / first.signal.period.as_nanos().max(1);
-    let mut seconds = moments.windows(usize::try_from(in_second).ok()?.max(1));
+    let mut seconds = moments.windows(in_second(first));
     let risen = seconds.find(|second| mean_per_s(second) >= 0.9 * best_per_s)?;
     Some(risen.last()?.end - begin)
+}
+
+/// Number of periods in a second.
+fn in_second(moment: &Moment) -> usize {
+    let number = Duration::from_secs(1).as_nanos() / moment.signal.period.as_nanos().max(1);
+    usize::try_from(number).unwrap_or(usize::MAX).max(1)
 }

@@ -11,21 +11,22 @@ use crate::visible::visible;
 
 /// The figure with its caption.
 pub fn figure(stack: &Stack, id: &str) -> Markup {
-    let x = linear(stack.edges()[stack.columns()], LEFT, RIGHT);
+    let columns = stack.columns();
+    let x = linear(columns.edges()[columns.count()], LEFT, RIGHT);
     let y = linear(1.0, BOTTOM, TOP);
     let drawn = html! {
         g class="stack" {
-            @for column in 0..stack.columns() { (self::column(stack, column, &x, &y)) }
+            @for column in 0..columns.count() { (self::column(stack, column, &x, &y)) }
         }
     };
     let key = html! { g class="stack" { rect x="9" y="0" width="10" height="10" {} } };
-    let legend = legend(stack.layers().iter().map(|layer| layer.name.as_str()), &key);
+    let legend = legend(columns.series().iter().map(|layer| layer.name.as_str()), &key);
     let share = Axis { label: "share".to_owned(), unit: Unit::Ratio };
-    Frame { x: (stack.x(), x), y: (&share, y) }.figure(id, &legend, &drawn, &stack.table())
+    Frame { x: (columns.x(), x), y: (&share, y) }.figure(id, &legend, &drawn, &stack.table())
 }
 
 fn column(stack: &Stack, column: usize, x: &Scaled, y: &Scaled) -> Markup {
-    let [from, to] = [column, column + 1].map(|edge| stack.edges()[edge]);
+    let [from, to] = [column, column + 1].map(|edge| stack.columns().edges()[edge]);
     let shares = stack.shares(column);
     let tops = shares.iter().scan(0.0, |top, share| {
         let bottom = *top;
@@ -35,8 +36,8 @@ fn column(stack: &Stack, column: usize, x: &Scaled, y: &Scaled) -> Markup {
     html! {
         g {
             title {
-                (scale::number(from, stack.x().unit))
-                @for (layer, share) in stack.layers().iter().zip(&shares) {
+                (scale::number(from, stack.columns().x().unit))
+                @for (layer, share) in stack.columns().series().iter().zip(&shares) {
                     ", " (visible(&layer.name)) " " (scale::number(*share, Unit::Ratio))
                 }
             }

@@ -1,9 +1,8 @@
 //! Stacks as columns of characters, one above another, with the layers' characters in a legend.
 
-use super::grid::width;
-use super::{Style, WIDEST_PICTURE};
+use super::{Style, WIDEST_PICTURE, columns};
 use crate::figure::{Stack, real};
-use crate::scale::{self, Symbols};
+use crate::scale::Symbols;
 
 /// Lines of a column: a line is a tenth of the whole.
 const HEIGHT: usize = 10;
@@ -12,14 +11,15 @@ const HEIGHT: usize = 10;
 pub fn text(stack: &Stack, style: &Style) -> String {
     const FRAME: usize = " 100 % ".len();
     let available = usize::from(style.width).saturating_sub(FRAME).clamp(1, WIDEST_PICTURE);
-    let stack = stack.coarser(stack.columns().div_ceil(available));
+    let stack = stack.at_most(available);
+    let columns = stack.columns();
     let symbols = match style.symbols {
         Symbols::Unicode => ['█', '▒', '░', '▓', ':', '·'],
         Symbols::Ascii => ['#', '=', '.', '+', ':', '-'],
     };
     let symbol = |layer: usize| symbols[layer % symbols.len()];
-    let shares: Vec<Vec<f64>> = (0..stack.columns()).map(|column| stack.shares(column)).collect();
-    let mut text = style.title(stack.title());
+    let shares: Vec<Vec<f64>> = (0..columns.count()).map(|column| stack.shares(column)).collect();
+    let mut text = style.title(columns.title());
     for line in (0..HEIGHT).rev() {
         let label = match line {
             0 => "   0 % ",
@@ -30,14 +30,11 @@ pub fn text(stack: &Stack, style: &Style) -> String {
         text.push_str(format!("{label}{drawn}").trim_end());
         text.push('\n');
     }
-    let [begin, end] = [0, stack.columns()]
-        .map(|edge| scale::number(stack.edges()[edge], stack.x().unit).text(style.symbols));
-    let gap = stack.columns().saturating_sub(width(&begin) + width(&end)).max(1);
-    text.push_str(&format!("{}{begin}{}{end}\n", " ".repeat(FRAME), " ".repeat(gap)));
-    let names = stack.layers().iter().enumerate();
+    text.push_str(&columns::ends(columns, FRAME, style));
+    let names = columns.series().iter().enumerate();
     let legend: Vec<String> =
         names.map(|(layer, named)| format!("{} {}", symbol(layer), named.name)).collect();
-    text.push_str(&style.note(&format!("{}, over {}", legend.join(", "), stack.x().label)));
+    text.push_str(&style.note(&format!("{}, over {}", legend.join(", "), columns.x().label)));
     text
 }
 
