@@ -53,6 +53,11 @@ impl Interrupt {
         self.0.store(true, Ordering::Relaxed);
     }
 
+    /// Whether the flag is set.
+    pub fn is_raised(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
     /// Fails if the flag is set.
     pub fn check(&self) -> Result<(), Interrupted> {
         if self.0.load(Ordering::Relaxed) { Err(Interrupted::Measuring) } else { Ok(()) }

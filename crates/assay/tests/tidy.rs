@@ -29,7 +29,7 @@ const FORBIDDEN: [(&str, &str, &str, &str); 10] = [
 ];
 
 /// Crates that may contain `unsafe`; a lint requires a `SAFETY:` line for each block.
-const UNSAFE: [&str; 4] = ["bench", "process", "sim-plugin", "trace-probe"];
+const UNSAFE: [&str; 5] = ["bench", "process", "reflect", "sim-plugin", "trace-probe"];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -128,6 +128,22 @@ impl Stat {
         Some(Ticks { interrupts: ticks.get(5)? + ticks.get(6)?, stolen: *ticks.get(7)? })
     }
 
+    /// Processor time of all processors together, as [`Stat::ticks`] in clock ticks: in user mode, and in the
+    /// kernel with interrupts.
+    #[must_use]
+    pub fn busy(&self) -> Option<(u64, u64)> {
+        let line = self.0.lines().find_map(|line| line.strip_prefix("cpu "))?;
+        let ticks: Vec<u64> = line.split_ascii_whitespace().map_while(|n| n.parse().ok()).collect();
+        // user nice system idle iowait irq softirq
+        Some((ticks.first()? + ticks.get(1)?, ticks.get(2)? + ticks.get(5)? + ticks.get(6)?))
+    }
+
+    /// Interrupts since boot.
+    #[must_use]
+    pub fn interrupts(&self) -> Option<u64> {
+        self.0.lines().find_map(|line| line.strip_prefix("intr ")?.split(' ').next()?.parse().ok())
+    }
+
     /// Runnable tasks of the whole machine, the reader among them.
     #[must_use]
     pub fn runnable(&self) -> Option<u64> {
@@ -154,8 +170,9 @@ pub fn memory_stalled_ns() -> Option<f64> {
     stalled_ns(&fs::read_to_string("/proc/pressure/memory").ok()?)
 }
 
-/// Reads the line of `some` in a file of `/proc/pressure`.
-fn stalled_ns(pressure: &str) -> Option<f64> {
+/// Parses the time in which some task was stalled, ns, in a file of `/proc/pressure` or of a control group.
+#[must_use]
+pub fn stalled_ns(pressure: &str) -> Option<f64> {
     let line = pressure.lines().find(|line| line.starts_with("some "))?;
     let us = line.split_ascii_whitespace().find_map(|word| word.strip_prefix("total="))?;
     us.parse().ok().map(|us: f64| us * 1000.0)
@@ -291,14 +308,15 @@ mod tests {
     #[test]
     fn stat_is_read_where_proc_5_puts_it() {
         let stat = Stat(
-            "cpu  9 9 9 9 9 9 9 9 9 9\ncpu1 1 2 3 4 5 6 7 8 0 0\ncpu10 0 0 0 0 0 1 1 2 0 0\nprocs_running 3\n\
-             procs_blocked 0\n"
+            "cpu  1 20 300 9 9 4 50 9 9 9\ncpu1 1 2 3 4 5 6 7 8 0 0\ncpu10 0 0 0 0 0 1 1 2 0 0\nintr 70 1 2\n\
+             procs_running 3\nprocs_blocked 0\n"
                 .to_owned(),
         );
         assert_eq!(stat.ticks(1), Some(Ticks { interrupts: 13, stolen: 8 }));
         assert_eq!(stat.ticks(10), Some(Ticks { interrupts: 2, stolen: 2 }));
         assert_eq!(stat.ticks(0), None);
         assert_eq!((stat.runnable(), stat.cpus()), (Some(3), 2));
+        assert_eq!((stat.busy(), stat.interrupts()), (Some((21, 354)), Some(70)));
         assert_eq!(Stat("cpu  1 2\n".to_owned()).runnable(), None);
     }
 

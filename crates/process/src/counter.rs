@@ -1,11 +1,12 @@
-//! Counters of the processor and of the kernel for the calling thread (`perf_event_open`).
+//! Counters of the processor and of the kernel (`perf_event_open`): of threads, of a control group, or of
+//! a processor.
 //!
 //! Each counter is opened on its own, so that a missing one does not affect the others and has its own
 //! reason. The processor has fewer counters than there are events, so the kernel may multiplex them: a count
 //! that covers only a part of the time is scaled up and marked.
 
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// An event to count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,7 +93,20 @@ pub enum Scope {
     User,
 }
 
-/// A counter of the thread that opened it.
+/// Whose events are counted.
+#[derive(Debug, Clone, Copy)]
+pub enum Target<'a> {
+    /// The calling thread.
+    ThisThread,
+    /// The thread with this id, and the threads of its process that it starts from now on (Linux 5.13).
+    Threads(i32),
+    /// One processor, for the tasks of a control group of the unified hierarchy whose directory this is.
+    Group(BorrowedFd<'a>, usize),
+    /// One processor, for all tasks.
+    Processor(usize),
+}
+
+/// A counter.
 #[derive(Debug)]
 pub struct Counter {
     fd: OwnedFd,
@@ -129,7 +143,7 @@ pub enum Count {
 /// Opens a counter for every event, with its name. They count the calling thread from now on.
 #[must_use]
 pub fn open() -> Vec<(&'static str, Result<Counter, NoCounter>)> {
-    EVENTS.into_iter().map(|event| (event.name, Counter::open(event))).collect()
+    EVENTS.into_iter().map(|event| (event.name, Counter::open(event, Target::ThisThread))).collect()
 }
 
 impl Event {
@@ -141,20 +155,24 @@ impl Event {
 }
 
 impl Counter {
-    /// Opens a counter for the event. It counts the calling thread from now on.
+    /// Opens a counter for the event. It counts from now on.
     ///
     /// # Errors
     /// [`NoCounter`].
-    pub fn open(event: Event) -> Result<Self, NoCounter> {
+    pub fn open(event: Event, target: Target) -> Result<Self, NoCounter> {
         let refused = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM));
-        let both = perf_event_open(event, Scope::UserAndKernel);
+        let both = perf_event_open(event, Scope::UserAndKernel, target);
         let (opened, scope) = match both {
             Err(error) if refused(&error) && event.has_user_part() => {
-                (perf_event_open(event, Scope::User), Scope::User)
+                (perf_event_open(event, Scope::User, target), Scope::User)
             }
             both => (both, Scope::UserAndKernel),
         };
-        let paranoid = if event.has_user_part() { 2 } else { 1 };
+        let paranoid = match target {
+            Target::Group(..) | Target::Processor(_) => 0,
+            Target::ThisThread | Target::Threads(_) if event.has_user_part() => 2,
+            Target::ThisThread | Target::Threads(_) => 1,
+        };
         let event = event.name;
         opened.map(|fd| Self { fd, scope }).map_err(|error| match error.raw_os_error() {
             _ if refused(&error) => NoCounter::Forbidden { event, paranoid, error },
@@ -227,6 +245,8 @@ const SIZE: u32 = 64;
 const _: () = assert!(size_of::<Attributes>() == SIZE as usize);
 
 /// Bits of `flags`.
+const INHERIT: u64 = 1 << 1;
+const INHERIT_THREAD: u64 = 1 << 35;
 const EXCLUDE_KERNEL: u64 = 1 << 5;
 const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
 
@@ -234,28 +254,37 @@ const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
 const TIME_ENABLED: u64 = 1 << 0;
 const TIME_RUNNING: u64 = 1 << 1;
 
-/// Bit of the flags of the call.
+/// Bits of the flags of the call.
+const CONTROL_GROUP: libc::c_ulong = 1 << 2;
 const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
 
-fn perf_event_open(event: Event, scope: Scope) -> io::Result<OwnedFd> {
+fn perf_event_open(event: Event, scope: Scope, target: Target) -> io::Result<OwnedFd> {
+    const ANY: libc::c_int = -1;
+    let number = |cpu: usize| libc::c_int::try_from(cpu).map_err(io::Error::other);
+    let (pid, cpu, flags, inherit) = match target {
+        Target::ThisThread => (0, ANY, 0, 0),
+        Target::Threads(thread) => (thread, ANY, 0, INHERIT | INHERIT_THREAD),
+        Target::Group(directory, cpu) => (directory.as_raw_fd(), number(cpu)?, CONTROL_GROUP, 0),
+        Target::Processor(cpu) => (ANY, number(cpu)?, 0, 0),
+    };
     let attributes = Attributes {
         kind: event.kind,
         size: SIZE,
         config: event.config,
         read_format: TIME_ENABLED | TIME_RUNNING,
-        flags: EXCLUDE_HYPERVISOR | if scope == Scope::User { EXCLUDE_KERNEL } else { 0 },
+        flags: inherit | EXCLUDE_HYPERVISOR | if scope == Scope::User { EXCLUDE_KERNEL } else { 0 },
         ..Attributes::default()
     };
-    let (this_thread, any_cpu, no_group): (libc::pid_t, libc::c_int, libc::c_int) = (0, -1, -1);
+    let no_group: libc::c_int = -1;
     // SAFETY: the pointer is to a structure of the size that it names, which outlives the call.
     let fd = unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,
             &raw const attributes,
-            this_thread,
-            any_cpu,
+            pid,
+            cpu,
             no_group,
-            CLOSE_ON_EXEC,
+            flags | CLOSE_ON_EXEC,
         )
     };
     let Ok(fd @ 0..) = i32::try_from(fd) else { return Err(io::Error::last_os_error()) };
@@ -272,7 +301,7 @@ mod tests {
 
     fn counter(name: &str) -> Result<Counter, NoCounter> {
         let event = EVENTS.into_iter().find(|event| event.name == name).unwrap();
-        Counter::open(event)
+        Counter::open(event, Target::ThisThread)
     }
 
     /// The count during a function.
@@ -370,7 +399,7 @@ mod tests {
     #[test]
     fn an_event_that_no_kernel_knows_is_missing_and_takes_no_other_with_it() {
         let unknown = event("unicorns", SOFTWARE, 9999);
-        let error = Counter::open(unknown).unwrap_err();
+        let error = Counter::open(unknown, Target::ThisThread).unwrap_err();
         assert!(matches!(error, NoCounter::Missing { .. }), "{error}");
         assert!(error.to_string().contains("a counter of unicorns"), "{error}");
         assert_eq!(open().len(), EVENTS.len());

@@ -6,6 +6,7 @@
 //! `/proc`, of `getrusage` and of the kernel's counters return plain numbers, which the caller interprets.
 
 pub mod accounting;
+mod cgroup;
 mod child;
 pub mod clock;
 pub mod counter;
@@ -14,11 +15,14 @@ mod family;
 mod group;
 mod processes;
 mod program;
+mod reread;
 
+pub use cgroup::{Cgroup, NoCgroup};
 pub use child::{Child, Exit};
 pub use group::{Group, StopError, StopRequest, Stopped};
 pub use processes::Process;
 pub use program::{find_program, search_path};
+pub use reread::Reread;
 
 /// Adds the name of the call to an error.
 fn named(call: &str, error: std::io::Error) -> std::io::Error {

@@ -1,13 +1,22 @@
 //! Performance reflection (Fowler et al., *Using Performance Reflection in Systems Software*, HotOS 2003): is
 //! a server past its peak, and which limit brings it back?
 //!
-//! A [`Signal`] has the productivity and the overhead of one period. The control laws ([`law`]) make a limit
-//! of it; they are pure, and [`simulation`] runs them on [`plant`]s, models of servers that collapse.
-#![forbid(unsafe_code)]
+//! The [`facility`] reads what a process, a control group or the machine accomplishes, and what that costs;
+//! an application counts its own units of work by a [`progress`] counter. The [`region`] says whether the
+//! system is in overload.
+//!
+//! A [`Signal`] has the productivity and the overhead of one period of a server. The control laws ([`law`])
+//! make a limit of it; they are pure, and [`simulation`] runs them on [`plant`]s, models of servers that
+//! collapse.
 
+pub mod facility;
 pub mod law;
+pub mod observation;
 pub mod plant;
+pub mod progress;
+pub mod region;
 mod signal;
 pub mod simulation;
 
+pub use assay_process::Cgroup;
 pub use signal::{Overhead, Signal};

@@ -1,9 +1,10 @@
-//! Figures as values: bars with intervals, curves over a logarithmic axis, stacks, and courses. A figure
-//! contains numbers and labels only. The layout of bars and ticks is computed here, so that text and SVG show
-//! the same picture.
+//! Figures as values: bars with intervals, curves over a logarithmic axis, stacks, courses, and scatter
+//! figures. A figure contains numbers and labels only. The layout of bars and ticks is computed here, so that
+//! text and SVG show the same picture.
 
 mod columns;
 mod course;
+mod scatter;
 mod stack;
 
 use assay_quantity::{Estimate, Unit};
@@ -12,6 +13,8 @@ use crate::table::{Cell, Column, Table};
 
 pub use columns::{Columns, Series};
 pub use course::{Course, Height};
+pub(crate) use scatter::Age;
+pub use scatter::Scatter;
 pub use stack::Stack;
 
 /// A picture with every number that it shows.
@@ -25,6 +28,8 @@ pub enum Figure {
     Stack(Stack),
     /// How quantities go, over another.
     Course(Course),
+    /// A quantity over another at the same moments.
+    Scatter(Scatter),
 }
 
 /// Horizontal bars, one under another. Invariant: at least one bar, every length finite and in `unit`.

@@ -8,6 +8,7 @@ mod axis;
 mod bars;
 mod course;
 mod curve;
+mod scatter;
 mod stack;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -112,6 +113,7 @@ fn block(block: &Block, id: &str) -> Markup {
         Block::Figure(Figure::Curve(curve)) => curve::figure(curve, id),
         Block::Figure(Figure::Stack(stack)) => stack::figure(stack, id),
         Block::Figure(Figure::Course(course)) => course::figure(course, id),
+        Block::Figure(Figure::Scatter(scatter)) => scatter::figure(scatter, id),
     }
 }
 

@@ -17,6 +17,7 @@
 //!          | {"stack": {"title": text, "x": axis, "edges": [number...], "layers": [layer...]}}
 //!          | {"course": {"title": text, "x": axis, "edges": [number...], "y": axis,
 //!                        "height": "linear" | "logarithmic", "lines": [values...]}}
+//!          | {"scatter": {"title": text, "x": axis, "y": axis, "points": [[number, number]...]}}
 //! bar      {"label": text, "length": length, "parts": [{"label": text, "length": length}...]}
 //! length   {"quantity": quantity} | {"number": {"value": number, "unit": unit}}
 //! axis     {"label": text, "unit": unit}
@@ -29,7 +30,7 @@
 use assay_quantity::{Estimate, Unit};
 use serde_json::{Value, json};
 
-use crate::figure::{Axis, Bars, Course, Curve, Figure, Height, Length, Line, Stack};
+use crate::figure::{Axis, Bars, Course, Curve, Figure, Height, Length, Line, Scatter, Stack};
 use crate::table::{Cell, Table};
 use crate::{Block, Report};
 
@@ -52,6 +53,7 @@ fn block(block: &Block) -> Value {
         Block::Figure(Figure::Curve(curve)) => json!({ "figure": { "curve": self::curve(curve) } }),
         Block::Figure(Figure::Stack(stack)) => json!({ "figure": { "stack": self::stack(stack) } }),
         Block::Figure(Figure::Course(course)) => json!({ "figure": { "course": self::course(course) } }),
+        Block::Figure(Figure::Scatter(scatter)) => json!({ "figure": { "scatter": self::scatter(scatter) } }),
     }
 }
 
@@ -138,6 +140,15 @@ fn course(course: &Course) -> Value {
             Height::Logarithmic => "logarithmic",
         },
         "lines": lines,
+    })
+}
+
+fn scatter(scatter: &Scatter) -> Value {
+    json!({
+        "title": scatter.title(),
+        "x": axis(scatter.x()),
+        "y": axis(scatter.y()),
+        "points": scatter.points(),
     })
 }
 

@@ -18,7 +18,8 @@ pub mod text;
 mod visible;
 
 pub use figure::{
-    Axis, Bar, Bars, Columns, Course, Curve, CurvePoint, Figure, Height, Length, Line, Part, Series, Stack,
+    Axis, Bar, Bars, Columns, Course, Curve, CurvePoint, Figure, Height, Length, Line, Part, Scatter, Series,
+    Stack,
 };
 pub use format::{FORMATS, Format};
 pub use scale::Symbols;

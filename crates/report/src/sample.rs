@@ -5,11 +5,11 @@ use assay_quantity::{Estimate, Interval, Method, Unit};
 
 use crate::{
     Axis, Bar, Bars, Block, Cell, Column, Course, Curve, CurvePoint, Figure, Height, Length, Line, Part,
-    Report, Series, Stack, Table,
+    Report, Scatter, Series, Stack, Table,
 };
 
 /// Words that stand in the blocks of [`report`], one per kind.
-pub const LANDMARKS: [&str; 7] = [
+pub const LANDMARKS: [&str; 8] = [
     "A machine measured",
     "What it costs",
     "Primitives were timed",
@@ -17,6 +17,7 @@ pub const LANDMARKS: [&str; 7] = [
     "Load latency",
     "What the processor did",
     "What the law did",
+    "What it achieved",
 ];
 
 pub fn estimate(point: f64, low: f64, high: f64, unit: Unit) -> Estimate {
@@ -170,6 +171,14 @@ fn limits() -> Figure {
     Figure::Course(Course::new("What the law did", x, edges, y, Height::Logarithmic, lines).unwrap())
 }
 
+fn collapse() -> Figure {
+    let axis = |label: &str, unit| Axis { label: label.to_owned(), unit };
+    let (x, y) = (axis("processor time of a commit", Unit::Nanoseconds), axis("commits", Unit::PerSecond));
+    let points =
+        vec![(45e3, 19_765.0), (70e3, 22_971.0), (109e3, 15_359.0), (252e3, 6_793.0), (970e3, 1_798.0)];
+    Figure::Scatter(Scatter::new("What it achieved", x, y, points).unwrap())
+}
+
 /// Every kind of block, every kind of cell.
 pub fn report() -> Report {
     let blocks = vec![
@@ -189,6 +198,7 @@ pub fn report() -> Report {
         Block::Figure(latency()),
         Block::Figure(profile()),
         Block::Figure(limits()),
+        Block::Figure(collapse()),
     ];
     Report { title: "A machine measured: build-7".to_owned(), blocks }
 }
@@ -223,6 +233,7 @@ pub fn hostile() -> Report {
         Block::Figure(Figure::Bars(Bars::new(HOSTILE, Unit::Nanoseconds, vec![bar]).unwrap())),
         Block::Figure(Figure::Curve(Curve::new(HOSTILE, axis(), axis(), vec![line]).unwrap())),
         Block::Figure(Figure::Stack(Stack::new(HOSTILE, axis(), vec![0.0, 1.0], one()).unwrap())),
+        Block::Figure(Figure::Scatter(Scatter::new(HOSTILE, axis(), axis(), vec![(1.0, 0.0)]).unwrap())),
         Block::Figure(Figure::Course(
             Course::new(HOSTILE, axis(), vec![0.0, 1.0], axis(), Height::Linear, one()).unwrap(),
         )),

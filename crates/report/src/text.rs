@@ -8,6 +8,7 @@ mod bars;
 mod columns;
 mod course;
 mod grid;
+mod scatter;
 mod stack;
 mod table;
 
@@ -60,6 +61,7 @@ pub fn report(report: &Report, style: &Style) -> String {
             Block::Figure(Figure::Curve(curve)) => self::table(&curve.table(), &style),
             Block::Figure(Figure::Stack(stack)) => stack::text(stack, &style),
             Block::Figure(Figure::Course(course)) => course::text(course, &style),
+            Block::Figure(Figure::Scatter(scatter)) => scatter::text(scatter, &style),
         });
     }
     blocks.join("\n")

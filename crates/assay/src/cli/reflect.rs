@@ -1,10 +1,15 @@
 //! The command line of `assay reflect`.
 
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use assay_reflect::facility::{self, Measure, Side};
 use assay_reflect::law::{LAWS, Law};
 use assay_reflect::plant::{PLANTS, Plant};
 use assay_reflect::simulation::{SCENARIOS, Scenario};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, value_parser};
 
 use super::PrintArgs;
 
@@ -19,9 +24,48 @@ pub struct ReflectArgs {
 /// The subcommands of `assay reflect`.
 #[derive(Debug, Subcommand)]
 pub enum ReflectCommand {
+    /// Show what a process, a control group or the machine accomplishes, what that costs it, and whether it
+    /// is in overload.
+    Watch(ReflectWatchArgs),
     /// Run control laws on simulated servers that collapse in overload, and compare them with the best fixed
     /// limit.
     Simulate(ReflectSimulateArgs),
+}
+
+/// `assay reflect watch`.
+#[derive(Debug, Args)]
+pub struct ReflectWatchArgs {
+    /// Watch this process with all its threads, without its children [default: the machine].
+    #[arg(short, long, value_name = "PID", conflicts_with = "cgroup", value_parser = value_parser!(i32).range(1..))]
+    pub pid: Option<i32>,
+    /// Watch this control group of the unified hierarchy, with the groups below it.
+    #[arg(long, value_name = "PATH")]
+    pub cgroup: Option<PathBuf>,
+    /// Take the units of work from this progress counter of the application; several are added up.
+    #[arg(long, value_name = "FILE")]
+    pub progress: Vec<PathBuf>,
+    /// Measure of productivity, of which the region and the plots are made [default: progress if a counter is
+    /// given, otherwise instructions if the processor counts them, otherwise user time].
+    #[arg(long, value_name = "MEASURE", value_parser = measures(Side::Productivity))]
+    pub productivity: Option<&'static Measure>,
+    /// Measure of overhead, likewise.
+    #[arg(long, value_name = "MEASURE", default_value = "processor time", value_parser = measures(Side::Overhead))]
+    pub overhead: &'static Measure,
+    /// Time between two readings, such as 100ms.
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = period)]
+    pub period: Duration,
+    /// Stop after this time, such as 60s or 10m [default: when interrupted, or when the process ends].
+    #[arg(long, value_name = "TIME", value_parser = super::budget)]
+    pub duration: Option<Duration>,
+    /// Answer Prometheus at this address, such as 127.0.0.1:9100.
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<SocketAddr>,
+    /// Print each period as a line of JSON, and no report.
+    #[arg(long, conflicts_with_all = ["format", "json", "csv"])]
+    pub lines: bool,
+    /// Output format of the report at the end.
+    #[command(flatten)]
+    pub print: PrintArgs,
 }
 
 /// `assay reflect simulate`.
@@ -45,6 +89,24 @@ pub struct ReflectSimulateArgs {
     /// Output format.
     #[command(flatten)]
     pub print: PrintArgs,
+}
+
+/// Returns a parser for the names of measures.
+fn measures(side: Side) -> impl TypedValueParser<Value = &'static Measure> {
+    let of_side = move || facility::measures().filter(move |measure| measure.side == side);
+    let values = of_side().map(|measure| PossibleValue::new(measure.name).help(measure.about));
+    PossibleValuesParser::new(values)
+        .try_map(move |name| of_side().find(|measure| measure.name == name).ok_or("unknown measure"))
+}
+
+/// Parses the time between two readings.
+fn period(text: &str) -> Result<Duration, String> {
+    let period = Duration::from_nanos(super::elapsed_ns(text)?);
+    if (Duration::from_millis(10)..=Duration::from_secs(60)).contains(&period) {
+        Ok(period)
+    } else {
+        Err("give a time between 10ms and 60s".to_owned())
+    }
 }
 
 fn laws() -> impl TypedValueParser<Value = &'static Law> {

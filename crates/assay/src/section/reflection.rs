@@ -1,5 +1,7 @@
 //! How good control laws were on simulated servers.
 
+pub mod watch;
+
 use std::time::Duration;
 
 use assay_quantity::Unit;

@@ -27,7 +27,7 @@ const LAYERS: [(&str, &[&str]); 15] = [
     ("assay-guest", &["assay-process"]),
     ("assay-sim", &[]),
     ("assay-sim-plugin", &["assay-sim"]),
-    ("assay-reflect", &[]),
+    ("assay-reflect", &["assay-process", "assay-quantity"]),
     (
         "assay",
         &[
@@ -47,8 +47,12 @@ const LAYERS: [(&str, &[&str]); 15] = [
     ),
 ];
 
-/// Crates that only compute.
+/// Crates that only compute, but for [`IMPURE_FILES`].
 const PURE: [&str; 6] = ["quantity", "statistics", "model", "report", "sim", "reflect"];
+
+/// What observes the machine in a crate that otherwise only computes.
+const IMPURE_FILES: [&str; 3] =
+    ["reflect/src/facility.rs", "reflect/src/facility/", "reflect/src/progress.rs"];
 
 /// Names that a pure crate must not contain.
 const IMPURE: [&str; 9] = [
@@ -106,6 +110,9 @@ fn every_part_depends_only_on_what_its_row_allows() {
 fn pure_parts_name_no_clock_file_network_environment_or_random_source() {
     for part in PURE {
         for file in sources(&root().join("crates").join(part).join("src")) {
+            if IMPURE_FILES.iter().any(|impure| file.to_string_lossy().contains(impure)) {
+                continue;
+            }
             let text = fs::read_to_string(&file).unwrap();
             for impure in IMPURE {
                 assert!(!text.contains(impure), "{} names {impure}", file.display());

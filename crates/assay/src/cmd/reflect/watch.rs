@@ -1,0 +1,140 @@
+//! `assay reflect watch`: shows productivity and overhead while they are counted.
+
+use std::io::Write;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use assay_reflect::Cgroup;
+use assay_reflect::facility::{Facility, Measure, NoFacility, Period, Side, Subject, has_ended};
+use assay_reflect::observation::Observation;
+use serde_json::{Map, Value, json};
+
+use super::endpoint::Endpoint;
+use crate::cli::ReflectWatchArgs;
+use crate::interrupt::Interrupt;
+use crate::{output, section};
+
+/// Time between two drawings in a terminal.
+const REDRAWN: Duration = Duration::from_secs(1);
+
+/// Name and number of the format of the lines.
+const FORMAT: &str = "assay.watch/1";
+
+/// Runs the subcommand.
+pub fn run(args: &ReflectWatchArgs) -> anyhow::Result<()> {
+    let (subject, name) = subject(args)?;
+    let mut facility = match Facility::open(&subject, &args.progress) {
+        Err(NoFacility::Read(error)) if has_ended(&error) => bail!("{name} does not exist"),
+        facility => facility?,
+    };
+    let (productivity, overhead) = axes(&facility, args)?;
+    let mut observation = Observation::new(facility.measures().len(), productivity, overhead);
+    let endpoint = args.listen.map(Endpoint::listen).transpose()?;
+    if let Some(endpoint) = &endpoint {
+        output::say(&format!("listening at http://{}/metrics", endpoint.address()));
+    }
+    if args.lines {
+        print_line(&head(&name, &facility))?;
+    }
+    let interrupt = Interrupt::listen()?;
+    let mut drawn = Duration::ZERO;
+    while !interrupt.is_raised() && args.duration.is_none_or(|duration| observation.length() < duration) {
+        facility.sleep(args.period);
+        let period = match facility.period() {
+            Err(error) if has_ended(&error) => {
+                output::say(&format!("{name} has ended"));
+                break;
+            }
+            period => period.context("cannot read what the kernel counts")?,
+        };
+        observation.add(&period);
+        if args.lines {
+            print_line(&line(&facility, &observation, &period))?;
+        } else if observation.length().saturating_sub(drawn) >= REDRAWN {
+            drawn = observation.length();
+            output::redraw(&section::reflection::watch::report(&name, &facility, &observation)?)?;
+        }
+        if let Some(endpoint) = &endpoint {
+            endpoint.answer(facility.measures(), &observation);
+        }
+    }
+    if args.lines {
+        return Ok(());
+    }
+    output::show(&section::reflection::watch::report(&name, &facility, &observation)?, args.print.format())
+}
+
+/// What is watched, and its name.
+fn subject(args: &ReflectWatchArgs) -> anyhow::Result<(Subject, String)> {
+    Ok(match (args.pid, &args.cgroup) {
+        (Some(pid), _) => (Subject::Process(pid), format!("process {pid}")),
+        (None, Some(path)) => {
+            let group = Cgroup::open(path)?;
+            let name = format!("control group {}", group.path().display());
+            (Subject::Group(group), name)
+        }
+        (None, None) => (Subject::Machine, "this machine".to_owned()),
+    })
+}
+
+/// The places of the two measures of the course among those that are available.
+fn axes(facility: &Facility, args: &ReflectWatchArgs) -> anyhow::Result<(usize, usize)> {
+    let of = |measure: &Measure| facility.measures().iter().position(|known| *known == measure);
+    let place = |measure: &'static Measure| match of(measure) {
+        Some(place) => Ok(place),
+        None => {
+            let mut unavailable = facility.unavailable().iter();
+            let reason = unavailable.find(|u| u.measure == measure).map_or("", |u| &u.reason);
+            bail!("{} is not available: {reason}", measure.name)
+        }
+    };
+    let productivity = match args.productivity {
+        Some(measure) => place(measure)?,
+        // The measures are in the order in which they are preferred.
+        None => (facility.measures().iter().position(|measure| measure.side == Side::Productivity))
+            .context("no measure of productivity is available; give --progress")?,
+    };
+    Ok((productivity, place(args.overhead)?))
+}
+
+fn print_line(value: &Value) -> anyhow::Result<()> {
+    let mut stdout = output::stdout();
+    output::printed(writeln!(stdout, "{value}").and_then(|()| stdout.flush()))
+}
+
+/// The first line: what is counted, and what is not.
+fn head(name: &str, facility: &Facility) -> Value {
+    let measure = |measure: &Measure| {
+        let side = match measure.side {
+            Side::Productivity => "productivity",
+            Side::Overhead => "overhead",
+        };
+        json!({ "name": measure.name, "unit": measure.unit.symbol(), "side": side, "about": measure.about })
+    };
+    let available: Vec<Value> = facility.measures().iter().map(|known| measure(known)).collect();
+    let unavailable = facility.unavailable().iter();
+    let unavailable = unavailable.map(|one| json!({ "name": one.measure.name, "reason": one.reason }));
+    json!({
+        "format": FORMAT,
+        "subject": name,
+        "measures": available,
+        "unavailable": unavailable.collect::<Vec<_>>(),
+    })
+}
+
+/// A line for a period; a count is `null` if it was not read and a later one includes it.
+fn line(facility: &Facility, observation: &Observation, period: &Period) -> Value {
+    let counts = facility.measures().iter().zip(&period.counts);
+    let counts: Map<String, Value> =
+        counts.map(|(measure, count)| (measure.name.to_owned(), json!(count))).collect();
+    json!({
+        "end_ns": ns(observation.length()),
+        "length_ns": ns(period.length),
+        "counts": counts,
+        "region": observation.region().map(|region| region.name()),
+    })
+}
+
+fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

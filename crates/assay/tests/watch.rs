@@ -1,0 +1,158 @@
+//! `assay reflect watch` from outside: its lines, its report, its page for Prometheus, and its errors.
+
+#![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use assay_reflect::progress::Progress;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_assay"));
+    command.args(["reflect", "watch"]).args(arguments);
+    command
+}
+
+fn start(arguments: &[&str]) -> Child {
+    command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn watch(arguments: &[&str]) -> Output {
+    command(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// A counter of this process, and its name.
+fn counter(directory: &Path) -> (Progress, String) {
+    let path = directory.join("counter");
+    (Progress::create(&path).unwrap(), path.to_str().unwrap().to_owned())
+}
+
+#[test]
+fn lines_have_every_unit_once_and_begin_with_what_is_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let (progress, path) = counter(directory.path());
+    progress.finished(7);
+    let mut child = start(&["--progress", &path, "--lines", "--period", "10ms"]);
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut next = || serde_json::from_str::<Value>(&lines.next().unwrap().unwrap()).unwrap();
+    let head = next();
+    assert_eq!((&head["format"], &head["subject"]), (&"assay.watch/1".into(), &"this machine".into()));
+    let names = |key: &str| -> Vec<String> {
+        head[key].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let available = names("measures");
+    assert!(
+        available.contains(&"progress".to_owned()) && !names("unavailable").contains(&"progress".to_owned())
+    );
+    let (mut counted, mut readings) = (0, 0);
+    // Two windows and more, so that there is a region.
+    while readings < 30 || counted < 300 {
+        progress.finished(10);
+        let line = next();
+        assert_eq!(line["counts"].as_object().unwrap().len(), available.len());
+        counted += line["counts"]["progress"].as_u64().unwrap();
+        readings += 1;
+        assert_eq!(line["region"].is_string(), readings >= 20, "{readings}: {line}");
+        assert!(counted <= 10 * readings, "{counted} in {readings} readings");
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn an_interrupt_ends_it_with_a_report() {
+    let directory = tempfile::tempdir().unwrap();
+    let (progress, path) = counter(directory.path());
+    let mut child = start(&["--progress", &path, "--listen", "127.0.0.1:0", "--period", "10ms", "--json"]);
+    let mut said = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    let address = said.trim().strip_prefix("listening at http://").unwrap().strip_suffix("/metrics").unwrap();
+    progress.finished(123);
+    let get = |path: &str| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    // The page shows the last reading, and the first one may have been before the units.
+    let page = (0..1000).map(|_| get("/metrics")).find(|page| page.contains("\nassay_progress_total 123\n"));
+    let page = page.unwrap();
+    assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
+    assert!(page.contains("Content-Type: text/plain; version=0.0.4\r\n"), "{page}");
+    assert!(get("/").starts_with("HTTP/1.1 404 "), "{page}");
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let tables: Vec<&Value> = report["blocks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|block| &block["table"])
+        .filter(|t| t.is_object())
+        .collect();
+    let counted = tables[0]["rows"].as_array().unwrap().iter();
+    let progress: Vec<_> = counted.filter(|row| row[0]["text"] == "progress").collect();
+    assert_eq!(progress.len(), 1);
+    assert_eq!(progress[0][1]["number"]["value"], 123.0);
+}
+
+#[test]
+fn it_ends_with_the_process_that_it_watches() {
+    let mut sleeper = Command::new("sleep").arg("1000").spawn().unwrap();
+    let pid = sleeper.id().to_string();
+    let mut child = start(&["-p", &pid, "--lines", "--period", "10ms"]);
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut head = String::new();
+    stdout.read_line(&mut head).unwrap();
+    assert!(head.contains(&format!("process {pid}")), "{head}");
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    let mut lines = String::new();
+    stdout.read_to_string(&mut lines).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(text(&output.stderr), format!("process {pid} has ended\n"));
+}
+
+#[test]
+fn what_cannot_be_watched_is_one_clear_line() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let cases: [(&[&str], i32, &str); 9] = [
+        (&["-p", "2147483647"], 1, "assay: process 2147483647 does not exist\n"),
+        (&["-p", "0"], 2, "0 is not in 1.."),
+        (
+            &["--cgroup", "/no/such"],
+            1,
+            "/no/such is no control group of the unified hierarchy; take a directory below ",
+        ),
+        (&["--progress", "/no/such"], 1, "cannot open the progress counter /no/such: "),
+        (&["--progress", "/dev/null"], 1, "/dev/null is no progress counter; "),
+        (&["--overhead", "x"], 2, "run-queue wait"),
+        (
+            &["--overhead", "run-queue wait"],
+            1,
+            "assay: run-queue wait is not available: the kernel counts it by thread",
+        ),
+        (&["--period", "1ms"], 2, "give a time between 10ms and 60s"),
+        (&["--listen", &address], 1, "give another address\n"),
+    ];
+    for (arguments, status, expected) in cases {
+        let output = watch(&[arguments, &["--duration", "1s"]].concat());
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {said}");
+        assert!(said.contains(expected), "{arguments:?}: {said}");
+        assert!(status == 2 || said.lines().count() == 1, "{arguments:?}: {said}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}

@@ -1,0 +1,142 @@
+//! Control groups of the unified hierarchy (cgroups(7), version 2): what the kernel counts of all their tasks
+//! together, however many there are.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+/// A control group.
+#[derive(Debug)]
+pub struct Cgroup {
+    path: PathBuf,
+    directory: File,
+}
+
+/// Why a path is no control group.
+#[derive(Debug, Error)]
+pub enum NoCgroup {
+    /// There is no unified hierarchy.
+    #[error("no unified hierarchy of control groups is mounted; mount one: mount -t cgroup2 none DIRECTORY")]
+    NotMounted,
+    /// It is something else.
+    #[error("{} is no control group of the unified hierarchy; take a directory below {}", .path.display(), .mount.display())]
+    Other {
+        /// What was given.
+        path: PathBuf,
+        /// Where the hierarchy is mounted.
+        mount: PathBuf,
+    },
+    /// It cannot be read.
+    #[error("cannot open the control group {}: {source}", .path.display())]
+    Failed {
+        /// What was given.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl Cgroup {
+    /// Opens a control group by its directory, or by its path in the hierarchy, as `/proc/PID/cgroup` shows
+    /// it.
+    ///
+    /// # Errors
+    /// [`NoCgroup`].
+    pub fn open(given: &Path) -> Result<Self, NoCgroup> {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let mount = mount(&mounts).ok_or(NoCgroup::NotMounted)?;
+        let failed = |source| NoCgroup::Failed { path: given.to_owned(), source };
+        let in_hierarchy = mount.join(given.strip_prefix("/").unwrap_or(given));
+        let is_directory = given.starts_with(&mount) || !in_hierarchy.is_dir();
+        let path = if is_directory { given.to_owned() } else { in_hierarchy };
+        // Of a hierarchy of version 1, a directory has the first file only.
+        if !["cgroup.procs", "cgroup.controllers"].iter().all(|file| path.join(file).exists()) {
+            return Err(NoCgroup::Other { path: given.to_owned(), mount });
+        }
+        let directory = File::open(&path).map_err(failed)?;
+        Ok(Self { path, directory })
+    }
+
+    /// Its directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Ids of the threads in it and in the groups below it.
+    ///
+    /// # Errors
+    /// If it cannot be read, for example because it has been removed.
+    pub fn threads(&self) -> io::Result<Vec<i32>> {
+        let mut threads = Vec::new();
+        let mut left = vec![self.path.clone()];
+        while let Some(directory) = left.pop() {
+            let is_below = directory != self.path;
+            match listed(&directory, &mut threads, &mut left) {
+                // A group below may be removed at any time.
+                Err(error) if is_below && error.kind() == io::ErrorKind::NotFound => {}
+                result => result?,
+            }
+        }
+        Ok(threads)
+    }
+}
+
+impl AsFd for Cgroup {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+}
+
+/// Adds the threads of one directory, and the directories in it.
+fn listed(directory: &Path, threads: &mut Vec<i32>, below: &mut Vec<PathBuf>) -> io::Result<()> {
+    let text = fs::read_to_string(directory.join("cgroup.threads"))?;
+    threads.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()));
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            below.push(entry.path());
+        }
+    }
+    Ok(())
+}
+
+/// Where the unified hierarchy is mounted, by the table of proc(5).
+fn mount(mounts: &str) -> Option<PathBuf> {
+    mounts.lines().find_map(|line| {
+        let mut fields = line.split(' ').skip(1);
+        let (path, kind) = (fields.next()?, fields.next()?);
+        // A space in a path is written as \040.
+        (kind == "cgroup2").then(|| PathBuf::from(path.replace("\\040", " ")))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mount_is_found_among_those_of_version_1() {
+        let mounts = "cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\ncgroup2 /my\\040groups cgroup2 rw 0 0\n";
+        assert_eq!(mount(mounts), Some(PathBuf::from("/my groups")));
+        assert_eq!(mount("proc /proc proc rw 0 0\n"), None);
+    }
+
+    #[test]
+    fn a_group_has_a_directory_and_a_path_in_the_hierarchy() {
+        let root = Cgroup::open(Path::new("/")).unwrap();
+        let own = rustix::thread::gettid().as_raw_nonzero().get();
+        assert!(root.threads().unwrap().contains(&own));
+        let by_directory = Cgroup::open(root.path()).unwrap();
+        assert_eq!(by_directory.path(), root.path());
+        for other in ["/proc", "/no/such/group"] {
+            let error = Cgroup::open(Path::new(other)).unwrap_err().to_string();
+            let expected =
+                format!("{other} is no control group of the unified hierarchy; take a directory below ");
+            assert!(error.starts_with(&expected), "{error}");
+        }
+    }
+}

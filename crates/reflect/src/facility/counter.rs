@@ -1,0 +1,123 @@
+//! Events that the processor or the kernel counts (`perf_event_open`), and interrupts.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use assay_process::accounting::Stat;
+use assay_process::counter::{Count, Counter, EVENTS, Reading, Scope, Target};
+use assay_process::cpus::online;
+use assay_quantity::Unit;
+
+use super::{Opened, Provider, Source, Subject, overhead, productivity};
+
+pub static INSTRUCTIONS: Provider = Provider {
+    measures: &[productivity("instructions", Unit::Count, "instructions that the processors retired")],
+    open: |subject| counted(subject, "instructions"),
+};
+
+pub static CYCLES: Provider = Provider {
+    measures: &[overhead("cycles", Unit::Count, "cycles of the processors; per instruction, the CPI")],
+    open: |subject| counted(subject, "cycles"),
+};
+
+pub static CACHE_MISSES: Provider = Provider {
+    measures: &[overhead("cache misses", Unit::Count, "accesses that the last-level cache did not have")],
+    open: |subject| counted(subject, "cache misses"),
+};
+
+pub static TLB_MISSES: Provider = Provider {
+    measures: &[overhead("TLB misses", Unit::Count, "loads whose translation the data TLB did not have")],
+    open: |subject| counted(subject, "data TLB load misses"),
+};
+
+pub static FAULTS: Provider = Provider {
+    measures: &[overhead("page faults", Unit::Count, "page faults, with and without I/O")],
+    open: |subject| counted(subject, "page faults"),
+};
+
+pub static SWITCHES: Provider = Provider {
+    measures: &[overhead("context switches", Unit::Count, "context switches away from a task")],
+    open: |subject| counted(subject, "context switches"),
+};
+
+pub static INTERRUPTS: Provider = Provider {
+    measures: &[overhead("interrupts", Unit::Count, "interrupts")],
+    open: |subject| match subject {
+        Subject::Machine => Ok(Box::new(Interrupts)),
+        _ => Err("the kernel counts interrupts of the machine only; leave out -p and --cgroup".to_owned()),
+    },
+};
+
+/// `/proc/stat`.
+#[derive(Debug)]
+struct Interrupts;
+
+impl Source for Interrupts {
+    fn read(&mut self, totals: &mut Vec<Option<u64>>) -> io::Result<()> {
+        totals.push(Stat::read()?.interrupts());
+        Ok(())
+    }
+}
+
+/// Counters of one event that cover a subject together, each with its last reading.
+#[derive(Debug)]
+struct Counters {
+    counters: Vec<(Counter, Reading)>,
+    /// With counters that took turns, an estimate.
+    total: f64,
+}
+
+fn counted(subject: &Subject, event: &str) -> Opened {
+    let event = EVENTS.into_iter().find(|known| known.name == event).ok_or("unknown event")?;
+    let open = |target| {
+        let counter = Counter::open(event, target).map_err(|error| error.to_string())?;
+        match counter.scope {
+            // A counter that has just been opened counts from zero.
+            Scope::UserAndKernel => Ok((counter, Reading::default())),
+            Scope::User => {
+                Err(format!("{event} in the kernel may not be counted; run as root", event = event.name))
+            }
+        }
+    };
+    let cpus = || online().map_err(|error| format!("cannot list the processors: {error}"));
+    let counters: Result<Vec<_>, String> = match subject {
+        Subject::Machine => cpus()?.into_iter().map(|cpu| open(Target::Processor(cpu))).collect(),
+        Subject::Process(pid) => threads(*pid)
+            .map_err(|error| format!("cannot list the threads of process {pid}: {error}"))?
+            .into_iter()
+            .map(|thread| open(Target::Threads(thread)))
+            .collect(),
+        Subject::Group(group) => {
+            cpus()?.into_iter().map(|cpu| open(Target::Group(group.as_fd(), cpu))).collect()
+        }
+    };
+    Ok(Box::new(Counters { counters: counters?, total: 0.0 }))
+}
+
+/// The threads of a process.
+pub(super) fn threads(pid: i32) -> io::Result<Vec<i32>> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/task"))?;
+    Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
+}
+
+impl Source for Counters {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count far below 2^52")]
+    #[expect(clippy::cast_precision_loss, reason = "a count far below 2^52")]
+    fn read(&mut self, totals: &mut Vec<Option<u64>>) -> io::Result<()> {
+        let mut had_turns = true;
+        for (counter, last) in &mut self.counters {
+            let reading = counter.read()?;
+            self.total += match reading.since(*last) {
+                Count::Exact(count) => count as f64,
+                Count::Scaled { estimate, .. } => estimate,
+                Count::NoTurn => {
+                    had_turns = false;
+                    continue;
+                }
+            };
+            *last = reading;
+        }
+        totals.push(had_turns.then_some(self.total as u64));
+        Ok(())
+    }
+}

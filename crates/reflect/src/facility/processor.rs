@@ -1,0 +1,79 @@
+//! Processor time, and the mode in which it was spent.
+
+use std::io;
+use std::path::Path;
+
+use assay_process::accounting::{Stat, process_cpu_ns};
+use assay_process::{Process, Reread};
+use assay_quantity::Unit;
+
+use super::{Provider, Source, Subject, overhead, productivity};
+
+/// The user time is the paper's percentage in user mode. It also rises where threads spin.
+pub static PROCESSOR: Provider = Provider {
+    measures: &[
+        productivity("user time", Unit::Nanoseconds, "processor time in user mode"),
+        overhead("system time", Unit::Nanoseconds, "processor time in the kernel"),
+        overhead("processor time", Unit::Nanoseconds, "time on a processor, in both modes"),
+    ],
+    open: |subject| match subject {
+        Subject::Machine => Ok(Box::new(OfMachine)),
+        Subject::Process(pid) => Ok(Box::new(OfProcess(*pid))),
+        Subject::Group(group) => Ok(Box::new(OfGroup(opened(&group.path().join("cpu.stat"))?))),
+    },
+};
+
+/// `/proc/stat`, in steps of a clock tick.
+#[derive(Debug)]
+struct OfMachine;
+
+impl Source for OfMachine {
+    fn read(&mut self, totals: &mut Vec<Option<u64>>) -> io::Result<()> {
+        let (user, system) =
+            Stat::read()?.busy().ok_or_else(|| io::Error::other("/proc/stat has an unknown form"))?;
+        totals.extend([user, system, user + system].map(|ticks| Some(ns(ticks))));
+        Ok(())
+    }
+}
+
+/// The clock of a process, which is exact, and `/proc/PID/stat`, where the kernel splits its time in steps of
+/// a clock tick.
+#[derive(Debug)]
+struct OfProcess(i32);
+
+impl Source for OfProcess {
+    fn read(&mut self, totals: &mut Vec<Option<u64>>) -> io::Result<()> {
+        let process = Process::read(self.0)?.filter(Process::is_alive).ok_or(rustix::io::Errno::SRCH)?;
+        let total_ns = process_cpu_ns(self.0)?;
+        totals.extend([ns(process.user_ticks), ns(process.system_ticks), total_ns].map(Some));
+        Ok(())
+    }
+}
+
+/// A time in clock ticks.
+fn ns(ticks: u64) -> u64 {
+    ticks * (1_000_000_000 / rustix::param::clock_ticks_per_second())
+}
+
+/// `cpu.stat` of a control group.
+#[derive(Debug)]
+struct OfGroup(Reread);
+
+impl Source for OfGroup {
+    fn read(&mut self, totals: &mut Vec<Option<u64>>) -> io::Result<()> {
+        let text = self.0.text()?;
+        let ns = |key| number_after(text, key).map(|us| us * 1000);
+        totals.extend(["user_usec ", "system_usec ", "usage_usec "].map(ns));
+        Ok(())
+    }
+}
+
+/// Opens a file that a kernel may lack.
+pub(super) fn opened(path: &Path) -> Result<Reread, String> {
+    Reread::open(path).map_err(|error| format!("cannot open {}: {error}", path.display()))
+}
+
+/// The number in the line that begins with `key`.
+pub(super) fn number_after(text: &str, key: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
+}

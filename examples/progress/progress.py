@@ -1,0 +1,62 @@
+"""A progress counter in Python, for `assay reflect watch --progress FILE`.
+
+    progress = Progress("/dev/shm/my-server")
+    ...
+    progress.finished()     # after each unit of work
+
+The layout of the file is that of crates/reflect/src/progress.rs: 64 lines of 64 bytes, the first with a mark, each
+other one with two numbers of 64 bits: units that finished, and units that failed. Python cannot add to memory that
+others write: each process needs a file of its own, and its threads a lock. Give all files to `watch`, which adds them up.
+
+Run as a program, it counts the lines of standard input, and those that are empty as failures.
+"""
+
+import mmap
+import os
+import struct
+import sys
+
+MARK = b"assay.p1"
+SIZE = 4096
+LINE = 64
+COUNTS = struct.Struct("=QQ")
+
+
+class Progress:
+    """The progress counter of this process. An existing one is continued."""
+
+    def __init__(self, path):
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            size = os.fstat(file).st_size
+            if size not in (0, SIZE) or os.read(file, len(MARK)) not in (b"", bytes(len(MARK)), MARK):
+                raise ValueError(f"{path} is no progress counter; remove it or give another name")
+            os.ftruncate(file, SIZE)
+            self.page = mmap.mmap(file, SIZE)
+        finally:
+            os.close(file)
+        self.page[: len(MARK)] = MARK
+        self.counts = COUNTS.unpack_from(self.page, LINE)
+
+    def finished(self, units=1):
+        """Counts units of work that succeeded."""
+        self._add(units, 0)
+
+    def failed(self, units=1):
+        """Counts units of work that failed."""
+        self._add(0, units)
+
+    def _add(self, finished, failed):
+        self.counts = (self.counts[0] + finished, self.counts[1] + failed)
+        COUNTS.pack_into(self.page, LINE, *self.counts)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(f"usage: {sys.argv[0]} FILE")
+    progress = Progress(sys.argv[1])
+    for line in sys.stdin:
+        if line.strip():
+            progress.finished()
+        else:
+            progress.failed()
