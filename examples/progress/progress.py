@@ -26,7 +26,7 @@ class Progress:
     """The progress counter of this process. An existing one is continued."""
 
     def __init__(self, path):
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         try:
             size = os.fstat(file).st_size
             if size not in (0, SIZE) or os.read(file, len(MARK)) not in (b"", bytes(len(MARK)), MARK):

@@ -87,6 +87,11 @@ pub struct PrintArgs {
 }
 
 impl PrintArgs {
+    /// Whether the selected format is text.
+    pub fn is_text(&self) -> bool {
+        self.format().name == "text"
+    }
+
     /// Returns the selected format.
     pub fn format(&self) -> &'static Format {
         let name = match (self.json, self.csv) {

@@ -45,14 +45,14 @@ pub fn show(report: &Report, format: &Format) -> anyhow::Result<()> {
 
 /// Replaces the screen of a terminal by the beginning of a report, as much as fits. On anything else it does
 /// nothing.
-pub fn redraw(report: &Report) -> anyhow::Result<()> {
+pub fn redraw<E: Into<anyhow::Error>>(report: impl FnOnce() -> Result<Report, E>) -> anyhow::Result<()> {
     // Escape sequences of ECMA-48: to the upper left corner; clear the rest of a line, and of the screen.
     let (home, line, rest) = ("\x1b[H", "\x1b[K\n", "\x1b[J");
     if !io::stdout().is_terminal() {
         return Ok(());
     }
     let rows = tcgetwinsize(io::stdout()).map_or(u16::MAX, |size| size.ws_row);
-    let text = assay_report::text::report(report, &style());
+    let text = assay_report::text::report(&report().map_err(Into::into)?, &style());
     // The cursor stands on the last row.
     let shown = text.lines().take(usize::from(rows).saturating_sub(1));
     let shown: String = shown.flat_map(|shown| [shown, line]).collect();

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use crate::processes::is_gone;
+
 /// A control group.
 #[derive(Debug)]
 pub struct Cgroup {
@@ -46,9 +48,9 @@ impl Cgroup {
     /// # Errors
     /// [`NoCgroup`].
     pub fn open(given: &Path) -> Result<Self, NoCgroup> {
-        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-        let mount = mount(&mounts).ok_or(NoCgroup::NotMounted)?;
         let failed = |source| NoCgroup::Failed { path: given.to_owned(), source };
+        let mounts = fs::read_to_string("/proc/self/mounts").map_err(failed)?;
+        let mount = mount(&mounts).ok_or(NoCgroup::NotMounted)?;
         let in_hierarchy = mount.join(given.strip_prefix("/").unwrap_or(given));
         let is_directory = given.starts_with(&mount) || !in_hierarchy.is_dir();
         let path = if is_directory { given.to_owned() } else { in_hierarchy };
@@ -77,7 +79,7 @@ impl Cgroup {
             let is_below = directory != self.path;
             match listed(&directory, &mut threads, &mut left) {
                 // A group below may be removed at any time.
-                Err(error) if is_below && error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) if is_below && is_gone(&error) => {}
                 result => result?,
             }
         }

@@ -3,6 +3,8 @@
 
 use std::{fs, io};
 
+use rustix::io::Errno;
+
 /// One process, as `/proc/PID/stat` shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Process {
@@ -71,10 +73,12 @@ impl Process {
     }
 }
 
-/// Whether the error of a read from `/proc` means that the process has ended.
-pub(crate) fn is_gone(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::NotFound
-        || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
+/// Whether the error of a read from `/proc` means that the process has ended, or of one from a control group
+/// that the group was removed.
+#[must_use]
+pub fn is_gone(error: &io::Error) -> bool {
+    let gone = [Errno::NOENT, Errno::SRCH, Errno::NODEV].map(Errno::raw_os_error);
+    error.raw_os_error().is_some_and(|errno| gone.contains(&errno))
 }
 
 pub(crate) fn all() -> io::Result<Vec<Process>> {

@@ -36,20 +36,20 @@ struct assay_progress {
 };
 
 /* Opens the counter of this application, and creates it if it does not exist. Returns NULL and sets errno if that
- * fails, with EINVAL if the file is something else. It is never closed: the end of the process does that. */
+ * fails, with EINVAL if the file is something else. A symbolic link is not followed: others may have made it. It is never closed: the end of the process does that. */
 static inline struct assay_progress *assay_progress_create(const char *path)
 {
     struct stat status;
     char mark[8] = {0};
     int is_other, error;
     void *page = MAP_FAILED;
-    int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (file < 0)
         return NULL;
     if (fstat(file, &status) < 0)
         goto out;
-    if (status.st_size > 0) {
-        is_other = status.st_size != sizeof(struct assay_progress) || read(file, mark, sizeof mark) != sizeof mark ||
+    if (status.st_size > 0 || !S_ISREG(status.st_mode)) {
+        is_other = !S_ISREG(status.st_mode) || status.st_size != sizeof(struct assay_progress) || read(file, mark, sizeof mark) != sizeof mark ||
                    (memcmp(mark, ASSAY_PROGRESS_MARK, sizeof mark) != 0 && memcmp(mark, "\0\0\0\0\0\0\0", 8) != 0);
         if (is_other) {
             errno = EINVAL;

@@ -1,12 +1,14 @@
 //! The reflection facility (Fowler et al., section 2): counts of what a process, a control group or the whole
 //! machine accomplishes, and of what that costs it.
 //!
-//! Each provider reads one interface of the kernel, or a counter of the application, and may be unavailable;
-//! the others do not depend on it. All counts are totals, so that a reading that comes late loses nothing.
+//! Each provider reads one interface of the kernel, or a counter of the application, and may be unavailable,
+//! or become so; the others do not depend on it. All counts are totals, so that a reading that comes late
+//! loses nothing.
 
 mod counter;
 mod pressure;
 mod processor;
+mod rarely;
 mod run_queue;
 mod transfer;
 
@@ -14,14 +16,14 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
-use assay_process::Cgroup;
 use assay_process::accounting::own_cpu_ns;
 use assay_process::clock::now;
+use assay_process::{Cgroup, is_gone};
 use assay_quantity::Unit;
 
 use rustix::thread::{Timespec, nanosleep};
 
-use crate::progress::{NoProgress, Progress};
+use crate::progress::{NoProgress, Observed};
 
 /// What is observed.
 #[derive(Debug)]
@@ -116,29 +118,45 @@ pub struct Unavailable {
     pub reason: String,
 }
 
+/// The subject does not exist, or no longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it has ended")]
+pub struct Ended;
+
 /// Why nothing can be observed.
 #[derive(Debug, thiserror::Error)]
 pub enum NoFacility {
     /// A progress counter cannot be opened.
     #[error(transparent)]
     Progress(#[from] NoProgress),
-    /// A provider that was available cannot be read.
-    #[error("cannot read what the kernel counts: {0}")]
-    Read(#[from] io::Error),
+    /// There is nothing to observe.
+    #[error(transparent)]
+    Ended(#[from] Ended),
+    /// The clock of this process cannot be read.
+    #[error("cannot read the processor time of this process: {0}")]
+    Clock(#[from] io::Error),
 }
 
-/// The open providers of a subject.
+/// The providers of a subject that are open.
 #[derive(Debug)]
 pub struct Facility {
     measures: Vec<&'static Measure>,
-    sources: Vec<Box<dyn Source>>,
+    readers: Vec<Reader>,
     unavailable: Vec<Unavailable>,
     opened: Instant,
-    /// Processor time of this process before.
+    /// Processor time of this process at that time.
     own_ns: u64,
     read: Instant,
     /// The last total of each measure that was read.
     totals: Vec<Option<u64>>,
+}
+
+/// An open provider.
+#[derive(Debug)]
+struct Reader {
+    measures: &'static [Measure],
+    /// `None` after it has failed.
+    source: Option<Box<dyn Source>>,
 }
 
 /// What was counted between two readings.
@@ -146,8 +164,11 @@ pub struct Facility {
 pub struct Period {
     /// Time between them.
     pub length: Duration,
-    /// One for each of [`Facility::measures`]; `None` for what was not read: a later period includes it.
+    /// One for each of [`Facility::measures`]; `None` for what was not read, which a later period includes.
     pub counts: Vec<Option<u64>>,
+    /// Totals that fell, as those of a counter that begins anew. What was counted in that time is not known,
+    /// and its count is `None`.
+    pub fallen: u64,
 }
 
 impl Facility {
@@ -155,20 +176,19 @@ impl Facility {
     /// which are added up. Counting begins now.
     ///
     /// # Errors
-    /// If a progress counter cannot be opened, or the subject has ended.
+    /// If a progress counter cannot be opened, or the subject does not exist.
     pub fn open(subject: &Subject, progress: &[PathBuf]) -> Result<Self, NoFacility> {
         let opened = now();
         let mut facility = Self {
             measures: Vec::new(),
-            sources: Vec::new(),
+            readers: Vec::new(),
             unavailable: Vec::new(),
             opened,
             own_ns: own_cpu_ns()?,
             read: opened,
             totals: Vec::new(),
         };
-        let counters: Vec<Progress> =
-            progress.iter().map(|path| Progress::open(path)).collect::<Result<_, _>>()?;
+        let counters = progress.iter().map(|path| Observed::open(path)).collect::<Result<Vec<_>, _>>()?;
         let counted: Opened = if counters.is_empty() {
             Err("no progress counter of the application was given".to_owned())
         } else {
@@ -186,22 +206,19 @@ impl Facility {
         match opened {
             Ok(source) => {
                 self.measures.extend(measures);
-                self.sources.push(source);
+                self.readers.push(Reader { measures, source: Some(source) });
             }
-            Err(reason) => {
-                let all = measures.iter().map(|measure| Unavailable { measure, reason: reason.clone() });
-                self.unavailable.extend(all);
-            }
+            Err(reason) => self.unavailable.extend(unavailable(measures, &reason)),
         }
     }
 
-    /// The measures that are available.
+    /// The measures that were available at the beginning.
     #[must_use]
     pub fn measures(&self) -> &[&'static Measure] {
         &self.measures
     }
 
-    /// Those that are not.
+    /// Those that were not, and those that have become unavailable since, in that order.
     #[must_use]
     pub fn unavailable(&self) -> &[Unavailable] {
         &self.unavailable
@@ -210,21 +227,40 @@ impl Facility {
     /// Returns what was counted since the last period.
     ///
     /// # Errors
-    /// If a total cannot be read; see [`has_ended`].
-    pub fn period(&mut self) -> io::Result<Period> {
+    /// [`Ended`]. A provider that fails for another reason becomes unavailable.
+    pub fn period(&mut self) -> Result<Period, Ended> {
         let mut totals = Vec::with_capacity(self.measures.len());
         let at = now();
-        for source in &mut self.sources {
-            source.read(&mut totals)?;
+        for reader in &mut self.readers {
+            let begin = totals.len();
+            let read = reader.source.as_mut().map_or(Ok(()), |source| source.read(&mut totals));
+            if let Err(error) = read {
+                // This one exists for every subject, for as long as the subject does.
+                if std::ptr::eq(reader.measures, processor::PROCESSOR.measures) && is_gone(&error) {
+                    return Err(Ended);
+                }
+                reader.source = None;
+                self.unavailable.extend(unavailable(reader.measures, &error.to_string()));
+            }
+            totals.resize(begin + reader.measures.len(), None);
         }
         self.totals.resize(totals.len(), None);
+        let mut fallen = 0;
         let counts = self.totals.iter_mut().zip(totals).map(|(last, total)| {
             let total = total?;
-            Some(total.saturating_sub(last.replace(total)?))
+            let count = total.checked_sub(last.replace(total)?);
+            fallen += u64::from(count.is_none());
+            count
         });
         let counts = counts.collect();
         let length = at.saturating_duration_since(std::mem::replace(&mut self.read, at));
-        Ok(Period { length, counts })
+        Ok(Period { length, counts, fallen })
+    }
+
+    /// Time since the facility was opened.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        now().saturating_duration_since(self.opened)
     }
 
     /// Processor time that this process has used since the facility was opened.
@@ -235,11 +271,13 @@ impl Facility {
         Ok(Duration::from_nanos(own_cpu_ns()?.saturating_sub(self.own_ns)))
     }
 
-    /// Sleeps until the next multiple of `period` since the facility was opened, or until a signal arrives.
-    pub fn sleep(&self, period: Duration) {
-        let passed = now().saturating_duration_since(self.opened).as_nanos();
-        let left = period.as_nanos() - passed % period.as_nanos().max(1);
+    /// Sleeps until the next multiple of `period` since the facility was opened, at most until `end`, or
+    /// until a signal arrives.
+    pub fn sleep(&self, period: Duration, end: Option<Duration>) {
+        let elapsed = self.elapsed();
+        let left = period.as_nanos() - elapsed.as_nanos() % period.as_nanos().max(1);
         let left = Duration::from_nanos(u64::try_from(left).unwrap_or(u64::MAX));
+        let left = end.map_or(left, |end| left.min(end.saturating_sub(elapsed)));
         if let Ok(left) = Timespec::try_from(left) {
             // It returns early if a signal arrives, unlike the function of the standard library.
             let _ = nanosleep(&left);
@@ -247,26 +285,22 @@ impl Facility {
     }
 }
 
-/// Whether an error of [`Facility::read`] means that the process has ended or the group was removed.
-#[must_use]
-pub fn has_ended(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    [Errno::NOENT, Errno::SRCH, Errno::NODEV]
-        .map(|errno| Some(errno.raw_os_error()))
-        .contains(&error.raw_os_error())
+/// The measures of a provider with one reason.
+fn unavailable(measures: &'static [Measure], reason: &str) -> impl Iterator<Item = Unavailable> {
+    measures.iter().map(move |measure| Unavailable { measure, reason: reason.to_owned() })
 }
 
 /// Progress counters of an application.
 #[derive(Debug)]
-struct Counted(Vec<Progress>);
+struct Counted(Vec<Observed>);
 
 impl Source for Counted {
     fn read(&mut self, totals: &mut Vec<Option<u64>>) -> io::Result<()> {
         let (mut finished, mut failed) = (0, 0);
         for counter in &self.0 {
             let units = counter.read()?;
-            finished += units.finished;
-            failed += units.failed;
+            finished = units.finished.wrapping_add(finished);
+            failed = units.failed.wrapping_add(failed);
         }
         totals.extend([Some(finished), Some(failed)]);
         Ok(())

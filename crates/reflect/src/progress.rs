@@ -7,10 +7,11 @@
 use std::cell::Cell;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use memmap2::{MmapMut, MmapOptions};
+use memmap2::{MmapOptions, MmapRaw};
 use thiserror::Error;
 
 /// What a page begins with.
@@ -25,16 +26,26 @@ const LINE: usize = 64;
 /// Slots for counts. The first line has [`MAGIC`].
 const SLOTS: usize = SIZE / LINE - 1;
 
+/// Flag of open(2).
+const NOFOLLOW: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+
 /// Places of the two counts in a slot.
 const FINISHED: usize = 0;
 const FAILED: usize = 8;
 
-/// A page of counts.
+/// The counter of this application.
 #[derive(Debug)]
 pub struct Progress {
+    page: MmapRaw,
+}
+
+/// The counter of another application. An application that truncates its counter may kill those that observe
+/// it, by SIGBUS.
+#[derive(Debug)]
+pub struct Observed {
     path: PathBuf,
     file: File,
-    page: MmapMut,
+    page: MmapRaw,
 }
 
 /// Units of work so far.
@@ -69,91 +80,87 @@ thread_local! {
 
 impl Progress {
     /// Opens the counter of this application, and creates it if it does not exist. Counts continue where an
-    /// earlier run ended.
+    /// earlier run ended. A symbolic link is not followed: others may have made it.
     ///
     /// # Errors
     /// [`NoProgress`].
     pub fn create(path: &Path) -> Result<Self, NoProgress> {
         let failed = |source| NoProgress::Failed { path: path.to_owned(), source };
         let mut options = OpenOptions::new();
-        let mut file =
-            options.read(true).write(true).create(true).truncate(false).open(path).map_err(failed)?;
-        let size = file.metadata().map_err(failed)?.len();
+        options.read(true).write(true).create(true).truncate(false).custom_flags(NOFOLLOW);
+        let mut file = options.open(path).map_err(failed)?;
+        let status = file.metadata().map_err(failed)?;
         let mut begin = [0; MAGIC.len()];
-        if size > 0 && (size != SIZE as u64 || file.read_exact(&mut begin).is_err() || !is_ours(begin)) {
+        let is_ours = status.len() == 0
+            || status.len() == SIZE as u64 && file.read_exact(&mut begin).is_ok() && is_mark(begin);
+        if !(status.is_file() && is_ours) {
             return Err(NoProgress::Other(path.to_owned()));
         }
         file.set_len(SIZE as u64).map_err(failed)?;
-        let progress = Self::map(path, file)?;
-        progress.at(0).store(u64::from_ne_bytes(MAGIC), Ordering::Relaxed);
+        let page = MmapOptions::new().len(SIZE).map_raw(&file).map_err(failed)?;
+        let progress = Self { page };
+        at(&progress.page, 0).store(u64::from_ne_bytes(MAGIC), Ordering::Relaxed);
         Ok(progress)
     }
 
+    /// Counts units that succeeded.
+    pub fn finished(&self, units: u64) {
+        at(&self.page, LINE * (1 + slot()) + FINISHED).fetch_add(units, Ordering::Relaxed);
+    }
+
+    /// Counts units that failed.
+    pub fn failed(&self, units: u64) {
+        at(&self.page, LINE * (1 + slot()) + FAILED).fetch_add(units, Ordering::Relaxed);
+    }
+}
+
+impl Observed {
     /// Opens the counter of another application.
     ///
     /// # Errors
     /// [`NoProgress`].
     pub fn open(path: &Path) -> Result<Self, NoProgress> {
         let failed = |source| NoProgress::Failed { path: path.to_owned(), source };
-        // The page is mapped for reading and writing, as the type of the map demands.
-        let file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
-        let size = file.metadata().map_err(failed)?.len();
-        if size != SIZE as u64 {
+        let file = File::open(path).map_err(failed)?;
+        if file.metadata().map_err(failed)?.len() != SIZE as u64 {
             return Err(NoProgress::Other(path.to_owned()));
         }
-        let progress = Self::map(path, file)?;
-        if progress.at(0).load(Ordering::Relaxed) == u64::from_ne_bytes(MAGIC) {
-            Ok(progress)
+        let page = MmapOptions::new().len(SIZE).map_raw_read_only(&file).map_err(failed)?;
+        if at(&page, 0).load(Ordering::Relaxed) == u64::from_ne_bytes(MAGIC) {
+            Ok(Self { path: path.to_owned(), file, page })
         } else {
             Err(NoProgress::Other(path.to_owned()))
         }
     }
 
-    fn map(path: &Path, file: File) -> Result<Self, NoProgress> {
-        // SAFETY: others change the page at any time, so that it is only accessed by atomic operations, and
-        // [`Progress::read`] looks at its size before.
-        let page = unsafe { MmapOptions::new().len(SIZE).map_mut(&file) };
-        let page = page.map_err(|source| NoProgress::Failed { path: path.to_owned(), source })?;
-        Ok(Self { path: path.to_owned(), file, page })
-    }
-
-    /// Counts units that succeeded.
-    pub fn finished(&self, units: u64) {
-        self.at(LINE * (1 + slot()) + FINISHED).fetch_add(units, Ordering::Relaxed);
-    }
-
-    /// Counts units that failed.
-    pub fn failed(&self, units: u64) {
-        self.at(LINE * (1 + slot()) + FAILED).fetch_add(units, Ordering::Relaxed);
-    }
-
     /// Returns all counts so far.
     ///
     /// # Errors
-    /// If the file was truncated.
+    /// If the file was truncated or removed.
     pub fn read(&self) -> io::Result<Units> {
-        if self.file.metadata()?.len() < SIZE as u64 {
-            let message = format!("the progress counter {} was truncated", self.path.display());
+        let status = self.file.metadata()?;
+        if status.len() < SIZE as u64 || status.nlink() == 0 {
+            let message = format!("the progress counter {} was truncated or removed", self.path.display());
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
         let sum = |place| {
-            let counts = (1..=SLOTS).map(|slot| self.at(LINE * slot + place).load(Ordering::Relaxed));
+            let counts = (1..=SLOTS).map(|slot| at(&self.page, LINE * slot + place).load(Ordering::Relaxed));
             counts.fold(0, u64::wrapping_add)
         };
         Ok(Units { finished: sum(FINISHED), failed: sum(FAILED) })
     }
-
-    /// The number at this place of the page.
-    fn at(&self, place: usize) -> &AtomicU64 {
-        assert!(place <= SIZE - size_of::<AtomicU64>() && place.is_multiple_of(align_of::<AtomicU64>()));
-        // SAFETY: the place lies in the page, which lives as long as `self`, and is aligned, because a page
-        // is; all accesses are atomic.
-        unsafe { &*self.page.as_ptr().add(place).cast::<AtomicU64>() }
-    }
 }
 
-/// A file that was created but not yet marked is ours, too.
-fn is_ours(begin: [u8; MAGIC.len()]) -> bool {
+/// The number at this place of a page. In a page that is mapped for reading it may only be loaded.
+fn at(page: &MmapRaw, place: usize) -> &AtomicU64 {
+    assert!(place + size_of::<AtomicU64>() <= page.len() && place.is_multiple_of(align_of::<AtomicU64>()));
+    // SAFETY: the place lies in the page, which outlives the result, and is aligned, because a page is.
+    // Others change it at any time, and all accesses are atomic.
+    unsafe { &*page.as_ptr().add(place).cast::<AtomicU64>() }
+}
+
+/// Whether a file begins with the mark, or has been created and not yet marked.
+fn is_mark(begin: [u8; MAGIC.len()]) -> bool {
     begin == MAGIC || begin == [0; MAGIC.len()]
 }
 
@@ -178,7 +185,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("progress");
         let ours = Progress::create(&path).unwrap();
-        let observed = Progress::open(&path).unwrap();
+        let observed = Observed::open(&path).unwrap();
         std::thread::scope(|scope| {
             for _ in 0..2 * SLOTS {
                 scope.spawn(|| {
@@ -198,23 +205,38 @@ mod tests {
     fn what_is_no_counter_is_refused_and_left_alone() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("other");
-        let missing = Progress::open(&path).unwrap_err().to_string();
+        let missing = Observed::open(&path).unwrap_err().to_string();
         assert!(missing.starts_with("cannot open the progress counter "), "{missing}");
         for content in [&b"short"[..], &[b'x'; SIZE], &[0; SIZE + 1]] {
             std::fs::write(&path, content).unwrap();
-            for opened in [Progress::open(&path), Progress::create(&path)] {
-                assert!(opened.unwrap_err().to_string().contains("is no progress counter"));
+            for error in
+                [Observed::open(&path).map(drop), Progress::create(&path).map(drop)].map(Result::unwrap_err)
+            {
+                assert!(error.to_string().contains("is no progress counter"), "{error}");
             }
             assert_eq!(std::fs::read(&path).unwrap(), content);
         }
     }
 
     #[test]
-    fn a_counter_that_was_truncated_is_an_error() {
+    fn a_link_that_others_may_have_made_is_not_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let [target, link] = ["target", "link"].map(|name| directory.path().join(name));
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        assert!(Progress::create(&link).is_err());
+        assert!(!target.exists());
+    }
+
+    #[test]
+    fn a_counter_that_was_truncated_or_removed_is_an_error() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("progress");
-        let progress = Progress::create(&path).unwrap();
-        std::fs::write(&path, "").unwrap();
-        assert!(progress.read().unwrap_err().to_string().ends_with("was truncated"));
+        for spoil in [|path: &Path| std::fs::write(path, ""), |path: &Path| std::fs::remove_file(path)] {
+            Progress::create(&path).unwrap();
+            let observed = Observed::open(&path).unwrap();
+            assert_eq!(observed.read().unwrap(), Units::default());
+            spoil(&path).unwrap();
+            assert!(observed.read().unwrap_err().to_string().ends_with("was truncated or removed"));
+        }
     }
 }

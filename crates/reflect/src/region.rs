@@ -37,6 +37,16 @@ pub enum Region {
 }
 
 impl Point {
+    /// Both together. A counter that an application shares may hold any number.
+    #[must_use]
+    pub fn with(&self, other: &Self) -> Self {
+        Self {
+            length: self.length + other.length,
+            productivity: self.productivity.saturating_add(other.productivity),
+            overhead: self.overhead.saturating_add(other.overhead),
+        }
+    }
+
     /// Productivity per second.
     #[must_use]
     pub fn productivity_per_s(&self) -> f64 {

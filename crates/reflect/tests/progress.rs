@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use assay_reflect::progress::{Progress, Units};
+use assay_reflect::progress::{Observed, Progress, Units};
 
 /// Counts in two threads: 2,000 units in all, and 3 failures. Then it opens what is no counter.
 const PROGRAM: &str = r#"
@@ -58,7 +58,7 @@ fn counted_by(compiler: &str, standard: &str, source: &str, directory: &Path) ->
     run(compile.arg(Path::new(HERE).join("include")).arg(&source).arg("-o").arg(&program));
     run(Command::new(&program).args([&counter, &other]));
     assert_eq!(std::fs::read_to_string(&other).unwrap(), "something else");
-    Progress::open(&counter).unwrap().read().unwrap()
+    Observed::open(&counter).unwrap().read().unwrap()
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn the_example_in_python_counts_and_continues() {
     for _ in 0..2 {
         assert!(python(&counter, "a\n\nb\nc\n").status.success());
     }
-    let progress = Progress::open(&counter).unwrap();
+    let progress = Observed::open(&counter).unwrap();
     assert_eq!(progress.read().unwrap(), Units { finished: 6, failed: 2 });
     // Rust writes the same file.
     Progress::create(&counter).unwrap().finished(1);

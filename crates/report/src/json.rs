@@ -22,8 +22,8 @@
 //! length   {"quantity": quantity} | {"number": {"value": number, "unit": unit}}
 //! axis     {"label": text, "unit": unit}
 //! line     {"name": text, "points": [{"x": number, "y": quantity}...]}
-//! layer    {"name": text, "amounts": [number...]}
-//! values   {"name": text, "values": [number...]}
+//! layer    {"name": text, "amounts": [number | null...]}
+//! values   {"name": text, "values": [number | null...]}
 //! unit     "ns" | "ns/B" | "1/s" | "ratio" | "count" | "B"
 //! ```
 

@@ -148,7 +148,10 @@ fn latency() -> Figure {
 }
 
 fn profile() -> Figure {
-    let layer = |name: &str, amounts: &[f64]| Series { name: name.to_owned(), values: amounts.to_vec() };
+    let layer = |name: &str, amounts: &[f64]| Series {
+        name: name.to_owned(),
+        values: amounts.iter().copied().map(Some).collect(),
+    };
     let layers = vec![
         layer("user", &[1.0, 8.0, 5.0, 0.0, 0.0, 2.0]),
         layer("kernel", &[9.0, 2.0, 3.0, 0.0, 0.25, 1.0]),
@@ -162,7 +165,10 @@ fn profile() -> Figure {
 }
 
 fn limits() -> Figure {
-    let line = |name: &str, values: &[f64]| Series { name: name.to_owned(), values: values.to_vec() };
+    let line = |name: &str, values: &[f64]| Series {
+        name: name.to_owned(),
+        values: values.iter().copied().map(Some).collect(),
+    };
     let lines =
         vec![line("knee", &[1024.0, 256.0, 64.0, 16.0, 8.0, 4.0]), line("the first limit", &[1024.0; 6])];
     let edges = (0..=6).map(|second| f64::from(second) * 1e9).collect();
@@ -223,7 +229,7 @@ pub fn hostile() -> Report {
     let part = Part { label: bad(), length: Length::Number(1.0) };
     let bar = Bar { label: bad(), length: Length::Estimate(ns(1.0, 0.1)), parts: vec![part] };
     let axis = || Axis { label: bad(), unit: Unit::Nanoseconds };
-    let one = || vec![Series { name: bad(), values: vec![1.0] }];
+    let one = || vec![Series { name: bad(), values: vec![Some(1.0)] }];
     let line = Line { name: bad(), points: vec![CurvePoint { x: 1.0, y: ns(1.0, 0.1) }] };
     let blocks = vec![
         Block::Heading(bad()),

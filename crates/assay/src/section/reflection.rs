@@ -145,7 +145,7 @@ fn drawn(
     let axis = |label: &str, unit| Axis { label: label.to_owned(), unit };
     let line = |(law, run): &(&Law, Run)| Series {
         name: law.name.to_owned(),
-        values: run.seconds().map(&value).collect(),
+        values: run.seconds().map(|second| Some(value(second))).collect(),
     };
     let ends = runs.iter().take(1).flat_map(|(_, run)| run.seconds()).filter_map(|second| second.last());
     let edges = std::iter::once(0.0).chain(ends.map(|last| last.end.as_secs_f64() * 1e9)).collect();

@@ -34,7 +34,7 @@ pub fn report(run: &Run) -> Report {
 fn over_time(profile: &Profile) -> Option<Figure> {
     let (timeline, elapsed) = (profile.timeline.as_ref()?, profile.elapsed?);
     let layer = |name: &str, of: fn(&Interval) -> u64| {
-        let values = timeline.intervals.iter().map(|interval| ratio(of(interval), 1)).collect();
+        let values = timeline.intervals.iter().map(|interval| Some(ratio(of(interval), 1))).collect();
         Series { name: name.to_owned(), values }
     };
     let layers = vec![

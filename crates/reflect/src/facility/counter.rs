@@ -4,10 +4,12 @@ use std::io;
 use std::os::fd::AsFd;
 
 use assay_process::accounting::Stat;
-use assay_process::counter::{Count, Counter, EVENTS, Reading, Scope, Target};
+use assay_process::counter::{Count, Counter, EVENTS, Event, NoCounter, Reading, Scope, Target};
 use assay_process::cpus::online;
+use assay_process::is_gone;
 use assay_quantity::Unit;
 
+use super::rarely::Rarely;
 use super::{Opened, Provider, Source, Subject, overhead, productivity};
 
 pub static INSTRUCTIONS: Provider = Provider {
@@ -69,29 +71,46 @@ struct Counters {
 
 fn counted(subject: &Subject, event: &str) -> Opened {
     let event = EVENTS.into_iter().find(|known| known.name == event).ok_or("unknown event")?;
-    let open = |target| {
-        let counter = Counter::open(event, target).map_err(|error| error.to_string())?;
-        match counter.scope {
-            // A counter that has just been opened counts from zero.
-            Scope::UserAndKernel => Ok((counter, Reading::default())),
-            Scope::User => {
-                Err(format!("{event} in the kernel may not be counted; run as root", event = event.name))
-            }
-        }
-    };
+    let open = |target| opened(event, target).map_err(|error| error.to_string());
     let cpus = || online().map_err(|error| format!("cannot list the processors: {error}"));
     let counters: Result<Vec<_>, String> = match subject {
         Subject::Machine => cpus()?.into_iter().map(|cpu| open(Target::Processor(cpu))).collect(),
-        Subject::Process(pid) => threads(*pid)
-            .map_err(|error| format!("cannot list the threads of process {pid}: {error}"))?
-            .into_iter()
-            .map(|thread| open(Target::Threads(thread)))
-            .collect(),
+        Subject::Process(pid) => return of_threads(*pid, event),
         Subject::Group(group) => {
             cpus()?.into_iter().map(|cpu| open(Target::Group(group.as_fd(), cpu))).collect()
         }
     };
     Ok(Box::new(Counters { counters: counters?, total: 0.0 }))
+}
+
+fn opened(event: Event, target: Target) -> Result<(Counter, Reading), NoCounter> {
+    let counter = Counter::open(event, target)?;
+    match counter.scope {
+        // A counter that has just been opened counts from zero.
+        Scope::UserAndKernel => Ok((counter, Reading::default())),
+        Scope::User => Err(NoCounter::Forbidden {
+            event: event.name,
+            paranoid: 1,
+            error: io::Error::from_raw_os_error(rustix::io::Errno::ACCESS.raw_os_error()),
+        }),
+    }
+}
+
+/// Opens a counter for each thread; those that these start later inherit theirs. A thread that another one
+/// starts before that has its counter is missed: to list them again would count others twice.
+fn of_threads(pid: i32, event: Event) -> Opened {
+    let listed =
+        threads(pid).map_err(|error| format!("cannot list the threads of process {pid}: {error}"))?;
+    let mut counters = Vec::with_capacity(listed.len());
+    for thread in listed {
+        match opened(event, Target::Threads(thread)) {
+            Ok(counter) => counters.push(counter),
+            // It has ended.
+            Err(NoCounter::Failed { error, .. }) if is_gone(&error) => {}
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    Ok(Box::new(Rarely::new(Counters { counters, total: 0.0 })))
 }
 
 /// The threads of a process.

@@ -69,7 +69,11 @@ pub static NETWORK: Provider = Provider {
             Unit::Bytes,
             "bytes that network devices received and sent, loopback included",
         ),
-        productivity("network packets", Unit::Count, "packets of them"),
+        productivity(
+            "network packets",
+            Unit::Count,
+            "packets that network devices received and sent, loopback included",
+        ),
     ],
     open: |subject| {
         let path = match subject {

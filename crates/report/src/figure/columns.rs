@@ -19,8 +19,8 @@ pub struct Columns {
 pub struct Series {
     /// Its name in the legend.
     pub name: String,
-    /// Its values, from the first column to the last.
-    pub values: Vec<f64>,
+    /// Its values, from the first column to the last; `None` for a gap.
+    pub values: Vec<Option<f64>>,
 }
 
 impl Columns {
@@ -33,7 +33,8 @@ impl Columns {
             return Err(refused(title, &x.label, edge[1]));
         }
         for series in &series {
-            if let Some(value) = series.values.iter().find(|value| !(value.is_finite() && **value >= 0.0)) {
+            let mut values = series.values.iter().flatten();
+            if let Some(value) = values.find(|value| !(value.is_finite() && **value >= 0.0)) {
                 return Err(refused(title, &series.name, *value));
             }
         }
@@ -71,16 +72,23 @@ impl Columns {
     }
 
     /// The values of a column.
-    pub(crate) fn values(&self, column: usize) -> impl Iterator<Item = f64> {
+    pub(crate) fn values(&self, column: usize) -> impl Iterator<Item = Option<f64>> {
         self.series.iter().map(move |series| series.values[column])
     }
 
-    /// The same figure with as many columns as fit, each of several of these, whose values `merge` combines.
-    pub(crate) fn at_most(&self, most: usize, merge: fn(&[f64]) -> f64) -> Self {
+    /// The same figure with as many columns as fit, each of several of these, whose values and widths `merge`
+    /// combines to a value. Gaps are left out, unless there is nothing else.
+    pub(crate) fn at_most(&self, most: usize, merge: fn(&[(f64, f64)]) -> f64) -> Self {
         let factor = self.count().div_ceil(most);
+        let widths: Vec<f64> = self.edges.windows(2).map(|edge| edge[1] - edge[0]).collect();
+        let merged = |(values, widths): (&[Option<f64>], &[f64])| {
+            let known = values.iter().zip(widths).filter_map(|(value, width)| Some(((*value)?, *width)));
+            let known: Vec<(f64, f64)> = known.collect();
+            if known.is_empty() { None } else { Some(merge(&known)) }
+        };
         let coarser = |series: &Series| Series {
             name: series.name.clone(),
-            values: series.values.chunks(factor).map(merge).collect(),
+            values: series.values.chunks(factor).zip(widths.chunks(factor)).map(merged).collect(),
         };
         let starts = self.edges[..self.count()].iter().step_by(factor);
         let edges = starts.chain(self.edges.last()).copied().collect();
@@ -112,7 +120,10 @@ mod tests {
     use super::*;
 
     fn columns(edges: &[f64], values: &[&[f64]]) -> Result<Columns, NoFigure> {
-        let series = |values: &&[f64]| Series { name: "user".to_owned(), values: values.to_vec() };
+        let series = |values: &&[f64]| Series {
+            name: "user".to_owned(),
+            values: values.iter().copied().map(Some).collect(),
+        };
         let axis = Axis { label: "time".to_owned(), unit: Unit::Nanoseconds };
         Columns::new("t", axis, edges.to_vec(), values.iter().map(series).collect())
     }
@@ -120,9 +131,11 @@ mod tests {
     #[test]
     fn fewer_columns_keep_the_edges_of_those_that_they_combine() {
         let columns = columns(&[0.0, 10.0, 20.0, 25.0], &[&[1.0, 0.0, 6.0]]).unwrap();
-        let coarser = columns.at_most(2, |values| values.iter().sum());
+        let coarser = columns.at_most(2, |values| values.iter().map(|(value, _)| value).sum());
         assert_eq!(format!("{:?}", coarser.edges()), "[0.0, 20.0, 25.0]");
-        assert_eq!(format!("{:?}", coarser.series()[0].values), "[1.0, 6.0]");
+        assert_eq!(format!("{:?}", coarser.series()[0].values), "[Some(1.0), Some(6.0)]");
+        let widths = columns.at_most(1, |values| values.iter().map(|(_, width)| width).sum());
+        assert_eq!(format!("{:?}", widths.series()[0].values), "[Some(25.0)]");
         assert_eq!(columns.at_most(3, |_| 0.0), columns.at_most(5, |_| 0.0));
     }
 

@@ -60,19 +60,23 @@ impl Course {
         self.height
     }
 
-    /// The same course in as many columns as fit, each with the mean of those that it combines.
+    /// The same course in as many columns as fit, each with the mean of those that it combines, by their
+    /// widths.
     pub(crate) fn at_most(&self, most: usize) -> Self {
-        let mean = |values: &[f64]| values.iter().sum::<f64>() / super::real(values.len());
+        let mean = |values: &[(f64, f64)]| {
+            let width: f64 = values.iter().map(|(_, width)| width).sum();
+            values.iter().map(|(value, own)| value * own).sum::<f64>() / width
+        };
         Self { columns: self.columns.at_most(most, mean), ..self.clone() }
     }
 
     /// The values at the bottom and at the top of the picture, which differ.
     pub(crate) fn range(&self) -> (f64, f64) {
-        let values = || self.columns.series().iter().flat_map(|line| line.values.iter().copied());
+        let values = || self.columns.series().iter().flat_map(|line| line.values.iter().copied().flatten());
         let high = values().fold(0.0, f64::max);
         let low = match self.height {
             Height::Linear => 0.0,
-            Height::Logarithmic => values().fold(f64::INFINITY, f64::min),
+            Height::Logarithmic => values().reduce(f64::min).unwrap_or(1.0),
         };
         (low, if high > low { high } else { low + 1.0 })
     }
@@ -80,7 +84,10 @@ impl Course {
     /// Every value as a table, one row per column, for readers without the picture.
     #[must_use]
     pub fn table(&self) -> Table {
-        let cell = |value| Cell::Number { value, unit: self.y.unit };
+        let cell = |value: Option<f64>| match value {
+            Some(value) => Cell::Number { value, unit: self.y.unit },
+            None => Cell::Missing("this line has no value here".to_owned()),
+        };
         self.columns.table(|column| self.columns.values(column).map(cell))
     }
 }
@@ -94,7 +101,8 @@ mod tests {
     fn course(height: Height, values: &[f64]) -> Result<Course, NoFigure> {
         let axis = |label: &str, unit| Axis { label: label.to_owned(), unit };
         let edges = (0..=values.len()).map(super::super::real).collect();
-        let lines = vec![Series { name: "limit".to_owned(), values: values.to_vec() }];
+        let lines =
+            vec![Series { name: "limit".to_owned(), values: values.iter().copied().map(Some).collect() }];
         let (x, y) = (axis("time", Unit::Nanoseconds), axis("limit", Unit::Count));
         Course::new("t", x, edges, y, height, lines)
     }
@@ -107,6 +115,12 @@ mod tests {
         assert_eq!(logarithmic.range(), (2.0, 8.0));
         assert_eq!(logarithmic.at_most(2).range(), (3.0, 8.0));
         assert_eq!(course(Height::Linear, &[0.0]).unwrap().range(), (0.0, 1.0));
+        let gap = Series { name: "gap".to_owned(), values: vec![None] };
+        let axis = || Axis { label: "time".to_owned(), unit: Unit::Nanoseconds };
+        for height in [Height::Linear, Height::Logarithmic] {
+            let course = Course::new("t", axis(), vec![0.0, 1.0], axis(), height, vec![gap.clone()]).unwrap();
+            assert!(course.range().0 < course.range().1 && course.table().rows().len() == 1);
+        }
         assert_eq!(course(Height::Logarithmic, &[7.0]).unwrap().range(), (7.0, 8.0));
     }
 

@@ -5,7 +5,7 @@ use super::{Axis, Columns, NoFigure, Series};
 use crate::table::{Cell, Table};
 
 /// Columns of one height, in which each series, a layer, has the share of its amount. Invariant: the sum of
-/// each column is finite.
+/// each column is finite. A gap is nothing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stack {
     columns: Columns,
@@ -32,17 +32,18 @@ impl Stack {
 
     /// The same stack in as many columns as fit.
     pub(crate) fn at_most(&self, most: usize) -> Self {
-        Self { columns: self.columns.at_most(most, |amounts| amounts.iter().sum()) }
+        Self { columns: self.columns.at_most(most, |amounts| amounts.iter().map(|(amount, _)| amount).sum()) }
     }
 
     fn sum(&self, column: usize) -> f64 {
-        self.columns.values(column).sum()
+        self.columns.values(column).flatten().sum()
     }
 
     /// The share of each layer in a column; zeros if the column is empty.
     pub(crate) fn shares(&self, column: usize) -> Vec<f64> {
         let sum = self.sum(column);
-        self.columns.values(column).map(|amount| if sum > 0.0 { amount / sum } else { 0.0 }).collect()
+        let share = |amount: Option<f64>| if sum > 0.0 { amount.unwrap_or(0.0) / sum } else { 0.0 };
+        self.columns.values(column).map(share).collect()
     }
 
     /// Every share as a table, one row per column, for readers without the picture.
@@ -59,7 +60,10 @@ mod tests {
     use super::*;
 
     fn stack(edges: &[f64], layers: &[&[f64]]) -> Result<Stack, NoFigure> {
-        let layer = |amounts: &&[f64]| Series { name: "user".to_owned(), values: amounts.to_vec() };
+        let layer = |amounts: &&[f64]| Series {
+            name: "user".to_owned(),
+            values: amounts.iter().copied().map(Some).collect(),
+        };
         let axis = Axis { label: "time".to_owned(), unit: Unit::Nanoseconds };
         Stack::new("t", axis, edges.to_vec(), layers.iter().map(layer).collect())
     }

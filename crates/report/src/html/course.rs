@@ -21,20 +21,31 @@ pub fn figure(course: &Course, id: &str) -> Markup {
         @for (position, line) in lines {
             g class=(class(position)) {
                 title { (visible(&line.name)) }
-                polyline class="path" points=(steps(line, columns.edges(), &x, &y)) {}
+                @for points in steps(line, columns.edges(), &x, &y) {
+                    polyline class="path" points=(points) {}
+                }
             }
         }
     };
-    let key = html! { line class="path" x1="0" x2="28" y1="5" y2="5" {} };
-    let legend = legend(columns.series().iter().map(|line| line.name.as_str()), &key);
+    let legend = match columns.series() {
+        [_] => html! {},
+        lines => {
+            let key = html! { line class="path" x1="0" x2="28" y1="5" y2="5" {} };
+            legend(lines.iter().map(|line| line.name.as_str()), &key)
+        }
+    };
     Frame { x: (columns.x(), x), y: (course.y(), y) }.figure(id, &legend, &drawn, &course.table())
 }
 
-/// The corners of a line that is level in each column.
-fn steps(line: &Series, edges: &[f64], x: &Scaled, y: &Scaled) -> String {
-    let columns = line.values.iter().zip(edges.windows(2));
-    let corners = columns.flat_map(|(value, edge)| [edge[0], edge[1]].map(|edge| (edge, *value)));
-    let corners =
-        corners.map(|(edge, value)| format!("{},{}", coordinate(x.place(edge)), coordinate(y.place(value))));
-    corners.collect::<Vec<_>>().join(" ")
+/// The corners of each piece of a line between gaps; the line is level in each column.
+fn steps(line: &Series, edges: &[f64], x: &Scaled, y: &Scaled) -> Vec<String> {
+    let columns: Vec<(Option<f64>, &[f64])> = line.values.iter().copied().zip(edges.windows(2)).collect();
+    let pieces = columns.chunk_by(|before, after| before.0.is_some() == after.0.is_some());
+    let corner =
+        |edge: f64, value: f64| format!("{},{}", coordinate(x.place(edge)), coordinate(y.place(value)));
+    let corners = |(value, edge): &(Option<f64>, &[f64])| {
+        value.map(|value| [edge[0], edge[1]].map(|edge| corner(edge, value)))
+    };
+    let drawn = pieces.map(|piece| piece.iter().filter_map(corners).flatten().collect::<Vec<_>>().join(" "));
+    drawn.filter(|points| !points.is_empty()).collect()
 }

@@ -51,14 +51,15 @@ fn label(line: &Series, style: &Style) -> String {
     broken(&visible(&line.name), usize::from(style.width) * 2 / 5)
 }
 
-/// A line as rows of characters, from the top. Every value above zero can be seen.
+/// A line as rows of characters, from the top. Every value above zero can be seen, a gap cannot.
 fn strip(line: &Series, course: &Course, rows: usize, symbols: Symbols) -> Vec<String> {
     let marks: &[char] = match symbols {
         Symbols::Unicode => &['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
         Symbols::Ascii => &['_', '-', '=', '#'],
     };
+    let steps = rows * marks.len();
     let heights: Vec<usize> =
-        line.values.iter().map(|value| height(*value, course, rows * marks.len())).collect();
+        line.values.iter().map(|value| value.map_or(0, |value| height(value, course, steps))).collect();
     let mark = |height: &usize, below: usize| match height.saturating_sub(below * marks.len()) {
         0 => ' ',
         filled => marks[filled.min(marks.len()) - 1],

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use assay_reflect::Cgroup;
-use assay_reflect::facility::{Facility, Measure, NoFacility, Period, Side, Subject, has_ended};
+use assay_reflect::facility::{Facility, Measure, NoFacility, Period, Side, Subject};
 use assay_reflect::observation::Observation;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Map, Value, json};
 
 use super::endpoint::Endpoint;
@@ -22,46 +23,56 @@ const FORMAT: &str = "assay.watch/1";
 
 /// Runs the subcommand.
 pub fn run(args: &ReflectWatchArgs) -> anyhow::Result<()> {
+    let interrupt = Interrupt::listen()?;
     let (subject, name) = subject(args)?;
+    raise_file_limit();
     let mut facility = match Facility::open(&subject, &args.progress) {
-        Err(NoFacility::Read(error)) if has_ended(&error) => bail!("{name} does not exist"),
+        Err(NoFacility::Ended(_)) => bail!("{name} does not exist"),
         facility => facility?,
     };
     let (productivity, overhead) = axes(&facility, args)?;
     let mut observation = Observation::new(facility.measures().len(), productivity, overhead);
     let endpoint = args.listen.map(Endpoint::listen).transpose()?;
     if let Some(endpoint) = &endpoint {
+        endpoint.publish(facility.measures(), &observation);
         output::say(&format!("listening at http://{}/metrics", endpoint.address()));
     }
     if args.lines {
         print_line(&head(&name, &facility))?;
     }
-    let interrupt = Interrupt::listen()?;
+    let report = |facility: &Facility, observation: &Observation| {
+        section::reflection::watch::report(&name, facility, observation)
+    };
     let mut drawn = Duration::ZERO;
-    while !interrupt.is_raised() && args.duration.is_none_or(|duration| observation.length() < duration) {
-        facility.sleep(args.period);
-        let period = match facility.period() {
-            Err(error) if has_ended(&error) => {
-                output::say(&format!("{name} has ended"));
-                break;
-            }
-            period => period.context("cannot read what the kernel counts")?,
+    while !interrupt.is_raised() && args.duration.is_none_or(|duration| facility.elapsed() < duration) {
+        facility.sleep(args.period, args.duration);
+        let before = facility.unavailable().len();
+        let Ok(period) = facility.period() else {
+            output::say(&format!("{name} has ended"));
+            break;
         };
+        for lost in &facility.unavailable()[before..] {
+            output::say(&format!("{} is no longer available: {}", lost.measure.name, lost.reason));
+        }
         observation.add(&period);
         if args.lines {
             print_line(&line(&facility, &observation, &period))?;
-        } else if observation.length().saturating_sub(drawn) >= REDRAWN {
+        } else if args.print.is_text() && observation.length().saturating_sub(drawn) >= REDRAWN {
             drawn = observation.length();
-            output::redraw(&section::reflection::watch::report(&name, &facility, &observation)?)?;
+            output::redraw(|| report(&facility, &observation))?;
         }
         if let Some(endpoint) = &endpoint {
-            endpoint.answer(facility.measures(), &observation);
+            endpoint.publish(facility.measures(), &observation);
         }
     }
-    if args.lines {
-        return Ok(());
-    }
-    output::show(&section::reflection::watch::report(&name, &facility, &observation)?, args.print.format())
+    if args.lines { Ok(()) } else { output::show(&report(&facility, &observation)?, args.print.format()) }
+}
+
+/// Allows as many open files as the system permits: the counters of a process take one for each thread.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    // With fewer files, counters are not available, and the report says so.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 /// What is watched, and its name.
@@ -131,6 +142,7 @@ fn line(facility: &Facility, observation: &Observation, period: &Period) -> Valu
         "end_ns": ns(observation.length()),
         "length_ns": ns(period.length),
         "counts": counts,
+        "fallen": period.fallen,
         "region": observation.region().map(|region| region.name()),
     })
 }
