@@ -164,10 +164,11 @@ struct Reader {
 pub struct Period {
     /// Time between them.
     pub length: Duration,
-    /// One for each of [`Facility::measures`]; `None` for what was not read, which a later period includes.
+    /// One for each of [`Facility::measures`]; `None` for what was not read, which a later period includes,
+    /// and for a provider that has failed.
     pub counts: Vec<Option<u64>>,
     /// Totals that fell, as those of a counter that begins anew. What was counted in that time is not known,
-    /// and its count is `None`.
+    /// and its count is `None`, too.
     pub fallen: u64,
 }
 
@@ -239,6 +240,7 @@ impl Facility {
                 if std::ptr::eq(reader.measures, processor::PROCESSOR.measures) && is_gone(&error) {
                     return Err(Ended);
                 }
+                totals.truncate(begin);
                 reader.source = None;
                 self.unavailable.extend(unavailable(reader.measures, &error.to_string()));
             }

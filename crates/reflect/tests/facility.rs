@@ -23,8 +23,9 @@ struct Worker {
 
 impl Worker {
     fn start() -> Self {
-        const SCRIPT: &str =
-            "while read line; do i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo done; done";
+        // In both modes: each turn opens and closes a file.
+        const SCRIPT: &str = "while read line; do \
+            i=0; while [ $i -lt 50000 ]; do : >/dev/null; i=$((i+1)); done; echo done; done";
         let mut command = Command::new("sh");
         command.args(["-c", SCRIPT]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -118,10 +119,14 @@ fn assert_time(counted_ns: Option<u64>, worked_ns: u64) {
 /// The worker waits for its next line: it has been switched away from, or is about to be.
 fn assert_switches(facility: &mut Facility, period: &Period) {
     let mut switches = count(facility, &period.counts, "context switches").unwrap_or(0);
-    while switches == 0 {
+    for _ in 0..1000 {
+        if switches > 0 {
+            return;
+        }
         std::thread::sleep(Duration::from_millis(1));
         switches += counted(facility, "context switches").unwrap_or(0);
     }
+    panic!("no switch is counted");
 }
 
 #[test]
@@ -150,6 +155,9 @@ fn a_control_group_is_observed_until_it_is_removed() {
     let worked_ns = inside.work();
     let period = facility.period().unwrap();
     assert_time(count(&facility, &period.counts, "processor time"), worked_ns);
+    let modes = ["user time", "system time"].map(|mode| count(&facility, &period.counts, mode).unwrap());
+    assert!(modes.iter().all(|mode_ns| *mode_ns > worked_ns / 50), "{modes:?} of {worked_ns}");
+    assert_time(Some(modes.iter().sum()), worked_ns);
     assert_switches(&mut facility, &period);
     outside.end();
     inside.end();
@@ -190,7 +198,10 @@ fn two_that_share_a_processor_wait_for_it() {
     let worked_ns: Vec<u64> = workers.iter_mut().map(|worker| worker.answered(0)).collect();
     // The threads may not be read in each period.
     let (mut waited_ns, mut pressed_ns) = (0, 0);
-    while waited_ns == 0 {
+    for _ in 0..1000 {
+        if waited_ns > 0 {
+            break;
+        }
         std::thread::sleep(Duration::from_millis(10));
         let counts = facility.period().unwrap().counts;
         waited_ns += count(&facility, &counts, "run-queue wait").unwrap_or(0);
