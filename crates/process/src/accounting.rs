@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::{fs, io};
 
 use crate::named;
-use crate::processes::{Process, is_gone};
+use crate::processes::{Process, is_gone, threads};
 
 /// The `schedstat` of the calling thread.
 pub const OWN_SCHEDSTAT: &str = "/proc/thread-self/schedstat";
@@ -39,13 +39,13 @@ impl Schedstat {
     /// If `/proc` cannot be read, or the kernel does not provide the file.
     pub fn of_threads(pid: i32) -> io::Result<Self> {
         let mut sum = Self::default();
-        let threads = match fs::read_dir(format!("/proc/{pid}/task")) {
+        let threads = match threads(pid) {
             Ok(threads) => threads,
             Err(error) if is_gone(&error) => return Ok(sum),
             Err(error) => return Err(error),
         };
         for thread in threads {
-            let read = thread.and_then(|thread| fs::read(thread.path().join("schedstat")));
+            let read = fs::read(format!("/proc/{pid}/task/{thread}/schedstat"));
             match read.and_then(|line| Self::parse(&line)) {
                 Ok(thread) => {
                     sum.ran_ns += thread.ran_ns;

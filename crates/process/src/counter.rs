@@ -33,18 +33,29 @@ const fn load_misses(name: &'static str, of: u64) -> Event {
     event(name, CACHE, of | LOAD | MISS)
 }
 
-const CONTEXT_SWITCHES: Event = event("context switches", SOFTWARE, 3);
+/// Cycles of the processor.
+pub const CYCLES: Event = event("cycles", HARDWARE, 0);
+/// Instructions that it retired.
+pub const INSTRUCTIONS: Event = event("instructions", HARDWARE, 1);
+/// Accesses that the last-level cache did not have.
+pub const CACHE_MISSES: Event = event("cache misses", HARDWARE, 3);
+/// Loads whose translation the data TLB did not have.
+pub const TLB_MISSES: Event = load_misses("data TLB load misses", 3);
+/// Page faults, with and without I/O.
+pub const PAGE_FAULTS: Event = event("page faults", SOFTWARE, 2);
+/// Context switches away from a task.
+pub const CONTEXT_SWITCHES: Event = event("context switches", SOFTWARE, 3);
 
 /// All events, those of the processor first. Those of the kernel exist even if the processor or the
 /// hypervisor provides no counters.
 pub const EVENTS: [Event; 8] = [
-    event("cycles", HARDWARE, 0),
-    event("instructions", HARDWARE, 1),
-    event("cache misses", HARDWARE, 3),
+    CYCLES,
+    INSTRUCTIONS,
+    CACHE_MISSES,
     event("branch misses", HARDWARE, 5),
     load_misses("last-level cache load misses", 2),
-    load_misses("data TLB load misses", 3),
-    event("page faults", SOFTWARE, 2),
+    TLB_MISSES,
+    PAGE_FAULTS,
     CONTEXT_SWITCHES,
 ];
 

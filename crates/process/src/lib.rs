@@ -20,7 +20,7 @@ mod reread;
 pub use cgroup::{Cgroup, NoCgroup};
 pub use child::{Child, Exit};
 pub use group::{Group, StopError, StopRequest, Stopped};
-pub use processes::{Process, is_gone};
+pub use processes::{Process, is_gone, threads};
 pub use program::{find_program, search_path};
 pub use reread::Reread;
 

@@ -81,6 +81,15 @@ pub fn is_gone(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|errno| gone.contains(&errno))
 }
 
+/// Returns the ids of the threads of a process.
+///
+/// # Errors
+/// If `/proc` cannot be read, for example because the process has ended: see [`is_gone`].
+pub fn threads(pid: i32) -> io::Result<Vec<i32>> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task"))?;
+    Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
+}
+
 pub(crate) fn all() -> io::Result<Vec<Process>> {
     let mut processes = Vec::new();
     for entry in fs::read_dir("/proc")? {

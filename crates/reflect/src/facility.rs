@@ -12,13 +12,13 @@ mod rarely;
 mod run_queue;
 mod transfer;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
 use assay_process::accounting::own_cpu_ns;
 use assay_process::clock::now;
-use assay_process::{Cgroup, is_gone};
+use assay_process::{Cgroup, Reread, is_gone};
 use assay_quantity::Unit;
 
 use rustix::thread::{Timespec, nanosleep};
@@ -80,6 +80,16 @@ type Opened = Result<Box<dyn Source>, String>;
 struct Provider {
     measures: &'static [Measure],
     open: fn(&Subject) -> Opened,
+}
+
+/// Opens a file that a kernel may lack.
+fn opened(path: &Path) -> Result<Reread, String> {
+    Reread::open(path).map_err(|error| format!("cannot open {}: {error}", path.display()))
+}
+
+/// The number in the line that begins with `key`.
+fn number_after(text: &str, key: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
 }
 
 /// Units that an application counts itself: the paper's shared variable.

@@ -259,11 +259,7 @@ impl Curve {
                 check(title, y.unit, &line.name, &Length::Estimate(point.y))?;
                 for value in [point.x, point.y.point] {
                     if !(value.is_finite() && value > 0.0) {
-                        return Err(NoFigure::Value {
-                            title: title.to_owned(),
-                            label: line.name.clone(),
-                            value,
-                        });
+                        return Err(refused(title, &line.name, value));
                     }
                 }
             }
@@ -329,11 +325,12 @@ fn check(title: &str, unit: Unit, label: &str, length: &Length) -> Result<(), No
         let (title, label) = (title.to_owned(), label.to_owned());
         return Err(NoFigure::Units { title, unit, label, other: estimate.unit });
     }
-    if length.point().is_finite() {
-        Ok(())
-    } else {
-        Err(NoFigure::Value { title: title.to_owned(), label: label.to_owned(), value: length.point() })
-    }
+    if length.point().is_finite() { Ok(()) } else { Err(refused(title, label, length.point())) }
+}
+
+/// Why a value has no place in a figure.
+fn refused(title: &str, label: &str, value: f64) -> NoFigure {
+    NoFigure::Value { title: title.to_owned(), label: label.to_owned(), value }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a picture has far fewer than 2^52 columns")]

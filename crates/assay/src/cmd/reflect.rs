@@ -1,6 +1,7 @@
 //! `assay reflect`: productivity, overhead, and the control laws that act on them.
 
 mod endpoint;
+mod lines;
 mod simulate;
 mod watch;
 

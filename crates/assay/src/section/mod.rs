@@ -20,3 +20,9 @@ pub mod simulation;
 pub mod summary;
 pub mod trace;
 pub mod whole;
+
+/// A count as a figure.
+#[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]
+fn real(count: u64) -> f64 {
+    count as f64
+}

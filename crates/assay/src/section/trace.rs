@@ -6,6 +6,8 @@ use assay_trace::Descriptor;
 use assay_trace::view::processes::Processes;
 use assay_trace::view::summary::{Summary, SummaryRow};
 
+use super::real;
+
 /// Returns the summary, divided by `units` units of work: times and counts per request, or of the whole trace
 /// if there is one unit.
 pub fn summary(summary: &Summary, units: f64, unit_of_work: &str) -> Vec<Block> {
@@ -177,11 +179,6 @@ fn count(count: u64, units: f64) -> Cell {
 
 fn time(value: f64) -> Cell {
     Cell::Number { value, unit: Unit::Nanoseconds }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts and nanoseconds of a trace stay below 2^52")]
-fn real(count: u64) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@ use std::io;
 use std::os::fd::AsFd;
 
 use assay_process::accounting::Stat;
-use assay_process::counter::{Count, Counter, EVENTS, Event, NoCounter, Reading, Scope, Target};
+use assay_process::counter::{self, Count, Counter, Event, NoCounter, Reading, Scope, Target};
 use assay_process::cpus::online;
-use assay_process::is_gone;
+use assay_process::{is_gone, threads};
 use assay_quantity::Unit;
 
 use super::rarely::Rarely;
@@ -14,32 +14,32 @@ use super::{Opened, Provider, Source, Subject, overhead, productivity};
 
 pub static INSTRUCTIONS: Provider = Provider {
     measures: &[productivity("instructions", Unit::Count, "instructions that the processors retired")],
-    open: |subject| counted(subject, "instructions"),
+    open: |subject| counted(subject, counter::INSTRUCTIONS),
 };
 
 pub static CYCLES: Provider = Provider {
     measures: &[overhead("cycles", Unit::Count, "cycles of the processors; per instruction, the CPI")],
-    open: |subject| counted(subject, "cycles"),
+    open: |subject| counted(subject, counter::CYCLES),
 };
 
 pub static CACHE_MISSES: Provider = Provider {
     measures: &[overhead("cache misses", Unit::Count, "accesses that the last-level cache did not have")],
-    open: |subject| counted(subject, "cache misses"),
+    open: |subject| counted(subject, counter::CACHE_MISSES),
 };
 
 pub static TLB_MISSES: Provider = Provider {
     measures: &[overhead("TLB misses", Unit::Count, "loads whose translation the data TLB did not have")],
-    open: |subject| counted(subject, "data TLB load misses"),
+    open: |subject| counted(subject, counter::TLB_MISSES),
 };
 
 pub static FAULTS: Provider = Provider {
     measures: &[overhead("page faults", Unit::Count, "page faults, with and without I/O")],
-    open: |subject| counted(subject, "page faults"),
+    open: |subject| counted(subject, counter::PAGE_FAULTS),
 };
 
 pub static SWITCHES: Provider = Provider {
     measures: &[overhead("context switches", Unit::Count, "context switches away from a task")],
-    open: |subject| counted(subject, "context switches"),
+    open: |subject| counted(subject, counter::CONTEXT_SWITCHES),
 };
 
 pub static INTERRUPTS: Provider = Provider {
@@ -69,8 +69,7 @@ struct Counters {
     total: f64,
 }
 
-fn counted(subject: &Subject, event: &str) -> Opened {
-    let event = EVENTS.into_iter().find(|known| known.name == event).ok_or("unknown event")?;
+fn counted(subject: &Subject, event: Event) -> Opened {
     let open = |target| opened(event, target).map_err(|error| error.to_string());
     let cpus = || online().map_err(|error| format!("cannot list the processors: {error}"));
     let counters: Result<Vec<_>, String> = match subject {
@@ -111,12 +110,6 @@ fn of_threads(pid: i32, event: Event) -> Opened {
         }
     }
     Ok(Box::new(Rarely::new(Counters { counters, total: 0.0 })))
-}
-
-/// The threads of a process.
-pub(super) fn threads(pid: i32) -> io::Result<Vec<i32>> {
-    let entries = std::fs::read_dir(format!("/proc/{pid}/task"))?;
-    Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
 }
 
 impl Source for Counters {

@@ -7,8 +7,7 @@ use assay_process::Reread;
 use assay_process::accounting::stalled_ns;
 use assay_quantity::Unit;
 
-use super::processor::opened;
-use super::{Provider, Source, Subject, overhead};
+use super::{Provider, Source, Subject, opened, overhead};
 
 pub static PRESSURE: Provider = Provider {
     measures: &[

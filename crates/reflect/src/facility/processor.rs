@@ -1,13 +1,12 @@
 //! Processor time, and the mode in which it was spent.
 
 use std::io;
-use std::path::Path;
 
 use assay_process::accounting::{Stat, process_cpu_ns};
 use assay_process::{Process, Reread};
 use assay_quantity::Unit;
 
-use super::{Provider, Source, Subject, overhead, productivity};
+use super::{Provider, Source, Subject, number_after, opened, overhead, productivity};
 
 /// The user time is the paper's percentage in user mode. It also rises where threads spin.
 pub static PROCESSOR: Provider = Provider {
@@ -66,14 +65,4 @@ impl Source for OfGroup {
         totals.extend(["user_usec ", "system_usec ", "usage_usec "].map(ns));
         Ok(())
     }
-}
-
-/// Opens a file that a kernel may lack.
-pub(super) fn opened(path: &Path) -> Result<Reread, String> {
-    Reread::open(path).map_err(|error| format!("cannot open {}: {error}", path.display()))
-}
-
-/// The number in the line that begins with `key`.
-pub(super) fn number_after(text: &str, key: &str) -> Option<u64> {
-    text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
 }

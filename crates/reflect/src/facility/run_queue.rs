@@ -8,10 +8,9 @@ use std::time::{Duration, Instant};
 
 use assay_process::accounting::{Schedstat, has_run_queue_delay};
 use assay_process::clock::now;
-use assay_process::{Cgroup, is_gone};
+use assay_process::{Cgroup, is_gone, threads};
 use assay_quantity::Unit;
 
-use super::counter::threads;
 use super::rarely::Rarely;
 use super::{Provider, Source, Subject, overhead};
 

@@ -6,8 +6,7 @@ use std::path::Path;
 use assay_process::Reread;
 use assay_quantity::Unit;
 
-use super::processor::{number_after, opened};
-use super::{Provider, Source, Subject, productivity};
+use super::{Provider, Source, Subject, number_after, opened, productivity};
 
 pub static STORAGE: Provider = Provider {
     measures: &[productivity(

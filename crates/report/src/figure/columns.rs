@@ -1,6 +1,6 @@
 //! Columns over an axis, and the series that have a value in each: what stacks and courses are drawn from.
 
-use super::{Axis, NoFigure};
+use super::{Axis, NoFigure, refused};
 use crate::table::{Cell, Column, Table};
 
 /// Columns next to each other, and series with a value in each. Invariant: at least one column and one
@@ -106,11 +106,6 @@ impl Columns {
         Table::new(&self.title, heads, (0..self.count()).map(row).collect())
             .expect("a row has a cell for x and one per series")
     }
-}
-
-/// Why a value has no place in a figure.
-pub(super) fn refused(title: &str, label: &str, value: f64) -> NoFigure {
-    NoFigure::Value { title: title.to_owned(), label: label.to_owned(), value }
 }
 
 #[cfg(test)]

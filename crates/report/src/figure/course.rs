@@ -1,7 +1,6 @@
 //! How quantities go, over time or another quantity, each without an interval.
 
-use super::columns::refused;
-use super::{Axis, Columns, NoFigure, Series};
+use super::{Axis, Columns, NoFigure, Series, refused};
 use crate::table::{Cell, Table};
 
 /// Lines over the same columns; the value of a line in a column holds from one edge to the next. Invariant:

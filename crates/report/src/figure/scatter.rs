@@ -2,8 +2,7 @@
 
 use assay_quantity::Unit;
 
-use super::columns::refused;
-use super::{Axis, NoFigure};
+use super::{Axis, NoFigure, refused};
 use crate::table::{Cell, Column, Table};
 
 /// Points in the order of time, over linear axes from zero. Invariant: at least one point, every number
@@ -36,9 +35,8 @@ impl Scatter {
         if points.is_empty() {
             return Err(NoFigure::Empty(title.to_owned()));
         }
-        let is_placed = |value: f64| value.is_finite() && value >= 0.0;
         for (axis, value) in points.iter().flat_map(|point| [(&x, point.0), (&y, point.1)]) {
-            if !is_placed(value) {
+            if !(value.is_finite() && value >= 0.0) {
                 return Err(refused(title, &axis.label, value));
             }
         }

@@ -1,7 +1,6 @@
 //! How a whole divides into parts, over another quantity.
 
-use super::columns::refused;
-use super::{Axis, Columns, NoFigure, Series};
+use super::{Axis, Columns, NoFigure, Series, refused};
 use crate::table::{Cell, Table};
 
 /// Columns of one height, in which each series, a layer, has the share of its amount. Invariant: the sum of

@@ -1,7 +1,7 @@
 //! Points on a grid of characters, the newest over the older ones.
 
+use super::Style;
 use super::grid::width;
-use super::{Style, WIDEST_PICTURE};
 use crate::figure::{Age, Scatter, real};
 use crate::scale::{self, Symbols};
 
@@ -21,7 +21,7 @@ pub fn text(scatter: &Scatter, style: &Style) -> String {
     let number = |value, unit| scale::number(value, unit).text(style.symbols);
     let labels = [number(top, scatter.y().unit), number(0.0, scatter.y().unit)];
     let indentation = labels.iter().map(|label| width(label)).max().unwrap_or(0) + 2;
-    let columns = usize::from(style.width).saturating_sub(indentation).clamp(1, WIDTH.min(WIDEST_PICTURE));
+    let columns = usize::from(style.width).saturating_sub(indentation).clamp(1, WIDTH);
     let mut grid = vec![vec![' '; columns]; HEIGHT];
     // Marks of later points stay.
     for ((x, y), age) in scatter.aged() {

@@ -1,25 +1,21 @@
 //! `assay reflect watch`: shows productivity and overhead while they are counted.
 
-use std::io::Write;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use assay_reflect::Cgroup;
-use assay_reflect::facility::{Facility, Measure, NoFacility, Period, Side, Subject};
+use assay_reflect::facility::{Facility, Measure, NoFacility, Side, Subject};
 use assay_reflect::observation::Observation;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use serde_json::{Map, Value, json};
 
 use super::endpoint::Endpoint;
+use super::lines;
 use crate::cli::ReflectWatchArgs;
 use crate::interrupt::Interrupt;
 use crate::{output, section};
 
 /// Time between two drawings in a terminal.
 const REDRAWN: Duration = Duration::from_secs(1);
-
-/// Name and number of the format of the lines.
-const FORMAT: &str = "assay.watch/1";
 
 /// Runs the subcommand.
 pub fn run(args: &ReflectWatchArgs) -> anyhow::Result<()> {
@@ -38,7 +34,7 @@ pub fn run(args: &ReflectWatchArgs) -> anyhow::Result<()> {
         output::say(&format!("listening at http://{}/metrics", endpoint.address()));
     }
     if args.lines {
-        print_line(&head(&name, &facility))?;
+        lines::print(&lines::head(&name, &facility))?;
     }
     let report = |facility: &Facility, observation: &Observation| {
         section::reflection::watch::report(&name, facility, observation)
@@ -56,7 +52,7 @@ pub fn run(args: &ReflectWatchArgs) -> anyhow::Result<()> {
         }
         observation.add(&period);
         if args.lines {
-            print_line(&line(&facility, &observation, &period))?;
+            lines::print(&lines::line(&facility, &observation, &period))?;
         } else if args.print.is_text() && observation.length().saturating_sub(drawn) >= REDRAWN {
             drawn = observation.length();
             output::redraw(|| report(&facility, &observation))?;
@@ -106,47 +102,4 @@ fn axes(facility: &Facility, args: &ReflectWatchArgs) -> anyhow::Result<(usize, 
             .context("no measure of productivity is available; give --progress")?,
     };
     Ok((productivity, place(args.overhead)?))
-}
-
-fn print_line(value: &Value) -> anyhow::Result<()> {
-    let mut stdout = output::stdout();
-    output::printed(writeln!(stdout, "{value}").and_then(|()| stdout.flush()))
-}
-
-/// The first line: what is counted, and what is not.
-fn head(name: &str, facility: &Facility) -> Value {
-    let measure = |measure: &Measure| {
-        let side = match measure.side {
-            Side::Productivity => "productivity",
-            Side::Overhead => "overhead",
-        };
-        json!({ "name": measure.name, "unit": measure.unit.symbol(), "side": side, "about": measure.about })
-    };
-    let available: Vec<Value> = facility.measures().iter().map(|known| measure(known)).collect();
-    let unavailable = facility.unavailable().iter();
-    let unavailable = unavailable.map(|one| json!({ "name": one.measure.name, "reason": one.reason }));
-    json!({
-        "format": FORMAT,
-        "subject": name,
-        "measures": available,
-        "unavailable": unavailable.collect::<Vec<_>>(),
-    })
-}
-
-/// A line for a period; a count is `null` if it was not read and a later one includes it.
-fn line(facility: &Facility, observation: &Observation, period: &Period) -> Value {
-    let counts = facility.measures().iter().zip(&period.counts);
-    let counts: Map<String, Value> =
-        counts.map(|(measure, count)| (measure.name.to_owned(), json!(count))).collect();
-    json!({
-        "end_ns": ns(observation.length()),
-        "length_ns": ns(period.length),
-        "counts": counts,
-        "fallen": period.fallen,
-        "region": observation.region().map(|region| region.name()),
-    })
-}
-
-fn ns(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -12,6 +12,7 @@ use assay_report::{
 };
 
 use super::{number, time};
+use crate::section::real;
 
 /// Columns of the plots: more than most terminals have.
 const COLUMNS: u32 = 120;
@@ -176,9 +177,4 @@ fn columns(points: &[Point]) -> Vec<Point> {
     }
     columns.extend((column.length > Duration::ZERO).then_some(column));
     columns
-}
-
-#[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
-fn real(count: u64) -> f64 {
-    count as f64
 }

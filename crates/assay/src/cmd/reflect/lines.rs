@@ -1,0 +1,55 @@
+//! `assay reflect watch --lines`: an observation as lines of JSON.
+
+use std::time::Duration;
+
+use assay_reflect::facility::{Facility, Measure, Period, Side};
+use assay_reflect::observation::Observation;
+use serde_json::{Map, Value, json};
+
+use crate::output;
+
+/// Name and number of the format.
+const FORMAT: &str = "assay.watch/1";
+
+/// Prints a line.
+pub fn print(value: &Value) -> anyhow::Result<()> {
+    output::print(&format!("{value}\n"))
+}
+
+/// The first line: what is counted, and what is not.
+pub fn head(name: &str, facility: &Facility) -> Value {
+    let measure = |measure: &Measure| {
+        let side = match measure.side {
+            Side::Productivity => "productivity",
+            Side::Overhead => "overhead",
+        };
+        json!({ "name": measure.name, "unit": measure.unit.symbol(), "side": side, "about": measure.about })
+    };
+    let available: Vec<Value> = facility.measures().iter().map(|known| measure(known)).collect();
+    let unavailable = facility.unavailable().iter();
+    let unavailable = unavailable.map(|one| json!({ "name": one.measure.name, "reason": one.reason }));
+    json!({
+        "format": FORMAT,
+        "subject": name,
+        "measures": available,
+        "unavailable": unavailable.collect::<Vec<_>>(),
+    })
+}
+
+/// A line for a period; a count is `null` if it was not read and a later one includes it.
+pub fn line(facility: &Facility, observation: &Observation, period: &Period) -> Value {
+    let counts = facility.measures().iter().zip(&period.counts);
+    let counts: Map<String, Value> =
+        counts.map(|(measure, count)| (measure.name.to_owned(), json!(count))).collect();
+    json!({
+        "end_ns": ns(observation.length()),
+        "length_ns": ns(period.length),
+        "counts": counts,
+        "fallen": period.fallen,
+        "region": observation.region().map(|region| region.name()),
+    })
+}
+
+fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
