@@ -116,7 +116,7 @@ pub const WINDOW: usize = 10;
 const CLEAR: f64 = 3.0;
 
 /// Smallest difference that matters, as a share: that below which the law `knee` sees a tie, too. Without it,
-/// up to 7 % of the readings of a steady load on a shared machine were changes; with it, none of 846 was.
+/// up to 7 % of the readings of a steady load on a shared machine were changes; with it, none of 843 was.
 const NOTICEABLE: f64 = 0.03;
 
 /// Returns the region at the end of these points: how the last [`WINDOW`] differ from those before. `None` if
