@@ -15,6 +15,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::Signal;
+use crate::advice::{Advice, Bound};
 
 /// A control law at work.
 pub trait Controller: fmt::Debug {
@@ -73,6 +74,19 @@ pub struct Tuning {
     pub start: Limit,
     /// Factor of the steps of the law: 1, except in tests of its margin.
     pub gain: f64,
+}
+
+impl Tuning {
+    /// Where a law begins with work of which this is known: with a unit for each processor, and with one if
+    /// a single unit may take all of the memory's bandwidth.
+    #[must_use]
+    pub fn advised(advice: &Advice, processors: usize) -> Self {
+        let units = match advice.bound {
+            Bound::Bandwidth => 1,
+            Bound::Unknown => u32::try_from(processors).unwrap_or(Limit::HIGHEST),
+        };
+        Self { start: Limit::nearest(f64::from(units)), gain: 1.0 }
+    }
 }
 
 /// A law that can be chosen.

@@ -9,8 +9,11 @@
 //! make a limit of it; they are pure, and [`simulation`] runs them on [`plant`]s, models of servers that
 //! collapse.
 
+pub mod advice;
 pub mod facility;
+pub mod gate;
 pub mod law;
+pub mod meter;
 pub mod observation;
 pub mod plant;
 pub mod progress;

@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use memmap2::{MmapOptions, MmapRaw};
 use thiserror::Error;
 
+use crate::advice::{Advice, Bound, Class, Queue};
+
 /// What a page begins with.
 const MAGIC: [u8; 8] = *b"assay.p1";
 
@@ -23,11 +25,22 @@ const SIZE: usize = 4096;
 /// Distance of two slots: a cache line, so that two threads do not write the same one.
 const LINE: usize = 64;
 
-/// Slots for counts. The first line has [`MAGIC`].
+/// Slots for counts. The first line has [`MAGIC`] and the advice.
 const SLOTS: usize = SIZE / LINE - 1;
 
 /// Flag of open(2).
 const NOFOLLOW: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+
+/// Places of the advice in the first line: flags, and the name of a unit, which ends before a zero byte or with
+/// the line.
+const FLAGS: usize = 8;
+const UNIT: usize = 16;
+
+/// Flags of an advice. Without [`ADVISED`] there is none.
+const ADVISED: u64 = 1;
+const BATCH: u64 = 2;
+const BANDWIDTH: u64 = 4;
+const NEVER_QUEUED: u64 = 8;
 
 /// Places of the two counts in a slot.
 const FINISHED: usize = 0;
@@ -73,6 +86,11 @@ pub enum NoProgress {
     Other(PathBuf),
 }
 
+/// The name of a unit is too long for a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("the name of a unit of progress has more than {} bytes", LINE - UNIT)]
+pub struct LongName;
+
 thread_local! {
     /// The slot of this thread.
     static SLOT: Cell<Option<usize>> = const { Cell::new(None) };
@@ -103,6 +121,26 @@ impl Progress {
         Ok(progress)
     }
 
+    /// Says what the units of this application are. The last advice is valid.
+    ///
+    /// # Errors
+    /// [`LongName`]: its `unit` has more than 48 bytes.
+    pub fn advise(&self, advice: &Advice) -> Result<(), LongName> {
+        let mut name = [0; LINE - UNIT];
+        name.get_mut(..advice.unit.len()).ok_or(LongName)?.copy_from_slice(advice.unit.as_bytes());
+        for (word, bytes) in name.as_chunks().0.iter().enumerate() {
+            at(&self.page, UNIT + size_of::<u64>() * word)
+                .store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+        }
+        let flag = |is_set, flag| if is_set { flag } else { 0 };
+        let flags = ADVISED
+            | flag(advice.class == Class::Batch, BATCH)
+            | flag(advice.bound == Bound::Bandwidth, BANDWIDTH)
+            | flag(advice.queue == Queue::Never, NEVER_QUEUED);
+        at(&self.page, FLAGS).store(flags, Ordering::Release);
+        Ok(())
+    }
+
     /// Counts units that succeeded.
     pub fn finished(&self, units: u64) {
         at(&self.page, LINE * (1 + slot()) + FINISHED).fetch_add(units, Ordering::Relaxed);
@@ -131,6 +169,21 @@ impl Observed {
         } else {
             Err(NoProgress::Other(path.to_owned()))
         }
+    }
+
+    /// Returns what the application says of its units; `None` if it says nothing.
+    #[must_use]
+    pub fn advice(&self) -> Option<Advice> {
+        let flags = at(&self.page, FLAGS).load(Ordering::Acquire);
+        let words = (UNIT..LINE).step_by(size_of::<u64>());
+        let name = words.flat_map(|place| at(&self.page, place).load(Ordering::Relaxed).to_ne_bytes());
+        let name: Vec<u8> = name.take_while(|byte| *byte != 0).collect();
+        (flags & ADVISED != 0).then(|| Advice {
+            unit: String::from_utf8_lossy(&name).into_owned(),
+            class: if flags & BATCH == 0 { Class::Interactive } else { Class::Batch },
+            bound: if flags & BANDWIDTH == 0 { Bound::Unknown } else { Bound::Bandwidth },
+            queue: if flags & NEVER_QUEUED == 0 { Queue::Allowed } else { Queue::Never },
+        })
     }
 
     /// Returns all counts so far.
@@ -199,6 +252,32 @@ mod tests {
         // A second run of the application goes on.
         Progress::create(&path).unwrap().finished(1);
         assert_eq!(observed.read().unwrap().finished, 100 * all + 1);
+    }
+
+    #[test]
+    fn advice_is_seen_by_those_who_observe_the_counter() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("progress");
+        let ours = Progress::create(&path).unwrap();
+        let observed = Observed::open(&path).unwrap();
+        assert_eq!(observed.advice(), None);
+        for class in [Class::Interactive, Class::Batch] {
+            for bound in [Bound::Unknown, Bound::Bandwidth] {
+                for queue in [Queue::Allowed, Queue::Never] {
+                    for unit in [String::new(), "request".to_owned(), "ü".repeat(24)] {
+                        let advice = Advice { unit, class, bound, queue };
+                        ours.advise(&advice).unwrap();
+                        assert_eq!(observed.advice(), Some(advice));
+                    }
+                }
+            }
+        }
+        let long = Advice { unit: "x".repeat(49), ..Advice::default() };
+        assert_eq!(ours.advise(&long), Err(LongName));
+        assert_eq!(observed.advice().unwrap().unit, "ü".repeat(24));
+        // It concerns no count.
+        ours.finished(1);
+        assert_eq!(observed.read().unwrap(), Units { finished: 1, failed: 0 });
     }
 
     #[test]

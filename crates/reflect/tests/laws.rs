@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use assay_reflect::advice::{Advice, Bound};
 use assay_reflect::law::{LAWS, Law, Limit, Tuning};
 use assay_reflect::plant::{PLANTS, Plant};
 use assay_reflect::simulation::{Moment, Run, SCENARIOS, Scenario, Score, Scores, best, run, scores};
@@ -167,6 +168,24 @@ fn knee_needs_no_overhead_to_notice_that_the_work_has_changed() {
         if time_s < 60.0 { closed(1_024.0, limit, select) } else { closed(1_024.0, limit, hot_row) }
     });
     assert!(per_s > 0.94 * PEAK, "{per_s}: {reason}");
+}
+
+#[test]
+fn work_that_one_unit_saturates_gets_further_if_that_is_known() {
+    // A second unit adds nothing, and takes a little of the cache.
+    let per_s = |n: f64| 1_000.0 / (1.0 + 0.02 * (n - 1.0));
+    let done = |bound| {
+        let start = Tuning::advised(&Advice { bound, ..Advice::default() }, 64).start;
+        let mut done = 0;
+        driven(5, f64::from(start.units()), |_, limit| {
+            let signal = closed(256.0, limit, per_s);
+            done += signal.finished;
+            signal
+        });
+        done
+    };
+    let [unknown, bandwidth] = [Bound::Unknown, Bound::Bandwidth].map(done);
+    assert!(bandwidth > unknown + unknown / 10, "{bandwidth} and {unknown} of 5000");
 }
 
 #[test]

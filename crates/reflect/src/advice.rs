@@ -1,0 +1,47 @@
+//! What an application says of its units of work, in the spirit of madvise(2) (Fowler et al., section 2). A
+//! gate, a law and a placement act on it where they would otherwise have to find it out, or could not.
+
+/// Advice on one kind of units of work.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Advice {
+    /// What one unit of progress is, in the singular, such as "request"; empty if it has no name.
+    pub unit: String,
+    /// How urgent it is.
+    pub class: Class,
+    /// What limits it.
+    pub bound: Bound,
+    /// Whether it may wait for admission.
+    pub queue: Queue,
+}
+
+/// How urgent a unit of work is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Class {
+    /// A user waits for it. A gate admits it before the others.
+    #[default]
+    Interactive,
+    /// It is not urgent. A gate admits it when no interactive unit waits.
+    Batch,
+}
+
+/// What limits a unit of work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Bound {
+    /// Not known.
+    #[default]
+    Unknown,
+    /// The bandwidth of the memory, so that a second unit adds little (section 3.1). A law begins with one
+    /// unit.
+    Bandwidth,
+}
+
+/// Whether a unit of work may wait for admission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Queue {
+    /// It may.
+    #[default]
+    Allowed,
+    /// It may not: others wait for it, or it is nearly free. A gate admits it at once, above the limit if
+    /// need be.
+    Never,
+}
