@@ -1,5 +1,5 @@
 # Two commands do everything on a bare machine with Debian 12 or 13: `make run` and `make test`.
-.PHONY: run test check minimum soak simulate bench peers again bless fuzz
+.PHONY: run test check minimum soak simulate bench peers again overload bless fuzz
 
 CARGO ?= cargo
 # scripts/setup may have installed cargo there.
@@ -61,6 +61,12 @@ again:
 	scripts/setup test
 	$(CARGO) build --release --package assay
 	bench/again/coverage
+
+# Compares a file server under rising load without a limit and with one that a law sets: 25 minutes; needs root.
+overload:
+	scripts/setup test
+	$(CARGO) build --release --package assay-reflect --example file_server
+	bench/overload/file-server
 
 # Rewrites golden outputs after an intended change.
 bless:

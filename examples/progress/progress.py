@@ -4,9 +4,10 @@
     ...
     progress.finished()     # after each unit of work
 
-The layout of the file is that of crates/reflect/src/progress.rs: 64 lines of 64 bytes, the first with a mark, each
-other one with two numbers of 64 bits: units that finished, and units that failed. Python cannot add to memory that
-others write: each process needs a file of its own, and its threads a lock. Give all files to `watch`, which adds them up.
+The layout of the file is that of crates/reflect/src/progress.rs: 64 lines of 64 bytes, the first with a mark and advice,
+which is left empty here, each other one with two numbers of 64 bits: units that finished, and units that failed. Python
+cannot add to memory that others write: each process needs a file of its own, and its threads a lock. Give all files to
+`watch`, which adds them up.
 
 Run as a program, it counts the lines of standard input, and those that are empty as failures.
 """
@@ -35,7 +36,7 @@ class Progress:
             self.page = mmap.mmap(file, SIZE)
         finally:
             os.close(file)
-        self.page[: len(MARK)] = MARK
+        self.page[:LINE] = MARK.ljust(LINE, b"\0")
         self.counts = COUNTS.unpack_from(self.page, LINE)
 
     def finished(self, units=1):

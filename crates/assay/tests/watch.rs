@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+use assay_reflect::advice::{Advice, Bound, Class};
 use assay_reflect::progress::Progress;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -67,12 +68,18 @@ fn counter(directory: &Path) -> (Progress, String) {
 fn lines_have_every_unit_once_and_begin_with_what_is_counted() {
     let directory = tempfile::tempdir().unwrap();
     let (progress, path) = counter(directory.path());
+    let advice = Advice { unit: "request".to_owned(), class: Class::Batch, ..Advice::default() };
+    progress.advise(&advice).unwrap();
     progress.finished(7);
     let mut child = start(&["--progress", &path, "--lines", "--period", "10ms"]);
     let mut lines = BufReader::new(child.child().stdout.take().unwrap()).lines();
     let mut next = || serde_json::from_str::<Value>(&lines.next().unwrap().unwrap()).unwrap();
     let head = next();
     assert_eq!((&head["format"], &head["subject"]), (&"assay.watch/1".into(), &"this machine".into()));
+    let advice = serde_json::json!([
+        { "unit": "request", "class": "batch", "is_bandwidth_bound": false, "may_be_queued": true }
+    ]);
+    assert_eq!(head["advice"], advice);
     let names = |key: &str| -> Vec<String> {
         head[key].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect()
     };
@@ -136,6 +143,27 @@ fn an_interrupt_ends_it_with_a_report() {
     let progress: Vec<_> = counted.filter(|row| row[0]["text"] == "progress").collect();
     assert_eq!(progress.len(), 1);
     assert_eq!(progress[0][1]["number"]["value"], 123.0);
+}
+
+#[test]
+fn overheads_are_per_unit_by_the_name_that_the_application_gives() {
+    let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [(first, one), (second, two)] = directories.each_ref().map(|directory| counter(directory.path()));
+    let advice = |unit: &str| Advice { unit: unit.to_owned(), bound: Bound::Bandwidth, ..Advice::default() };
+    let report = || text(&watch(&["--progress", &one, "--progress", &two, "--duration", "1s"]).stdout);
+    first.advise(&advice("a\u{1b}b")).unwrap();
+    let sentence = "a\\u{1b}b, interactive, bound by the bandwidth of the memory.";
+    // The other counter has no advice.
+    let one_has_advice = report();
+    assert!(one_has_advice.contains("  per unit of progress\n"), "{one_has_advice}");
+    assert_eq!(one_has_advice.matches(sentence).count(), 1, "{one_has_advice}");
+    second.advise(&advice("a\u{1b}b")).unwrap();
+    let both_have_the_same = report();
+    assert!(both_have_the_same.contains("  per a\\u{1b}b\n"), "{both_have_the_same}");
+    assert_eq!(both_have_the_same.matches(sentence).count(), 1, "{both_have_the_same}");
+    second.advise(&advice("row")).unwrap();
+    let names_differ = report();
+    assert!(names_differ.contains("  per unit of progress\n"), "{names_differ}");
 }
 
 #[test]

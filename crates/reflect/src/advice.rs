@@ -1,10 +1,11 @@
-//! What an application says of its units of work, in the spirit of madvise(2) (Fowler et al., section 2). A
-//! gate, a law and a placement act on it where they would otherwise have to find it out, or could not.
+//! What an application says of its units of work, in the spirit of madvise(2) (Fowler et al., section 2).
+//! Gates act on the class and the queue, the start of a law depends on the bound, and observers show the
+//! name.
 
 /// Advice on one kind of units of work.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Advice {
-    /// What one unit of progress is, in the singular, such as "request"; empty if it has no name.
+    /// What one unit is, in the singular, such as "request"; empty if it has no name.
     pub unit: String,
     /// How urgent it is.
     pub class: Class,
@@ -20,7 +21,7 @@ pub enum Class {
     /// A user waits for it. A gate admits it before the others.
     #[default]
     Interactive,
-    /// It is not urgent. A gate admits it when no interactive unit waits.
+    /// It is not urgent. A gate admits it when no interactive unit waits, which may be never.
     Batch,
 }
 
@@ -30,8 +31,7 @@ pub enum Bound {
     /// Not known.
     #[default]
     Unknown,
-    /// The bandwidth of the memory, so that a second unit adds little (section 3.1). A law begins with one
-    /// unit.
+    /// The bandwidth of the memory, so that a second unit adds little (section 3.1). A law begins with one.
     Bandwidth,
 }
 
@@ -41,7 +41,18 @@ pub enum Queue {
     /// It may.
     #[default]
     Allowed,
-    /// It may not: others wait for it, or it is nearly free. A gate admits it at once, above the limit if
-    /// need be.
+    /// It may not, because others wait for it, or because it costs nearly nothing. A gate admits it at once;
+    /// it takes no place of the limit, and is not in the signals of the law.
     Never,
+}
+
+impl Class {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Interactive => "interactive",
+            Self::Batch => "batch",
+        }
+    }
 }

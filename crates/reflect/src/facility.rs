@@ -23,6 +23,7 @@ use assay_quantity::Unit;
 
 use rustix::thread::{Timespec, nanosleep};
 
+use crate::advice::Advice;
 use crate::progress::{NoProgress, Observed};
 
 /// What is observed.
@@ -153,6 +154,7 @@ pub struct Facility {
     measures: Vec<&'static Measure>,
     readers: Vec<Reader>,
     unavailable: Vec<Unavailable>,
+    advice: Vec<Option<Advice>>,
     opened: Instant,
     /// Processor time of this process at that time.
     own_ns: u64,
@@ -194,12 +196,14 @@ impl Facility {
             measures: Vec::new(),
             readers: Vec::new(),
             unavailable: Vec::new(),
+            advice: Vec::new(),
             opened,
             own_ns: own_cpu_ns()?,
             read: opened,
             totals: Vec::new(),
         };
         let counters = progress.iter().map(|path| Observed::open(path)).collect::<Result<Vec<_>, _>>()?;
+        facility.advice = counters.iter().map(Observed::advice).collect();
         let counted: Opened = if counters.is_empty() {
             Err("no progress counter of the application was given".to_owned())
         } else {
@@ -233,6 +237,20 @@ impl Facility {
     #[must_use]
     pub fn unavailable(&self) -> &[Unavailable] {
         &self.unavailable
+    }
+
+    /// Returns the advice that each progress counter had when the facility was opened.
+    #[must_use]
+    pub fn advice(&self) -> &[Option<Advice>] {
+        &self.advice
+    }
+
+    /// Returns the name of a unit of this measure, if all progress counters give it the same one.
+    #[must_use]
+    pub fn unit(&self, measure: &Measure) -> Option<&str> {
+        let mut names = self.advice.iter().map(|advice| advice.as_ref().map_or("", |advice| &advice.unit));
+        let first = names.next().filter(|name| !name.is_empty() && *measure == PROGRESS[0])?;
+        names.all(|name| name == first).then_some(first)
     }
 
     /// Returns what was counted since the last period.

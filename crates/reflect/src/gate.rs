@@ -15,15 +15,17 @@ use crate::law::{Decision, Law, Limit, Tuning};
 use crate::meter::{Admission, Meter, Outcome};
 use crate::{Overhead, Signal};
 
-/// A gate whose limit a law sets, in a thread that ends with the gate.
+/// A gate whose limit a law sets, in a thread of its own, which ends up to a period after the gate.
 #[derive(Debug)]
 pub struct Gate(Arc<Shared>);
 
-/// The right to do one unit of work. One that is dropped counts as a failure.
+/// The right to do one unit of work. The unit ends when it is dropped, and then has failed.
 #[derive(Debug)]
+#[must_use = "a unit of work ends with its permit"]
 pub struct Permit<'a> {
     gate: &'a Gate,
-    admission: Admission,
+    /// `None` for a unit that may not be queued, and after the end.
+    admission: Option<Admission>,
     outcome: Outcome,
 }
 
@@ -49,8 +51,8 @@ struct Waiter {
 }
 
 impl Gate {
-    /// Opens a gate, and starts its law. `observe` gets the signal of each period and what the law makes of
-    /// it.
+    /// Opens a gate, and starts its law. The signals have the processor time of this process as the only
+    /// overhead. `observe` gets each signal and what the law makes of it; if it panics, the last limit stays.
     ///
     /// # Errors
     /// If the thread of the law cannot be started.
@@ -73,23 +75,31 @@ impl Gate {
         Ok(Self(shared))
     }
 
-    /// Waits for admission. Units of one class are admitted in the order in which they arrive.
+    /// Waits for admission. Units of one class are admitted in the order in which they arrive. A thread that
+    /// has a permit must not wait for another one, which could need the place of the first.
     pub fn enter(&self, advice: &Advice) -> Permit<'_> {
+        let admission = match advice.queue {
+            Queue::Allowed => Some(self.admission(advice.class)),
+            Queue::Never => None,
+        };
+        Permit { gate: self, admission, outcome: Outcome::Failed }
+    }
+
+    fn admission(&self, class: Class) -> Admission {
         let mut state = locked(&self.0.state);
         let at = self.0.elapsed();
         state.meter.arrive(at);
-        let admission = if state.has_room() || advice.queue == Queue::Never {
-            state.meter.admit(at)
-        } else {
-            let waiter = Arc::new(Waiter::default());
-            match advice.class {
-                Class::Interactive => state.interactive.push_back(Arc::clone(&waiter)),
-                Class::Batch => state.batch.push_back(Arc::clone(&waiter)),
-            }
-            drop(state);
-            waiter.wait()
-        };
-        Permit { gate: self, admission, outcome: Outcome::Failed }
+        // Units wait only while there is no room, so that none is overtaken here.
+        if state.has_room() {
+            return state.meter.admit(at);
+        }
+        let waiter = Arc::new(Waiter::default());
+        match class {
+            Class::Interactive => state.interactive.push_back(Arc::clone(&waiter)),
+            Class::Batch => state.batch.push_back(Arc::clone(&waiter)),
+        }
+        drop(state);
+        waiter.wait()
     }
 }
 
@@ -102,17 +112,32 @@ impl Permit<'_> {
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
+        let Some(admission) = self.admission.take() else { return };
         let shared = &self.gate.0;
         let mut state = locked(&shared.state);
         let at = shared.elapsed();
-        state.meter.end(self.admission, self.outcome, at);
+        state.meter.end(admission, self.outcome, at);
         state.admit(at);
     }
 }
 
 impl Shared {
+    /// The time of a change. It is read under the lock, so that it never decreases.
     fn elapsed(&self) -> Duration {
         now().saturating_duration_since(self.begun)
+    }
+
+    fn period(&self, overhead: Overhead) -> Signal {
+        let mut state = locked(&self.state);
+        let at = self.elapsed();
+        state.meter.period(at, overhead)
+    }
+
+    fn allow(&self, limit: Limit) {
+        let mut state = locked(&self.state);
+        state.limit = limit;
+        let at = self.elapsed();
+        state.admit(at);
     }
 }
 
@@ -141,7 +166,7 @@ impl Waiter {
     fn wait(&self) -> Admission {
         let mut admission = locked(&self.admission);
         loop {
-            match *admission {
+            match admission.take() {
                 Some(admission) => return admission,
                 None => admission = self.admitted.wait(admission).unwrap_or_else(PoisonError::into_inner),
             }
@@ -149,12 +174,12 @@ impl Waiter {
     }
 }
 
-/// What is done under these locks does not panic.
+/// Nothing that is done under these locks panics.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Updates the limit in each period of the law, until the gate is gone.
+/// Updates the limit in each period of the law, until the gate has ended.
 fn control(gate: &Weak<Shared>, law: &Law, tuning: Tuning, mut observe: impl FnMut(&Signal, Decision)) {
     let mut controller = (law.new)(tuning);
     let mut cpu_ns = own_cpu_ns().ok();
@@ -164,13 +189,9 @@ fn control(gate: &Weak<Shared>, law: &Law, tuning: Tuning, mut observe: impl FnM
         let last_ns = std::mem::replace(&mut cpu_ns, own_cpu_ns().ok());
         let used_ns = cpu_ns.zip(last_ns).map(|(now_ns, last_ns)| now_ns.saturating_sub(last_ns));
         let overhead = Overhead { cpu: used_ns.map(Duration::from_nanos), ..Overhead::default() };
-        let mut state = locked(&shared.state);
-        let at = shared.elapsed();
-        let signal = state.meter.period(at, overhead);
+        let signal = shared.period(overhead);
         let decision = controller.update(&signal);
-        state.limit = decision.limit;
-        state.admit(at);
-        drop(state);
+        shared.allow(decision.limit);
         observe(&signal, decision);
     }
 }

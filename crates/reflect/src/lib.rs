@@ -8,6 +8,9 @@
 //! A [`Signal`] has the productivity and the overhead of one period of a server. The control laws ([`law`])
 //! make a limit of it; they are pure, and [`simulation`] runs them on [`plant`]s, models of servers that
 //! collapse.
+//!
+//! An application tunes itself with a [`gate`], which runs a law on what the [`meter`] makes of its units of
+//! work, and says what these are by [`advice`].
 
 pub mod advice;
 pub mod facility;

@@ -31,8 +31,8 @@ const SLOTS: usize = SIZE / LINE - 1;
 /// Flag of open(2).
 const NOFOLLOW: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
 
-/// Places of the advice in the first line: flags, and the name of a unit, which ends before a zero byte or with
-/// the line.
+/// Places of the advice in the first line: flags, and the name of a unit, which ends with the line or at a
+/// zero byte.
 const FLAGS: usize = 8;
 const UNIT: usize = 16;
 
@@ -86,10 +86,10 @@ pub enum NoProgress {
     Other(PathBuf),
 }
 
-/// The name of a unit is too long for a page.
+/// A page has no room for the name of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("the name of a unit of progress has more than {} bytes", LINE - UNIT)]
-pub struct LongName;
+#[error("the name of a unit of progress may have {} bytes, and none of them zero", LINE - UNIT)]
+pub struct NoName;
 
 thread_local! {
     /// The slot of this thread.
@@ -98,7 +98,7 @@ thread_local! {
 
 impl Progress {
     /// Opens the counter of this application, and creates it if it does not exist. Counts continue where an
-    /// earlier run ended. A symbolic link is not followed: others may have made it.
+    /// earlier run ended; its advice is removed. A symbolic link is not followed: others may have made it.
     ///
     /// # Errors
     /// [`NoProgress`].
@@ -118,19 +118,22 @@ impl Progress {
         let page = MmapOptions::new().len(SIZE).map_raw(&file).map_err(failed)?;
         let progress = Self { page };
         at(&progress.page, 0).store(u64::from_ne_bytes(MAGIC), Ordering::Relaxed);
+        progress.clear_advice();
         Ok(progress)
     }
 
-    /// Says what the units of this application are. The last advice is valid.
+    /// Publishes advice on the units of this application; a later call replaces it.
     ///
     /// # Errors
-    /// [`LongName`]: its `unit` has more than 48 bytes.
-    pub fn advise(&self, advice: &Advice) -> Result<(), LongName> {
+    /// [`NoName`]: the name of a unit is longer than 48 bytes, or has a zero byte.
+    pub fn advise(&self, advice: &Advice) -> Result<(), NoName> {
+        let unit = advice.unit.as_bytes();
         let mut name = [0; LINE - UNIT];
-        name.get_mut(..advice.unit.len()).ok_or(LongName)?.copy_from_slice(advice.unit.as_bytes());
+        name.get_mut(..unit.len()).filter(|_| !unit.contains(&0)).ok_or(NoName)?.copy_from_slice(unit);
+        self.clear_advice();
         for (word, bytes) in name.as_chunks().0.iter().enumerate() {
-            at(&self.page, UNIT + size_of::<u64>() * word)
-                .store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+            let place = UNIT + size_of::<u64>() * word;
+            at(&self.page, place).store(u64::from_ne_bytes(*bytes), Ordering::Release);
         }
         let flag = |is_set, flag| if is_set { flag } else { 0 };
         let flags = ADVISED
@@ -139,6 +142,10 @@ impl Progress {
             | flag(advice.queue == Queue::Never, NEVER_QUEUED);
         at(&self.page, FLAGS).store(flags, Ordering::Release);
         Ok(())
+    }
+
+    fn clear_advice(&self) {
+        at(&self.page, FLAGS).store(0, Ordering::Release);
     }
 
     /// Counts units that succeeded.
@@ -171,18 +178,19 @@ impl Observed {
         }
     }
 
-    /// Returns what the application says of its units; `None` if it says nothing.
+    /// Returns the advice of the application; `None` if there is none, or if it is being replaced.
     #[must_use]
     pub fn advice(&self) -> Option<Advice> {
-        let flags = at(&self.page, FLAGS).load(Ordering::Acquire);
+        let flags = || at(&self.page, FLAGS).load(Ordering::Acquire);
+        let before = flags();
         let words = (UNIT..LINE).step_by(size_of::<u64>());
-        let name = words.flat_map(|place| at(&self.page, place).load(Ordering::Relaxed).to_ne_bytes());
+        let name = words.flat_map(|place| at(&self.page, place).load(Ordering::Acquire).to_ne_bytes());
         let name: Vec<u8> = name.take_while(|byte| *byte != 0).collect();
-        (flags & ADVISED != 0).then(|| Advice {
+        (before & ADVISED != 0 && flags() == before).then(|| Advice {
             unit: String::from_utf8_lossy(&name).into_owned(),
-            class: if flags & BATCH == 0 { Class::Interactive } else { Class::Batch },
-            bound: if flags & BANDWIDTH == 0 { Bound::Unknown } else { Bound::Bandwidth },
-            queue: if flags & NEVER_QUEUED == 0 { Queue::Allowed } else { Queue::Never },
+            class: if before & BATCH == 0 { Class::Interactive } else { Class::Batch },
+            bound: if before & BANDWIDTH == 0 { Bound::Unknown } else { Bound::Bandwidth },
+            queue: if before & NEVER_QUEUED == 0 { Queue::Allowed } else { Queue::Never },
         })
     }
 
@@ -272,12 +280,15 @@ mod tests {
                 }
             }
         }
-        let long = Advice { unit: "x".repeat(49), ..Advice::default() };
-        assert_eq!(ours.advise(&long), Err(LongName));
-        assert_eq!(observed.advice().unwrap().unit, "ü".repeat(24));
-        // It concerns no count.
+        for unit in ["x".repeat(49), "a\0b".to_owned()] {
+            assert_eq!(ours.advise(&Advice { unit, ..Advice::default() }), Err(NoName));
+            assert_eq!(observed.advice().unwrap().unit, "ü".repeat(24));
+        }
+        // The counts have places of their own, and a later run begins without advice.
         ours.finished(1);
+        Progress::create(&path).unwrap();
         assert_eq!(observed.read().unwrap(), Units { finished: 1, failed: 0 });
+        assert_eq!(observed.advice(), None);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use assay_reflect::Signal;
 use assay_reflect::advice::{Advice, Class, Queue};
-use assay_reflect::gate::Gate;
+use assay_reflect::gate::{Gate, Permit};
 use assay_reflect::law::{Decision, Law, Limit, Tuning};
 
 /// After this time, a test has failed.
@@ -90,19 +90,41 @@ fn urgent_units_come_first_and_those_of_a_class_in_their_order() {
 }
 
 #[test]
-fn a_unit_that_may_not_be_queued_is_admitted_above_the_limit() {
-    let (gate, periods) = gate("fixed", 1);
-    let gate = Arc::new(gate);
-    let _held = gate.enter(&Advice::default());
+fn as_many_units_are_admitted_as_the_limit_and_the_next_one_waits() {
+    let (gate, periods) = gate("fixed", 3);
+    let held: Vec<_> = (0..3).map(|_| gate.enter(&Advice::default())).collect();
     let (sender, entered) = channel();
-    let theirs = Arc::clone(&gate);
-    thread::spawn(move || {
-        let _permit = theirs.enter(&advice(Class::Batch, Queue::Never));
-        sender.send(()).unwrap();
-        thread::sleep(LONG);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            gate.enter(&Advice::default()).finished();
+            sender.send(()).unwrap();
+        });
+        await_waiting(&periods, 1.0);
+        assert!(entered.try_recv().is_err());
+        drop(held);
     });
     entered.recv_timeout(LONG).unwrap();
-    while (periods.recv_timeout(LONG).unwrap().0.in_flight - 2.0).abs() > 1e-9 {}
+}
+
+#[test]
+fn a_unit_that_may_not_be_queued_takes_no_place() {
+    let (gate, periods) = gate("fixed", 1);
+    let never = advice(Class::Batch, Queue::Never);
+    // More than the limit, before and after a unit that has the only place.
+    let before = [gate.enter(&never), gate.enter(&never)];
+    let held = gate.enter(&Advice::default());
+    let after = gate.enter(&never);
+    while (periods.recv_timeout(LONG).unwrap().0.in_flight - 1.0).abs() > 1e-9 {}
+    before.into_iter().for_each(Permit::finished);
+    after.finished();
+    held.finished();
+    let ended = loop {
+        let (signal, _) = periods.recv_timeout(LONG).unwrap();
+        if signal.finished + signal.failed > 0 {
+            break (signal.finished, signal.failed);
+        }
+    };
+    assert_eq!(ended, (1, 0));
 }
 
 #[test]

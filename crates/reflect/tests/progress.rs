@@ -6,14 +6,20 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use assay_reflect::advice::{Advice, Bound, Class, Queue};
 use assay_reflect::progress::{Observed, Progress, Units};
 
-/// Counts in two threads: 2,000 units in all, and 3 failures. Then it opens what is no counter.
+/// Counts in two threads: 2,000 units in all, and 3 failures. Then it gives the advice of a number, and opens
+/// what is no counter.
 const PROGRAM: &str = r#"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "assay_progress.h"
+
+static const unsigned ADVICE[] = {
+    0, ASSAY_PROGRESS_BATCH, ASSAY_PROGRESS_BANDWIDTH_BOUND, ASSAY_PROGRESS_NEVER_QUEUED,
+};
 
 static void *work(void *progress)
 {
@@ -26,13 +32,19 @@ int main(int argc, char **argv)
 {
     pthread_t thread;
     struct assay_progress *progress = assay_progress_create(argv[1]);
-    if (argc != 3 || !progress)
+    if (argc != 4 || !progress)
         return 1;
     pthread_create(&thread, NULL, work, progress);
     work(progress);
     pthread_join(thread, NULL);
     assay_progress_failed(progress, 3);
     assay_progress_finished(NULL, 1);
+    if (assay_progress_advise(progress, "an earlier name", ASSAY_PROGRESS_NEVER_QUEUED) ||
+        assay_progress_advise(progress, "transaction", ADVICE[atoi(argv[3])]) ||
+        assay_progress_advise(NULL, "", 0) ||
+        assay_progress_advise(progress, "0123456789 0123456789 0123456789 0123456789 01234", 0) != -1 ||
+        assay_progress_advise(progress, "row", 1) != -1)
+        return 3;
     if (assay_progress_create(argv[2]) || errno != EINVAL)
         return 2;
     return 0;
@@ -47,28 +59,41 @@ fn run(command: &mut Command) -> Output {
     output
 }
 
-/// Compiles the program, and runs it with a counter and with a file that is none.
-fn counted_by(compiler: &str, standard: &str, source: &str, directory: &Path) -> Units {
-    let [source, program, counter, other] =
-        [source, "program", "counter", "other"].map(|name| directory.join(name));
+/// Compiles the program.
+fn compiled(compiler: &str, standard: &str, source: &str, directory: &Path) -> PathBuf {
+    let [source, program] = [source, "program"].map(|name| directory.join(name));
     std::fs::write(&source, PROGRAM).unwrap();
-    std::fs::write(&other, "something else").unwrap();
     let mut compile = Command::new(compiler);
     compile.args([standard, "-Wall", "-Wextra", "-Werror", "-pthread", "-I"]);
     run(compile.arg(Path::new(HERE).join("include")).arg(&source).arg("-o").arg(&program));
-    run(Command::new(&program).args([&counter, &other]));
-    assert_eq!(std::fs::read_to_string(&other).unwrap(), "something else");
-    Observed::open(&counter).unwrap().read().unwrap()
+    program
 }
 
 #[test]
-fn programs_in_c_and_c_plus_plus_count_by_the_header() {
+fn programs_in_c_and_c_plus_plus_count_and_advise_by_the_header() {
     for (compiler, standard, source) in
         [("cc", "-std=gnu11", "program.c"), ("c++", "-std=c++17", "program.cc")]
     {
         let directory = tempfile::tempdir().unwrap();
-        let units = counted_by(compiler, standard, source, directory.path());
-        assert_eq!(units, Units { finished: 2000, failed: 3 }, "{compiler}");
+        let program = compiled(compiler, standard, source, directory.path());
+        let [counter, other] = ["counter", "other"].map(|name| directory.path().join(name));
+        std::fs::write(&other, "something else").unwrap();
+        let advice = Advice { unit: "transaction".to_owned(), ..Advice::default() };
+        let all = [
+            advice.clone(),
+            Advice { class: Class::Batch, ..advice.clone() },
+            Advice { bound: Bound::Bandwidth, ..advice.clone() },
+            Advice { queue: Queue::Never, ..advice },
+        ];
+        for (number, advice) in (0..).zip(all) {
+            run(Command::new(&program).args([&counter, &other]).arg(number.to_string()));
+            let observed = Observed::open(&counter).unwrap();
+            let runs = number + 1;
+            let units = Units { finished: 2000 * runs, failed: 3 * runs };
+            assert_eq!(observed.read().unwrap(), units, "{compiler}");
+            assert_eq!(observed.advice(), Some(advice), "{compiler}");
+        }
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), "something else");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use assay_reflect::advice::{Advice, Bound, Queue};
 use assay_reflect::facility::{Facility, Measure, Period, Side};
 use assay_reflect::observation::Observation;
 use serde_json::{Map, Value, json};
@@ -33,6 +34,16 @@ pub fn head(name: &str, facility: &Facility) -> Value {
         "subject": name,
         "measures": available,
         "unavailable": unavailable.collect::<Vec<_>>(),
+        "advice": facility.advice().iter().map(|given| given.as_ref().map(advice)).collect::<Vec<_>>(),
+    })
+}
+
+fn advice(Advice { unit, class, bound, queue }: &Advice) -> Value {
+    json!({
+        "unit": unit,
+        "class": class.name(),
+        "is_bandwidth_bound": *bound == Bound::Bandwidth,
+        "may_be_queued": *queue == Queue::Allowed,
     })
 }
 

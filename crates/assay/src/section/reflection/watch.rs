@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use assay_quantity::Unit;
+use assay_reflect::advice::{Advice, Bound, Queue};
 use assay_reflect::facility::{Facility, Measure, Side};
 use assay_reflect::observation::{Counted, Observation};
 use assay_reflect::region::{Point, WINDOW};
@@ -20,13 +21,16 @@ const COLUMNS: u32 = 120;
 /// Returns the report on an observation so far.
 pub fn report(name: &str, facility: &Facility, observation: &Observation) -> Result<Report, NoFigure> {
     let measures = facility.measures();
+    let productivity = measures[observation.axes().0];
+    let unit = unit(productivity, facility.unit(productivity));
     let mut blocks = Vec::new();
     if observation.periods() == 0 {
         blocks.push(Block::Text("It ended before the first reading.".to_owned()));
     } else {
         blocks.push(Block::Text(region(observation)));
-        blocks.push(Block::Table(counts(measures, observation)));
-        blocks.extend(Plots::new(observation, measures).figures()?.into_iter().map(Block::Figure));
+        blocks.extend(sentences(facility.advice()).into_iter().map(Block::Text));
+        blocks.push(Block::Table(counts(measures, &unit, observation)));
+        blocks.extend(Plots::new(observation, measures, &unit).figures()?.into_iter().map(Block::Figure));
     }
     let unavailable = facility.unavailable().iter();
     let rows = unavailable.map(|one| [Cell::text(one.measure.name), Cell::text(&one.reason)]);
@@ -47,8 +51,28 @@ fn region(observation: &Observation) -> String {
     }
 }
 
-fn counts(measures: &[&Measure], observation: &Observation) -> Table {
-    let (unit, unit_name) = unit(measures[observation.axes().0]);
+/// What the application says of its units: a sentence for each advice, of which its processes may have the
+/// same.
+fn sentences(advice: &[Option<Advice>]) -> Vec<String> {
+    let mut sentences: Vec<String> = advice.iter().flatten().map(sentence).collect();
+    sentences.dedup();
+    sentences
+}
+
+fn sentence(Advice { unit, class, bound, queue }: &Advice) -> String {
+    let bound = match bound {
+        Bound::Unknown => "",
+        Bound::Bandwidth => ", bound by the bandwidth of the memory",
+    };
+    let queue = match queue {
+        Queue::Allowed => "",
+        Queue::Never => ", may not be queued",
+    };
+    let unit = if unit.is_empty() { "without a name" } else { unit };
+    format!("A unit of progress, by the advice of the application: {unit}, {}{bound}{queue}.", class.name())
+}
+
+fn counts(measures: &[&Measure], (unit, unit_name): &(f64, String), observation: &Observation) -> Table {
     let row = |(measure, counted): (&&Measure, &Counted)| {
         let name = Cell::text(measure.name);
         let Some(total) = counted.total else {
@@ -83,11 +107,12 @@ fn counts(measures: &[&Measure], observation: &Observation) -> Table {
 }
 
 /// The amount of a measure of productivity to which overheads are related, in its unit, and its name.
-fn unit(measure: &Measure) -> (f64, String) {
-    match measure.unit {
-        Unit::Nanoseconds => (1e9, format!("s of {}", measure.name)),
-        Unit::Bytes => (1_048_576.0, format!("MiB of {}", measure.name)),
-        _ => (1.0, format!("unit of {}", measure.name)),
+fn unit(measure: &Measure, name: Option<&str>) -> (f64, String) {
+    match (measure.unit, name) {
+        (Unit::Nanoseconds, _) => (1e9, format!("s of {}", measure.name)),
+        (Unit::Bytes, _) => (1_048_576.0, format!("MiB of {}", measure.name)),
+        (_, Some(name)) => (1.0, name.to_owned()),
+        (_, None) => (1.0, format!("unit of {}", measure.name)),
     }
 }
 
@@ -112,10 +137,10 @@ struct Plots {
 }
 
 impl Plots {
-    fn new(observation: &Observation, measures: &[&Measure]) -> Self {
+    fn new(observation: &Observation, measures: &[&Measure], (unit, unit_name): &(f64, String)) -> Self {
         let (productivity, overhead) = observation.axes();
         let (productivity, overhead) = (measures[productivity], measures[overhead]);
-        let ((unit, unit_name), (rate, factor)) = (unit(productivity), rate(productivity));
+        let (rate, factor) = rate(productivity);
         let columns = columns(observation.points());
         let ends = columns.iter().scan(0.0, |end_ns, column| {
             *end_ns += column.length.as_secs_f64() * 1e9;
