@@ -133,11 +133,15 @@ mod tests {
         assert!((signal.waiting - 0.5).abs() < 1e-9 && (signal.in_flight - 1.2).abs() < 1e-9, "{signal:?}");
         assert_eq!((signal.period, signal.finished, signal.failed), (ms(100), 1, 0));
         assert_eq!((signal.latency, signal.oldest, signal.overhead), (Some(ms(60)), Some(ms(60)), overhead));
+        meter.arrive(ms(100));
+        let third = meter.admit(ms(100));
+        assert_eq!(meter.period(ms(100), overhead).oldest, Some(ms(60)));
         meter.end(second, Outcome::Failed, ms(150));
+        meter.end(third, Outcome::Finished, ms(150));
         let signal = meter.period(ms(200), Overhead::default());
-        assert!(signal.waiting.abs() < 1e-9 && (signal.in_flight - 0.5).abs() < 1e-9, "{signal:?}");
-        assert_eq!((signal.finished, signal.failed), (0, 1));
-        assert_eq!((signal.latency, signal.oldest), (Some(ms(110)), None));
+        assert!(signal.waiting.abs() < 1e-9 && (signal.in_flight - 1.0).abs() < 1e-9, "{signal:?}");
+        assert_eq!((signal.finished, signal.failed), (1, 1));
+        assert_eq!((signal.latency, signal.oldest), (Some(ms(80)), None));
     }
 
     #[test]

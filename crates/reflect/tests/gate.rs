@@ -30,9 +30,22 @@ fn advice(class: Class, queue: Queue) -> Advice {
     Advice { class, queue, ..Advice::default() }
 }
 
+/// Waits for a period whose signal is so.
+fn await_signal(periods: &Receiver<(Signal, Decision)>, is_it: impl Fn(&Signal) -> bool) -> Signal {
+    let mut waited = Duration::ZERO;
+    loop {
+        let (signal, _) = periods.recv_timeout(LONG).unwrap();
+        if is_it(&signal) {
+            return signal;
+        }
+        waited += signal.period;
+        assert!(waited < LONG, "{signal:?}");
+    }
+}
+
 /// Waits for a period in which this number of units waited all the time.
 fn await_waiting(periods: &Receiver<(Signal, Decision)>, number: f64) {
-    while (periods.recv_timeout(LONG).unwrap().0.waiting - number).abs() > 1e-9 {}
+    await_signal(periods, |signal| (signal.waiting - number).abs() < 1e-9);
 }
 
 #[test]
@@ -109,22 +122,26 @@ fn as_many_units_are_admitted_as_the_limit_and_the_next_one_waits() {
 #[test]
 fn a_unit_that_may_not_be_queued_takes_no_place() {
     let (gate, periods) = gate("fixed", 1);
-    let never = advice(Class::Batch, Queue::Never);
-    // More than the limit, before and after a unit that has the only place.
-    let before = [gate.enter(&never), gate.enter(&never)];
-    let held = gate.enter(&Advice::default());
-    let after = gate.enter(&never);
-    while (periods.recv_timeout(LONG).unwrap().0.in_flight - 1.0).abs() > 1e-9 {}
-    before.into_iter().for_each(Permit::finished);
-    after.finished();
-    held.finished();
-    let ended = loop {
-        let (signal, _) = periods.recv_timeout(LONG).unwrap();
-        if signal.finished + signal.failed > 0 {
-            break (signal.finished, signal.failed);
-        }
-    };
-    assert_eq!(ended, (1, 0));
+    let ((sender, entered), (go, end)) = (channel(), channel());
+    // If one of them had to wait, this thread would wait without an end.
+    thread::spawn(move || {
+        let never = advice(Class::Batch, Queue::Never);
+        // More than the limit, before and after a unit that has the only place.
+        let before = [gate.enter(&never), gate.enter(&never)];
+        let held = gate.enter(&Advice::default());
+        let after = gate.enter(&never);
+        sender.send(()).unwrap();
+        end.recv().unwrap();
+        before.into_iter().for_each(Permit::finished);
+        after.finished();
+        held.finished();
+        let () = end.recv().unwrap_or_default();
+    });
+    entered.recv_timeout(LONG).unwrap();
+    await_signal(&periods, |signal| (signal.in_flight - 1.0).abs() < 1e-9);
+    go.send(()).unwrap();
+    let signal = await_signal(&periods, |signal| signal.finished + signal.failed > 0);
+    assert_eq!((signal.finished, signal.failed), (1, 0));
 }
 
 #[test]
@@ -138,7 +155,8 @@ fn a_limit_that_rises_admits_those_that_wait() {
         thread::spawn(move || {
             let _permit = theirs.enter(&Advice::default());
             sender.send(()).unwrap();
-            thread::sleep(LONG);
+            // It never ends.
+            thread::sleep(10 * LONG);
         });
     }
     (0..4).for_each(|_| entered.recv_timeout(LONG).unwrap());
