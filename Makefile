@@ -62,7 +62,7 @@ again:
 	$(CARGO) build --release --package assay
 	bench/again/coverage
 
-# Compares a file server under rising load without a limit and with one that a law sets: 25 minutes; needs root.
+# Compares a file server under rising load without a limit and with one that a law sets: half an hour; needs root.
 overload:
 	scripts/setup test
 	$(CARGO) build --release --package assay-reflect --example file_server

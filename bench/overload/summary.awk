@@ -1,4 +1,4 @@
-# The table of `file-server`, from lines `clients name rate`: medians and ranges in requests per second, and the medians
+# The table of `file-server`, from lines `clients kind rate`: medians and ranges in requests per second, and the medians
 # as shares of the peak, which is the highest median without a limit. Runs in which requests failed have no rate.
 
 {
@@ -8,20 +8,20 @@
 }
 
 # The median; sets `low` and `high`.
-function median(clients, name,   i, n, values) {
-    n = count[clients, name]
-    for (i = 1; i <= n; i++) values[i] = rates[clients, name, i]
+function median(clients, kind,   i, n, values) {
+    n = count[clients, kind]
+    for (i = 1; i <= n; i++) values[i] = rates[clients, kind, i]
     sort(values, n)
     low = values[1]; high = values[n]
     return n ? quantile(values, n, 0.5) : 0
 }
 
-function cell(clients, name,   middle, text, failed) {
-    failed = runs[clients, name] - count[clients, name]
-    middle = median(clients, name)
-    if (middle) text = sprintf("%.0f (%.0f to %.0f), %.0f %%", middle, low, high, 100 * middle / peak)
+function cell(clients, kind,   middle, text, failed) {
+    failed = runs[clients, kind] - count[clients, kind]
+    middle = median(clients, kind)
+    if (count[clients, kind]) text = sprintf("%.0f (%.0f to %.0f), %.0f %%", middle, low, high, 100 * middle / peak)
     else text = "-"
-    return failed ? text ", " failed " of " runs[clients, name] " failed" : text
+    return failed ? text ", " failed " of " runs[clients, kind] " failed" : text
 }
 
 END {
@@ -29,7 +29,7 @@ END {
         middle = median(order[row], "fixed")
         if (middle > peak) peak = middle
     }
-    if (!peak) { print "no run without failed requests"; exit 1 }
+    if (!peak) { print "without a limit, no request was served in any run"; exit 1 }
     print "| clients | without a limit | with the law `knee` | from inside |"
     print "|--:|--:|--:|--:|"
     for (row = 1; row <= rows; row++) {

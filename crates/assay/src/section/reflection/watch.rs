@@ -51,10 +51,11 @@ fn region(observation: &Observation) -> String {
     }
 }
 
-/// What the application says of its units: a sentence for each advice, of which its processes may have the
-/// same.
+/// What the application says of its units: a sentence for each advice, which several of its processes may
+/// give.
 fn sentences(advice: &[Option<Advice>]) -> Vec<String> {
     let mut sentences: Vec<String> = advice.iter().flatten().map(sentence).collect();
+    sentences.sort_unstable();
     sentences.dedup();
     sentences
 }
