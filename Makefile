@@ -1,5 +1,5 @@
 # Two commands do everything on a bare machine with Debian 12 or 13: `make run` and `make test`.
-.PHONY: run test check minimum soak simulate bench peers again overload bless fuzz
+.PHONY: run test check minimum soak simulate bench peers again overload placement bless fuzz
 
 CARGO ?= cargo
 # scripts/setup may have installed cargo there.
@@ -67,6 +67,12 @@ overload:
 	scripts/setup test
 	$(CARGO) build --release --package assay-reflect --example file_server
 	bench/overload/file-server
+
+# Shows what placement gains for two programs that compete and two that compute: six minutes.
+placement:
+	scripts/setup test
+	$(CARGO) build --release --package assay --package assay-reflect --bin assay --example competitor
+	bench/placement/two-and-two
 
 # Rewrites golden outputs after an intended change.
 bless:

@@ -21,7 +21,7 @@ use crate::output::EXIT_CODES;
 use crate::past;
 use crate::phase::turns::States;
 
-pub use reflect::{ReflectArgs, ReflectCommand, ReflectSimulateArgs, ReflectWatchArgs};
+pub use reflect::{ReflectArgs, ReflectCommand, ReflectPlaceArgs, ReflectSimulateArgs, ReflectWatchArgs};
 pub use sim::{
     BesideArgs, GuestArgs, Observe, SimArgs, SimCommand, SimDiffArgs, SimImageArgs, SimImageBuildArgs,
     SimImageCommand, SimMatrixArgs, SimRunArgs, SimShowArgs,

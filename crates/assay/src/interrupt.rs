@@ -22,6 +22,9 @@ pub enum Interrupted {
     /// Interrupted while a guest ran.
     #[error("interrupted; the guest was killed")]
     Simulating,
+    /// Interrupted while processes were placed.
+    #[error("interrupted; all processes run as they were found")]
+    Placing,
 }
 
 /// The flag that a signal sets.
@@ -36,11 +39,16 @@ impl Interrupt {
         let flag = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register_conditional_shutdown(SIGINT, 130, Arc::clone(&flag))
             .context("cannot install a signal handler")?;
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            signal_hook::flag::register(signal, Arc::clone(&flag))
-                .context("cannot install a signal handler")?;
-        }
-        Ok(Self(flag))
+        let interrupt = Self(flag);
+        [SIGINT, SIGTERM, SIGHUP].iter().try_for_each(|signal| interrupt.at(*signal))?;
+        Ok(interrupt)
+    }
+
+    /// Listens for another signal.
+    pub fn at(&self, signal: i32) -> anyhow::Result<()> {
+        signal_hook::flag::register(signal, Arc::clone(&self.0))
+            .context("cannot install a signal handler")?;
+        Ok(())
     }
 
     /// Returns the flag, for code that polls it.

@@ -73,17 +73,29 @@ impl Cgroup {
     /// # Errors
     /// If it cannot be read, for example because it has been removed.
     pub fn threads(&self) -> io::Result<Vec<i32>> {
-        let mut threads = Vec::new();
+        self.tasks("cgroup.threads")
+    }
+
+    /// Ids of the processes in it and in the groups below it.
+    ///
+    /// # Errors
+    /// If it cannot be read, for example because it has been removed.
+    pub fn processes(&self) -> io::Result<Vec<i32>> {
+        self.tasks("cgroup.procs")
+    }
+
+    fn tasks(&self, file: &str) -> io::Result<Vec<i32>> {
+        let mut tasks = Vec::new();
         let mut left = vec![self.path.clone()];
         while let Some(directory) = left.pop() {
             let is_below = directory != self.path;
-            match listed(&directory, &mut threads, &mut left) {
+            match listed(&directory.join(file), &mut tasks).and_then(|()| below(&directory, &mut left)) {
                 // A group below may be removed at any time.
                 Err(error) if is_below && is_gone(&error) => {}
                 result => result?,
             }
         }
-        Ok(threads)
+        Ok(tasks)
     }
 }
 
@@ -93,14 +105,18 @@ impl AsFd for Cgroup {
     }
 }
 
-/// Adds the threads of one directory, and the directories in it.
-fn listed(directory: &Path, threads: &mut Vec<i32>, below: &mut Vec<PathBuf>) -> io::Result<()> {
-    let text = fs::read_to_string(directory.join("cgroup.threads"))?;
-    threads.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()));
+/// Adds the ids in a file.
+fn listed(file: &Path, tasks: &mut Vec<i32>) -> io::Result<()> {
+    tasks.extend(fs::read_to_string(file)?.lines().filter_map(|line| line.parse::<i32>().ok()));
+    Ok(())
+}
+
+/// Adds the directories in a directory.
+fn below(directory: &Path, left: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
-            below.push(entry.path());
+            left.push(entry.path());
         }
     }
     Ok(())

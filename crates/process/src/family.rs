@@ -17,22 +17,38 @@ const STOP_PATIENCE: Duration = Duration::from_secs(1);
 /// descendants of all of `known`.
 pub(crate) fn members(group: i32, known: &[Process]) -> io::Result<Vec<Process>> {
     let all = all()?;
+    let family = family(&all, known);
+    let belongs = |process: &Process| process.group == group || family.contains(&process.pid);
+    Ok(all.into_iter().filter(|p| p.is_alive() && p.pid != group && belongs(p)).collect())
+}
+
+/// Returns the living descendants of processes.
+///
+/// # Errors
+/// If `/proc` cannot be read.
+pub fn descendants(roots: &[Process]) -> io::Result<Vec<Process>> {
+    let all = all()?;
+    let family = family(&all, roots);
+    let is_root = |process: &Process| roots.iter().any(|root| root.is(process));
+    Ok(all.into_iter().filter(|p| p.is_alive() && family.contains(&p.pid) && !is_root(p)).collect())
+}
+
+/// The ids of those of `known` that still exist, and of their descendants.
+fn family(all: &[Process], known: &[Process]) -> HashSet<i32> {
     let is_known = |process: &&Process| known.iter().any(|other| other.is(process));
     let mut family: HashSet<i32> = all.iter().filter(is_known).map(|process| process.pid).collect();
     // A child can precede its parent in the list: repeat until nothing is added.
     loop {
         let before = family.len();
-        for process in &all {
+        for process in all {
             if family.contains(&process.parent) {
                 family.insert(process.pid);
             }
         }
         if family.len() == before {
-            break;
+            return family;
         }
     }
-    let belongs = |process: &Process| process.group == group || family.contains(&process.pid);
-    Ok(all.into_iter().filter(|p| p.is_alive() && p.pid != group && belongs(p)).collect())
 }
 
 /// Kills these processes and all their descendants.

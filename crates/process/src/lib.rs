@@ -19,6 +19,7 @@ mod reread;
 
 pub use cgroup::{Cgroup, NoCgroup};
 pub use child::{Child, Exit};
+pub use family::descendants;
 pub use group::{Group, StopError, StopRequest, Stopped};
 pub use processes::{Process, is_gone, threads};
 pub use program::{find_program, search_path};

@@ -26,6 +26,8 @@ pub struct Process {
     pub children_system_ticks: u64,
     /// Start time, in clock ticks since boot. Together with `pid`, it identifies the process.
     pub start_ticks: u64,
+    /// The processor that it was on last, or in whose queue it waits.
+    pub processor: usize,
 }
 
 impl Process {
@@ -121,6 +123,7 @@ pub(crate) fn parse(stat: &[u8]) -> Option<Process> {
         children_user_ticks: ticks(16)?,
         children_system_ticks: ticks(17)?,
         start_ticks: ticks(22)?,
+        processor: fields.get(39 - 3)?.parse().ok()?,
     })
 }
 
@@ -130,7 +133,8 @@ mod tests {
 
     #[test]
     fn a_command_named_like_the_line_itself_is_read_right() {
-        let line = b"42 (a) Z 9 (b) S 7 40 40 0 -1 4194304 100 0 0 0 11 12 13 14 20 0 1 0 555 1 2\n";
+        let line = b"42 (a) Z 9 (b) S 7 40 40 0 -1 4194304 100 0 0 0 11 12 13 14 20 0 1 0 555 1 2 \
+            18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 3 0 0 0 0 0\n";
         let process = parse(line).unwrap();
         let expected = Process {
             pid: 42,
@@ -142,6 +146,7 @@ mod tests {
             children_user_ticks: 13,
             children_system_ticks: 14,
             start_ticks: 555,
+            processor: 3,
         };
         assert_eq!(process, expected);
         assert!(process.is_alive() && !process.is_runnable() && !process.is_still());
@@ -163,8 +168,8 @@ mod tests {
 
     #[test]
     fn states_say_what_a_process_may_still_do() {
-        let in_state =
-            |state| Process { state, ..parse(b"1 (a) S 1 1 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0").unwrap() };
+        let line = format!("1 (a) S{}", " 1".repeat(40));
+        let in_state = |state| Process { state, ..parse(line.as_bytes()).unwrap() };
         let of = |is: fn(&Process) -> bool| -> String {
             "RSDTtZXIP".chars().filter(|state| is(&in_state(u8::try_from(*state).unwrap()))).collect()
         };

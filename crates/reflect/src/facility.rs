@@ -23,6 +23,8 @@ use assay_quantity::Unit;
 
 use rustix::thread::{Timespec, nanosleep};
 
+pub(crate) use counter::Instructions;
+
 use crate::advice::Advice;
 use crate::progress::{NoProgress, Observed};
 

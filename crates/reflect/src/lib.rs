@@ -10,7 +10,7 @@
 //! collapse.
 //!
 //! An application tunes itself with a [`gate`], which runs a law on what the [`meter`] makes of its units of
-//! work, and says what these are by [`advice`].
+//! work, and says what these are by [`advice`]. A [`placement`] decides which processes share a processor.
 
 pub mod advice;
 pub mod facility;
@@ -18,6 +18,7 @@ pub mod gate;
 pub mod law;
 pub mod meter;
 pub mod observation;
+pub mod placement;
 pub mod plant;
 pub mod progress;
 pub mod region;

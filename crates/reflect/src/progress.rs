@@ -5,12 +5,13 @@
 //! a call of the kernel. `include/assay_progress.h` is the same for C and C++.
 
 use std::cell::Cell;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use assay_process::is_gone;
 use memmap2::{MmapOptions, MmapRaw};
 use thiserror::Error;
 
@@ -59,6 +60,8 @@ pub struct Observed {
     path: PathBuf,
     file: File,
     page: MmapRaw,
+    /// Device and number of the file.
+    id: (u64, u64),
 }
 
 /// Units of work so far.
@@ -166,16 +169,49 @@ impl Observed {
     /// [`NoProgress`].
     pub fn open(path: &Path) -> Result<Self, NoProgress> {
         let failed = |source| NoProgress::Failed { path: path.to_owned(), source };
-        let file = File::open(path).map_err(failed)?;
-        if file.metadata().map_err(failed)?.len() != SIZE as u64 {
-            return Err(NoProgress::Other(path.to_owned()));
+        let other = || NoProgress::Other(path.to_owned());
+        // To open something else than a file can have effects.
+        let is_file = fs::metadata(path).map_err(failed)?.is_file();
+        let file = if is_file { File::open(path).map_err(failed)? } else { return Err(other()) };
+        let status = file.metadata().map_err(failed)?;
+        if status.len() != SIZE as u64 {
+            return Err(other());
         }
+        let id = (status.dev(), status.ino());
         let page = MmapOptions::new().len(SIZE).map_raw_read_only(&file).map_err(failed)?;
         if at(&page, 0).load(Ordering::Relaxed) == u64::from_ne_bytes(MAGIC) {
-            Ok(Self { path: path.to_owned(), file, page })
+            Ok(Self { path: path.to_owned(), file, page, id })
         } else {
-            Err(NoProgress::Other(path.to_owned()))
+            Err(other())
         }
+    }
+
+    /// Opens the counters that a process has in its memory to write to, whatever their names. One that was
+    /// removed is not found.
+    ///
+    /// # Errors
+    /// If the memory of the process cannot be listed, or a file of it may not be opened.
+    pub fn mapped_by(pid: i32) -> io::Result<Vec<Self>> {
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+        let mut counters = Vec::new();
+        for (name, number) in maps.lines().filter_map(shared_page) {
+            // The name is one in the mounts of the process.
+            match Self::open(Path::new(&format!("/proc/{pid}/root{name}"))) {
+                Ok(counter) if counter.id.1 == number => counters.push(counter),
+                Err(NoProgress::Failed { source, .. }) if !is_gone(&source) => return Err(source),
+                // Most shared pages are something else.
+                _ => {}
+            }
+        }
+        counters.sort_unstable_by_key(Self::file);
+        counters.dedup_by_key(|counter| counter.file());
+        Ok(counters)
+    }
+
+    /// The device and the number of its file, by which it is the same for all that use it.
+    #[must_use]
+    pub fn file(&self) -> (u64, u64) {
+        self.id
     }
 
     /// Returns the advice of the application; `None` if there is none, or if it is being replaced.
@@ -218,6 +254,25 @@ fn at(page: &MmapRaw, place: usize) -> &AtomicU64 {
     // SAFETY: the place lies in the page, which outlives the result, and is aligned, because a page is.
     // Others change it at any time, and all accesses are atomic.
     unsafe { &*page.as_ptr().add(place).cast::<AtomicU64>() }
+}
+
+/// The name and the number of the file of a line of `/proc/PID/maps` that may be a counter: a shared page
+/// that begins a file.
+fn shared_page(line: &str) -> Option<(&str, u64)> {
+    let mut rest = line;
+    let mut field = || {
+        let (field, after) = rest.trim_start().split_once(' ')?;
+        rest = after;
+        Some(field)
+    };
+    let (range, mode, offset, _device, number) = (field()?, field()?, field()?, field()?, field()?);
+    let (begin, end) = range.split_once('-')?;
+    let address = |text| u64::from_str_radix(text, 16).ok();
+    let is_page = address(end)?.checked_sub(address(begin)?)? == SIZE as u64;
+    let is_written = mode.starts_with("rw") && mode.ends_with('s');
+    let name = rest.trim_start();
+    (is_page && is_written && address(offset)? == 0 && name.starts_with('/'))
+        .then_some((name, number.parse().ok()?))
 }
 
 /// Whether a file begins with the mark, or has been created and not yet marked.
@@ -315,6 +370,43 @@ mod tests {
         std::os::unix::fs::symlink(&target, &link).unwrap();
         assert!(Progress::create(&link).is_err());
         assert!(!target.exists());
+    }
+
+    #[test]
+    fn the_counters_of_a_process_are_found_in_its_memory() {
+        let directory = tempfile::tempdir().unwrap();
+        let [first, second] = ["a name", "second"].map(|name| directory.path().join(name));
+        let [ours, others] = [&first, &second].map(|path| Progress::create(path).unwrap());
+        ours.finished(5);
+        others.finished(7);
+        // What only observes a counter, or has the same one twice, adds none.
+        let _again = (Observed::open(&first).unwrap(), Progress::create(&first).unwrap());
+        let found = || {
+            let ours = [&first, &second].map(|path| Observed::open(path).map(|counter| counter.file()).ok());
+            let mapped = Observed::mapped_by(std::process::id().cast_signed()).unwrap();
+            // Other tests of this process have counters, too.
+            let mapped = mapped.into_iter().filter(|counter| ours.contains(&Some(counter.file())));
+            let mut units: Vec<u64> = mapped.map(|counter| counter.read().unwrap().finished).collect();
+            units.sort_unstable();
+            units
+        };
+        assert_eq!(found(), [5, 7]);
+        drop(others);
+        assert_eq!(found(), [5]);
+        assert_eq!(
+            shared_page("7f0000000000-7f0000001000 rw-s 00000000 00:1a 12 /dev/shm/a b"),
+            Some(("/dev/shm/a b", 12))
+        );
+        for line in [
+            "",
+            "7f0000000000-7f0000001000 rw-s 00000000 00:01 12",
+            "7f0000000000-7f0000001000 r--s 00000000 00:1a 12 /dev/shm/a",
+            "7f0000000000-7f0000001000 rw-p 00000000 00:1a 12 /dev/shm/a",
+            "7f0000000000-7f0000002000 rw-s 00000000 00:1a 12 /dev/shm/a",
+            "7f0000000000-7f0000001000 rw-s 00001000 00:1a 12 /dev/shm/a",
+        ] {
+            assert_eq!(shared_page(line), None, "{line}");
+        }
     }
 
     #[test]

@@ -27,6 +27,9 @@ pub enum ReflectCommand {
     /// Show what a process, a control group or the machine accomplishes, what that costs it, and whether it
     /// is in overload.
     Watch(ReflectWatchArgs),
+    /// Measure what processes do to each other, and move them to processors so that they do more; undo it at
+    /// the end.
+    Place(ReflectPlaceArgs),
     /// Run control laws on simulated servers that collapse in overload, and compare them with the best fixed
     /// limit.
     Simulate(ReflectSimulateArgs),
@@ -64,6 +67,30 @@ pub struct ReflectWatchArgs {
     #[arg(long, conflicts_with_all = ["format", "json", "csv"])]
     pub lines: bool,
     /// Output format of the report at the end.
+    #[command(flatten)]
+    pub print: PrintArgs,
+}
+
+/// `assay reflect place`.
+#[derive(Debug, Args)]
+#[group(id = "processes", required = true, args = ["pid", "cgroup"])]
+pub struct ReflectPlaceArgs {
+    /// Place these processes, each with all its threads.
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', conflicts_with = "cgroup", value_parser = value_parser!(i32).range(1..))]
+    pub pid: Vec<i32>,
+    /// Place the processes of this control group of the unified hierarchy, and of the groups below it.
+    #[arg(long, value_name = "PATH")]
+    pub cgroup: Option<PathBuf>,
+    /// Show what would be placed, and where; pause and move nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Time for each of the measurements, such as 200ms, in which each process should finish many units.
+    #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = period)]
+    pub period: Duration,
+    /// Undo it after this time, such as 10m or 8h [default: when interrupted, or when a process ends].
+    #[arg(long, value_name = "TIME", value_parser = super::budget)]
+    pub duration: Option<Duration>,
+    /// Output format.
     #[command(flatten)]
     pub print: PrintArgs,
 }

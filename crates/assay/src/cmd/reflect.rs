@@ -2,6 +2,7 @@
 
 mod endpoint;
 mod lines;
+mod place;
 mod simulate;
 mod watch;
 
@@ -11,6 +12,7 @@ use crate::cli::{ReflectArgs, ReflectCommand};
 pub fn run(args: &ReflectArgs) -> anyhow::Result<()> {
     match &args.command {
         ReflectCommand::Watch(args) => watch::run(args),
+        ReflectCommand::Place(args) => place::run(args),
         ReflectCommand::Simulate(args) => simulate::run(args),
     }
 }

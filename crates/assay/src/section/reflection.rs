@@ -1,5 +1,6 @@
 //! How good control laws were on simulated servers.
 
+pub mod place;
 pub mod watch;
 
 use std::time::Duration;
@@ -163,7 +164,8 @@ fn number(value: f64, unit: Unit) -> Cell {
     Cell::Number { value, unit }
 }
 
-fn time(time: Duration) -> String {
+/// A time, as text.
+pub fn time(time: Duration) -> String {
     scale::number(time.as_secs_f64() * 1e9, Unit::Nanoseconds).to_string()
 }
 

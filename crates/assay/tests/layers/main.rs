@@ -27,7 +27,7 @@ const LAYERS: [(&str, &[&str]); 15] = [
     ("assay-guest", &["assay-process"]),
     ("assay-sim", &[]),
     ("assay-sim-plugin", &["assay-sim"]),
-    ("assay-reflect", &["assay-process", "assay-quantity"]),
+    ("assay-reflect", &["assay-process", "assay-quantity", "assay-statistics"]),
     (
         "assay",
         &[
@@ -51,8 +51,14 @@ const LAYERS: [(&str, &[&str]); 15] = [
 const PURE: [&str; 6] = ["quantity", "statistics", "model", "report", "sim", "reflect"];
 
 /// What observes the machine in a crate that otherwise only computes.
-const IMPURE_FILES: [&str; 4] =
-    ["reflect/src/facility.rs", "reflect/src/facility/", "reflect/src/gate.rs", "reflect/src/progress.rs"];
+const IMPURE_FILES: [&str; 6] = [
+    "reflect/src/facility.rs",
+    "reflect/src/facility/",
+    "reflect/src/gate.rs",
+    "reflect/src/placement/live.rs",
+    "reflect/src/placement/live/",
+    "reflect/src/progress.rs",
+];
 
 /// Names that a pure crate must not contain.
 const IMPURE: [&str; 9] = [

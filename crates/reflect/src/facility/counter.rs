@@ -74,7 +74,7 @@ fn counted(subject: &Subject, event: Event) -> Opened {
     let cpus = || online().map_err(|error| format!("cannot list the processors: {error}"));
     let counters: Result<Vec<_>, String> = match subject {
         Subject::Machine => cpus()?.into_iter().map(|cpu| open(Target::Processor(cpu))).collect(),
-        Subject::Process(pid) => return of_threads(*pid, event),
+        Subject::Process(pid) => return Ok(Box::new(Rarely::new(of_threads(*pid, event)?))),
         Subject::Group(group) => {
             cpus()?.into_iter().map(|cpu| open(Target::Group(group.as_fd(), cpu))).collect()
         }
@@ -97,7 +97,7 @@ fn opened(event: Event, target: Target) -> Result<(Counter, Reading), NoCounter>
 
 /// Opens a counter for each thread; those that these start later inherit theirs. A thread that another one
 /// starts before that has its counter is missed: to list them again would count others twice.
-fn of_threads(pid: i32, event: Event) -> Opened {
+fn of_threads(pid: i32, event: Event) -> Result<Counters, String> {
     let listed =
         threads(pid).map_err(|error| format!("cannot list the threads of process {pid}: {error}"))?;
     let mut counters = Vec::with_capacity(listed.len());
@@ -109,13 +109,36 @@ fn of_threads(pid: i32, event: Event) -> Opened {
             Err(error) => return Err(error.to_string()),
         }
     }
-    Ok(Box::new(Rarely::new(Counters { counters, total: 0.0 })))
+    Ok(Counters { counters, total: 0.0 })
 }
 
 impl Source for Counters {
+    fn read(&mut self, totals: &mut Vec<Option<u64>>) -> io::Result<()> {
+        totals.push(self.total()?);
+        Ok(())
+    }
+}
+
+/// The instructions of a process.
+#[derive(Debug)]
+pub struct Instructions(Counters);
+
+impl Instructions {
+    /// Opens their counters, if the processor has one.
+    pub fn of(pid: i32) -> Result<Self, String> {
+        of_threads(pid, counter::INSTRUCTIONS).map(Self)
+    }
+
+    /// The instructions since then; `None` if another counter had the place of this one.
+    pub fn total(&mut self) -> io::Result<Option<u64>> {
+        self.0.total()
+    }
+}
+
+impl Counters {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count far below 2^52")]
     #[expect(clippy::cast_precision_loss, reason = "a count far below 2^52")]
-    fn read(&mut self, totals: &mut Vec<Option<u64>>) -> io::Result<()> {
+    fn total(&mut self) -> io::Result<Option<u64>> {
         let mut had_turns = true;
         for (counter, last) in &mut self.counters {
             let reading = counter.read()?;
@@ -129,7 +152,6 @@ impl Source for Counters {
             };
             *last = reading;
         }
-        totals.push(had_turns.then_some(self.total as u64));
-        Ok(())
+        Ok(had_turns.then_some(self.total as u64))
     }
 }
