@@ -14,13 +14,12 @@ Run as a program, it counts the lines of standard input, and those that are empt
 
 import mmap
 import os
-import struct
 import sys
 
 MARK = b"assay.p1"
 SIZE = 4096
 LINE = 64
-COUNTS = struct.Struct("=QQ")
+NUMBER = 8
 
 
 class Progress:
@@ -33,23 +32,20 @@ class Progress:
             if size not in (0, SIZE) or os.read(file, len(MARK)) not in (b"", bytes(len(MARK)), MARK):
                 raise ValueError(f"{path} is no progress counter; remove it or give another name")
             os.ftruncate(file, SIZE)
-            self.page = mmap.mmap(file, SIZE)
+            page = mmap.mmap(file, SIZE)
         finally:
             os.close(file)
-        self.page[:LINE] = MARK.ljust(LINE, b"\0")
-        self.counts = COUNTS.unpack_from(self.page, LINE)
+        page[:LINE] = MARK.ljust(LINE, b"\0")
+        # A number in a view is written at once. The module struct clears it before, and others would read zero.
+        self.counts = memoryview(page).cast("Q")[LINE // NUMBER : LINE // NUMBER + 2]
 
     def finished(self, units=1):
         """Counts units of work that succeeded."""
-        self._add(units, 0)
+        self.counts[0] += units
 
     def failed(self, units=1):
         """Counts units of work that failed."""
-        self._add(0, units)
-
-    def _add(self, finished, failed):
-        self.counts = (self.counts[0] + finished, self.counts[1] + failed)
-        COUNTS.pack_into(self.page, LINE, *self.counts)
+        self.counts[1] += units
 
 
 if __name__ == "__main__":

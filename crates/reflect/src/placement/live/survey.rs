@@ -34,6 +34,13 @@ pub struct Task {
     productivity: Productivity,
 }
 
+/// What a task did so far.
+#[derive(Debug, Clone, Copy)]
+struct Totals {
+    units: u64,
+    busy_ns: u64,
+}
+
 /// How the productivity of a process is counted.
 #[derive(Debug)]
 enum Productivity {
@@ -115,12 +122,15 @@ impl Survey {
         let (before, begin) = (totals()?, now());
         sleep(period, interrupt)?;
         let (after, length) = (totals()?, now().saturating_duration_since(begin));
-        let done = |((units, busy_ns), (units_before, busy_before_ns)): (&(u64, u64), &(u64, u64))| Done {
-            units: real(units.saturating_sub(*units_before)),
-            length_s: length.as_secs_f64(),
-            busy_s: real(busy_ns.saturating_sub(*busy_before_ns)) / 1e9,
+        let done = |(task, (before, after)): (&Task, (Totals, Totals))| {
+            let fell = || failed("observe", task.pid, io::Error::other("its count of units fell"));
+            Ok(Done {
+                units: real(after.units.checked_sub(before.units).ok_or_else(fell)?),
+                length_s: length.as_secs_f64(),
+                busy_s: real(after.busy_ns.saturating_sub(before.busy_ns)) / 1e9,
+            })
         };
-        Ok(after.iter().zip(&before).map(done).collect())
+        self.tasks.iter().zip(before.into_iter().zip(after)).map(done).collect()
     }
 }
 
@@ -169,8 +179,8 @@ impl Task {
         if is_alive { Ok(()) } else { Err(NoPlacement::Ended(self.pid)) }
     }
 
-    /// Units of work, and processor time in ns, so far.
-    fn totals(&mut self) -> Result<(u64, u64), NoPlacement> {
+    /// What it did so far.
+    fn totals(&mut self) -> Result<Totals, NoPlacement> {
         let read = |error| {
             if is_gone(&error) { NoPlacement::Ended(self.pid) } else { failed("observe", self.pid, error) }
         };
@@ -184,7 +194,8 @@ impl Task {
                 total.ok_or_else(|| io::Error::other("other events took all counters of the processor"))
             }),
         };
-        Ok((units.map_err(read)?, process_cpu_ns(self.pid).map_err(read)?))
+        let busy_ns = process_cpu_ns(self.pid).map_err(read)?;
+        Ok(Totals { units: units.map_err(read)?, busy_ns })
     }
 }
 
