@@ -7,6 +7,8 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+use assay_reflect::advice::{Advice, Queue};
+use assay_reflect::progress::Progress;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity};
 use serde_json::Value;
@@ -15,11 +17,12 @@ use tempfile::TempDir;
 /// Programs in Python that count units of work; each ends with this process, or when it is dropped.
 struct Tasks {
     children: Vec<Child>,
-    _directory: TempDir,
+    /// Their counters, which have their numbers as names.
+    directory: TempDir,
 }
 
 impl Tasks {
-    /// Starts as many, and returns when each counts. The first has a thread that sleeps, which may use the
+    /// Starts as many, and returns when each has begun. Each has a thread that sleeps, which may use the
     /// first processor only.
     fn start(count: usize) -> Self {
         let directory = tempfile::tempdir().unwrap();
@@ -39,14 +42,22 @@ impl Tasks {
             BufReader::new(child.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
             child
         };
-        Self { children: (0..count).map(start).collect(), _directory: directory }
+        Self { children: (0..count).map(start).collect(), directory }
+    }
+
+    /// Publishes the advice that the units of a task may not be queued, as its program could in C.
+    fn advise_never(&self, number: usize) {
+        let progress = Progress::create(&self.directory.path().join(number.to_string())).unwrap();
+        progress
+            .advise(&Advice { unit: "request".to_owned(), queue: Queue::Never, ..Advice::default() })
+            .unwrap();
     }
 
     fn pids(&self) -> String {
         self.children.iter().map(|child| child.id().to_string()).collect::<Vec<_>>().join(",")
     }
 
-    /// The processors that each thread may use, with the letter of the state "stopped" of those that are.
+    /// Of each thread: its id, the processors that it may use, and whether it is stopped.
     fn state(&self) -> Vec<(u32, CpuSet, bool)> {
         let threads = self.children.iter().flat_map(|child| {
             let entries = std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
@@ -58,11 +69,6 @@ impl Tasks {
             (thread, allowed, status.contains("State:\tT"))
         };
         threads.map(state).collect()
-    }
-
-    /// Waits until they run as they did.
-    fn await_state(&self, expected: &[(u32, CpuSet, bool)]) {
-        await_that(|| self.state() == expected);
     }
 }
 
@@ -98,6 +104,12 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
+/// The report that a command printed.
+fn report(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
 /// The table of a report that has this title.
 fn table<'a>(report: &'a Value, title: &str) -> &'a Vec<Value> {
     let mut tables = report["blocks"].as_array().unwrap().iter().map(|block| &block["table"]);
@@ -110,8 +122,7 @@ fn a_measurement_has_every_pair_and_leaves_everything_as_it_was() {
     let before = tasks.state();
     assert!(before.iter().any(|(_, allowed, _)| allowed.count() == 1));
     let output = place(&["-p", &tasks.pids(), "--period", "10ms", "--duration", "1s", "--json"]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let report = report(&output);
     assert_eq!(table(&report, "Productivity").len(), 3);
     assert_eq!(table(&report, "What is left beside another process").len(), 6);
     assert!(text(&output.stderr).ends_with("all processes run as they were found\n"));
@@ -121,16 +132,18 @@ fn a_measurement_has_every_pair_and_leaves_everything_as_it_was() {
 #[test]
 fn a_dry_run_shows_each_process_and_does_nothing_to_it() {
     let tasks = Tasks::start(2);
+    tasks.advise_never(0);
     let before = tasks.state();
     let mut idle = Command::new("sleep").arg("600").spawn().unwrap();
     let pids = format!("{},{}", tasks.pids(), idle.id());
-    let output = place(&["-p", &pids, "--dry-run", "--period", "50ms", "--json"]);
+    let output = place(&["-p", &pids, "--dry-run", "--period", "1s", "--json"]);
     idle.kill().unwrap();
     idle.wait().unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let report = report(&output);
     let rows = table(&report, "As found");
     assert!(rows.len() == 2 && rows.iter().all(|row| row[1]["number"]["value"].as_f64().unwrap() > 0.0));
+    let units: Vec<_> = rows.iter().map(|row| row[3]["text"].as_str().unwrap()).collect();
+    assert_eq!(units, ["request, never paused", ""]);
     assert_eq!(table(&report, "Left alone").len(), 1);
     assert_eq!(tasks.state(), before);
 }
@@ -138,9 +151,12 @@ fn a_dry_run_shows_each_process_and_does_nothing_to_it() {
 #[test]
 fn an_interrupt_in_a_measurement_restores_everything() {
     let tasks = Tasks::start(3);
+    tasks.advise_never(2);
     let before = tasks.state();
-    let child = command(&["-p", &tasks.pids(), "--period", "20ms"]);
-    let child = begun(child, &tasks, &before);
+    let child = begun(&tasks, &before);
+    // Each task has two threads. The first is measured, the last may not be paused.
+    let expected = [false, false, true, true, false, false];
+    await_that(|| tasks.state().iter().map(|(_, _, is_stopped)| *is_stopped).eq(expected));
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
@@ -152,14 +168,15 @@ fn an_interrupt_in_a_measurement_restores_everything() {
 fn what_was_changed_is_restored_if_it_is_killed() {
     let tasks = Tasks::start(3);
     let before = tasks.state();
-    let mut child = begun(command(&["-p", &tasks.pids(), "--period", "1s"]), &tasks, &before);
+    let mut child = begun(&tasks, &before);
     child.kill().unwrap();
     child.wait().unwrap();
-    tasks.await_state(&before);
+    await_that(|| tasks.state() == before);
 }
 
-/// Starts a command, and returns it when it has paused a task and moved another one.
-fn begun(mut command: Command, tasks: &Tasks, before: &[(u32, CpuSet, bool)]) -> Child {
+/// Starts a command, and returns it in its first period, for which it has paused tasks and moved one.
+fn begun(tasks: &Tasks, before: &[(u32, CpuSet, bool)]) -> Child {
+    let mut command = command(&["-p", &tasks.pids(), "--period", "60s"]);
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     await_that(|| {
         let now = tasks.state();

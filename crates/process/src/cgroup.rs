@@ -148,6 +148,9 @@ mod tests {
         let root = Cgroup::open(Path::new("/")).unwrap();
         let own = rustix::thread::gettid().as_raw_nonzero().get();
         assert!(root.threads().unwrap().contains(&own));
+        // The main thread of this process, and not this one.
+        let processes = root.processes().unwrap();
+        assert!(processes.contains(&std::process::id().cast_signed()) && !processes.contains(&own));
         let by_directory = Cgroup::open(root.path()).unwrap();
         assert_eq!(by_directory.path(), root.path());
         for other in ["/proc", "/no/such/group"] {

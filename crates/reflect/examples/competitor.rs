@@ -26,10 +26,10 @@ const BLOCK: usize = 64 << 10;
 /// Size of a cache line.
 const LINE: usize = 64;
 
-/// Pointers of a unit: about 10 us.
+/// Pointers of a unit.
 const POINTERS: u64 = 2_000;
 
-/// Multiplications of a unit: about 100 us.
+/// Multiplications of a unit.
 const MULTIPLICATIONS: u64 = 100_000;
 
 /// Keeps a processor busy and counts units of work.

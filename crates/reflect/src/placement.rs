@@ -115,7 +115,7 @@ impl Placement {
 /// Pairs of periods of a [`Trial`].
 pub const PAIRS: usize = 24;
 
-/// A smaller gain is not kept.
+/// A smaller gain is not kept: it is not worth that the kernel can no longer balance the load.
 pub const WORTH: f64 = 1.01;
 
 /// An assignment that was tried.

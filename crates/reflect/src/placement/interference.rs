@@ -35,7 +35,7 @@ pub struct Interference {
     /// What each task did alone, in all rounds.
     alone: Vec<Done>,
     /// Row after row: what the task of the row keeps beside that of the column. `None` beside itself, and for
-    /// a task that did nothing alone, such as one that waits for another.
+    /// a task that did nothing in a round alone, such as one that waits for another.
     pairs: Vec<Option<Pair>>,
 }
 
@@ -43,7 +43,8 @@ impl Interference {
     /// Number of periods that a measurement takes.
     #[must_use]
     pub fn periods(tasks: usize) -> usize {
-        ROUNDS * (tasks + tasks * tasks.saturating_sub(1))
+        // Each alone, and each of tasks * (tasks - 1) / 2 pairs in one place and in two.
+        ROUNDS * tasks * tasks
     }
 
     /// Measures tasks alone, then in pairs, while the others are paused, in places that are taken to be
@@ -86,7 +87,7 @@ impl Interference {
             let kept = |beside: &[Done], share: f64| {
                 let ratios =
                     beside.iter().zip(&alone[a]).map(|(beside, alone)| beside.rate() / alone.rate() / share);
-                // Not a number, if it did nothing alone.
+                // Not finite, if it did nothing in a round alone.
                 trimmed_mean(&ratios.collect::<Vec<_>>(), Unit::Ratio).ok()
             };
             Some(Pair { together: kept(&together[place], share)?, apart: kept(&apart[place], 1.0)? })
@@ -101,7 +102,7 @@ impl Interference {
         &self.alone
     }
 
-    /// What a task keeps beside another one; `None` if it did nothing alone.
+    /// What a task keeps beside another one; `None` if it did nothing in a round alone.
     #[must_use]
     pub fn pair(&self, task: usize, other: usize) -> Option<Pair> {
         self.pairs[task * self.alone.len() + other]

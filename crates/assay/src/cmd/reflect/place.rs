@@ -1,5 +1,6 @@
 //! `assay reflect place`: moves processes to processors so that they do more.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use assay_reflect::Cgroup;
@@ -52,14 +53,14 @@ fn place(args: &ReflectPlaceArgs, live: &mut Live) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The processes that were given.
+/// The processes that were given, each once, in their order.
 fn processes(args: &ReflectPlaceArgs) -> anyhow::Result<Vec<i32>> {
     let mut processes = match &args.cgroup {
         Some(path) => Cgroup::open(path)?.processes()?,
         None => args.pid.clone(),
     };
-    processes.sort_unstable();
-    processes.dedup();
+    let mut seen = HashSet::new();
+    processes.retain(|pid| seen.insert(*pid));
     Ok(processes)
 }
 

@@ -29,12 +29,12 @@ pub fn placed(survey: &Survey, placement: &Placement) -> Report {
     let gain = trial.gain.interval;
     let (low, high) = (scale::number(gain.low, Unit::Ratio), scale::number(gain.high, Unit::Ratio));
     let verdict = if trial.raised() {
-        "Kept: with the best placement, the processes do".to_owned()
+        "Kept: in the best placement, the processes do"
     } else {
-        "Not kept: with the best placement, the processes would do".to_owned()
+        "Not kept: in the best placement, the processes did"
     };
     let point = scale::number(trial.gain.point, Unit::Ratio);
-    let text = format!("{verdict} {point} ({low} to {high}) times what they did as found.");
+    let text = format!("{verdict} {point} ({low} to {high}) of what they did as found.");
     let rows = survey.tasks.iter().enumerate().map(|(task, one)| {
         let alone = &interference.alone()[task];
         let [before, after] = &trial.done[task];
@@ -56,8 +56,7 @@ pub fn placed(survey: &Survey, placement: &Placement) -> Report {
         "Alone: on the first {shared}, with the processors that it kept busy. As found and placed: in {PAIRS} \
          periods each, in turns. The gain of all is the geometric mean; one below {WORTH} is not kept."
     ));
-    let blocks = [Block::Text(text), Block::Table(table), Block::Table(pairs(survey, interference))];
-    report(survey, blocks.to_vec())
+    report(survey, vec![Block::Text(text), Block::Table(table), Block::Table(pairs(survey, interference))])
 }
 
 fn report(survey: &Survey, mut blocks: Vec<Block>) -> Report {
@@ -77,7 +76,7 @@ fn pairs(survey: &Survey, interference: &Interference) -> Table {
     let of = |a: usize, b: usize| {
         let names = [a, b].map(|task| Cell::text(name(&survey.tasks[task])));
         let kept = interference.pair(a, b).map(|pair| [pair.together, pair.apart].map(Cell::from));
-        let missing = || Cell::Missing("it finished no unit alone".to_owned());
+        let missing = || Cell::Missing("it finished no unit in one of the periods alone".to_owned());
         let [together, apart] = kept.unwrap_or_else(|| [missing(), missing()]);
         let [task, other] = names;
         [task, other, together, apart]
