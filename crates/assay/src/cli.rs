@@ -21,7 +21,9 @@ use crate::output::EXIT_CODES;
 use crate::past;
 use crate::phase::turns::States;
 
-pub use reflect::{ReflectArgs, ReflectCommand, ReflectPlaceArgs, ReflectSimulateArgs, ReflectWatchArgs};
+pub use reflect::{
+    ReflectArgs, ReflectCommand, ReflectPlaceArgs, ReflectSimulateArgs, ReflectWatchArgs, Selected,
+};
 pub use sim::{
     BesideArgs, GuestArgs, Observe, SimArgs, SimCommand, SimDiffArgs, SimImageArgs, SimImageBuildArgs,
     SimImageCommand, SimMatrixArgs, SimRunArgs, SimShowArgs,
@@ -57,7 +59,8 @@ pub enum Command {
     History(HistoryArgs),
     /// Run programs in a simulated machine.
     Sim(SimArgs),
-    /// Keep a server at its peak in overload: control laws.
+    /// Show what a system accomplishes and what that costs it, place processes, and compare control laws for
+    /// servers in overload.
     Reflect(ReflectArgs),
     /// Measure one sample of one primitive in this process; started by `bench` for each sample.
     #[command(hide = true)]

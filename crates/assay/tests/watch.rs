@@ -167,6 +167,34 @@ fn overheads_are_per_unit_by_the_name_that_the_application_gives() {
 }
 
 #[test]
+fn events_of_the_kernel_are_measures_of_either_side() {
+    let events = [
+        "--productivity",
+        "sched:sched_process_fork",
+        "--overhead",
+        "sched:sched_stat_runtime",
+        "--event",
+        "sched:sched_process_exit",
+        "--event",
+        "sched:sched_stat_runtime",
+    ];
+    let output = watch(&[&events[..], &["--lines", "--duration", "1s"]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let head: Value = serde_json::from_str(text(&output.stdout).lines().next().unwrap()).unwrap();
+    let measures = head["measures"].as_array().unwrap().iter();
+    let measures = measures.map(|one| ["name", "side", "unit"].map(|key| one[key].as_str().unwrap()));
+    let measures: Vec<_> = measures.filter(|[name, ..]| name.contains(':')).collect();
+    let expected = [
+        ["sched:sched_process_fork", "productivity", "count"],
+        ["sched:sched_stat_runtime", "overhead", "ns"],
+        ["sched:sched_process_exit", "overhead", "count"],
+    ];
+    assert_eq!(measures, expected);
+    let report = text(&watch(&[&events[..], &["--duration", "1s"]].concat()).stdout);
+    assert!(report.contains("  per unit of sched:sched_process_fork\n"), "{report}");
+}
+
+#[test]
 fn it_ends_with_the_process_that_it_watches() {
     let mut sleeper = Command::new("sleep").arg("1000").spawn().unwrap();
     let pid = sleeper.id().to_string();
@@ -188,7 +216,7 @@ fn it_ends_with_the_process_that_it_watches() {
 fn what_cannot_be_watched_is_one_clear_line() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let cases: [(&[&str], i32, &str); 9] = [
+    let cases: [(&[&str], i32, &str); 15] = [
         (&["-p", "2147483647"], 1, "assay: process 2147483647 does not exist\n"),
         (&["-p", "0"], 2, "0 is not in 1.."),
         (
@@ -198,7 +226,25 @@ fn what_cannot_be_watched_is_one_clear_line() {
         ),
         (&["--progress", "/no/such"], 1, "cannot open the progress counter /no/such: "),
         (&["--progress", "/dev/null"], 1, "/dev/null is no progress counter; "),
-        (&["--overhead", "x"], 2, "run-queue wait"),
+        (&["--overhead", "x"], 2, "run-queue wait, "),
+        (&["--productivity", "x"], 2, "; of the kernel's events, give a tracepoint, such as "),
+        (&["--event", "sched:"], 2, "give a tracepoint, such as "),
+        (
+            &["--event", "unicorns:seen"],
+            1,
+            "assay: cannot count unicorns:seen: the kernel has no such tracepoint; `perf list tracepoint` lists",
+        ),
+        (&["-p", "2147483647", "--event", "unicorns:seen"], 1, "assay: process 2147483647 does not exist\n"),
+        (
+            &["--productivity", "sched:sched_switch", "--overhead", "sched:sched_switch"],
+            1,
+            "assay: sched:sched_switch cannot be both productivity and overhead; give another one\n",
+        ),
+        (
+            &["--productivity", "floating-point operations", "-p", "2147483647"],
+            1,
+            "assay: process 2147483647 does not exist\n",
+        ),
         (
             &["--overhead", "run-queue wait"],
             1,

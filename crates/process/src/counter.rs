@@ -1,5 +1,5 @@
 //! Counters of the processor and of the kernel (`perf_event_open`): of threads, of a control group, or of
-//! a processor.
+//! a processor. [`crate::kernel_event`] finds the tracepoints.
 //!
 //! Each counter is opened on its own, so that a missing one does not affect the others and has its own
 //! reason. The processor has fewer counters than there are events, so the kernel may multiplex them: a count
@@ -10,9 +10,9 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// An event to count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Event {
+pub struct Event<'a> {
     /// Its name in reports.
-    pub name: &'static str,
+    pub name: &'a str,
     kind: u32,
     config: u64,
 }
@@ -20,35 +20,37 @@ pub struct Event {
 /// Kinds of events (perf_event_open(2)).
 const HARDWARE: u32 = 0;
 const SOFTWARE: u32 = 1;
+const TRACEPOINT: u32 = 2;
 const CACHE: u32 = 3;
+const RAW: u32 = 4;
 
-const fn event(name: &'static str, kind: u32, config: u64) -> Event {
+const fn event(name: &str, kind: u32, config: u64) -> Event<'_> {
     Event { name, kind, config }
 }
 
 /// Load misses in this part of the memory system.
-const fn load_misses(name: &'static str, of: u64) -> Event {
+const fn load_misses(name: &str, of: u64) -> Event<'_> {
     const LOAD: u64 = 0 << 8;
     const MISS: u64 = 1 << 16;
     event(name, CACHE, of | LOAD | MISS)
 }
 
 /// Cycles of the processor.
-pub const CYCLES: Event = event("cycles", HARDWARE, 0);
+pub const CYCLES: Event<'static> = event("cycles", HARDWARE, 0);
 /// Instructions that it retired.
-pub const INSTRUCTIONS: Event = event("instructions", HARDWARE, 1);
+pub const INSTRUCTIONS: Event<'static> = event("instructions", HARDWARE, 1);
 /// Accesses that the last-level cache did not have.
-pub const CACHE_MISSES: Event = event("cache misses", HARDWARE, 3);
+pub const CACHE_MISSES: Event<'static> = event("cache misses", HARDWARE, 3);
 /// Loads whose translation the data TLB did not have.
-pub const TLB_MISSES: Event = load_misses("data TLB load misses", 3);
+pub const TLB_MISSES: Event<'static> = load_misses("data TLB load misses", 3);
 /// Page faults, with and without I/O.
-pub const PAGE_FAULTS: Event = event("page faults", SOFTWARE, 2);
+pub const PAGE_FAULTS: Event<'static> = event("page faults", SOFTWARE, 2);
 /// Context switches away from a task.
-pub const CONTEXT_SWITCHES: Event = event("context switches", SOFTWARE, 3);
+pub const CONTEXT_SWITCHES: Event<'static> = event("context switches", SOFTWARE, 3);
 
 /// All events, those of the processor first. Those of the kernel exist even if the processor or the
 /// hypervisor provides no counters.
-pub const EVENTS: [Event; 8] = [
+pub const EVENTS: [Event<'static>; 8] = [
     CYCLES,
     INSTRUCTIONS,
     CACHE_MISSES,
@@ -69,7 +71,7 @@ pub enum NoCounter {
     )]
     Missing {
         /// Name of the event.
-        event: &'static str,
+        event: String,
         /// The error of the kernel.
         error: io::Error,
     },
@@ -79,7 +81,7 @@ pub enum NoCounter {
     )]
     Forbidden {
         /// Name of the event.
-        event: &'static str,
+        event: String,
         /// The setting with which any user may count it (perf_event_open(2)).
         paranoid: u8,
         /// The error of the kernel.
@@ -89,7 +91,7 @@ pub enum NoCounter {
     #[error("cannot open the counter of {event}: {error}")]
     Failed {
         /// Name of the event.
-        event: &'static str,
+        event: String,
         /// The error of the kernel.
         error: io::Error,
     },
@@ -157,11 +159,22 @@ pub fn open() -> Vec<(&'static str, Result<Counter, NoCounter>)> {
     EVENTS.into_iter().map(|event| (event.name, Counter::open(event, Target::ThisThread))).collect()
 }
 
-impl Event {
+impl<'a> Event<'a> {
+    /// An event that only some models of processors have, by its code in their manuals.
+    #[must_use]
+    pub const fn raw(name: &'a str, code: u64) -> Self {
+        event(name, RAW, code)
+    }
+
+    /// The passes of the tracepoint with this number.
+    pub(crate) const fn tracepoint(name: &'a str, number: u64) -> Self {
+        event(name, TRACEPOINT, number)
+    }
+
     /// Whether it occurs in user mode as well. A context switch does not: a counter of user mode only never
     /// counts one.
     fn has_user_part(self) -> bool {
-        self != CONTEXT_SWITCHES
+        self != CONTEXT_SWITCHES && self.kind != TRACEPOINT
     }
 }
 
@@ -184,7 +197,7 @@ impl Counter {
             Target::ThisThread | Target::Threads(_) if event.has_user_part() => 2,
             Target::ThisThread | Target::Threads(_) => 1,
         };
-        let event = event.name;
+        let event = event.name.to_owned();
         opened.map(|fd| Self { fd, scope }).map_err(|error| match error.raw_os_error() {
             _ if refused(&error) => NoCounter::Forbidden { event, paranoid, error },
             Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP | libc::ENOSYS) => {

@@ -13,6 +13,7 @@ pub mod counter;
 pub mod cpus;
 mod family;
 mod group;
+pub mod kernel_event;
 mod processes;
 mod program;
 mod reread;

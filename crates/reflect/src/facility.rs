@@ -6,24 +6,29 @@
 //! loses nothing.
 
 mod counter;
+mod floating_point;
 mod pressure;
 mod processor;
 mod rarely;
 mod run_queue;
 mod transfer;
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
 use assay_process::accounting::own_cpu_ns;
 use assay_process::clock::now;
+use assay_process::kernel_event::KernelEvent;
 use assay_process::{Cgroup, Reread, is_gone};
 use assay_quantity::Unit;
 
 use rustix::thread::{Timespec, nanosleep};
 
 pub(crate) use counter::Instructions;
+pub use floating_point::NAME as FLOATING_POINT;
+use rarely::Rarely;
 
 use crate::advice::Advice;
 use crate::progress::{NoProgress, Observed};
@@ -49,10 +54,10 @@ pub enum Side {
 }
 
 /// Something that is counted.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Measure {
     /// Its name.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// The unit of its totals: nanoseconds, bytes, or a count.
     pub unit: Unit,
     /// What it is a measure of.
@@ -62,18 +67,44 @@ pub struct Measure {
 }
 
 const fn productivity(name: &'static str, unit: Unit, about: &'static str) -> Measure {
-    Measure { name, unit, side: Side::Productivity, about }
+    Measure { name: Cow::Borrowed(name), unit, side: Side::Productivity, about }
 }
 
 const fn overhead(name: &'static str, unit: Unit, about: &'static str) -> Measure {
-    Measure { name, unit, side: Side::Overhead, about }
+    Measure { name: Cow::Borrowed(name), unit, side: Side::Overhead, about }
+}
+
+impl Measure {
+    /// An event of the kernel as a measure: the paper's programmed hooks.
+    #[must_use]
+    pub fn of(event: &KernelEvent, side: Side) -> Self {
+        let (unit, about) = if event.is_time() {
+            (Unit::Nanoseconds, "time that this tracepoint of the kernel reports")
+        } else if event.is_function() {
+            (Unit::Count, "calls of this function of the kernel")
+        } else {
+            (Unit::Count, "passes of this tracepoint of the kernel")
+        };
+        Self { name: Cow::Owned(event.to_string()), unit, side, about }
+    }
+
+    /// Whether it is an event of the kernel. The others have names without a colon.
+    #[must_use]
+    pub fn is_kernel_event(&self) -> bool {
+        self.name.contains(':')
+    }
 }
 
 /// Reads one interface.
 trait Source: fmt::Debug {
-    /// Appends the totals so far, one for each measure of the provider; `None` if reading it now would cost
-    /// too much, in which case a later total includes it.
+    /// Appends the totals so far, one for each measure of the provider; `None` if it cannot be read now, in
+    /// which case a later total includes it.
     fn read(&mut self, totals: &mut Vec<Option<u64>>) -> io::Result<()>;
+
+    /// Whether it reads thread by thread.
+    fn is_dear(&self) -> bool {
+        false
+    }
 }
 
 /// A source that can be opened, or a reason why not.
@@ -101,6 +132,11 @@ static PROGRESS: [Measure; 2] = [
     overhead("failures", Unit::Count, "units of work that failed, by the application's own count"),
 ];
 
+/// They are counted only if that is asked for, because other counters of the processor may then have to take
+/// turns.
+static OPERATIONS: [Measure; 1] =
+    [productivity(FLOATING_POINT, Unit::Count, "floating-point operations that the processors retired")];
+
 /// All others.
 static PROVIDERS: [&Provider; 12] = [
     &counter::INSTRUCTIONS,
@@ -117,16 +153,28 @@ static PROVIDERS: [&Provider; 12] = [
     &counter::TLB_MISSES,
 ];
 
-/// Returns every measure, those of productivity and of the application first.
+/// What is counted if it is asked for.
+#[derive(Debug, Clone, Default)]
+pub struct Request {
+    /// Progress counters of the application, which are added up.
+    pub progress: Vec<PathBuf>,
+    /// Events of the kernel, each once.
+    pub events: Vec<(KernelEvent, Side)>,
+    /// Floating-point operations.
+    pub floating_point: bool,
+}
+
+/// Returns every measure but the events of the kernel, those of the application first.
 pub fn measures() -> impl Iterator<Item = &'static Measure> {
-    PROGRESS.iter().chain(PROVIDERS.iter().flat_map(|provider| provider.measures))
+    let others = PROVIDERS.iter().flat_map(|provider| provider.measures);
+    PROGRESS.iter().chain(others).chain(&OPERATIONS)
 }
 
 /// A measure that cannot be had here.
 #[derive(Debug)]
 pub struct Unavailable {
     /// Which.
-    pub measure: &'static Measure,
+    pub measure: Measure,
     /// Why.
     pub reason: String,
 }
@@ -142,6 +190,14 @@ pub enum NoFacility {
     /// A progress counter cannot be opened.
     #[error(transparent)]
     Progress(#[from] NoProgress),
+    /// An event of the kernel cannot be counted.
+    #[error("cannot count {event}: {reason}")]
+    Event {
+        /// Its name.
+        event: KernelEvent,
+        /// Why.
+        reason: String,
+    },
     /// There is nothing to observe.
     #[error(transparent)]
     Ended(#[from] Ended),
@@ -153,8 +209,9 @@ pub enum NoFacility {
 /// The providers of a subject that are open.
 #[derive(Debug)]
 pub struct Facility {
-    measures: Vec<&'static Measure>,
+    measures: Vec<Measure>,
     readers: Vec<Reader>,
+    rarely: Rarely,
     unavailable: Vec<Unavailable>,
     advice: Vec<Option<Advice>>,
     opened: Instant,
@@ -168,7 +225,8 @@ pub struct Facility {
 /// An open provider.
 #[derive(Debug)]
 struct Reader {
-    measures: &'static [Measure],
+    /// Number of its measures.
+    measures: usize,
     /// `None` after it has failed.
     source: Option<Box<dyn Source>>,
 }
@@ -187,16 +245,16 @@ pub struct Period {
 }
 
 impl Facility {
-    /// Opens every provider that is available for the subject, and the progress counters of its application,
-    /// which are added up. Counting begins now.
+    /// Opens every provider that is available for the subject, and what is requested. Counting begins now.
     ///
     /// # Errors
-    /// If a progress counter cannot be opened, or the subject does not exist.
-    pub fn open(subject: &Subject, progress: &[PathBuf]) -> Result<Self, NoFacility> {
+    /// If a progress counter or an event of the kernel cannot be opened, or the subject does not exist.
+    pub fn open(subject: &Subject, request: &Request) -> Result<Self, NoFacility> {
         let opened = now();
         let mut facility = Self {
             measures: Vec::new(),
             readers: Vec::new(),
+            rarely: Rarely::default(),
             unavailable: Vec::new(),
             advice: Vec::new(),
             opened,
@@ -204,7 +262,8 @@ impl Facility {
             read: opened,
             totals: Vec::new(),
         };
-        let counters = progress.iter().map(|path| Observed::open(path)).collect::<Result<Vec<_>, _>>()?;
+        let counters = request.progress.iter().map(|path| Observed::open(path));
+        let counters = counters.collect::<Result<Vec<_>, _>>()?;
         facility.advice = counters.iter().map(Observed::advice).collect();
         let counted: Opened = if counters.is_empty() {
             Err("no progress counter of the application was given".to_owned())
@@ -216,14 +275,30 @@ impl Facility {
             facility.add(provider.measures, (provider.open)(subject));
         }
         facility.period()?;
+        let floating_point = if request.floating_point {
+            floating_point::open(subject)
+        } else {
+            Err("they were not asked for; give them as --productivity".to_owned())
+        };
+        facility.add(&OPERATIONS, floating_point);
+        for (event, side) in &request.events {
+            let opened = counter::of_kernel(subject, event);
+            if opened.is_err() {
+                // The reason may be that the subject has ended meanwhile.
+                facility.period()?;
+            }
+            let source = opened.map_err(|reason| NoFacility::Event { event: event.clone(), reason })?;
+            facility.add(&[Measure::of(event, *side)], Ok(source));
+        }
+        facility.whole_period()?;
         Ok(facility)
     }
 
-    fn add(&mut self, measures: &'static [Measure], opened: Opened) {
+    fn add(&mut self, measures: &[Measure], opened: Opened) {
         match opened {
             Ok(source) => {
-                self.measures.extend(measures);
-                self.readers.push(Reader { measures, source: Some(source) });
+                self.measures.extend_from_slice(measures);
+                self.readers.push(Reader { measures: measures.len(), source: Some(source) });
             }
             Err(reason) => self.unavailable.extend(unavailable(measures, &reason)),
         }
@@ -231,7 +306,7 @@ impl Facility {
 
     /// The measures that were available at the beginning.
     #[must_use]
-    pub fn measures(&self) -> &[&'static Measure] {
+    pub fn measures(&self) -> &[Measure] {
         &self.measures
     }
 
@@ -255,6 +330,16 @@ impl Facility {
         names.all(|name| name == first).then_some(first)
     }
 
+    /// Returns what was counted since the last period, with what most periods leave out because it is read
+    /// thread by thread.
+    ///
+    /// # Errors
+    /// As of [`Facility::period`].
+    pub fn whole_period(&mut self) -> Result<Period, Ended> {
+        self.rarely = Rarely::default();
+        self.period()
+    }
+
     /// Returns what was counted since the last period.
     ///
     /// # Errors
@@ -262,19 +347,25 @@ impl Facility {
     pub fn period(&mut self) -> Result<Period, Ended> {
         let mut totals = Vec::with_capacity(self.measures.len());
         let at = now();
+        let reads_dear = self.rarely.is_due(at);
         for reader in &mut self.readers {
             let begin = totals.len();
-            let read = reader.source.as_mut().map_or(Ok(()), |source| source.read(&mut totals));
+            let end = begin + reader.measures;
+            let read = match &mut reader.source {
+                Some(source) if !source.is_dear() => source.read(&mut totals),
+                Some(source) if reads_dear => self.rarely.read(&mut **source, &mut totals),
+                _ => Ok(()),
+            };
             if let Err(error) = read {
                 // This one exists for every subject, for as long as the subject does.
-                if std::ptr::eq(reader.measures, processor::PROCESSOR.measures) && is_gone(&error) {
+                if self.measures[begin] == processor::PROCESSOR.measures[0] && is_gone(&error) {
                     return Err(Ended);
                 }
                 totals.truncate(begin);
                 reader.source = None;
-                self.unavailable.extend(unavailable(reader.measures, &error.to_string()));
+                self.unavailable.extend(unavailable(&self.measures[begin..end], &error.to_string()));
             }
-            totals.resize(begin + reader.measures.len(), None);
+            totals.resize(end, None);
         }
         self.totals.resize(totals.len(), None);
         let mut fallen = 0;
@@ -318,8 +409,8 @@ impl Facility {
 }
 
 /// The measures of a provider with one reason.
-fn unavailable(measures: &'static [Measure], reason: &str) -> impl Iterator<Item = Unavailable> {
-    measures.iter().map(move |measure| Unavailable { measure, reason: reason.to_owned() })
+fn unavailable(measures: &[Measure], reason: &str) -> impl Iterator<Item = Unavailable> {
+    measures.iter().map(move |measure| Unavailable { measure: measure.clone(), reason: reason.to_owned() })
 }
 
 /// Progress counters of an application.

@@ -26,4 +26,5 @@ mod signal;
 pub mod simulation;
 
 pub use assay_process::Cgroup;
+pub use assay_process::kernel_event::KernelEvent;
 pub use signal::{Overhead, Signal};

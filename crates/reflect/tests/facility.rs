@@ -12,7 +12,7 @@ use std::time::Duration;
 use assay_process::Process;
 use assay_process::accounting::process_cpu_ns;
 use assay_reflect::Cgroup;
-use assay_reflect::facility::{Ended, Facility, Period, Subject, measures};
+use assay_reflect::facility::{Ended, Facility, NoFacility, Period, Request, Side, Subject, measures};
 use assay_reflect::progress::Progress;
 
 /// A shell that works each time a line arrives, answers, and sleeps until the next one.
@@ -24,10 +24,16 @@ struct Worker {
 impl Worker {
     fn start() -> Self {
         // In both modes: each turn opens and closes a file.
-        const SCRIPT: &str = "while read line; do \
-            i=0; while [ $i -lt 50000 ]; do : >/dev/null; i=$((i+1)); done; echo done; done";
+        Self::repeating(50_000, ": >/dev/null")
+    }
+
+    /// For each line, it does this as often.
+    fn repeating(times: u32, what: &str) -> Self {
+        let script = format!(
+            "while read line; do i=0; while [ $i -lt {times} ]; do {what}; i=$((i+1)); done; echo done; done"
+        );
         let mut command = Command::new("sh");
-        command.args(["-c", SCRIPT]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let answers = BufReader::new(child.stdout.take().unwrap());
         Self { child, answers }
@@ -133,7 +139,7 @@ fn assert_switches(facility: &mut Facility, period: &Period) {
 fn a_process_is_observed_until_it_ends() {
     let mut worker = Worker::start();
     worker.work();
-    let mut facility = Facility::open(&Subject::Process(worker.pid()), &[]).unwrap();
+    let mut facility = Facility::open(&Subject::Process(worker.pid()), &Request::default()).unwrap();
     let worked_ns = worker.work();
     let period = facility.period().unwrap();
     assert_time(count(&facility, &period.counts, "processor time"), worked_ns);
@@ -150,7 +156,8 @@ fn a_control_group_is_observed_until_it_is_removed() {
     let (mut inside, mut outside) = (Worker::start(), Worker::start());
     group.take(&inside);
     inside.work();
-    let mut facility = Facility::open(&Subject::Group(Cgroup::open(&group.0).unwrap()), &[]).unwrap();
+    let mut facility =
+        Facility::open(&Subject::Group(Cgroup::open(&group.0).unwrap()), &Request::default()).unwrap();
     outside.work();
     let worked_ns = inside.work();
     let period = facility.period().unwrap();
@@ -193,7 +200,8 @@ fn two_that_share_a_processor_wait_for_it() {
         only.set(cpu);
         rustix::thread::sched_setaffinity(Some(pid), &only).unwrap();
     }
-    let mut facility = Facility::open(&Subject::Group(Cgroup::open(&group.0).unwrap()), &[]).unwrap();
+    let mut facility =
+        Facility::open(&Subject::Group(Cgroup::open(&group.0).unwrap()), &Request::default()).unwrap();
     workers.iter().for_each(|worker| writeln!(worker.child.stdin.as_ref().unwrap(), "go").unwrap());
     let worked_ns: Vec<u64> = workers.iter_mut().map(|worker| worker.answered(0)).collect();
     // The threads may not be read in each period.
@@ -217,18 +225,19 @@ fn two_that_share_a_processor_wait_for_it() {
 fn every_measure_is_available_or_has_a_reason() {
     let documented = include_str!("../../../docs/watch.md");
     for measure in measures() {
+        assert!(!measure.is_kernel_event(), "{}", measure.name);
         let side = format!("{:?}", measure.side).to_lowercase();
         let row = format!("| {} | {side} | {} |", measure.name, measure.about);
         assert!(documented.contains(&row), "docs/watch.md has no row {row}");
     }
-    let all: HashSet<&str> = measures().map(|measure| measure.name).collect();
+    let all: HashSet<_> = measures().map(|measure| &*measure.name).collect();
     assert_eq!(all.len(), measures().count());
     let own = Subject::Process(i32::try_from(std::process::id()).unwrap());
     let root = Subject::Group(Cgroup::open(Path::new("/")).unwrap());
     for subject in [Subject::Machine, own, root] {
-        let facility = Facility::open(&subject, &[]).unwrap();
-        let available = facility.measures().iter().map(|measure| measure.name);
-        let unavailable = facility.unavailable().iter().map(|one| one.measure.name);
+        let facility = Facility::open(&subject, &Request::default()).unwrap();
+        let available = facility.measures().iter().map(|measure| &*measure.name);
+        let unavailable = facility.unavailable().iter().map(|one| &*one.measure.name);
         assert_eq!(available.chain(unavailable).collect::<HashSet<_>>(), all, "{subject:?}");
         assert!(facility.unavailable().iter().all(|one| !one.reason.is_empty()));
         // These need neither hardware nor a controller.
@@ -239,12 +248,54 @@ fn every_measure_is_available_or_has_a_reason() {
 }
 
 #[test]
+fn events_of_the_kernel_are_those_of_the_subject() {
+    const FORKS: u32 = 100;
+    let group = Group::make("events");
+    let mut workers = [(); 2].map(|()| Worker::repeating(FORKS, "(:)"));
+    group.take(&workers[0]);
+    let events = ["sched:sched_process_fork", "sched:sched_process_exit"];
+    let subjects = [
+        Subject::Process(workers[0].pid()),
+        Subject::Group(Cgroup::open(&group.0).unwrap()),
+        Subject::Machine,
+    ];
+    let mut facilities = subjects.map(|subject| {
+        let events = events.map(|event| (event.parse().unwrap(), Side::Overhead)).to_vec();
+        Facility::open(&subject, &Request { events, ..Request::default() }).unwrap()
+    });
+    workers.iter_mut().for_each(|worker| {
+        worker.work();
+    });
+    let [of_process, of_group, of_machine] = facilities.each_mut().map(|facility| {
+        let counts = facility.whole_period().unwrap().counts;
+        events.map(|event| count(facility, &counts, event).unwrap())
+    });
+    let forks = u64::from(FORKS);
+    // The children of a process belong to its group only.
+    assert_eq!((of_process, of_group), ([forks, 0], [forks, forks]));
+    assert!(of_machine.iter().all(|count| *count >= 2 * forks), "{of_machine:?}");
+    workers.into_iter().for_each(Worker::end);
+}
+
+#[test]
+fn an_event_that_cannot_be_counted_is_an_error() {
+    let events = vec![("unicorns:seen".parse().unwrap(), Side::Productivity)];
+    let request = Request { events, ..Request::default() };
+    let error = Facility::open(&Subject::Machine, &request).unwrap_err().to_string();
+    assert!(error.starts_with("cannot count unicorns:seen: the kernel has no such tracepoint"), "{error}");
+    // That the subject has ended is reported first.
+    let error = Facility::open(&Subject::Process(i32::MAX), &request).unwrap_err();
+    assert!(matches!(error, NoFacility::Ended(_)), "{error}");
+}
+
+#[test]
 fn progress_counters_are_added_up() {
     let directory = tempfile::tempdir().unwrap();
     let paths = ["a", "b"].map(|name| directory.path().join(name));
     let counters = paths.each_ref().map(|path| Progress::create(path).unwrap());
     counters[0].finished(100);
-    let mut facility = Facility::open(&Subject::Machine, &paths).unwrap();
+    let request = Request { progress: paths.to_vec(), ..Request::default() };
+    let mut facility = Facility::open(&Subject::Machine, &request).unwrap();
     counters[0].finished(3);
     counters[1].finished(4);
     counters[1].failed(5);

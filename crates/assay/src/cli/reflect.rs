@@ -1,15 +1,18 @@
 //! The command line of `assay reflect`.
 
+use std::ffi::OsStr;
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use assay_reflect::KernelEvent;
 use assay_reflect::facility::{self, Measure, Side};
 use assay_reflect::law::{LAWS, Law};
 use assay_reflect::plant::{PLANTS, Plant};
 use assay_reflect::simulation::{SCENARIOS, Scenario};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, Subcommand, value_parser};
+use clap::{Arg, Args, Command, Subcommand, value_parser};
 
 use super::PrintArgs;
 
@@ -47,13 +50,18 @@ pub struct ReflectWatchArgs {
     /// Take the units of work from this progress counter of the application; several are added up.
     #[arg(long, value_name = "FILE")]
     pub progress: Vec<PathBuf>,
-    /// Measure of productivity, of which the region and the plots are made [default: progress if a counter is
-    /// given, otherwise instructions if the processor counts them, otherwise user time].
-    #[arg(long, value_name = "MEASURE", value_parser = measures(Side::Productivity))]
-    pub productivity: Option<&'static Measure>,
+    /// Measure of productivity, of which the region and the plots are made, or a kernel event as for --event
+    /// [default: progress if a counter is given, otherwise instructions if the processor counts them,
+    /// otherwise user time].
+    #[arg(long, value_name = "MEASURE", value_parser = Measures(Side::Productivity))]
+    pub productivity: Option<Selected>,
     /// Measure of overhead, likewise.
-    #[arg(long, value_name = "MEASURE", default_value = "processor time", value_parser = measures(Side::Overhead))]
-    pub overhead: &'static Measure,
+    #[arg(long, value_name = "MEASURE", default_value = "processor time", value_parser = Measures(Side::Overhead))]
+    pub overhead: Selected,
+    /// Count this event of the kernel, too: a tracepoint, such as syscalls:sys_enter_fsync, or the calls of a
+    /// function, such as kprobe:vfs_fsync_range; can be repeated.
+    #[arg(long, value_name = "EVENT")]
+    pub event: Vec<KernelEvent>,
     /// Time between two readings, such as 100ms.
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = period)]
     pub period: Duration,
@@ -118,12 +126,61 @@ pub struct ReflectSimulateArgs {
     pub print: PrintArgs,
 }
 
-/// Returns a parser for the names of measures.
-fn measures(side: Side) -> impl TypedValueParser<Value = &'static Measure> {
-    let of_side = move || facility::measures().filter(move |measure| measure.side == side);
-    let values = of_side().map(|measure| PossibleValue::new(measure.name).help(measure.about));
-    PossibleValuesParser::new(values)
-        .try_map(move |name| of_side().find(|measure| measure.name == name).ok_or("unknown measure"))
+/// A measure for the region and the plots.
+#[derive(Debug, Clone)]
+pub enum Selected {
+    /// One of the facility's own.
+    Measure(&'static Measure),
+    /// An event of the kernel.
+    Event(KernelEvent),
+}
+
+impl fmt::Display for Selected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Measure(measure) => f.write_str(&measure.name),
+            Self::Event(event) => event.fmt(f),
+        }
+    }
+}
+
+/// Parses a measure of this side, or an event of the kernel.
+#[derive(Debug, Clone)]
+struct Measures(Side);
+
+impl Measures {
+    fn of_side(&self) -> impl Iterator<Item = &'static Measure> {
+        let side = self.0;
+        facility::measures().filter(move |measure| measure.side == side)
+    }
+
+    fn parse(&self, text: &str) -> Result<Selected, String> {
+        if let Some(measure) = self.of_side().find(|measure| measure.name == text) {
+            return Ok(Selected::Measure(measure));
+        }
+        text.parse().map(Selected::Event).map_err(|error| {
+            let names: Vec<&str> = self.of_side().map(|measure| &*measure.name).collect();
+            format!("give {}; of the kernel's events, {error}", names.join(", "))
+        })
+    }
+}
+
+impl TypedValueParser for Measures {
+    type Value = Selected;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<Selected, clap::Error> {
+        let measures = self.clone();
+        (move |text: &str| measures.parse(text)).parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.of_side().map(|measure| PossibleValue::new(&*measure.name).help(measure.about))))
+    }
 }
 
 /// Parses the time between two readings.

@@ -27,6 +27,17 @@ pub fn assay(directory: &Path, arguments: &[&str]) -> Said {
     Said { report: text(output.stdout), messages: text(output.stderr), code: output.status.code() }
 }
 
+/// Copies a program and the libraries that it needs into a new directory.
+pub fn copy_program(program: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    let linked = Command::new("ldd").arg(program).output().unwrap();
+    let linked = String::from_utf8(linked.stdout).unwrap();
+    let libraries = linked.split_whitespace().filter(|word| word.starts_with('/')).map(Path::new);
+    for file in libraries.chain([program]) {
+        fs::copy(file, to.join(file.file_name().unwrap())).unwrap();
+    }
+}
+
 /// The position of a column.
 pub fn position(table: &Value, column: &str) -> usize {
     table["columns"].as_array().unwrap().iter().position(|one| one["header"] == column).unwrap()

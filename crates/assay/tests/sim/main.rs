@@ -4,6 +4,7 @@
 
 mod guest;
 mod image;
+mod kernel_event;
 mod matrix;
 mod native;
 
@@ -11,9 +12,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
-use std::process::Command;
 
-use guest::{MODES, PROGRAMS, ROUTINES, SERVICES, Said, Tables, assay, compile, kernels, run, sim};
+use guest::{
+    MODES, PROGRAMS, ROUTINES, SERVICES, Said, Tables, assay, compile, copy_program, kernels, run, sim,
+};
 
 #[test]
 fn a_command_runs_with_its_files_on_each_kernel() {
@@ -390,14 +392,7 @@ fn work_that_is_added_to_a_call_is_seen_in_it_and_nowhere_else() {
 #[test]
 fn system_calls_are_those_that_strace_counts_in_the_guest() {
     let directory = tempfile::tempdir().unwrap();
-    let tools = directory.path().join("tools");
-    fs::create_dir(&tools).unwrap();
-    let linked = Command::new("ldd").arg("/usr/bin/strace").output().unwrap();
-    let linked = String::from_utf8(linked.stdout).unwrap();
-    let libraries = linked.split_whitespace().filter(|word| word.starts_with('/'));
-    for file in libraries.chain(["/usr/bin/strace"]) {
-        fs::copy(file, tools.join(Path::new(file).file_name().unwrap())).unwrap();
-    }
+    copy_program(Path::new("/usr/bin/strace"), &directory.path().join("tools"));
     let command = "mkdir tree; for i in $(seq 25); do echo $i >tree/$i; done
         tools/ld-linux-x86-64.so.2 --library-path tools tools/strace -f -c -o counts \\
             find tree -type f -exec md5sum {} ';' >sums

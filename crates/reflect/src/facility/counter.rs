@@ -6,40 +6,40 @@ use std::os::fd::AsFd;
 use assay_process::accounting::Stat;
 use assay_process::counter::{self, Count, Counter, Event, NoCounter, Reading, Scope, Target};
 use assay_process::cpus::online;
+use assay_process::kernel_event::{KernelEvent, Tracepoint};
 use assay_process::{is_gone, threads};
 use assay_quantity::Unit;
 
-use super::rarely::Rarely;
 use super::{Opened, Provider, Source, Subject, overhead, productivity};
 
 pub static INSTRUCTIONS: Provider = Provider {
     measures: &[productivity("instructions", Unit::Count, "instructions that the processors retired")],
-    open: |subject| counted(subject, counter::INSTRUCTIONS),
+    open: |subject| one(subject, counter::INSTRUCTIONS),
 };
 
 pub static CYCLES: Provider = Provider {
     measures: &[overhead("cycles", Unit::Count, "cycles of the processors; per instruction, the CPI")],
-    open: |subject| counted(subject, counter::CYCLES),
+    open: |subject| one(subject, counter::CYCLES),
 };
 
 pub static CACHE_MISSES: Provider = Provider {
     measures: &[overhead("cache misses", Unit::Count, "accesses that the last-level cache did not have")],
-    open: |subject| counted(subject, counter::CACHE_MISSES),
+    open: |subject| one(subject, counter::CACHE_MISSES),
 };
 
 pub static TLB_MISSES: Provider = Provider {
     measures: &[overhead("TLB misses", Unit::Count, "loads whose translation the data TLB did not have")],
-    open: |subject| counted(subject, counter::TLB_MISSES),
+    open: |subject| one(subject, counter::TLB_MISSES),
 };
 
 pub static FAULTS: Provider = Provider {
     measures: &[overhead("page faults", Unit::Count, "page faults, with and without I/O")],
-    open: |subject| counted(subject, counter::PAGE_FAULTS),
+    open: |subject| one(subject, counter::PAGE_FAULTS),
 };
 
 pub static SWITCHES: Provider = Provider {
     measures: &[overhead("context switches", Unit::Count, "context switches away from a task")],
-    open: |subject| counted(subject, counter::CONTEXT_SWITCHES),
+    open: |subject| one(subject, counter::CONTEXT_SWITCHES),
 };
 
 pub static INTERRUPTS: Provider = Provider {
@@ -61,34 +61,78 @@ impl Source for Interrupts {
     }
 }
 
-/// Counters of one event that cover a subject together, each with its last reading.
+/// Counters that cover a subject together.
 #[derive(Debug)]
-struct Counters {
-    counters: Vec<(Counter, Reading)>,
+pub struct Counters {
+    counters: Vec<Weighted>,
     /// With counters that took turns, an estimate.
-    total: f64,
+    total: u64,
+    is_dear: bool,
 }
 
-fn counted(subject: &Subject, event: Event) -> Opened {
-    let open = |target| opened(event, target).map_err(|error| error.to_string());
+#[derive(Debug)]
+struct Weighted {
+    counter: Counter,
+    last: Reading,
+    /// What an event adds to the total.
+    weight: u64,
+}
+
+/// Opens counters of these events, each with what one event adds to the total.
+pub fn counted(subject: &Subject, events: &[(Event, u64)]) -> Result<Counters, String> {
     let cpus = || online().map_err(|error| format!("cannot list the processors: {error}"));
-    let counters: Result<Vec<_>, String> = match subject {
-        Subject::Machine => cpus()?.into_iter().map(|cpu| open(Target::Processor(cpu))).collect(),
-        Subject::Process(pid) => return Ok(Box::new(Rarely::new(of_threads(*pid, event)?))),
-        Subject::Group(group) => {
-            cpus()?.into_iter().map(|cpu| open(Target::Group(group.as_fd(), cpu))).collect()
+    let mut counters = Vec::new();
+    for &(event, weight) in events {
+        let mut open = |target| {
+            counters.push(opened(event, target, weight).map_err(|error| error.to_string())?);
+            Ok::<_, String>(())
+        };
+        match subject {
+            Subject::Machine => cpus()?.into_iter().try_for_each(|cpu| open(Target::Processor(cpu)))?,
+            Subject::Group(group) => {
+                cpus()?.into_iter().try_for_each(|cpu| open(Target::Group(group.as_fd(), cpu)))?;
+            }
+            Subject::Process(pid) => counters.extend(of_threads(*pid, event, weight)?),
         }
-    };
-    Ok(Box::new(Counters { counters: counters?, total: 0.0 }))
+    }
+    Ok(Counters { counters, total: 0, is_dear: matches!(subject, Subject::Process(_)) })
 }
 
-fn opened(event: Event, target: Target) -> Result<(Counter, Reading), NoCounter> {
+fn one(subject: &Subject, event: Event) -> Opened {
+    Ok(Box::new(counted(subject, &[(event, 1)])?))
+}
+
+/// Counters of an event of the kernel.
+#[derive(Debug)]
+struct OfKernel {
+    counters: Counters,
+    /// It exists until they are closed: fields are dropped in their order.
+    _tracepoint: Tracepoint,
+}
+
+pub fn of_kernel(subject: &Subject, event: &KernelEvent) -> Opened {
+    let tracepoint = event.find().map_err(|error| error.to_string())?;
+    let counters = counted(subject, &[(tracepoint.event(), 1)])?;
+    Ok(Box::new(OfKernel { counters, _tracepoint: tracepoint }))
+}
+
+impl Source for OfKernel {
+    fn read(&mut self, totals: &mut Vec<Option<u64>>) -> io::Result<()> {
+        self.counters.read(totals)
+    }
+
+    fn is_dear(&self) -> bool {
+        self.counters.is_dear()
+    }
+}
+
+fn opened(event: Event, target: Target, weight: u64) -> Result<Weighted, NoCounter> {
     let counter = Counter::open(event, target)?;
     match counter.scope {
         // A counter that has just been opened counts from zero.
-        Scope::UserAndKernel => Ok((counter, Reading::default())),
+        Scope::UserAndKernel => Ok(Weighted { counter, last: Reading::default(), weight }),
         Scope::User => Err(NoCounter::Forbidden {
-            event: event.name,
+            event: event.name.to_owned(),
             paranoid: 1,
             error: io::Error::from_raw_os_error(rustix::io::Errno::ACCESS.raw_os_error()),
         }),
@@ -97,25 +141,29 @@ fn opened(event: Event, target: Target) -> Result<(Counter, Reading), NoCounter>
 
 /// Opens a counter for each thread; those that these start later inherit theirs. A thread that another one
 /// starts before that has its counter is missed: to list them again would count others twice.
-fn of_threads(pid: i32, event: Event) -> Result<Counters, String> {
+fn of_threads(pid: i32, event: Event, weight: u64) -> Result<Vec<Weighted>, String> {
     let listed =
         threads(pid).map_err(|error| format!("cannot list the threads of process {pid}: {error}"))?;
     let mut counters = Vec::with_capacity(listed.len());
     for thread in listed {
-        match opened(event, Target::Threads(thread)) {
+        match opened(event, Target::Threads(thread), weight) {
             Ok(counter) => counters.push(counter),
             // It has ended.
             Err(NoCounter::Failed { error, .. }) if is_gone(&error) => {}
             Err(error) => return Err(error.to_string()),
         }
     }
-    Ok(Counters { counters, total: 0.0 })
+    Ok(counters)
 }
 
 impl Source for Counters {
     fn read(&mut self, totals: &mut Vec<Option<u64>>) -> io::Result<()> {
         totals.push(self.total()?);
         Ok(())
+    }
+
+    fn is_dear(&self) -> bool {
+        self.is_dear
     }
 }
 
@@ -126,7 +174,8 @@ pub struct Instructions(Counters);
 impl Instructions {
     /// Opens their counters, if the processor has one.
     pub fn of(pid: i32) -> Result<Self, String> {
-        of_threads(pid, counter::INSTRUCTIONS).map(Self)
+        let counters = of_threads(pid, counter::INSTRUCTIONS, 1)?;
+        Ok(Self(Counters { counters, total: 0, is_dear: true }))
     }
 
     /// The instructions since then; `None` if another counter had the place of this one.
@@ -136,22 +185,48 @@ impl Instructions {
 }
 
 impl Counters {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count far below 2^52")]
-    #[expect(clippy::cast_precision_loss, reason = "a count far below 2^52")]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an estimate of a count")]
     fn total(&mut self) -> io::Result<Option<u64>> {
-        let mut had_turns = true;
-        for (counter, last) in &mut self.counters {
+        let mut had_turn = self.counters.is_empty();
+        for Weighted { counter, last, weight } in &mut self.counters {
             let reading = counter.read()?;
-            self.total += match reading.since(*last) {
-                Count::Exact(count) => count as f64,
-                Count::Scaled { estimate, .. } => estimate,
-                Count::NoTurn => {
-                    had_turns = false;
-                    continue;
-                }
+            let count = match reading.since(*last) {
+                Count::Exact(count) => count,
+                Count::Scaled { estimate, .. } => estimate as u64,
+                // A later reading includes it.
+                Count::NoTurn => continue,
             };
+            had_turn = true;
+            self.total += count * *weight;
             *last = reading;
         }
-        Ok(had_turns.then_some(self.total as u64))
+        Ok(had_turn.then_some(self.total))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_adds_its_weight_to_the_total() {
+        let counters = |weights: &[u64]| Counters {
+            counters: weights
+                .iter()
+                .map(|weight| opened(counter::PAGE_FAULTS, Target::ThisThread, *weight).unwrap())
+                .collect(),
+            total: 0,
+            is_dear: false,
+        };
+        let (mut one, mut three) = (counters(&[1]), counters(&[1, 2]));
+        let mut totals = || [&mut one, &mut three].map(|counters| counters.total().unwrap().unwrap());
+        let before = totals();
+        // Fresh memory from the kernel, unlike that of an allocator.
+        let pages = memmap2::MmapMut::map_anon(1 << 22).unwrap();
+        assert_eq!(pages.iter().step_by(4096).map(|byte| u64::from(*byte)).sum::<u64>(), 0);
+        let after = totals();
+        let [one, three] = [0, 1].map(|place| after[place] - before[place]);
+        // To read them one after the other may touch a page of its own.
+        assert!(one > 100 && three.abs_diff(3 * one) < one / 10, "{three} is not three times {one}");
     }
 }

@@ -1,43 +1,43 @@
-//! Sources that are dear because they read thread by thread: they are read as rarely as [`SHARE`] demands.
+//! Sources that are dear because they read thread by thread. They are read together, so that their counts are
+//! of the same periods, and as rarely as [`SHARE`] demands.
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use assay_process::accounting::thread_cpu_ns;
-use assay_process::clock::now;
 
 use super::Source;
 
-/// Largest share of a processor that the readings of such a source take. The `schedstat` of ten threads is
-/// then read in each period of 100 ms, that of a hundred every 0.4 s, and that of a thousand every 2.4 s.
-const SHARE: f64 = 0.001;
+/// Largest share of a processor that the readings of these sources take. Three of them, of a process with ten
+/// threads, are then read in each period of 100 ms, with a hundred threads every 0.3 s, with a thousand every
+/// 2.3 s.
+const SHARE: f64 = 0.002;
 
-/// A dear source of one measure.
-#[derive(Debug)]
-pub struct Rarely<S> {
-    source: S,
-    last: Instant,
+/// When they are read.
+#[derive(Debug, Default)]
+pub struct Rarely {
+    /// Begin of the last reading; `None` before the first one.
+    last: Option<Instant>,
     /// Processor time of the last reading.
     cost: Duration,
 }
 
-impl<S> Rarely<S> {
-    /// Reads a source rarely, but soon for the first time.
-    pub fn new(source: S) -> Self {
-        Self { source, last: now(), cost: Duration::ZERO }
-    }
-}
-
-impl<S: Source> Source for Rarely<S> {
-    fn read(&mut self, totals: &mut Vec<Option<u64>>) -> io::Result<()> {
-        if now().saturating_duration_since(self.last).mul_f64(SHARE) < self.cost {
-            totals.push(None);
-            return Ok(());
+impl Rarely {
+    /// Whether a reading begins now, at which each of them is read.
+    pub fn is_due(&mut self, at: Instant) -> bool {
+        let is_due =
+            self.last.is_none_or(|last| at.saturating_duration_since(last).mul_f64(SHARE) >= self.cost);
+        if is_due {
+            *self = Self { last: Some(at), cost: Duration::ZERO };
         }
+        is_due
+    }
+
+    /// Reads one of them.
+    pub fn read(&mut self, source: &mut dyn Source, totals: &mut Vec<Option<u64>>) -> io::Result<()> {
         let begin_ns = thread_cpu_ns()?;
-        self.source.read(totals)?;
-        self.cost = Duration::from_nanos(thread_cpu_ns()?.saturating_sub(begin_ns));
-        self.last = now();
+        source.read(totals)?;
+        self.cost += Duration::from_nanos(thread_cpu_ns()?.saturating_sub(begin_ns));
         Ok(())
     }
 }

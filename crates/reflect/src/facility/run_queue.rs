@@ -11,7 +11,6 @@ use assay_process::clock::now;
 use assay_process::{Cgroup, is_gone, threads};
 use assay_quantity::Unit;
 
-use super::rarely::Rarely;
 use super::{Provider, Source, Subject, overhead};
 
 pub static WAIT: Provider = Provider {
@@ -31,8 +30,7 @@ pub static WAIT: Provider = Provider {
                 Listed::Group(Cgroup::open(group.path()).map_err(|error| error.to_string())?)
             }
         };
-        let threads = Threads { listed, known: HashMap::new(), total_ns: 0, last: now() };
-        Ok(Box::new(Rarely::new(threads)))
+        Ok(Box::new(Threads { listed, known: HashMap::new(), total_ns: 0, last: now() }))
     },
 };
 
@@ -82,6 +80,10 @@ impl Source for Threads {
         self.known = living;
         totals.push(Some(self.total_ns));
         Ok(())
+    }
+
+    fn is_dear(&self) -> bool {
+        true
     }
 }
 

@@ -44,7 +44,7 @@ impl Endpoint {
     }
 
     /// Replaces the page.
-    pub fn publish(&self, measures: &[&Measure], observation: &Observation) {
+    pub fn publish(&self, measures: &[Measure], observation: &Observation) {
         *self.page.lock().unwrap_or_else(PoisonError::into_inner) = page(measures, observation);
     }
 }
@@ -58,17 +58,26 @@ fn answer(request: Request, page: String) -> io::Result<()> {
 }
 
 /// The page: a counter for each measure that was read, and whether the subject is in each region.
-fn page(measures: &[&Measure], observation: &Observation) -> String {
-    let mut page = String::new();
-    for (measure, counted) in measures.iter().zip(observation.counted()) {
-        let Some(total) = counted.total else { continue };
-        let name = metric(measure);
+fn page(measures: &[Measure], observation: &Observation) -> String {
+    let read = measures.iter().zip(observation.counted()).filter_map(|(measure, counted)| {
+        let total = counted.total?;
         let value = match measure.unit {
             Unit::Nanoseconds => format!("{}.{:09}", total / 1_000_000_000, total % 1_000_000_000),
             _ => total.to_string(),
         };
+        Some((metric(measure), value))
+    });
+    let mut read: Vec<_> = read.collect();
+    // The lines of a metric follow each other.
+    read.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+    let mut page = String::new();
+    for group in read.chunk_by(|(one, _), (other, _)| one.name == other.name) {
+        let Metric { name, help, .. } = &group[0].0;
         // Writing to a string does not fail.
-        let _ = write!(page, "# HELP {name} {}.\n# TYPE {name} counter\n{name} {value}\n", measure.about);
+        let _ = write!(page, "# HELP {name} {help}.\n# TYPE {name} counter\n");
+        for (metric, value) in group {
+            let _ = writeln!(page, "{name}{} {value}", metric.labels);
+        }
     }
     page.push_str(
         "# HELP assay_region 1 for the region that the subject is in.\n# TYPE assay_region gauge\n",
@@ -81,15 +90,30 @@ fn page(measures: &[&Measure], observation: &Observation) -> String {
     page
 }
 
-/// The name of a metric, with its base unit and the ending of counters, as Prometheus recommends.
-fn metric(measure: &Measure) -> String {
+/// A metric of Prometheus.
+struct Metric {
+    name: String,
+    labels: String,
+    help: &'static str,
+}
+
+/// The metric of a measure: its name has the base unit and the ending of counters, as Prometheus recommends.
+/// All events of the kernel of one unit are one metric.
+fn metric(measure: &Measure) -> Metric {
     let unit = match measure.unit {
         Unit::Nanoseconds => "_seconds",
         Unit::Bytes if !measure.name.ends_with("bytes") => "_bytes",
         _ => "",
     };
+    if measure.is_kernel_event() {
+        return Metric {
+            name: format!("assay_kernel_events{unit}_total"),
+            labels: format!("{{event=\"{}\"}}", measure.name),
+            help: "what events of the kernel add up to",
+        };
+    }
     let name = measure.name.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "_");
-    format!("assay_{name}{unit}_total")
+    Metric { name: format!("assay_{name}{unit}_total"), labels: String::new(), help: measure.about }
 }
 
 #[cfg(test)]
@@ -97,26 +121,40 @@ mod tests {
     use std::collections::HashSet;
     use std::time::Duration;
 
-    use assay_reflect::facility::{Period, measures};
+    use assay_reflect::facility::{Period, Side, measures};
     use expect_test::expect;
 
     use super::*;
 
     #[test]
     fn a_page_has_base_units_and_the_region() {
-        let time = measures().find(|measure| measure.name == "processor time").unwrap();
-        let progress = measures().find(|measure| measure.name == "progress").unwrap();
-        let never = measures().find(|measure| measure.name == "run-queue wait").unwrap();
-        let mut observation = Observation::new(3, 0, 1);
-        let counts = vec![Some(7), Some(1_500_000_000), None];
+        let known = |name: &str| measures().find(|measure| measure.name == name).unwrap().clone();
+        let event = |name: &str| Measure::of(&name.parse().unwrap(), Side::Overhead);
+        let measures = [
+            known("progress"),
+            event("sched:sched_switch"),
+            event("sched:sched_stat_runtime"),
+            event("kprobe:vfs_read"),
+            known("processor time"),
+            known("run-queue wait"),
+        ];
+        let mut observation = Observation::new(6, 0, 4);
+        let counts = vec![Some(7), Some(8), Some(5), Some(9), Some(1_500_000_000), None];
         observation.add(&Period { length: Duration::from_secs(1), counts, fallen: 0 });
-        expect![[r#"
-            # HELP assay_progress_total units of work that the application finished, by its own count.
-            # TYPE assay_progress_total counter
-            assay_progress_total 7
+        expect![[r##"
+            # HELP assay_kernel_events_seconds_total what events of the kernel add up to.
+            # TYPE assay_kernel_events_seconds_total counter
+            assay_kernel_events_seconds_total{event="sched:sched_stat_runtime"} 0.000000005
+            # HELP assay_kernel_events_total what events of the kernel add up to.
+            # TYPE assay_kernel_events_total counter
+            assay_kernel_events_total{event="sched:sched_switch"} 8
+            assay_kernel_events_total{event="kprobe:vfs_read"} 9
             # HELP assay_processor_time_seconds_total time on a processor, in both modes.
             # TYPE assay_processor_time_seconds_total counter
             assay_processor_time_seconds_total 1.500000000
+            # HELP assay_progress_total units of work that the application finished, by its own count.
+            # TYPE assay_progress_total counter
+            assay_progress_total 7
             # HELP assay_region 1 for the region that the subject is in.
             # TYPE assay_region gauge
             assay_region{region="steady"} 0
@@ -125,13 +163,13 @@ mod tests {
             assay_region{region="overload"} 0
             assay_region{region="load falls"} 0
             assay_region{region="recovers"} 0
-        "#]]
-        .assert_eq(&page(&[progress, time, never], &observation));
+        "##]]
+        .assert_eq(&page(&measures, &observation));
     }
 
     #[test]
     fn every_measure_has_a_metric_of_its_own_with_a_name_that_prometheus_accepts() {
-        let names: Vec<String> = measures().map(metric).collect();
+        let names: Vec<String> = measures().map(|measure| metric(measure).name).collect();
         assert_eq!(names.iter().collect::<HashSet<_>>().len(), names.len());
         let accepted = |c: char| c.is_ascii_lowercase() || c == '_';
         assert!(names.iter().all(|name| name.chars().all(accepted)), "{names:?}");

@@ -26,7 +26,7 @@ pub fn head(name: &str, facility: &Facility) -> Value {
         };
         json!({ "name": measure.name, "unit": measure.unit.symbol(), "side": side, "about": measure.about })
     };
-    let available: Vec<Value> = facility.measures().iter().map(|known| measure(known)).collect();
+    let available: Vec<Value> = facility.measures().iter().map(measure).collect();
     let unavailable = facility.unavailable().iter();
     let unavailable = unavailable.map(|one| json!({ "name": one.measure.name, "reason": one.reason }));
     json!({
@@ -51,7 +51,7 @@ fn advice(Advice { unit, class, bound, queue }: &Advice) -> Value {
 pub fn line(facility: &Facility, observation: &Observation, period: &Period) -> Value {
     let counts = facility.measures().iter().zip(&period.counts);
     let counts: Map<String, Value> =
-        counts.map(|(measure, count)| (measure.name.to_owned(), json!(count))).collect();
+        counts.map(|(measure, count)| (measure.name.to_string(), json!(count))).collect();
     json!({
         "end_ns": ns(observation.length()),
         "length_ns": ns(period.length),

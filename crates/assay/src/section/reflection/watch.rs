@@ -21,7 +21,7 @@ const COLUMNS: u32 = 120;
 /// Returns the report on an observation so far.
 pub fn report(name: &str, facility: &Facility, observation: &Observation) -> Result<Report, NoFigure> {
     let measures = facility.measures();
-    let productivity = measures[observation.axes().0];
+    let productivity = &measures[observation.axes().0];
     let unit = unit(productivity, facility.unit(productivity));
     let mut blocks = Vec::new();
     if observation.periods() == 0 {
@@ -33,7 +33,7 @@ pub fn report(name: &str, facility: &Facility, observation: &Observation) -> Res
         blocks.extend(Plots::new(observation, measures, &unit).figures()?.into_iter().map(Block::Figure));
     }
     let unavailable = facility.unavailable().iter();
-    let rows = unavailable.map(|one| [Cell::text(one.measure.name), Cell::text(&one.reason)]);
+    let rows = unavailable.map(|one| [Cell::text(&*one.measure.name), Cell::text(&one.reason)]);
     let columns = ["measure", "reason"].map(Column::words);
     blocks.push(Block::Table(Table::of("Not available", columns, rows)));
     if let Ok(own) = facility.own_time() {
@@ -73,9 +73,9 @@ fn sentence(Advice { unit, class, bound, queue }: &Advice) -> String {
     format!("A unit of progress, by the advice of the application: {unit}, {}{bound}{queue}.", class.name())
 }
 
-fn counts(measures: &[&Measure], (unit, unit_name): &(f64, String), observation: &Observation) -> Table {
-    let row = |(measure, counted): (&&Measure, &Counted)| {
-        let name = Cell::text(measure.name);
+fn counts(measures: &[Measure], (unit, unit_name): &(f64, String), observation: &Observation) -> Table {
+    let row = |(measure, counted): (&Measure, &Counted)| {
+        let name = Cell::text(&*measure.name);
         let Some(total) = counted.total else {
             let missing = || Cell::Missing("not read yet".to_owned());
             return [name, missing(), missing(), missing()];
@@ -138,9 +138,9 @@ struct Plots {
 }
 
 impl Plots {
-    fn new(observation: &Observation, measures: &[&Measure], (unit, unit_name): &(f64, String)) -> Self {
+    fn new(observation: &Observation, measures: &[Measure], (unit, unit_name): &(f64, String)) -> Self {
         let (productivity, overhead) = observation.axes();
-        let (productivity, overhead) = (measures[productivity], measures[overhead]);
+        let (productivity, overhead) = (&measures[productivity], &measures[overhead]);
         let (rate, factor) = rate(productivity);
         let columns = columns(observation.points());
         let ends = columns.iter().scan(0.0, |end_ns, column| {
@@ -158,7 +158,7 @@ impl Plots {
         };
         Self {
             time: Axis { label, unit: Unit::Nanoseconds },
-            productivity: Axis { label: productivity.name.to_owned(), unit: rate },
+            productivity: Axis { label: productivity.name.to_string(), unit: rate },
             overhead: Axis { label: format!("{} per {unit_name}", overhead.name), unit: overhead.unit },
             edges,
             values: columns.iter().map(value).collect(),
