@@ -274,7 +274,6 @@ impl Facility {
         for provider in PROVIDERS {
             facility.add(provider.measures, (provider.open)(subject));
         }
-        facility.period()?;
         let floating_point = if request.floating_point {
             floating_point::open(subject)
         } else {
@@ -284,13 +283,13 @@ impl Facility {
         for (event, side) in &request.events {
             let opened = counter::of_kernel(subject, event);
             if opened.is_err() {
-                // The reason may be that the subject has ended meanwhile.
+                // The reason may be that the subject does not exist.
                 facility.period()?;
             }
             let source = opened.map_err(|reason| NoFacility::Event { event: event.clone(), reason })?;
             facility.add(&[Measure::of(event, *side)], Ok(source));
         }
-        facility.whole_period()?;
+        facility.period()?;
         Ok(facility)
     }
 
