@@ -62,19 +62,25 @@ pub struct Measure {
     pub unit: Unit,
     /// What it is a measure of.
     pub side: Side,
+    /// What one unit of it is called, such as "request"; `None` if it has no name.
+    pub each: Option<Cow<'static, str>>,
     /// One sentence.
     pub about: &'static str,
 }
 
-const fn productivity(name: &'static str, unit: Unit, about: &'static str) -> Measure {
-    Measure { name: Cow::Borrowed(name), unit, side: Side::Productivity, about }
-}
-
-const fn overhead(name: &'static str, unit: Unit, about: &'static str) -> Measure {
-    Measure { name: Cow::Borrowed(name), unit, side: Side::Overhead, about }
-}
-
 impl Measure {
+    /// A measure of useful work.
+    #[must_use]
+    pub const fn productivity(name: &'static str, unit: Unit, about: &'static str) -> Self {
+        Self { name: Cow::Borrowed(name), unit, side: Side::Productivity, each: None, about }
+    }
+
+    /// A measure of what the work costs.
+    #[must_use]
+    pub const fn overhead(name: &'static str, unit: Unit, about: &'static str) -> Self {
+        Self { name: Cow::Borrowed(name), unit, side: Side::Overhead, each: None, about }
+    }
+
     /// An event of the kernel as a measure: the paper's programmed hooks.
     #[must_use]
     pub fn of(event: &KernelEvent, side: Side) -> Self {
@@ -85,7 +91,7 @@ impl Measure {
         } else {
             (Unit::Count, "passes of this tracepoint of the kernel")
         };
-        Self { name: Cow::Owned(event.to_string()), unit, side, about }
+        Self { name: Cow::Owned(event.to_string()), unit, side, each: None, about }
     }
 
     /// Whether it is an event of the kernel. The others have names without a colon.
@@ -96,15 +102,28 @@ impl Measure {
 }
 
 /// Reads one interface.
-trait Source: fmt::Debug {
+pub trait Source: fmt::Debug {
     /// Appends the totals so far, one for each measure of the provider; `None` if it cannot be read now, in
     /// which case a later total includes it.
     fn read(&mut self, totals: &mut Vec<Option<u64>>) -> io::Result<()>;
+
+    /// Prepares the last reading, so that it includes what the others leave out. It may wait, at most a few
+    /// seconds.
+    fn complete(&mut self) {}
 
     /// Whether it reads thread by thread.
     fn is_dear(&self) -> bool {
         false
     }
+}
+
+/// Measures that the caller provides, as those of a server that the facility has no client of.
+#[derive(Debug)]
+pub struct Provided {
+    /// They have other names than the [`measures`] of the facility.
+    pub measures: &'static [Measure],
+    /// Reads them.
+    pub source: Box<dyn Source>,
 }
 
 /// A source that can be opened, or a reason why not.
@@ -128,14 +147,21 @@ fn number_after(text: &str, key: &str) -> Option<u64> {
 
 /// Units that an application counts itself: the paper's shared variable.
 static PROGRESS: [Measure; 2] = [
-    productivity("progress", Unit::Count, "units of work that the application finished, by its own count"),
-    overhead("failures", Unit::Count, "units of work that failed, by the application's own count"),
+    Measure::productivity(
+        "progress",
+        Unit::Count,
+        "units of work that the application finished, by its own count",
+    ),
+    Measure::overhead("failures", Unit::Count, "units of work that failed, by the application's own count"),
 ];
 
 /// They are counted only if that is asked for, because other counters of the processor may then have to take
 /// turns.
-static OPERATIONS: [Measure; 1] =
-    [productivity(FLOATING_POINT, Unit::Count, "floating-point operations that the processors retired")];
+static OPERATIONS: [Measure; 1] = [Measure::productivity(
+    FLOATING_POINT,
+    Unit::Count,
+    "floating-point operations that the processors retired",
+)];
 
 /// All others.
 static PROVIDERS: [&Provider; 12] = [
@@ -154,17 +180,20 @@ static PROVIDERS: [&Provider; 12] = [
 ];
 
 /// What is counted if it is asked for.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct Request {
     /// Progress counters of the application, which are added up.
     pub progress: Vec<PathBuf>,
+    /// Further measures.
+    pub provided: Vec<Provided>,
     /// Events of the kernel, each once.
     pub events: Vec<(KernelEvent, Side)>,
     /// Floating-point operations.
     pub floating_point: bool,
 }
 
-/// Returns every measure but the events of the kernel, those of the application first.
+/// Returns every measure but the events of the kernel and what the caller provides, those of the application
+/// first.
 pub fn measures() -> impl Iterator<Item = &'static Measure> {
     let others = PROVIDERS.iter().flat_map(|provider| provider.measures);
     PROGRESS.iter().chain(others).chain(&OPERATIONS)
@@ -249,7 +278,7 @@ impl Facility {
     ///
     /// # Errors
     /// If a progress counter or an event of the kernel cannot be opened, or the subject does not exist.
-    pub fn open(subject: &Subject, request: &Request) -> Result<Self, NoFacility> {
+    pub fn open(subject: &Subject, request: Request) -> Result<Self, NoFacility> {
         let opened = now();
         let mut facility = Self {
             measures: Vec::new(),
@@ -270,7 +299,12 @@ impl Facility {
         } else {
             Ok(Box::new(Counted(counters)))
         };
-        facility.add(&PROGRESS, counted);
+        let mut progress = PROGRESS.clone();
+        progress[0].each = common_unit(&facility.advice).map(Cow::Owned);
+        facility.add(&progress, counted);
+        for Provided { measures, source } in request.provided {
+            facility.add(measures, Ok(source));
+        }
         for provider in PROVIDERS {
             facility.add(provider.measures, (provider.open)(subject));
         }
@@ -280,14 +314,15 @@ impl Facility {
             Err("they were not asked for; give them as --productivity".to_owned())
         };
         facility.add(&OPERATIONS, floating_point);
-        for (event, side) in &request.events {
-            let opened = counter::of_kernel(subject, event);
+        for (event, side) in request.events {
+            let opened = counter::of_kernel(subject, &event);
             if opened.is_err() {
                 // The reason may be that the subject does not exist.
                 facility.period()?;
             }
-            let source = opened.map_err(|reason| NoFacility::Event { event: event.clone(), reason })?;
-            facility.add(&[Measure::of(event, *side)], Ok(source));
+            let measure = Measure::of(&event, side);
+            let source = opened.map_err(|reason| NoFacility::Event { event, reason })?;
+            facility.add(&[measure], Ok(source));
         }
         facility.period()?;
         Ok(facility)
@@ -321,21 +356,17 @@ impl Facility {
         &self.advice
     }
 
-    /// Returns the name of a unit of this measure, if all progress counters give it the same one.
-    #[must_use]
-    pub fn unit(&self, measure: &Measure) -> Option<&str> {
-        let mut names = self.advice.iter().map(|advice| advice.as_ref().map_or("", |advice| &advice.unit));
-        let first = names.next().filter(|name| !name.is_empty() && *measure == PROGRESS[0])?;
-        names.all(|name| name == first).then_some(first)
-    }
-
-    /// Returns what was counted since the last period, with what most periods leave out because it is read
-    /// thread by thread.
+    /// Returns what was counted since the last period, with what most periods leave out because it takes long
+    /// to read.
     ///
     /// # Errors
     /// As of [`Facility::period`].
     pub fn whole_period(&mut self) -> Result<Period, Ended> {
         self.rarely = Rarely::default();
+        self.readers
+            .iter_mut()
+            .filter_map(|reader| reader.source.as_mut())
+            .for_each(|source| source.complete());
         self.period()
     }
 
@@ -405,6 +436,13 @@ impl Facility {
             let _ = nanosleep(&left);
         }
     }
+}
+
+/// The name of a unit of progress, if all counters give it the same one.
+fn common_unit(advice: &[Option<Advice>]) -> Option<String> {
+    let mut names = advice.iter().map(|advice| advice.as_ref().map_or("", |advice| &advice.unit));
+    let first = names.next().filter(|name| !name.is_empty())?;
+    names.all(|name| name == first).then(|| first.to_owned())
 }
 
 /// The measures of a provider with one reason.

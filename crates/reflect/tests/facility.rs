@@ -139,7 +139,7 @@ fn assert_switches(facility: &mut Facility, period: &Period) {
 fn a_process_is_observed_until_it_ends() {
     let mut worker = Worker::start();
     worker.work();
-    let mut facility = Facility::open(&Subject::Process(worker.pid()), &Request::default()).unwrap();
+    let mut facility = Facility::open(&Subject::Process(worker.pid()), Request::default()).unwrap();
     let worked_ns = worker.work();
     let period = facility.period().unwrap();
     assert_time(count(&facility, &period.counts, "processor time"), worked_ns);
@@ -157,7 +157,7 @@ fn a_control_group_is_observed_until_it_is_removed() {
     group.take(&inside);
     inside.work();
     let mut facility =
-        Facility::open(&Subject::Group(Cgroup::open(&group.0).unwrap()), &Request::default()).unwrap();
+        Facility::open(&Subject::Group(Cgroup::open(&group.0).unwrap()), Request::default()).unwrap();
     outside.work();
     let worked_ns = inside.work();
     let period = facility.period().unwrap();
@@ -201,7 +201,7 @@ fn two_that_share_a_processor_wait_for_it() {
         rustix::thread::sched_setaffinity(Some(pid), &only).unwrap();
     }
     let mut facility =
-        Facility::open(&Subject::Group(Cgroup::open(&group.0).unwrap()), &Request::default()).unwrap();
+        Facility::open(&Subject::Group(Cgroup::open(&group.0).unwrap()), Request::default()).unwrap();
     workers.iter().for_each(|worker| writeln!(worker.child.stdin.as_ref().unwrap(), "go").unwrap());
     let worked_ns: Vec<u64> = workers.iter_mut().map(|worker| worker.answered(0)).collect();
     // The threads may not be read in each period.
@@ -235,7 +235,7 @@ fn every_measure_is_available_or_has_a_reason() {
     let own = Subject::Process(i32::try_from(std::process::id()).unwrap());
     let root = Subject::Group(Cgroup::open(Path::new("/")).unwrap());
     for subject in [Subject::Machine, own, root] {
-        let facility = Facility::open(&subject, &Request::default()).unwrap();
+        let facility = Facility::open(&subject, Request::default()).unwrap();
         let available = facility.measures().iter().map(|measure| &*measure.name);
         let unavailable = facility.unavailable().iter().map(|one| &*one.measure.name);
         assert_eq!(available.chain(unavailable).collect::<HashSet<_>>(), all, "{subject:?}");
@@ -261,7 +261,7 @@ fn events_of_the_kernel_are_those_of_the_subject() {
     ];
     let mut facilities = subjects.map(|subject| {
         let events = events.map(|event| (event.parse().unwrap(), Side::Overhead)).to_vec();
-        Facility::open(&subject, &Request { events, ..Request::default() }).unwrap()
+        Facility::open(&subject, Request { events, ..Request::default() }).unwrap()
     });
     workers.iter_mut().for_each(|worker| {
         worker.work();
@@ -279,12 +279,14 @@ fn events_of_the_kernel_are_those_of_the_subject() {
 
 #[test]
 fn an_event_that_cannot_be_counted_is_an_error() {
-    let events = vec![("unicorns:seen".parse().unwrap(), Side::Productivity)];
-    let request = Request { events, ..Request::default() };
-    let error = Facility::open(&Subject::Machine, &request).unwrap_err().to_string();
+    let request = || {
+        let events = vec![("unicorns:seen".parse().unwrap(), Side::Productivity)];
+        Request { events, ..Request::default() }
+    };
+    let error = Facility::open(&Subject::Machine, request()).unwrap_err().to_string();
     assert!(error.starts_with("cannot count unicorns:seen: the kernel has no such tracepoint"), "{error}");
     // That the subject has ended is reported first.
-    let error = Facility::open(&Subject::Process(i32::MAX), &request).unwrap_err();
+    let error = Facility::open(&Subject::Process(i32::MAX), request()).unwrap_err();
     assert!(matches!(error, NoFacility::Ended(_)), "{error}");
 }
 
@@ -295,7 +297,7 @@ fn progress_counters_are_added_up() {
     let counters = paths.each_ref().map(|path| Progress::create(path).unwrap());
     counters[0].finished(100);
     let request = Request { progress: paths.to_vec(), ..Request::default() };
-    let mut facility = Facility::open(&Subject::Machine, &request).unwrap();
+    let mut facility = Facility::open(&Subject::Machine, request).unwrap();
     counters[0].finished(3);
     counters[1].finished(4);
     counters[1].failed(5);

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use assay_database as database;
 use assay_reflect::KernelEvent;
 use assay_reflect::facility::{self, Measure, Side};
 use assay_reflect::law::{LAWS, Law};
@@ -50,9 +51,13 @@ pub struct ReflectWatchArgs {
     /// Take the units of work from this progress counter of the application; several are added up.
     #[arg(long, value_name = "FILE")]
     pub progress: Vec<PathBuf>,
+    /// Count commits and lock waits of this PostgreSQL database, such as postgres://user@host:5432/database
+    /// or "host=/run/postgresql user=postgres"; PGPASSWORD is used if it has no password.
+    #[arg(long, value_name = "ADDRESS")]
+    pub postgres: Option<String>,
     /// Measure of productivity, of which the region and the plots are made, or a kernel event as for --event
-    /// [default: progress if a counter is given, otherwise instructions if the processor counts them,
-    /// otherwise user time].
+    /// [default: progress if a counter is given, otherwise commits if a database is given, otherwise
+    /// instructions if the processor counts them, otherwise user time].
     #[arg(long, value_name = "MEASURE", value_parser = Measures(Side::Productivity))]
     pub productivity: Option<Selected>,
     /// Measure of overhead, likewise.
@@ -129,7 +134,7 @@ pub struct ReflectSimulateArgs {
 /// A measure for the region and the plots.
 #[derive(Debug, Clone)]
 pub enum Selected {
-    /// One of the facility's own.
+    /// One that has a name of its own.
     Measure(&'static Measure),
     /// An event of the kernel.
     Event(KernelEvent),
@@ -151,7 +156,7 @@ struct Measures(Side);
 impl Measures {
     fn of_side(&self) -> impl Iterator<Item = &'static Measure> {
         let side = self.0;
-        facility::measures().filter(move |measure| measure.side == side)
+        facility::measures().chain(&database::MEASURES).filter(move |measure| measure.side == side)
     }
 
     fn parse(&self, text: &str) -> Result<Selected, String> {

@@ -13,7 +13,7 @@ use std::process::Command;
 use self::floors::FLOORS;
 
 /// Each crate, and the crates of the workspace that it may depend on. A new crate needs a new row.
-const LAYERS: [(&str, &[&str]); 15] = [
+const LAYERS: [(&str, &[&str]); 16] = [
     ("assay-quantity", &[]),
     ("assay-statistics", &["assay-quantity"]),
     ("assay-process", &[]),
@@ -28,10 +28,12 @@ const LAYERS: [(&str, &[&str]); 15] = [
     ("assay-sim", &[]),
     ("assay-sim-plugin", &["assay-sim"]),
     ("assay-reflect", &["assay-process", "assay-quantity", "assay-statistics"]),
+    ("assay-database", &["assay-process", "assay-quantity", "assay-reflect"]),
     (
         "assay",
         &[
             "assay-bench",
+            "assay-database",
             "assay-guest",
             "assay-model",
             "assay-quantity",

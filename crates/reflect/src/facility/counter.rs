@@ -10,40 +10,56 @@ use assay_process::kernel_event::{KernelEvent, Tracepoint};
 use assay_process::{is_gone, threads};
 use assay_quantity::Unit;
 
-use super::{Opened, Provider, Source, Subject, overhead, productivity};
+use super::{Measure, Opened, Provider, Source, Subject};
 
 pub static INSTRUCTIONS: Provider = Provider {
-    measures: &[productivity("instructions", Unit::Count, "instructions that the processors retired")],
+    measures: &[Measure::productivity(
+        "instructions",
+        Unit::Count,
+        "instructions that the processors retired",
+    )],
     open: |subject| one(subject, counter::INSTRUCTIONS),
 };
 
 pub static CYCLES: Provider = Provider {
-    measures: &[overhead("cycles", Unit::Count, "cycles of the processors; per instruction, the CPI")],
+    measures: &[Measure::overhead(
+        "cycles",
+        Unit::Count,
+        "cycles of the processors; per instruction, the CPI",
+    )],
     open: |subject| one(subject, counter::CYCLES),
 };
 
 pub static CACHE_MISSES: Provider = Provider {
-    measures: &[overhead("cache misses", Unit::Count, "accesses that the last-level cache did not have")],
+    measures: &[Measure::overhead(
+        "cache misses",
+        Unit::Count,
+        "accesses that the last-level cache did not have",
+    )],
     open: |subject| one(subject, counter::CACHE_MISSES),
 };
 
 pub static TLB_MISSES: Provider = Provider {
-    measures: &[overhead("TLB misses", Unit::Count, "loads whose translation the data TLB did not have")],
+    measures: &[Measure::overhead(
+        "TLB misses",
+        Unit::Count,
+        "loads whose translation the data TLB did not have",
+    )],
     open: |subject| one(subject, counter::TLB_MISSES),
 };
 
 pub static FAULTS: Provider = Provider {
-    measures: &[overhead("page faults", Unit::Count, "page faults, with and without I/O")],
+    measures: &[Measure::overhead("page faults", Unit::Count, "page faults, with and without I/O")],
     open: |subject| one(subject, counter::PAGE_FAULTS),
 };
 
 pub static SWITCHES: Provider = Provider {
-    measures: &[overhead("context switches", Unit::Count, "context switches away from a task")],
+    measures: &[Measure::overhead("context switches", Unit::Count, "context switches away from a task")],
     open: |subject| one(subject, counter::CONTEXT_SWITCHES),
 };
 
 pub static INTERRUPTS: Provider = Provider {
-    measures: &[overhead("interrupts", Unit::Count, "interrupts")],
+    measures: &[Measure::overhead("interrupts", Unit::Count, "interrupts")],
     open: |subject| match subject {
         Subject::Machine => Ok(Box::new(Interrupts)),
         _ => Err("the kernel counts interrupts of the machine only; leave out -p and --cgroup".to_owned()),

@@ -7,17 +7,21 @@ use assay_process::Reread;
 use assay_process::accounting::stalled_ns;
 use assay_quantity::Unit;
 
-use super::{Provider, Source, Subject, opened, overhead};
+use super::{Measure, Provider, Source, Subject, opened};
 
 pub static PRESSURE: Provider = Provider {
     measures: &[
-        overhead("processor pressure", Unit::Nanoseconds, "time in which a task waited for a processor"),
-        overhead(
+        Measure::overhead(
+            "processor pressure",
+            Unit::Nanoseconds,
+            "time in which a task waited for a processor",
+        ),
+        Measure::overhead(
             "memory pressure",
             Unit::Nanoseconds,
             "time in which a task waited for memory to be reclaimed",
         ),
-        overhead("I/O pressure", Unit::Nanoseconds, "time in which a task waited for storage"),
+        Measure::overhead("I/O pressure", Unit::Nanoseconds, "time in which a task waited for storage"),
     ],
     open: |subject| {
         let directory = match subject {

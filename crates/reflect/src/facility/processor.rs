@@ -6,14 +6,14 @@ use assay_process::accounting::{Stat, process_cpu_ns};
 use assay_process::{Process, Reread};
 use assay_quantity::Unit;
 
-use super::{Provider, Source, Subject, number_after, opened, overhead, productivity};
+use super::{Measure, Provider, Source, Subject, number_after, opened};
 
 /// The user time is the paper's percentage in user mode. It also rises where threads spin.
 pub static PROCESSOR: Provider = Provider {
     measures: &[
-        productivity("user time", Unit::Nanoseconds, "processor time in user mode"),
-        overhead("system time", Unit::Nanoseconds, "processor time in the kernel"),
-        overhead("processor time", Unit::Nanoseconds, "time on a processor, in both modes"),
+        Measure::productivity("user time", Unit::Nanoseconds, "processor time in user mode"),
+        Measure::overhead("system time", Unit::Nanoseconds, "processor time in the kernel"),
+        Measure::overhead("processor time", Unit::Nanoseconds, "time on a processor, in both modes"),
     ],
     open: |subject| match subject {
         Subject::Machine => Ok(Box::new(OfMachine)),

@@ -11,10 +11,10 @@ use assay_process::clock::now;
 use assay_process::{Cgroup, is_gone, threads};
 use assay_quantity::Unit;
 
-use super::{Provider, Source, Subject, overhead};
+use super::{Measure, Provider, Source, Subject};
 
 pub static WAIT: Provider = Provider {
-    measures: &[overhead(
+    measures: &[Measure::overhead(
         "run-queue wait",
         Unit::Nanoseconds,
         "time in which threads could run and had no processor",

@@ -6,10 +6,10 @@ use std::path::Path;
 use assay_process::Reread;
 use assay_quantity::Unit;
 
-use super::{Provider, Source, Subject, number_after, opened, productivity};
+use super::{Measure, Provider, Source, Subject, number_after, opened};
 
 pub static STORAGE: Provider = Provider {
-    measures: &[productivity(
+    measures: &[Measure::productivity(
         "storage bytes",
         Unit::Bytes,
         "bytes that storage devices transferred, both ways",
@@ -63,12 +63,12 @@ fn of_group(text: &str) -> Option<u64> {
 /// Of a network namespace: loopback is a device, too.
 pub static NETWORK: Provider = Provider {
     measures: &[
-        productivity(
+        Measure::productivity(
             "network bytes",
             Unit::Bytes,
             "bytes that network devices received and sent, loopback included",
         ),
-        productivity(
+        Measure::productivity(
             "network packets",
             Unit::Count,
             "packets that network devices received and sent, loopback included",

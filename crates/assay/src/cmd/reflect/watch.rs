@@ -1,10 +1,14 @@
 //! `assay reflect watch`: shows productivity and overhead while they are counted.
 
+use std::env;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use assay_database::{self as database, Address};
 use assay_reflect::Cgroup;
-use assay_reflect::facility::{FLOATING_POINT, Facility, NoFacility, Request, Side, Subject};
+use assay_reflect::facility::{
+    FLOATING_POINT, Facility, Measure, NoFacility, Request, Side, Subject, Unavailable,
+};
 use assay_reflect::observation::Observation;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -22,7 +26,7 @@ pub fn run(args: &ReflectWatchArgs) -> anyhow::Result<()> {
     let interrupt = Interrupt::listen()?;
     let (subject, name) = subject(args)?;
     raise_file_limit();
-    let mut facility = match Facility::open(&subject, &request(args)) {
+    let mut facility = match Facility::open(&subject, request(args)?) {
         Err(NoFacility::Ended(_)) => bail!("{name} does not exist"),
         facility => facility?,
     };
@@ -50,8 +54,9 @@ pub fn run(args: &ReflectWatchArgs) -> anyhow::Result<()> {
             output::say(&format!("{name} has ended"));
             break;
         };
-        for lost in &facility.unavailable()[before..] {
-            output::say(&format!("{} is no longer available: {}", lost.measure.name, lost.reason));
+        let course = [productivity, overhead].map(|place| &facility.measures()[place]);
+        if !goes_on_without(&facility.unavailable()[before..], course) {
+            break;
         }
         observation.add(&period);
         if args.lines {
@@ -65,6 +70,16 @@ pub fn run(args: &ReflectWatchArgs) -> anyhow::Result<()> {
         }
     }
     if args.lines { Ok(()) } else { output::show(&report(&facility, &observation)?, args.print.format()) }
+}
+
+/// Reports what can no longer be read, and returns whether that leaves both measures of the course.
+fn goes_on_without(lost: &[Unavailable], course: [&Measure; 2]) -> bool {
+    for group in lost.chunk_by(|one, other| one.reason == other.reason) {
+        let names: Vec<&str> = group.iter().map(|one| &*one.measure.name).collect();
+        let reason = assay_report::visible(&group[0].reason);
+        output::say(&format!("{} can no longer be read: {reason}", names.join(", ")));
+    }
+    !lost.iter().any(|one| course.contains(&&one.measure))
 }
 
 /// Allows as many open files as the system permits: the counters of a process take one for each thread.
@@ -87,9 +102,15 @@ fn subject(args: &ReflectWatchArgs) -> anyhow::Result<(Subject, String)> {
     })
 }
 
-/// What is counted beside the measures that always are: each event once, of the side that it is selected for.
-fn request(args: &ReflectWatchArgs) -> Request {
+/// What is counted beside the measures that always are: the database, which is connected to, and each event
+/// once, of the side that it is selected for.
+fn request(args: &ReflectWatchArgs) -> anyhow::Result<Request> {
     let mut request = Request { progress: args.progress.clone(), ..Request::default() };
+    if let Some(address) = &args.postgres {
+        let password = env::var_os("PGPASSWORD");
+        let address = Address::parse(address, password.as_ref().map(|password| password.as_encoded_bytes()))?;
+        request.provided.push(database::connect(address)?);
+    }
     let others = args.event.iter().cloned().map(Selected::Event);
     let overheads = std::iter::once(args.overhead.clone()).chain(others).map(|one| (one, Side::Overhead));
     for (selected, side) in
@@ -104,7 +125,7 @@ fn request(args: &ReflectWatchArgs) -> Request {
             }
         }
     }
-    request
+    Ok(request)
 }
 
 /// The places of the two measures of the course among those that are available.
@@ -115,7 +136,9 @@ fn axes(facility: &Facility, args: &ReflectWatchArgs) -> anyhow::Result<(usize, 
             return Ok(place);
         }
         let mut unavailable = facility.unavailable().iter();
-        let reason = unavailable.find(|one| one.measure.name == name).map_or("", |one| &one.reason);
+        let reason = unavailable.find(|one| one.measure.name == name);
+        // The facility does not list what it was not provided with.
+        let reason = reason.map_or("no database was given; give --postgres", |one| &one.reason);
         bail!("{name} is not available: {reason}")
     };
     let productivity = match &args.productivity {

@@ -22,7 +22,7 @@ const COLUMNS: u32 = 120;
 pub fn report(name: &str, facility: &Facility, observation: &Observation) -> Result<Report, NoFigure> {
     let measures = facility.measures();
     let productivity = &measures[observation.axes().0];
-    let unit = unit(productivity, facility.unit(productivity));
+    let unit = unit(productivity);
     let mut blocks = Vec::new();
     if observation.periods() == 0 {
         blocks.push(Block::Text("It ended before the first reading.".to_owned()));
@@ -108,11 +108,11 @@ fn counts(measures: &[Measure], (unit, unit_name): &(f64, String), observation: 
 }
 
 /// The amount of a measure of productivity to which overheads are related, in its unit, and its name.
-fn unit(measure: &Measure, name: Option<&str>) -> (f64, String) {
-    match (measure.unit, name) {
+fn unit(measure: &Measure) -> (f64, String) {
+    match (measure.unit, &measure.each) {
         (Unit::Nanoseconds, _) => (1e9, format!("s of {}", measure.name)),
         (Unit::Bytes, _) => (1_048_576.0, format!("MiB of {}", measure.name)),
-        (_, Some(name)) => (1.0, name.to_owned()),
+        (_, Some(each)) => (1.0, each.to_string()),
         (_, None) => (1.0, format!("unit of {}", measure.name)),
     }
 }

@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
 
+mod database;
+mod postgres_server;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -216,7 +219,7 @@ fn it_ends_with_the_process_that_it_watches() {
 fn what_cannot_be_watched_is_one_clear_line() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let cases: [(&[&str], i32, &str); 15] = [
+    let cases: [(&[&str], i32, &str); 16] = [
         (&["-p", "2147483647"], 1, "assay: process 2147483647 does not exist\n"),
         (&["-p", "0"], 2, "0 is not in 1.."),
         (
@@ -249,6 +252,11 @@ fn what_cannot_be_watched_is_one_clear_line() {
             &["--overhead", "run-queue wait"],
             1,
             "assay: run-queue wait is not available: the kernel counts it by thread",
+        ),
+        (
+            &["--productivity", "commits"],
+            1,
+            "assay: commits is not available: no database was given; give --postgres\n",
         ),
         (&["--period", "1ms"], 2, "give a time between 10ms and 60s"),
         (&["--listen", &address], 1, "give another address\n"),
