@@ -41,8 +41,8 @@ pub static MEASURES: [Measure; 5] = [
     ),
 ];
 
-/// Time between two queries, whenever the facility is read. Of 256 sessions, a query took less than 1 ms of
-/// the server.
+/// Time between two queries, whenever the facility is read. A query took 0.3 ms of the server with 4 sessions
+/// and 2.2 ms with 1,000.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Most sessions of PostgreSQL report their transactions at the end of one, if they have not done so for this
@@ -50,7 +50,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Longest time until the first answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Why a database cannot be queried.
 #[derive(Debug, thiserror::Error)]

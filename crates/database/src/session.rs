@@ -197,6 +197,8 @@ fn reason(error: &postgres::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -245,5 +247,16 @@ mod tests {
         }
         let encrypted = Address::parse("postgres://user@one/shop?sslmode=require", None);
         assert_eq!(encrypted.unwrap_err(), BadAddress::Encrypted);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_an_address_or_refused(
+            text in "(postgres(ql)?://)?([a-z:@%/?=&,.\\[\\]0-9' \\\\]|host|port|sslmode|dbname|\\PC){0,40}"
+        ) {
+            if let Ok(address) = Address::parse(&text, None) {
+                prop_assert!(address.to_string().starts_with("the database "));
+            }
+        }
     }
 }

@@ -23,10 +23,12 @@ const REDRAWN: Duration = Duration::from_secs(1);
 
 /// Runs the subcommand.
 pub fn run(args: &ReflectWatchArgs) -> anyhow::Result<()> {
+    // Until the database has answered, an interrupt ends the process at once.
+    let request = request(args)?;
     let interrupt = Interrupt::listen()?;
     let (subject, name) = subject(args)?;
     raise_file_limit();
-    let mut facility = match Facility::open(&subject, request(args)?) {
+    let mut facility = match Facility::open(&subject, request) {
         Err(NoFacility::Ended(_)) => bail!("{name} does not exist"),
         facility => facility?,
     };
