@@ -7,7 +7,8 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use assay_reflect::advice::{Advice, Queue};
+use assay_process::slice::{LONGEST, slice, usual_slice};
+use assay_reflect::advice::{Advice, Class, Queue};
 use assay_reflect::progress::Progress;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity};
@@ -45,31 +46,42 @@ impl Tasks {
         Self { children: (0..count).map(start).collect(), directory }
     }
 
-    /// Publishes the advice that the units of a task may not be queued, as its program could in C.
-    fn advise_never(&self, number: usize) {
+    /// Publishes advice on the units of a task, as its program could in C.
+    fn advise(&self, number: usize, class: Class, queue: Queue) {
         let progress = Progress::create(&self.directory.path().join(number.to_string())).unwrap();
-        progress
-            .advise(&Advice { unit: "request".to_owned(), queue: Queue::Never, ..Advice::default() })
-            .unwrap();
+        progress.advise(&Advice { unit: "request".to_owned(), class, queue, ..Advice::default() }).unwrap();
     }
 
     fn pids(&self) -> String {
         self.children.iter().map(|child| child.id().to_string()).collect::<Vec<_>>().join(",")
     }
 
-    /// Of each thread: its id, the processors that it may use, and whether it is stopped.
-    fn state(&self) -> Vec<(u32, CpuSet, bool)> {
+    /// How each thread is now.
+    fn state(&self) -> Vec<State> {
         let threads = self.children.iter().flat_map(|child| {
             let entries = std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
-            entries.map(|entry| entry.unwrap().file_name().to_str().unwrap().parse::<u32>().unwrap())
+            entries.map(|entry| entry.unwrap().file_name().to_str().unwrap().parse::<i32>().unwrap())
         });
-        let state = |thread: u32| {
-            let allowed = sched_getaffinity(Pid::from_raw(thread.cast_signed())).unwrap();
+        let state = |thread: i32| {
+            let allowed = sched_getaffinity(Pid::from_raw(thread)).unwrap();
             let status = std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap();
-            (thread, allowed, status.contains("State:\tT"))
+            let is_stopped = status.contains("State:\tT");
+            State { thread, allowed, slice: slice(thread).unwrap(), is_stopped }
         };
         threads.map(state).collect()
     }
+}
+
+/// A thread.
+#[derive(Debug, PartialEq, Eq)]
+struct State {
+    /// Its id.
+    thread: i32,
+    /// The processors that it may use.
+    allowed: CpuSet,
+    /// Its time slice, if these can be chosen.
+    slice: Option<Duration>,
+    is_stopped: bool,
 }
 
 impl Drop for Tasks {
@@ -120,7 +132,7 @@ fn table<'a>(report: &'a Value, title: &str) -> &'a Vec<Value> {
 fn a_measurement_has_every_pair_and_leaves_everything_as_it_was() {
     let tasks = Tasks::start(3);
     let before = tasks.state();
-    assert!(before.iter().any(|(_, allowed, _)| allowed.count() == 1));
+    assert!(before.iter().any(|thread| thread.allowed.count() == 1));
     let output = place(&["-p", &tasks.pids(), "--period", "10ms", "--duration", "1s", "--json"]);
     let report = report(&output);
     assert_eq!(table(&report, "Productivity").len(), 3);
@@ -132,7 +144,7 @@ fn a_measurement_has_every_pair_and_leaves_everything_as_it_was() {
 #[test]
 fn a_dry_run_shows_each_process_and_does_nothing_to_it() {
     let tasks = Tasks::start(2);
-    tasks.advise_never(0);
+    tasks.advise(0, Class::Batch, Queue::Never);
     let before = tasks.state();
     let mut idle = Command::new("sleep").arg("600").spawn().unwrap();
     let pids = format!("{},{}", tasks.pids(), idle.id());
@@ -143,7 +155,7 @@ fn a_dry_run_shows_each_process_and_does_nothing_to_it() {
     let rows = table(&report, "As found");
     assert!(rows.len() == 2 && rows.iter().all(|row| row[1]["number"]["value"].as_f64().unwrap() > 0.0));
     let units: Vec<_> = rows.iter().map(|row| row[3]["text"].as_str().unwrap()).collect();
-    assert_eq!(units, ["request, never paused", ""]);
+    assert_eq!(units, ["request, never paused, batch", ""]);
     assert_eq!(table(&report, "Left alone").len(), 1);
     assert_eq!(tasks.state(), before);
 }
@@ -151,12 +163,12 @@ fn a_dry_run_shows_each_process_and_does_nothing_to_it() {
 #[test]
 fn an_interrupt_in_a_measurement_restores_everything() {
     let tasks = Tasks::start(3);
-    tasks.advise_never(2);
+    tasks.advise(2, Class::Interactive, Queue::Never);
     let before = tasks.state();
     let child = begun(&tasks, &before);
     // Each task has two threads. The first is measured, the last may not be paused.
     let expected = [false, false, true, true, false, false];
-    await_that(|| tasks.state().iter().map(|(_, _, is_stopped)| *is_stopped).eq(expected));
+    await_that(|| tasks.state().iter().map(|thread| thread.is_stopped).eq(expected));
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
@@ -174,14 +186,31 @@ fn what_was_changed_is_restored_if_it_is_killed() {
     await_that(|| tasks.state() == before);
 }
 
+#[test]
+fn batch_jobs_get_long_time_slices_until_it_is_killed() {
+    let tasks = Tasks::start(2);
+    tasks.advise(0, Class::Batch, Queue::Allowed);
+    let before = tasks.state();
+    let mut command = command(&["-p", &tasks.pids(), "--period", "10ms"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    // A kernel before 6.12 has none.
+    let long = usual_slice().unwrap().and(Some(LONGEST));
+    // Each task has two threads. The second task is not known to be a batch job.
+    let expected = [long, long, before[2].slice, before[3].slice];
+    await_that(|| tasks.state().iter().map(|thread| thread.slice).eq(expected));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    await_that(|| tasks.state() == before);
+}
+
 /// Starts a command, and returns it in its first period, for which it has paused tasks and moved one.
-fn begun(tasks: &Tasks, before: &[(u32, CpuSet, bool)]) -> Child {
+fn begun(tasks: &Tasks, before: &[State]) -> Child {
     let mut command = command(&["-p", &tasks.pids(), "--period", "60s"]);
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     await_that(|| {
         let now = tasks.state();
-        let is_paused = now.iter().any(|(_, _, is_stopped)| *is_stopped);
-        is_paused && now.iter().zip(before).any(|(now, before)| now.1 != before.1)
+        let is_paused = now.iter().any(|thread| thread.is_stopped);
+        is_paused && now.iter().zip(before).any(|(now, before)| now.allowed != before.allowed)
     });
     child
 }

@@ -17,6 +17,7 @@ pub mod kernel_event;
 mod processes;
 mod program;
 mod reread;
+pub mod slice;
 
 pub use cgroup::{Cgroup, NoCgroup};
 pub use child::{Child, Exit};

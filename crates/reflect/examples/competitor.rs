@@ -2,14 +2,18 @@
 //!
 //!     competitor copy /dev/shm/a        # copies 64 MiB from one place in memory to another
 //!     competitor cache /dev/shm/b       # follows pointers through three quarters of a level-2 cache
-//!     competitor compute /dev/shm/c     # multiplies in registers
+//!     competitor large /dev/shm/c       # follows pointers through four level-2 caches
+//!     competitor share /dev/shm/d       # adds to a number to which others add, in /dev/shm/shared
+//!     competitor compute /dev/shm/e     # multiplies in registers
 //!
 //! It ends when it is killed, or with the program that started it.
 
+use std::fs::File;
 use std::hint::black_box;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use assay_reflect::advice::Advice;
+use assay_reflect::advice::{Advice, Bound, Class};
 use assay_reflect::progress::Progress;
 use clap::{Parser, ValueEnum};
 use rand::SeedableRng;
@@ -29,6 +33,9 @@ const LINE: usize = 64;
 /// Pointers of a unit.
 const POINTERS: u64 = 2_000;
 
+/// Additions of a unit.
+const ADDITIONS: u64 = 10_000;
+
 /// Multiplications of a unit.
 const MULTIPLICATIONS: u64 = 100_000;
 
@@ -39,6 +46,9 @@ struct Arguments {
     kind: Kind,
     /// The progress counter; it is created if it does not exist.
     progress: PathBuf,
+    /// Advise that it is a batch job.
+    #[arg(long)]
+    batch: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -47,6 +57,10 @@ enum Kind {
     Copy,
     /// Depends on what it left in its cache.
     Cache,
+    /// Depends on what it left in the last-level cache.
+    Large,
+    /// Adds to memory that others write, as those do that compete for a lock.
+    Share,
     /// Computes without memory.
     Compute,
 }
@@ -57,12 +71,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let progress = Progress::create(&arguments.progress)?;
     let unit = match arguments.kind {
         Kind::Copy => "block",
-        Kind::Cache | Kind::Compute => "round",
+        Kind::Cache | Kind::Large | Kind::Share | Kind::Compute => "round",
     };
-    progress.advise(&Advice { unit: unit.to_owned(), ..Advice::default() })?;
+    progress.advise(&Advice {
+        unit: unit.to_owned(),
+        class: if arguments.batch { Class::Batch } else { Class::Interactive },
+        bound: if let Kind::Copy = arguments.kind { Bound::Bandwidth } else { Bound::Unknown },
+        ..Advice::default()
+    })?;
     match arguments.kind {
         Kind::Copy => copy(&progress),
         Kind::Cache => chase(&progress, level_2()? / 4 * 3),
+        Kind::Large => chase(&progress, level_2()? * 4),
+        Kind::Share => share(&progress, &arguments.progress.with_file_name("shared")),
         Kind::Compute => compute(&progress),
     }
 }
@@ -97,6 +118,22 @@ fn chase(progress: &Progress, bytes: usize) -> ! {
     loop {
         for _ in 0..POINTERS {
             line = black_box(lines[line][0]);
+        }
+        progress.finished(1);
+    }
+}
+
+/// Returns only with an error.
+fn share(progress: &Progress, path: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+    file.set_len(u64::try_from(LINE)?)?;
+    // SAFETY: the file is memory of this program's runs, none of which shortens it.
+    let shared = unsafe { memmap2::MmapMut::map_mut(&file)? };
+    // SAFETY: a mapping begins at a page, and holds a number; all who use it do so by atomic operations.
+    let number = unsafe { AtomicU64::from_ptr(shared.as_ptr().cast_mut().cast()) };
+    loop {
+        for _ in 0..ADDITIONS {
+            number.fetch_add(1, Ordering::Relaxed);
         }
         progress.finished(1);
     }

@@ -3,7 +3,8 @@
 //!
 //! The productivity of each task is measured alone and beside each other one ([`Interference::measure`]). The
 //! assignment of tasks to places that promises the most ([`Interference::best`]) is tried against the state
-//! that was found ([`Trial::run`]). The control is pure; [`live`] acts on processes.
+//! that was found, then longer time slices for batch jobs ([`Trial::run`]). The control is pure; [`live`] acts
+//! on processes.
 
 mod interference;
 pub mod live;
@@ -27,6 +28,16 @@ pub enum Setting {
     At(usize),
     /// Not at all.
     Paused,
+}
+
+/// The time slices of the tasks that are batch jobs by their [advice](crate::advice): how long each runs while
+/// others wait for its processor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Slices {
+    /// As they were found.
+    Found,
+    /// The longest ones, with which a task fills its caches less often.
+    Long,
 }
 
 /// What a task did in a time.
@@ -72,6 +83,18 @@ pub trait Tasks {
     /// Whether a task may be paused.
     fn may_pause(&self, task: usize) -> bool;
 
+    /// Whether a task is limited by the bandwidth of the memory, by its advice.
+    fn is_bandwidth_bound(&self, task: usize) -> bool;
+
+    /// Whether there are tasks whose time slices may be lengthened.
+    fn may_lengthen_slices(&self) -> bool;
+
+    /// Gives the tasks whose time slices may be lengthened these ones.
+    ///
+    /// # Errors
+    /// If the kernel refuses it.
+    fn set_slices(&mut self, slices: Slices) -> Result<(), Self::Error>;
+
     /// Lets the tasks run like this, one setting for each.
     ///
     /// # Errors
@@ -94,21 +117,51 @@ pub struct Placement {
     pub assignment: Assignment,
     /// How much it raised their productivity.
     pub trial: Trial,
+    /// How much longer time slices raised it then. `None` if there are no tasks whose slices may be lengthened.
+    pub slices: Option<Trial>,
 }
 
 impl Placement {
-    /// Measures tasks, tries the assignment that promises the most, and leaves them in it if that raised
-    /// their productivity, otherwise as found.
+    /// Measures tasks, tries the assignment that promises the most, then longer time slices, and leaves the
+    /// tasks with each of these that raised their productivity, otherwise as found.
     ///
     /// # Errors
     /// Those of the tasks.
     pub fn find<T: Tasks>(tasks: &mut T) -> Result<Self, T::Error> {
         let interference = Interference::measure(tasks)?;
         let assignment = interference.best(&tasks.places());
-        let trial = Trial::run(tasks, &assignment)?;
-        let setting = |place: &usize| if trial.raised() { Setting::At(*place) } else { Setting::Found };
-        tasks.arrange(&assignment.iter().map(setting).collect::<Vec<_>>())?;
-        Ok(Self { interference, assignment, trial })
+        let trial = Trial::run(tasks, Change::Assignment(&assignment))?;
+        let slices =
+            if tasks.may_lengthen_slices() { Some(Trial::run(tasks, Change::Slices)?) } else { None };
+        Ok(Self { interference, assignment, trial, slices })
+    }
+
+    /// Whether anything was kept.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.trial.raised() || self.slices.as_ref().is_some_and(Trial::raised)
+    }
+}
+
+/// What a [`Trial`] changes.
+#[derive(Debug, Clone, Copy)]
+pub enum Change<'a> {
+    /// The places of all tasks.
+    Assignment(&'a [usize]),
+    /// The time slices of batch jobs.
+    Slices,
+}
+
+impl Change<'_> {
+    /// Lets the tasks run without the change, or with it.
+    fn set<T: Tasks>(self, tasks: &mut T, is_changed: bool) -> Result<(), T::Error> {
+        match self {
+            Self::Assignment(assignment) => {
+                let setting = |place: &usize| if is_changed { Setting::At(*place) } else { Setting::Found };
+                tasks.arrange(&assignment.iter().map(setting).collect::<Vec<_>>())
+            }
+            Self::Slices => tasks.set_slices(if is_changed { Slices::Long } else { Slices::Found }),
+        }
     }
 }
 
@@ -118,49 +171,52 @@ pub const PAIRS: usize = 24;
 /// A smaller gain is not kept: it is not worth that the kernel can no longer balance the load.
 pub const WORTH: f64 = 1.01;
 
-/// An assignment that was tried.
+/// A change that was tried.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trial {
-    /// What each task did as found, and in the assignment.
+    /// What each task did without the change, and with it.
     pub done: Vec<[Done; 2]>,
-    /// Productivity of each task in the assignment over that as found. Unit: a ratio.
+    /// Productivity of each task with the change over that without. Unit: a ratio.
     pub ratios: Vec<Estimate>,
     /// The same of all tasks: the geometric mean, so that one that loses half outweighs one that gains half.
     pub gain: Estimate,
 }
 
 impl Trial {
-    /// Compares an assignment with the state as found, in [`PAIRS`] pairs of adjacent periods; the two states
-    /// are first and second in turns.
+    /// Compares the states without a change and with it in [`PAIRS`] pairs of adjacent periods, in which they
+    /// are first and second in turns, and leaves the tasks with the change if it raised their productivity.
     ///
     /// # Errors
     /// Those of the tasks.
-    pub fn run<T: Tasks>(tasks: &mut T, assignment: &[usize]) -> Result<Self, T::Error> {
-        let count = assignment.len();
-        let states = [
-            vec![Setting::Found; count],
-            assignment.iter().map(|place| Setting::At(*place)).collect::<Vec<_>>(),
-        ];
+    pub fn run<T: Tasks>(tasks: &mut T, change: Change) -> Result<Self, T::Error> {
+        let count = tasks.count();
         let mut done = [Vec::with_capacity(PAIRS), Vec::with_capacity(PAIRS)];
         for pair in 0..PAIRS {
             for state in [pair % 2, 1 - pair % 2] {
-                tasks.arrange(&states[state])?;
+                change.set(tasks, state == 1)?;
                 done[state].push(tasks.period()?);
             }
         }
-        let [found, placed] = &done;
-        let logarithm = |pair: usize, task: usize| ratio(found[pair][task], placed[pair][task]).ln();
+        let trial = Self::of(&done, count);
+        change.set(tasks, trial.raised())?;
+        Ok(trial)
+    }
+
+    /// The trial in which a number of tasks did this in each period without a change, and with it.
+    fn of(done: &[Vec<Vec<Done>>; 2], count: usize) -> Self {
+        let [before, after] = done;
+        let logarithm = |pair: usize, task: usize| ratio(before[pair][task], after[pair][task]).ln();
         let of_task = |task| exponential((0..PAIRS).map(|pair| logarithm(pair, task)));
         let of_all = |pair| (0..count).map(|task| logarithm(pair, task)).sum::<f64>() / real(count);
-        let sums = |task| [found, placed].map(|periods| periods.iter().map(|period| period[task]).sum());
-        Ok(Self {
+        let sums = |task| [before, after].map(|periods| periods.iter().map(|period| period[task]).sum());
+        Self {
             done: (0..count).map(sums).collect(),
             ratios: (0..count).map(of_task).collect(),
             gain: exponential((0..PAIRS).map(of_all)),
-        })
+        }
     }
 
-    /// Whether the assignment raised productivity: the whole interval is above [`WORTH`].
+    /// Whether the change raised productivity: the whole interval is above [`WORTH`].
     #[must_use]
     pub fn raised(&self) -> bool {
         self.gain.interval.low > WORTH
@@ -168,8 +224,8 @@ impl Trial {
 }
 
 /// The ratio of two rates, with half a unit more in each so that a period without a unit has one, too.
-fn ratio(found: Done, placed: Done) -> f64 {
-    (placed.units + 0.5) / placed.length_s / ((found.units + 0.5) / found.length_s)
+fn ratio(before: Done, after: Done) -> f64 {
+    (after.units + 0.5) / after.length_s / ((before.units + 0.5) / before.length_s)
 }
 
 /// The ratio whose logarithms these are.
@@ -199,6 +255,9 @@ mod tests {
         processors: usize,
         settings: Vec<Setting>,
         may_pause: Vec<bool>,
+        /// What all tasks do with long time slices over what they do with the usual ones, if these are possible.
+        gain_of_slices: Option<f64>,
+        slices: Slices,
         /// Number of times that each task was paused.
         paused: Vec<u64>,
         periods: u64,
@@ -211,6 +270,8 @@ mod tests {
                 processors: 2,
                 settings: vec![Setting::Found; loses.len()],
                 may_pause: vec![true; loses.len()],
+                gain_of_slices: None,
+                slices: Slices::Found,
                 paused: vec![0; loses.len()],
                 periods: 0,
             }
@@ -241,6 +302,19 @@ mod tests {
             self.may_pause[task]
         }
 
+        fn is_bandwidth_bound(&self, task: usize) -> bool {
+            self.loses[task] > 0.0
+        }
+
+        fn may_lengthen_slices(&self) -> bool {
+            self.gain_of_slices.is_some()
+        }
+
+        fn set_slices(&mut self, slices: Slices) -> Result<(), Infallible> {
+            self.slices = slices;
+            Ok(())
+        }
+
         fn arrange(&mut self, settings: &[Setting]) -> Result<(), Infallible> {
             self.settings = settings.to_vec();
             for (paused, setting) in self.paused.iter_mut().zip(settings) {
@@ -261,7 +335,8 @@ mod tests {
                     .filter(|(_, at)| *at != place)
                     .map(|(other, at)| 1.0 - self.loses[task].min(self.loses[other]) / load(at))
                     .product();
-                Done { units: 1000.0 * share * kept, length_s: 1.0, busy_s: share }
+                let gain = if self.slices == Slices::Long { self.gain_of_slices.unwrap() } else { 1.0 };
+                Done { units: 1000.0 * share * kept * gain, length_s: 1.0, busy_s: share }
             };
             Ok((0..self.count()).map(done).collect())
         }
@@ -305,8 +380,30 @@ mod tests {
             assert_eq!(tasks.settings, [Setting::Found; 4]);
         }
         // Worse.
-        let Ok(trial) = Trial::run(&mut Simulated::new(&[0.5, 0.5, 0.0, 0.0]), &[0, 0, 0, 0]);
+        let mut tasks = Simulated::new(&[0.5, 0.5, 0.0, 0.0]);
+        let Ok(trial) = Trial::run(&mut tasks, Change::Assignment(&[0, 0, 0, 0]));
         assert!(!trial.raised(), "{trial:?}");
+        assert_eq!(tasks.settings, [Setting::Found; 4]);
+    }
+
+    #[test]
+    fn longer_time_slices_are_kept_if_they_raise_productivity() {
+        // The places are as good as found.
+        for (gain, expected) in [(1.5, Slices::Long), (1.0, Slices::Found), (0.5, Slices::Found)] {
+            let mut tasks = Simulated::new(&[0.0; 4]);
+            tasks.gain_of_slices = Some(gain);
+            let Ok(placement) = Placement::find(&mut tasks);
+            assert_eq!(tasks.slices, expected);
+            assert_eq!(placement.is_kept(), expected == Slices::Long);
+            assert!((placement.slices.unwrap().gain.point - gain).abs() < 1e-3);
+            assert_eq!(tasks.settings, [Setting::Found; 4]);
+        }
+        // Both.
+        let mut tasks = Simulated::new(&[0.5, 0.0, 0.0, 0.5]);
+        tasks.gain_of_slices = Some(1.5);
+        let Ok(Placement { trial, .. }) = Placement::find(&mut tasks);
+        assert!(trial.raised() && tasks.slices == Slices::Long);
+        assert!(tasks.settings.iter().all(|setting| *setting != Setting::Found));
     }
 
     #[test]

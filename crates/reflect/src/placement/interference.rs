@@ -5,7 +5,7 @@ use assay_statistics::trimmed_mean;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use super::{Assignment, Done, Setting, Tasks, real};
+use super::{Assignment, Done, Setting, Tasks, WORTH, real};
 
 /// Rounds of the measurement.
 const ROUNDS: usize = 5;
@@ -37,6 +37,8 @@ pub struct Interference {
     /// Row after row: what the task of the row keeps beside that of the column. `None` beside itself, and for
     /// a task that did nothing in a round alone, such as one that waits for another.
     pairs: Vec<Option<Pair>>,
+    /// Whether each is limited by the bandwidth of the memory, by its advice.
+    bandwidth_bound: Vec<bool>,
 }
 
 impl Interference {
@@ -93,7 +95,8 @@ impl Interference {
             Some(Pair { together: kept(&together[place], share)?, apart: kept(&apart[place], 1.0)? })
         };
         let pairs = (0..count * count).map(pair).collect();
-        Ok(Self { alone: sums, pairs })
+        let bandwidth_bound = (0..count).map(|task| tasks.is_bandwidth_bound(task)).collect();
+        Ok(Self { alone: sums, pairs, bandwidth_bound })
     }
 
     /// What each task did alone, in all rounds together.
@@ -129,7 +132,10 @@ impl Interference {
             let factor = |other: usize| {
                 let Some(Pair { together, apart }) = self.pair(task, other) else { return 1.0 };
                 if assignment[other] != place {
-                    return 1.0 - shares[other] * (1.0 - apart.point);
+                    let both = self.bandwidth_bound[task] && self.bandwidth_bound[other];
+                    // By their advice they lose something, which noise may hide.
+                    let kept = if both { apart.point.min(1.0 / WORTH) } else { apart.point };
+                    return 1.0 - shares[other] * (1.0 - kept);
                 }
                 // Of several processors, the task has one, and the others in its place share the rest.
                 let beside = (real(places[place]) - 1.0) / (loads[place] - load(&self.alone[task]));
@@ -232,12 +238,13 @@ mod tests {
         (2_usize..7).prop_flat_map(|count| {
             let loads = prop::collection::vec(0.05_f64..1.0, count);
             let pairs = prop::collection::vec((0.3_f64..1.0, 0.3_f64..1.0), count * count);
-            (loads, pairs).prop_map(|(loads, pairs)| Interference {
+            (loads, pairs).prop_map(move |(loads, pairs)| Interference {
                 alone: loads
                     .into_iter()
                     .map(|busy_s| Done { units: 1000.0, length_s: 1.0, busy_s })
                     .collect(),
                 pairs: pairs.into_iter().map(|(together, apart)| pair(together, apart)).collect(),
+                bandwidth_bound: vec![false; count],
             })
         })
     }
@@ -269,7 +276,8 @@ mod tests {
     #[test]
     fn without_interference_busy_tasks_are_spread_evenly_over_processors() {
         let busy = Done { units: 1000.0, length_s: 1.0, busy_s: 1.0 };
-        let interference = Interference { alone: vec![busy; 6], pairs: vec![pair(1.0, 1.0); 36] };
+        let pairs = vec![pair(1.0, 1.0); 36];
+        let interference = Interference { alone: vec![busy; 6], pairs, bandwidth_bound: vec![false; 6] };
         for places in [[1, 2], [2, 1]] {
             let best = interference.best(&places);
             let first = best.iter().filter(|place| **place == 0).count();
@@ -285,9 +293,22 @@ mod tests {
         for place in [1, 4] {
             pairs[place] = pair(0.5, 1.0);
         }
-        let interference = Interference { alone: vec![busy; 4], pairs };
+        let interference = Interference { alone: vec![busy; 4], pairs, bandwidth_bound: vec![false; 4] };
         let best = interference.best(&[2, 2]);
         assert_ne!(best[0], best[1]);
         assert_ne!(best[2], best[3]);
+    }
+
+    #[test]
+    fn tasks_that_are_bandwidth_bound_by_their_advice_take_turns() {
+        let busy = Done { units: 1000.0, length_s: 1.0, busy_s: 1.0 };
+        for advised in [[0, 3], [1, 2], [0, 1]] {
+            // As measured, the memory is fast enough.
+            let pairs = vec![pair(1.0, 1.0); 16];
+            let bandwidth_bound = (0..4).map(|task| advised.contains(&task)).collect();
+            let best = Interference { alone: vec![busy; 4], pairs, bandwidth_bound }.best(&[1, 1]);
+            assert_eq!(best[advised[0]], best[advised[1]], "{best:?}");
+            assert_eq!(best.iter().filter(|place| **place == 0).count(), 2, "{best:?}");
+        }
     }
 }

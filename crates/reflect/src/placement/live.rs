@@ -1,9 +1,9 @@
-//! Processes as tasks: their processors are set by `sched_setaffinity`, SIGSTOP pauses them, and what was
-//! found is restored at the end, also if this process is killed.
+//! Processes as tasks: their processors are set by `sched_setaffinity`, their time slices by `sched_setattr`,
+//! SIGSTOP pauses them, and what was found is restored at the end, also if this process is killed.
 
-mod affinity;
 mod guard;
 mod places;
+mod scheduling;
 mod survey;
 
 use std::io;
@@ -16,17 +16,25 @@ use rand_pcg::Pcg64Mcg;
 use rustix::thread::{CpuSet, Timespec, nanosleep};
 use thiserror::Error;
 
-use super::{Done, Setting, Tasks};
-use affinity::{Found, set};
+use super::{Done, Setting, Slices, Tasks};
+pub use assay_process::slice::LONGEST;
 use guard::Guard;
 pub use places::Place;
+use scheduling::{Found, set};
 pub use survey::{MOST, Survey, Task};
 
 /// Time after a change before a period begins, in which caches fill and the kernel moves threads.
 const SETTLING: Duration = Duration::from_millis(50);
 
-/// Longer than a time slice of the kernel.
+/// Longer than a usual time slice of the kernel.
 const TURN: Duration = Duration::from_millis(8);
+
+/// The turns of two tasks with the longest time slice.
+const LONG_TURN: Duration = LONGEST.saturating_mul(2);
+
+/// The shortest period in which time slices are compared: with two turns of a task more or less than its share,
+/// the mean of the logarithms of such shares is less than one per cent too low.
+const LONG_PERIOD: Duration = LONGEST.saturating_mul(10);
 
 /// Time between two looks at processes that are placed.
 const LOOK: Duration = Duration::from_secs(1);
@@ -183,6 +191,33 @@ impl Tasks for Live<'_> {
         sleep(SETTLING, self.interrupt)
     }
 
+    fn is_bandwidth_bound(&self, task: usize) -> bool {
+        self.survey.tasks[task].is_bandwidth_bound
+    }
+
+    fn may_lengthen_slices(&self) -> bool {
+        self.survey.tasks.iter().any(Task::may_lengthen)
+    }
+
+    fn set_slices(&mut self, slices: Slices) -> Result<(), NoPlacement> {
+        self.period = self.period.max(LONG_PERIOD);
+        for task in (0..self.count()).filter(|task| self.survey.tasks[*task].may_lengthen()) {
+            let turn = match slices {
+                Slices::Found => {
+                    self.act(task, "restore", Found::restore_slices)?;
+                    TURN
+                }
+                Slices::Long => {
+                    self.act(task, "change the time slice of", Found::lengthen_slices)?;
+                    LONG_TURN
+                }
+            };
+            // As in `arrange`.
+            sleep(self.random.random_range(Duration::ZERO..turn), self.interrupt)?;
+        }
+        sleep(SETTLING, self.interrupt)
+    }
+
     fn period(&mut self) -> Result<Vec<Done>, NoPlacement> {
         self.survey.period(self.period, self.interrupt)
     }
@@ -197,7 +232,7 @@ impl Live<'_> {
     fn prepare(&self, task: usize, setting: Setting) -> Result<(), NoPlacement> {
         match setting {
             Setting::Found => self.act(task, "move", Found::move_back),
-            Setting::At(place) => self.act(task, "move", |found| found.move_to(&self.places[place])),
+            Setting::At(place) => self.act(task, "move", |found| found.move_to(self.places[place])),
             Setting::Paused => Ok(()),
         }
     }

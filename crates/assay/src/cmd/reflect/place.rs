@@ -39,7 +39,7 @@ fn place(args: &ReflectPlaceArgs, live: &mut Live) -> anyhow::Result<()> {
     let placement = Placement::find(live).map_err(interrupted)?;
     output::show(&section::placed(live.survey(), &placement), args.print.format())?;
     let left = |live: &Live| args.duration.map_or(Duration::MAX, |most| most.saturating_sub(live.elapsed()));
-    while placement.trial.raised() && left(live) > Duration::ZERO {
+    while placement.is_kept() && left(live) > Duration::ZERO {
         match live.look(left(live)) {
             Ok(()) => {}
             Err(NoPlacement::Interrupted) => break,

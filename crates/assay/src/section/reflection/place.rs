@@ -1,11 +1,11 @@
 //! What processes do to each other, and where they were placed.
 
 use assay_quantity::Unit;
-use assay_reflect::placement::live::{Place, Survey, Task};
-use assay_reflect::placement::{Done, Interference, PAIRS, Placement, WORTH};
+use assay_reflect::placement::live::{LONGEST, Place, Survey, Task};
+use assay_reflect::placement::{Done, Interference, PAIRS, Placement, Trial, WORTH};
 use assay_report::{Block, Cell, Column, Report, Table, scale};
 
-use super::number;
+use super::{number, time};
 
 /// Returns the report on processes that were left as they were found, and what they did in a period.
 pub fn found(survey: &Survey, done: &[Done]) -> Report {
@@ -16,7 +16,7 @@ pub fn found(survey: &Survey, done: &[Done]) -> Report {
         Column::words("process"),
         Column::numbers("productivity"),
         Column::numbers("processors"),
-        Column::words("unit"),
+        Column::words("unit, advice"),
     ];
     let table = Table::of("As found", columns, survey.tasks.iter().zip(done).map(row));
     let text = "Nothing was paused or moved: this was a dry run.".to_owned();
@@ -25,16 +25,8 @@ pub fn found(survey: &Survey, done: &[Done]) -> Report {
 
 /// Returns the report on processes that were measured and placed.
 pub fn placed(survey: &Survey, placement: &Placement) -> Report {
-    let Placement { interference, assignment, trial } = placement;
-    let gain = trial.gain.interval;
-    let (low, high) = (scale::number(gain.low, Unit::Ratio), scale::number(gain.high, Unit::Ratio));
-    let verdict = if trial.raised() {
-        "Kept: in the best placement, the processes do"
-    } else {
-        "Not kept: in the best placement, the processes did"
-    };
-    let point = scale::number(trial.gain.point, Unit::Ratio);
-    let text = format!("{verdict} {point} ({low} to {high}) of what they did as found.");
+    let Placement { interference, assignment, trial, slices } = placement;
+    let mut verdicts = vec![verdict(trial, "in the best placement", "as found")];
     let rows = survey.tasks.iter().enumerate().map(|(task, one)| {
         let alone = &interference.alone()[task];
         let [before, after] = &trial.done[task];
@@ -56,7 +48,46 @@ pub fn placed(survey: &Survey, placement: &Placement) -> Report {
         "Alone: on the first {shared}, with the processors that it kept busy. As found and placed: in {PAIRS} \
          periods each, in turns. The gain of all is the geometric mean; one below {WORTH} is not kept."
     ));
-    report(survey, vec![Block::Text(text), Block::Table(table), Block::Table(pairs(survey, interference))])
+    let mut tables = vec![table];
+    if let Some(slices) = slices {
+        let with = format!("with time slices of {} for batch jobs", time(LONGEST));
+        verdicts.push(verdict(slices, &with, "without"));
+        tables.push(time_slices(survey, slices));
+    } else if survey.tasks.iter().any(|task| task.is_batch) {
+        let text = "Not tried: longer time slices for batch jobs, which take Linux 6.12 or later.";
+        verdicts.push(text.to_owned());
+    }
+    tables.push(pairs(survey, interference));
+    let verdicts = verdicts.into_iter().map(Block::Text);
+    report(survey, verdicts.chain(tables.into_iter().map(Block::Table)).collect())
+}
+
+/// Says what a change gained.
+fn verdict(trial: &Trial, with: &str, without: &str) -> String {
+    let gain = trial.gain.interval;
+    let [point, low, high] =
+        [trial.gain.point, gain.low, gain.high].map(|value| scale::number(value, Unit::Ratio));
+    let (kept, tense) = if trial.raised() { ("Kept", "do") } else { ("Not kept", "did") };
+    format!("{kept}: {with}, the processes {tense} {point} ({low} to {high}) of what they did {without}.")
+}
+
+/// What each process did with time slices as found and with longer ones.
+fn time_slices(survey: &Survey, slices: &Trial) -> Table {
+    let rows =
+        survey.tasks.iter().zip(slices.done.iter().zip(&slices.ratios)).map(|(task, (done, ratio))| {
+            let slice = if task.may_lengthen() { time(LONGEST) } else { "as found".to_owned() };
+            let [before, after] = done.map(|done| rate(&done));
+            [Cell::text(name(task)), before, after, Cell::from(*ratio), Cell::text(slice)]
+        });
+    let columns = [
+        Column::words("process"),
+        Column::numbers("as found"),
+        Column::numbers("long"),
+        Column::numbers("long/found"),
+        Column::words("time slice"),
+    ];
+    Table::of("With long time slices", columns, rows)
+        .with_note("As found: in the places that were kept. Only batch jobs get long time slices.")
 }
 
 fn report(survey: &Survey, mut blocks: Vec<Block>) -> Report {
@@ -104,9 +135,15 @@ fn name(task: &Task) -> String {
     format!("{} {}", task.pid, task.name)
 }
 
-/// What a task counts.
+/// What a task counts, and its advice.
 fn unit(task: &Task) -> String {
-    format!("{}{}", task.unit, if task.may_pause { "" } else { ", never paused" })
+    let advice = [
+        (!task.may_pause, "never paused"),
+        (task.is_batch, "batch"),
+        (task.is_bandwidth_bound, "bandwidth-bound"),
+    ];
+    let given = advice.into_iter().filter(|(is_given, _)| *is_given).map(|(_, text)| format!(", {text}"));
+    format!("{}{}", task.unit, given.collect::<String>())
 }
 
 fn rate(done: &Done) -> Cell {

@@ -8,10 +8,10 @@ use assay_process::accounting::process_cpu_ns;
 use assay_process::clock::now;
 use assay_process::{Process, is_gone};
 
-use super::affinity::Found;
 use super::places::{Place, places};
-use super::{NoPlacement, SETTLING, failed, sleep};
-use crate::advice::{Advice, Queue};
+use super::scheduling::Found;
+use super::{LONG_PERIOD, LONG_TURN, NoPlacement, SETTLING, failed, sleep};
+use crate::advice::{Advice, Bound, Class, Queue};
 use crate::facility::Instructions;
 use crate::placement::{Done, Interference, PAIRS};
 use crate::progress::Observed;
@@ -30,6 +30,10 @@ pub struct Task {
     pub unit: String,
     /// Whether it may be paused: by its advice, its units may be queued.
     pub may_pause: bool,
+    /// Whether it is a batch job, by its advice.
+    pub is_batch: bool,
+    /// Whether it is limited by the bandwidth of the memory, by its advice.
+    pub is_bandwidth_bound: bool,
     pub(super) found: Found,
     productivity: Productivity,
 }
@@ -108,9 +112,15 @@ impl Survey {
     /// Time that a placement takes.
     #[must_use]
     pub fn time(&self, period: Duration) -> Duration {
-        let periods = Interference::periods(self.tasks.len()) + 2 * PAIRS;
-        let periods = u32::try_from(periods).unwrap_or(u32::MAX);
-        (period + SETTLING).saturating_mul(periods)
+        let all = |periods: usize, each: Duration| {
+            (each + SETTLING).saturating_mul(u32::try_from(periods).unwrap_or(u32::MAX))
+        };
+        let places = all(Interference::periods(self.tasks.len()) + 2 * PAIRS, period);
+        match u32::try_from(self.tasks.iter().filter(|task| task.may_lengthen()).count()) {
+            Ok(0) => places,
+            // Half of the turns pass before half of the periods.
+            batch => places + all(2 * PAIRS, period.max(LONG_PERIOD) + LONG_TURN / 4 * batch.unwrap_or(0)),
+        }
     }
 
     /// Lets a period pass, and returns what each task did in it.
@@ -149,10 +159,13 @@ impl Task {
             return Err("it is stopped".to_owned());
         }
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned();
-        let found = Found::read(process).map_err(failed)?;
         let observed = Observed::mapped_by(pid).map_err(failed)?;
         let advice: Vec<Advice> = observed.iter().filter_map(Observed::advice).collect();
         let may_pause = advice.iter().all(|advice| advice.queue == Queue::Allowed);
+        let is_bandwidth_bound = advice.iter().any(|advice| advice.bound == Bound::Bandwidth);
+        // Not without advice: it may be interactive.
+        let is_batch = !advice.is_empty() && advice.iter().all(|advice| advice.class == Class::Batch);
+        let found = Found::read(process, is_batch).map_err(failed)?;
         let unit = advice.into_iter().next().map_or_else(String::new, |advice| advice.unit);
         let (productivity, unit) = if observed.is_empty() {
             let instructions = Instructions::of(pid);
@@ -162,7 +175,13 @@ impl Task {
         } else {
             (Productivity::Progress(observed), unit)
         };
-        Ok(Self { pid, name, unit, may_pause, found, productivity })
+        Ok(Self { pid, name, unit, may_pause, is_batch, is_bandwidth_bound, found, productivity })
+    }
+
+    /// Whether its time slices may be lengthened: it is a batch job, and the kernel can.
+    #[must_use]
+    pub fn may_lengthen(&self) -> bool {
+        self.found.may_lengthen
     }
 
     /// The files in which it counts.
