@@ -68,7 +68,7 @@ overload:
 	$(CARGO) build --release --package assay-reflect --example file_server
 	bench/overload/file-server
 
-# Shows what placement gains for two programs that compete and two that compute: six minutes.
+# Shows what placement gains for programs that compete: twelve minutes.
 placement:
 	scripts/setup test
 	$(CARGO) build --release --package assay --package assay-reflect --bin assay --example competitor

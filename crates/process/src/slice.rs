@@ -9,24 +9,27 @@ use crate::named;
 /// The longest time slice that the kernel grants.
 pub const LONGEST: Duration = Duration::from_millis(100);
 
-/// Returns the time slice of a thread, 0 for the calling one. `None` if it has none: its policy is one of real
-/// time, or the kernel does not let it be chosen.
+/// Returns the time slice of a thread, 0 for the calling one. `None` if it has none: its policy is one of
+/// real time, or the kernel does not let it be chosen.
 ///
 /// # Errors
 /// If there is no such thread.
 pub fn slice(thread: i32) -> io::Result<Option<Duration>> {
     let attributes = attributes(thread)?;
-    let policy = attributes.sched_policy.cast_signed();
-    let is_fair = matches!(policy, libc::SCHED_OTHER | libc::SCHED_BATCH | libc::SCHED_IDLE);
-    Ok((is_fair && attributes.sched_runtime > 0).then(|| Duration::from_nanos(attributes.sched_runtime)))
+    let has_one = is_fair(&attributes) && attributes.sched_runtime > 0;
+    Ok(has_one.then(|| Duration::from_nanos(attributes.sched_runtime)))
 }
 
-/// Sets the time slice of a thread that has one; zero is the kernel's own choice.
+/// Sets the time slice of a thread; zero is the kernel's own choice. A nice value that is changed at the same
+/// time by another process may be set back.
 ///
 /// # Errors
-/// If there is no such thread, or it is another user's.
+/// If there is no such thread, it is another user's, or its policy is one of real time.
 pub fn set_slice(thread: i32, slice: Duration) -> io::Result<()> {
     let mut attributes = attributes(thread)?;
+    if !is_fair(&attributes) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a thread of real time has no time slice"));
+    }
     attributes.sched_flags = u64::try_from(libc::SCHED_FLAG_KEEP_POLICY).expect("a flag");
     attributes.sched_runtime = u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX);
     // SAFETY: the kernel reads the attributes, whose size they state.
@@ -34,18 +37,31 @@ pub fn set_slice(thread: i32, slice: Duration) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(named("sched_setattr", io::Error::last_os_error())) }
 }
 
-/// Returns the time slice of threads for which none was chosen; `None` if the kernel does not let it be chosen.
+/// Returns the time slice of threads for which none was chosen; `None` if the kernel does not let it be
+/// chosen.
 ///
 /// # Errors
 /// If no thread can be started.
 pub fn usual_slice() -> io::Result<Option<Duration>> {
-    // A thread of its own, because one may have been chosen for this one.
+    // A thread of its own, because one may have been chosen for this one, or a policy of real time.
     let read = || {
+        let parameters = libc::sched_param { sched_priority: 0 };
+        // SAFETY: the kernel reads the parameters.
+        let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const parameters) };
+        if result != 0 {
+            return Err(named("sched_setscheduler", io::Error::last_os_error()));
+        }
         let Some(_) = slice(0)? else { return Ok(None) };
         set_slice(0, Duration::ZERO)?;
         slice(0)
     };
     thread::Builder::new().spawn(read)?.join().expect("it does not panic")
+}
+
+/// Whether time is shared by time slices.
+fn is_fair(attributes: &libc::sched_attr) -> bool {
+    let policy = attributes.sched_policy.cast_signed();
+    matches!(policy, libc::SCHED_OTHER | libc::SCHED_BATCH | libc::SCHED_IDLE)
 }
 
 fn attributes(thread: i32) -> io::Result<libc::sched_attr> {
@@ -76,6 +92,15 @@ mod tests {
         // A kernel before 6.12 has none.
         let expected = [Some(LONGEST), Some(Duration::from_millis(10)), usual];
         assert_eq!(changed.join().unwrap(), expected.map(|slice| usual.and(slice)));
+    }
+
+    #[test]
+    fn linux_6_12_and_later_have_slices() {
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse::<u32>());
+        let version = [(); 2].map(|()| numbers.next().unwrap().unwrap());
+        // A distribution may have brought them to an earlier one.
+        assert!(usual_slice().unwrap().is_some() || version < [6, 12], "{release}");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use assay_reflect::advice::{Advice, Bound, Class};
+use assay_reflect::advice::{Advice, Class};
 use assay_reflect::progress::Progress;
 use clap::{Parser, ValueEnum};
 use rand::SeedableRng;
@@ -76,7 +76,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     progress.advise(&Advice {
         unit: unit.to_owned(),
         class: if arguments.batch { Class::Batch } else { Class::Interactive },
-        bound: if let Kind::Copy = arguments.kind { Bound::Bandwidth } else { Bound::Unknown },
         ..Advice::default()
     })?;
     match arguments.kind {
@@ -128,9 +127,9 @@ fn share(progress: &Progress, path: &Path) -> Result<(), Box<dyn std::error::Err
     let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
     file.set_len(u64::try_from(LINE)?)?;
     // SAFETY: the file is memory of this program's runs, none of which shortens it.
-    let shared = unsafe { memmap2::MmapMut::map_mut(&file)? };
+    let mut shared = unsafe { memmap2::MmapMut::map_mut(&file)? };
     // SAFETY: a mapping begins at a page, and holds a number; all who use it do so by atomic operations.
-    let number = unsafe { AtomicU64::from_ptr(shared.as_ptr().cast_mut().cast()) };
+    let number = unsafe { AtomicU64::from_ptr(shared.as_mut_ptr().cast()) };
     loop {
         for _ in 0..ADDITIONS {
             number.fetch_add(1, Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! What an application says of its units of work, in the spirit of madvise(2) (Fowler et al., section 2).
-//! Gates act on the class and the queue, the start of a law depends on the bound, and observers show the
-//! name.
+//! Gates act on the class and the queue, the start of a law depends on the bound, a placement on all three,
+//! and observers show the name.
 
 /// Advice on one kind of units of work.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -21,7 +21,8 @@ pub enum Class {
     /// A user waits for it. A gate admits it before the others.
     #[default]
     Interactive,
-    /// It is not urgent. A gate admits it when no interactive unit waits, which may be never.
+    /// It is not urgent. A gate admits it when no interactive unit waits, which may be never. A placement may
+    /// give it longer time slices.
     Batch,
 }
 
@@ -31,7 +32,8 @@ pub enum Bound {
     /// Not known.
     #[default]
     Unknown,
-    /// The bandwidth of the memory, so that a second unit adds little (section 3.1). A law begins with one.
+    /// The bandwidth of the memory, so that a second unit adds little (section 3.1). A law begins with one; a
+    /// placement expects two to compete.
     Bandwidth,
 }
 

@@ -3,8 +3,8 @@
 //!
 //! The productivity of each task is measured alone and beside each other one ([`Interference::measure`]). The
 //! assignment of tasks to places that promises the most ([`Interference::best`]) is tried against the state
-//! that was found, then longer time slices for batch jobs ([`Trial::run`]). The control is pure; [`live`] acts
-//! on processes.
+//! that was found, then longer time slices for batch jobs ([`Trial::run`]). The control is pure; [`live`]
+//! acts on processes.
 
 mod interference;
 pub mod live;
@@ -30,14 +30,23 @@ pub enum Setting {
     Paused,
 }
 
-/// The time slices of the tasks that are batch jobs by their [advice](crate::advice): how long each runs while
-/// others wait for its processor.
+/// The time slices of the tasks that are batch jobs by their [advice](crate::advice): how long each runs
+/// while others wait for its processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slices {
     /// As they were found.
     Found,
     /// The longest ones, with which a task fills its caches less often.
     Long,
+}
+
+/// How long a period is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Length {
+    /// As the user wants it.
+    Usual,
+    /// At least so long that each task has several turns with the longest time slice.
+    Turns,
 }
 
 /// What a task did in a time.
@@ -105,7 +114,7 @@ pub trait Tasks {
     ///
     /// # Errors
     /// If a task has ended, or the user interrupts.
-    fn period(&mut self) -> Result<Vec<Done>, Self::Error>;
+    fn period(&mut self, length: Length) -> Result<Vec<Done>, Self::Error>;
 }
 
 /// What was found by measuring tasks.
@@ -117,7 +126,8 @@ pub struct Placement {
     pub assignment: Assignment,
     /// How much it raised their productivity.
     pub trial: Trial,
-    /// How much longer time slices raised it then. `None` if there are no tasks whose slices may be lengthened.
+    /// How much longer time slices raised it then; `None` if there is no task whose slices may be
+    /// lengthened.
     pub slices: Option<Trial>,
 }
 
@@ -153,14 +163,27 @@ pub enum Change<'a> {
 }
 
 impl Change<'_> {
-    /// Lets the tasks run without the change, or with it.
-    fn set<T: Tasks>(self, tasks: &mut T, is_changed: bool) -> Result<(), T::Error> {
+    fn make<T: Tasks>(self, tasks: &mut T) -> Result<(), T::Error> {
         match self {
             Self::Assignment(assignment) => {
-                let setting = |place: &usize| if is_changed { Setting::At(*place) } else { Setting::Found };
-                tasks.arrange(&assignment.iter().map(setting).collect::<Vec<_>>())
+                tasks.arrange(&assignment.iter().map(|place| Setting::At(*place)).collect::<Vec<_>>())
             }
-            Self::Slices => tasks.set_slices(if is_changed { Slices::Long } else { Slices::Found }),
+            Self::Slices => tasks.set_slices(Slices::Long),
+        }
+    }
+
+    fn revert<T: Tasks>(self, tasks: &mut T) -> Result<(), T::Error> {
+        match self {
+            Self::Assignment(assignment) => tasks.arrange(&vec![Setting::Found; assignment.len()]),
+            Self::Slices => tasks.set_slices(Slices::Found),
+        }
+    }
+
+    /// Length of the periods in which the change is compared.
+    fn length(self) -> Length {
+        match self {
+            Self::Assignment(_) => Length::Usual,
+            Self::Slices => Length::Turns,
         }
     }
 }
@@ -168,7 +191,8 @@ impl Change<'_> {
 /// Pairs of periods of a [`Trial`].
 pub const PAIRS: usize = 24;
 
-/// A smaller gain is not kept: it is not worth that the kernel can no longer balance the load.
+/// A smaller gain is not kept: it is not worth that the kernel can no longer balance the load, or that tasks
+/// wait longer for their turns.
 pub const WORTH: f64 = 1.01;
 
 /// A change that was tried.
@@ -190,21 +214,29 @@ impl Trial {
     /// Those of the tasks.
     pub fn run<T: Tasks>(tasks: &mut T, change: Change) -> Result<Self, T::Error> {
         let count = tasks.count();
-        let mut done = [Vec::with_capacity(PAIRS), Vec::with_capacity(PAIRS)];
+        let (mut before, mut after) = (Vec::with_capacity(PAIRS), Vec::with_capacity(PAIRS));
         for pair in 0..PAIRS {
             for state in [pair % 2, 1 - pair % 2] {
-                change.set(tasks, state == 1)?;
-                done[state].push(tasks.period()?);
+                if state == 0 {
+                    change.revert(tasks)?;
+                    before.push(tasks.period(change.length())?);
+                } else {
+                    change.make(tasks)?;
+                    after.push(tasks.period(change.length())?);
+                }
             }
         }
-        let trial = Self::of(&done, count);
-        change.set(tasks, trial.raised())?;
+        let trial = Self::of(&before, &after, count);
+        if trial.raised() {
+            change.make(tasks)?
+        } else {
+            change.revert(tasks)?
+        }
         Ok(trial)
     }
 
     /// The trial in which a number of tasks did this in each period without a change, and with it.
-    fn of(done: &[Vec<Vec<Done>>; 2], count: usize) -> Self {
-        let [before, after] = done;
+    fn of(before: &[Vec<Done>], after: &[Vec<Done>], count: usize) -> Self {
         let logarithm = |pair: usize, task: usize| ratio(before[pair][task], after[pair][task]).ln();
         let of_task = |task| exponential((0..PAIRS).map(|pair| logarithm(pair, task)));
         let of_all = |pair| (0..count).map(|task| logarithm(pair, task)).sum::<f64>() / real(count);
@@ -255,7 +287,8 @@ mod tests {
         processors: usize,
         settings: Vec<Setting>,
         may_pause: Vec<bool>,
-        /// What all tasks do with long time slices over what they do with the usual ones, if these are possible.
+        /// What all tasks do with long time slices over what they do with the usual ones, if they may have
+        /// these.
         gain_of_slices: Option<f64>,
         slices: Slices,
         /// Number of times that each task was paused.
@@ -302,8 +335,8 @@ mod tests {
             self.may_pause[task]
         }
 
-        fn is_bandwidth_bound(&self, task: usize) -> bool {
-            self.loses[task] > 0.0
+        fn is_bandwidth_bound(&self, _: usize) -> bool {
+            false
         }
 
         fn may_lengthen_slices(&self) -> bool {
@@ -323,7 +356,7 @@ mod tests {
             Ok(())
         }
 
-        fn period(&mut self) -> Result<Vec<Done>, Infallible> {
+        fn period(&mut self, _: Length) -> Result<Vec<Done>, Infallible> {
             self.periods += 1;
             let load =
                 |place| real((0..self.count()).filter(|task| self.place(*task) == Some(place)).count());

@@ -31,8 +31,8 @@ pub enum ReflectCommand {
     /// Show what a process, a control group or the machine accomplishes, what that costs it, and whether it
     /// is in overload.
     Watch(ReflectWatchArgs),
-    /// Measure what processes do to each other, and move them to processors so that they do more; undo it at
-    /// the end.
+    /// Measure what processes do to each other, and move them to processors, or lengthen the time slices of
+    /// batch jobs, so that they do more; undo it at the end.
     Place(ReflectPlaceArgs),
     /// Run control laws on simulated servers that collapse in overload, and compare them with the best fixed
     /// limit.

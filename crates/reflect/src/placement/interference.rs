@@ -5,7 +5,7 @@ use assay_statistics::trimmed_mean;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use super::{Assignment, Done, Setting, Tasks, WORTH, real};
+use super::{Assignment, Done, Length, Setting, Tasks, WORTH, real};
 
 /// Rounds of the measurement.
 const ROUNDS: usize = 5;
@@ -67,14 +67,14 @@ impl Interference {
                 let mut settings = others.clone();
                 settings[task] = Setting::At(0);
                 tasks.arrange(&settings)?;
-                alone.push(tasks.period()?[task]);
+                alone.push(tasks.period(Length::Usual)?[task]);
             }
             for (a, b) in (0..count).flat_map(|a| (a + 1..count).map(move |b| (a, b))) {
                 for (done, second) in [(&mut together, 0), (&mut apart, 1)] {
                     let mut settings = others.clone();
                     (settings[a], settings[b]) = (Setting::At(0), Setting::At(second));
                     tasks.arrange(&settings)?;
-                    let period = tasks.period()?;
+                    let period = tasks.period(Length::Usual)?;
                     done[a * count + b].push(period[a]);
                     done[b * count + a].push(period[b]);
                 }
@@ -131,16 +131,21 @@ impl Interference {
             let others = (0..assignment.len()).filter(|other| *other != task);
             let factor = |other: usize| {
                 let Some(Pair { together, apart }) = self.pair(task, other) else { return 1.0 };
-                if assignment[other] != place {
-                    let both = self.bandwidth_bound[task] && self.bandwidth_bound[other];
-                    // By their advice they lose something, which noise may hide.
-                    let kept = if both { apart.point.min(1.0 / WORTH) } else { apart.point };
-                    return 1.0 - shares[other] * (1.0 - kept);
-                }
-                // Of several processors, the task has one, and the others in its place share the rest.
-                let beside = (real(places[place]) - 1.0) / (loads[place] - load(&self.alone[task]));
-                let at_once = if places[place] == 1 { 1.0 } else { beside.min(1.0) };
-                1.0 - at_once * (1.0 - together.point)
+                let (is_apart, is_single) = (assignment[other] != place, places[place] == 1);
+                let measured = if is_apart { apart.point } else { together.point };
+                // Two that are bandwidth-bound by their advice lose something if they run at the same time on
+                // processors that share the memory, which noise may hide.
+                let both = self.bandwidth_bound[task] && self.bandwidth_bound[other];
+                let kept = if both && is_apart == is_single { measured.min(1.0 / WORTH) } else { measured };
+                let beside = match (is_apart, is_single) {
+                    (true, _) => shares[other],
+                    (false, true) => 1.0,
+                    // Of several processors, the task has one, and the others in its place share the rest.
+                    (false, false) => {
+                        ((real(places[place]) - 1.0) / (loads[place] - load(&self.alone[task]))).min(1.0)
+                    }
+                };
+                1.0 - beside * (1.0 - kept)
             };
             others.map(factor).product::<f64>() * shares[task]
         };
@@ -300,15 +305,18 @@ mod tests {
     }
 
     #[test]
-    fn tasks_that_are_bandwidth_bound_by_their_advice_take_turns() {
+    fn tasks_that_are_bandwidth_bound_by_their_advice_do_not_share_a_memory_at_the_same_time() {
         let busy = Done { units: 1000.0, length_s: 1.0, busy_s: 1.0 };
         for advised in [[0, 3], [1, 2], [0, 1]] {
             // As measured, the memory is fast enough.
             let pairs = vec![pair(1.0, 1.0); 16];
             let bandwidth_bound = (0..4).map(|task| advised.contains(&task)).collect();
-            let best = Interference { alone: vec![busy; 4], pairs, bandwidth_bound }.best(&[1, 1]);
-            assert_eq!(best[advised[0]], best[advised[1]], "{best:?}");
-            assert_eq!(best.iter().filter(|place| **place == 0).count(), 2, "{best:?}");
+            let interference = Interference { alone: vec![busy; 4], pairs, bandwidth_bound };
+            for (processors, expected) in [(1, true), (2, false)] {
+                let best = interference.best(&[processors; 2]);
+                assert_eq!(best[advised[0]] == best[advised[1]], expected, "{best:?}");
+                assert_eq!(best.iter().filter(|place| **place == 0).count(), 2, "{best:?}");
+            }
         }
     }
 }

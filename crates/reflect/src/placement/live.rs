@@ -16,7 +16,7 @@ use rand_pcg::Pcg64Mcg;
 use rustix::thread::{CpuSet, Timespec, nanosleep};
 use thiserror::Error;
 
-use super::{Done, Setting, Slices, Tasks};
+use super::{Done, Length, Setting, Slices, Tasks};
 pub use assay_process::slice::LONGEST;
 use guard::Guard;
 pub use places::Place;
@@ -28,13 +28,6 @@ const SETTLING: Duration = Duration::from_millis(50);
 
 /// Longer than a usual time slice of the kernel.
 const TURN: Duration = Duration::from_millis(8);
-
-/// The turns of two tasks with the longest time slice.
-const LONG_TURN: Duration = LONGEST.saturating_mul(2);
-
-/// The shortest period in which time slices are compared: with two turns of a task more or less than its share,
-/// the mean of the logarithms of such shares is less than one per cent too low.
-const LONG_PERIOD: Duration = LONGEST.saturating_mul(10);
 
 /// Time between two looks at processes that are placed.
 const LOOK: Duration = Duration::from_secs(1);
@@ -196,30 +189,29 @@ impl Tasks for Live<'_> {
     }
 
     fn may_lengthen_slices(&self) -> bool {
-        self.survey.tasks.iter().any(Task::may_lengthen)
+        self.survey.may_lengthen() > 0
     }
 
     fn set_slices(&mut self, slices: Slices) -> Result<(), NoPlacement> {
-        self.period = self.period.max(LONG_PERIOD);
+        let rotation = self.survey.rotation();
         for task in (0..self.count()).filter(|task| self.survey.tasks[*task].may_lengthen()) {
-            let turn = match slices {
-                Slices::Found => {
-                    self.act(task, "restore", Found::restore_slices)?;
-                    TURN
-                }
-                Slices::Long => {
-                    self.act(task, "change the time slice of", Found::lengthen_slices)?;
-                    LONG_TURN
-                }
-            };
+            match slices {
+                Slices::Found => self.act(task, "restore", Found::restore_slices)?,
+                Slices::Long => self.act(task, "change the time slice of", Found::lengthen_slices)?,
+            }
             // As in `arrange`.
-            sleep(self.random.random_range(Duration::ZERO..turn), self.interrupt)?;
+            sleep(self.random.random_range(Duration::ZERO..rotation), self.interrupt)?;
         }
-        sleep(SETTLING, self.interrupt)
+        // A task that has a long turn goes on with it.
+        sleep(rotation, self.interrupt)
     }
 
-    fn period(&mut self) -> Result<Vec<Done>, NoPlacement> {
-        self.survey.period(self.period, self.interrupt)
+    fn period(&mut self, length: Length) -> Result<Vec<Done>, NoPlacement> {
+        let length = match length {
+            Length::Usual => self.period,
+            Length::Turns => self.survey.turns(self.period),
+        };
+        self.survey.period(length, self.interrupt)
     }
 }
 

@@ -25,7 +25,7 @@ pub fn run(args: &ReflectPlaceArgs) -> anyhow::Result<()> {
         return output::show(&section::found(&survey, &done), args.print.format());
     }
     let time = reflection::time(survey.time(args.period));
-    output::say(&format!("measuring for {time}; meanwhile, processes are paused in turns"));
+    output::say(&format!("measuring for {time}; at first, processes are paused in turns"));
     let mut live = Live::begin(&mut survey, args.period, interrupt.flag())?;
     let placed = place(args, &mut live);
     live.end()?;

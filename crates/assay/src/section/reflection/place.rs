@@ -1,6 +1,7 @@
 //! What processes do to each other, and where they were placed.
 
 use assay_quantity::Unit;
+use assay_reflect::advice::Class;
 use assay_reflect::placement::live::{LONGEST, Place, Survey, Task};
 use assay_reflect::placement::{Done, Interference, PAIRS, Placement, Trial, WORTH};
 use assay_report::{Block, Cell, Column, Report, Table, scale};
@@ -53,7 +54,7 @@ pub fn placed(survey: &Survey, placement: &Placement) -> Report {
         let with = format!("with time slices of {} for batch jobs", time(LONGEST));
         verdicts.push(verdict(slices, &with, "without"));
         tables.push(time_slices(survey, slices));
-    } else if survey.tasks.iter().any(|task| task.is_batch) {
+    } else if survey.tasks.iter().any(|task| task.class == Class::Batch) {
         let text = "Not tried: longer time slices for batch jobs, which take Linux 6.12 or later.";
         verdicts.push(text.to_owned());
     }
@@ -86,8 +87,10 @@ fn time_slices(survey: &Survey, slices: &Trial) -> Table {
         Column::numbers("long/found"),
         Column::words("time slice"),
     ];
-    Table::of("With long time slices", columns, rows)
-        .with_note("As found: in the places that were kept. Only batch jobs get long time slices.")
+    Table::of("With long time slices", columns, rows).with_note(format!(
+        "In {PAIRS} periods each, in turns, in which each process has about five time slices or more. Only batch jobs get \
+         long ones."
+    ))
 }
 
 fn report(survey: &Survey, mut blocks: Vec<Block>) -> Report {
@@ -139,11 +142,12 @@ fn name(task: &Task) -> String {
 fn unit(task: &Task) -> String {
     let advice = [
         (!task.may_pause, "never paused"),
-        (task.is_batch, "batch"),
+        (task.class == Class::Batch, "batch"),
         (task.is_bandwidth_bound, "bandwidth-bound"),
     ];
-    let given = advice.into_iter().filter(|(is_given, _)| *is_given).map(|(_, text)| format!(", {text}"));
-    format!("{}{}", task.unit, given.collect::<String>())
+    let given = advice.into_iter().filter(|(is_given, _)| *is_given).map(|(_, text)| text);
+    let unit = [task.unit.as_str()].into_iter().filter(|unit| !unit.is_empty());
+    unit.chain(given).collect::<Vec<_>>().join(", ")
 }
 
 fn rate(done: &Done) -> Cell {

@@ -11,6 +11,8 @@ use assay_process::{Process, descendants, is_gone, threads};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use crate::advice::Class;
+
 /// Passes over the threads of a process, which may start others meanwhile.
 const PASSES: usize = 10;
 
@@ -19,8 +21,6 @@ const PASSES: usize = 10;
 pub struct Found {
     /// The process.
     pub process: Process,
-    /// Whether its time slices may be lengthened.
-    pub may_lengthen: bool,
     /// By which signals reach it and no other one that has its id later.
     handle: OwnedFd,
     /// Its threads, by their ids.
@@ -29,7 +29,8 @@ pub struct Found {
     first: Scheduling,
     /// Its descendants, which are never changed.
     children: Vec<Process>,
-    /// The time slice of threads for which none was chosen.
+    /// The time slice of threads for which none was chosen; `None` if slices are left alone, because it is no
+    /// batch job, or because the kernel does not let them be chosen.
     usual: Option<Duration>,
 }
 
@@ -53,8 +54,8 @@ struct Scheduling {
 }
 
 impl Found {
-    /// Reads a process, whose time slices may be lengthened if it is a batch job and the kernel can.
-    pub fn read(process: Process, is_batch: bool) -> io::Result<Self> {
+    /// Reads a process.
+    pub fn read(process: Process, class: Class) -> io::Result<Self> {
         let pid = Pid::from_raw(process.pid).ok_or(rustix::io::Errno::SRCH)?;
         let handle = pidfd_open(pid, PidfdFlags::empty())?;
         let mut known = HashMap::new();
@@ -68,9 +69,16 @@ impl Found {
             }
         }
         let first = Scheduling::of(process.pid)?;
-        let (children, usual) = (descendants(&[process])?, usual_slice()?);
-        let may_lengthen = is_batch && first.slice.is_some();
-        Ok(Self { process, may_lengthen, handle, threads: known, first, children, usual })
+        let usual = match class {
+            Class::Batch => usual_slice()?,
+            Class::Interactive => None,
+        };
+        Ok(Self { process, handle, threads: known, first, children: descendants(&[process])?, usual })
+    }
+
+    /// Whether its time slices may be lengthened.
+    pub fn may_lengthen(&self) -> bool {
+        self.usual.is_some()
     }
 
     /// The processors of its first thread, in order.
@@ -105,12 +113,10 @@ impl Found {
         self.change(|_, now| Ok(Scheduling { slice: now.slice.map(|_| LONGEST), ..now }))
     }
 
-    /// Undoes [`Self::lengthen_slices`].
+    /// Undoes [`Self::lengthen_slices`], also for new children.
     pub fn restore_slices(&self) -> io::Result<()> {
-        self.change(|thread, now| {
-            let found = self.known(thread)?.map_or(self.first, |known| known.scheduling);
-            Ok(Scheduling { slice: self.slice_before(found, now), ..now })
-        })
+        let restored = |found, now| Scheduling { slice: self.slice_before(found, now), ..now };
+        self.change_with_children(restored, |now| restored(self.first, now))
     }
 
     /// Lets the kernel schedule each thread as found. A thread that is new, or one of a child that is new, is
@@ -121,21 +127,8 @@ impl Found {
             cpus: if ours.contains(&now.cpus) { self.first.cpus } else { now.cpus },
             slice: self.slice_before(self.first, now),
         };
-        let mut result = self.change(|thread, now| {
-            Ok(self.known(thread)?.map_or_else(
-                || inherited(now),
-                |Thread { scheduling: found, .. }| Scheduling {
-                    slice: self.slice_before(*found, now),
-                    ..*found
-                },
-            ))
-        });
-        for child in descendants(&[self.process])? {
-            if !self.children.iter().any(|known| known.is(&child)) {
-                result = result.and(change(child.pid, self.usual, |_, now| Ok(inherited(now))));
-            }
-        }
-        result
+        let restored = |found, now| Scheduling { slice: self.slice_before(found, now), ..found };
+        self.change_with_children(restored, inherited)
     }
 
     /// Pauses it.
@@ -161,7 +154,27 @@ impl Found {
 
     /// The time slice of a thread before it was lengthened; one that it chose since is left.
     fn slice_before(&self, found: Scheduling, now: Scheduling) -> Option<Duration> {
-        if self.may_lengthen && now.slice == Some(LONGEST) { found.slice } else { now.slice }
+        // A thread that had none has got another policy since.
+        let before = self.usual.and(found.slice.or(self.usual));
+        if now.slice == Some(LONGEST) { before.or(now.slice) } else { now.slice }
+    }
+
+    /// Schedules each thread that was found as it is wanted for how it was and is scheduled, and each that is
+    /// new, also of new children, for how it is.
+    fn change_with_children(
+        &self,
+        known: impl Fn(Scheduling, Scheduling) -> Scheduling,
+        new: impl Fn(Scheduling) -> Scheduling,
+    ) -> io::Result<()> {
+        let mut result = self.change(|thread, now| {
+            Ok(self.known(thread)?.map_or_else(|| new(now), |found| known(found.scheduling, now)))
+        });
+        for child in descendants(&[self.process])? {
+            if !self.children.iter().any(|known| known.is(&child)) {
+                result = result.and(change(child.pid, self.usual, |_, now| Ok(new(now))));
+            }
+        }
+        result
     }
 
     /// As [`change`], if it is still there.
@@ -175,16 +188,20 @@ impl Scheduling {
         Ok(Self { cpus: sched_getaffinity(Pid::from_raw(thread))?, slice: slice(thread)? })
     }
 
-    /// Sets what is not so for a thread, and returns whether that was something.
+    /// Sets what is not so for a thread, also if a part of it fails, and returns whether that was something.
     fn set(self, thread: i32, usual: Option<Duration>, now: Self) -> io::Result<bool> {
+        let (mut result, mut changed) = (Ok(()), false);
         if self.cpus != now.cpus {
-            sched_setaffinity(Pid::from_raw(thread), &self.cpus)?;
+            result = sched_setaffinity(Pid::from_raw(thread), &self.cpus).map_err(io::Error::from);
+            changed = true;
         }
         if let Some(slice) = self.slice.filter(|_| self.slice != now.slice) {
             // The usual one is not chosen, so that it follows the kernel's.
-            set_slice(thread, if Some(slice) == usual { Duration::ZERO } else { slice })?;
+            let chosen = if Some(slice) == usual { Duration::ZERO } else { slice };
+            result = result.and(set_slice(thread, chosen));
+            changed = true;
         }
-        Ok(self != now)
+        result.map(|()| changed)
     }
 }
 
@@ -249,17 +266,16 @@ mod tests {
             Process::read(self.0.id().cast_signed()).unwrap().unwrap()
         }
 
-        /// Starts a child, and returns it with those before.
-        fn children(&mut self) -> Vec<Process> {
+        /// Starts a child.
+        fn child(&mut self) -> Process {
             let children = || descendants(&[self.process()]).unwrap();
-            let before = children().len();
+            let before = children();
             self.0.stdin.as_ref().unwrap().write_all(b"\n").unwrap();
             loop {
                 std::thread::sleep(std::time::Duration::from_millis(1));
-                let mut now = children();
-                now.sort_unstable_by_key(|child| child.start_ticks);
-                if now.len() > before {
-                    return now;
+                let is_new = |child: &Process| !before.iter().any(|known| known.is(child));
+                if let Some(child) = children().into_iter().find(is_new) {
+                    return child;
                 }
                 assert!(self.process().is_alive());
             }
@@ -283,18 +299,17 @@ mod tests {
     #[test]
     fn threads_and_new_children_are_restored_and_earlier_children_left_alone() {
         let mut shell = Shell::start();
-        let earlier = shell.children();
-        let found = Found::read(shell.process(), false).unwrap();
+        let earlier = shell.child();
+        let found = Found::read(shell.process(), Class::Interactive).unwrap();
         let (all, one) = (found.first.cpus, set(&found.cpus()[..1]));
         // As a server pins its workers.
-        sched_setaffinity(Pid::from_raw(earlier[0].pid), &one).unwrap();
+        sched_setaffinity(Pid::from_raw(earlier.pid), &one).unwrap();
         found.move_to(one).unwrap();
         assert_eq!(cpus(shell.process().pid), one);
-        let both = shell.children();
-        let new = both.iter().find(|child| !child.is(&earlier[0])).unwrap();
+        let new = shell.child();
         assert_eq!(cpus(new.pid), one);
         found.restore(&[one]).unwrap();
-        assert_eq!([shell.process().pid, new.pid, earlier[0].pid].map(cpus), [all, all, one]);
+        assert_eq!([shell.process().pid, new.pid, earlier.pid].map(cpus), [all, all, one]);
     }
 
     #[test]
@@ -311,29 +326,41 @@ mod tests {
             }
         };
         choose(pid, first);
-        let found = Found::read(shell.process(), true).unwrap();
-        assert_eq!(found.may_lengthen, usual.is_some());
-        found.lengthen_slices().unwrap();
-        assert_eq!(slice(pid).unwrap(), of(LONGEST));
-        found.restore_slices().unwrap();
-        assert_eq!(slice(pid).unwrap(), of(first));
-        found.lengthen_slices().unwrap();
-        let children = [(); 2].map(|()| *shell.children().last().unwrap());
-        choose(children[1].pid, chosen);
-        found.restore(&[]).unwrap();
-        let now = [pid, children[0].pid, children[1].pid].map(|pid| slice(pid).unwrap());
-        assert_eq!(now, [of(first), of(first), of(chosen)]);
+        let found = Found::read(shell.process(), Class::Batch).unwrap();
+        assert_eq!(found.may_lengthen(), usual.is_some());
+        for restore in [|found: &Found| found.restore_slices(), |found: &Found| found.restore(&[])] {
+            found.lengthen_slices().unwrap();
+            let children = [shell.child().pid, shell.child().pid];
+            assert_eq!([pid, children[0]].map(|pid| slice(pid).unwrap()), [of(LONGEST); 2]);
+            choose(children[1], chosen);
+            restore(&found).unwrap();
+            let now = [pid, children[0], children[1]].map(|pid| slice(pid).unwrap());
+            assert_eq!(now, [of(first), of(first), of(chosen)]);
+        }
         // A process that is no batch job may have chosen the longest.
-        let found = Found::read(shell.process(), false).unwrap();
+        let found = Found::read(shell.process(), Class::Interactive).unwrap();
         choose(pid, LONGEST);
         found.restore(&[]).unwrap();
-        assert_eq!((slice(pid).unwrap(), found.may_lengthen), (of(LONGEST), false));
+        assert_eq!((slice(pid).unwrap(), found.may_lengthen()), (of(LONGEST), false));
+    }
+
+    #[test]
+    fn a_thread_that_had_no_time_slice_gets_the_usual_one() {
+        let shell = Shell::start();
+        let mut found = Found::read(shell.process(), Class::Batch).unwrap();
+        // As if it had been one of real time.
+        for thread in found.threads.values_mut() {
+            thread.scheduling.slice = None;
+        }
+        found.lengthen_slices().unwrap();
+        found.restore(&[]).unwrap();
+        assert_eq!(slice(shell.process().pid).unwrap(), usual_slice().unwrap());
     }
 
     #[test]
     fn a_process_that_has_ended_needs_nothing() {
         let shell = Shell::start();
-        let found = Found::read(shell.process(), true).unwrap();
+        let found = Found::read(shell.process(), Class::Batch).unwrap();
         assert!(found.is_alive().unwrap());
         drop(shell);
         assert!(!found.is_alive().unwrap());

@@ -10,7 +10,7 @@ use assay_process::{Process, is_gone};
 
 use super::places::{Place, places};
 use super::scheduling::Found;
-use super::{LONG_PERIOD, LONG_TURN, NoPlacement, SETTLING, failed, sleep};
+use super::{LONGEST, NoPlacement, SETTLING, failed, sleep};
 use crate::advice::{Advice, Bound, Class, Queue};
 use crate::facility::Instructions;
 use crate::placement::{Done, Interference, PAIRS};
@@ -18,6 +18,10 @@ use crate::progress::Observed;
 
 /// Most processes that are placed: each pair of them takes ten periods.
 pub const MOST: usize = 16;
+
+/// Turns that each task has at least in a period in which time slices are compared: if one has a turn more
+/// than another, the mean of the logarithms of what they do is half a per cent too low.
+const TURNS: u32 = 5;
 
 /// A process that can be placed.
 #[derive(Debug)]
@@ -30,8 +34,8 @@ pub struct Task {
     pub unit: String,
     /// Whether it may be paused: by its advice, its units may be queued.
     pub may_pause: bool,
-    /// Whether it is a batch job, by its advice.
-    pub is_batch: bool,
+    /// How urgent its units are, by its advice.
+    pub class: Class,
     /// Whether it is limited by the bandwidth of the memory, by its advice.
     pub is_bandwidth_bound: bool,
     pub(super) found: Found,
@@ -112,15 +116,31 @@ impl Survey {
     /// Time that a placement takes.
     #[must_use]
     pub fn time(&self, period: Duration) -> Duration {
-        let all = |periods: usize, each: Duration| {
-            (each + SETTLING).saturating_mul(u32::try_from(periods).unwrap_or(u32::MAX))
+        let times = |each: Duration, periods: usize| each.saturating_mul(small(periods));
+        let places = times(period + SETTLING, Interference::periods(self.tasks.len()) + 2 * PAIRS);
+        let slices = match small(self.may_lengthen()) {
+            0 => Duration::ZERO,
+            // Before a period, half a rotation passes for each on average, then one for all.
+            batch => times(self.turns(period) + self.rotation() / 2 * (batch + 2), 2 * PAIRS),
         };
-        let places = all(Interference::periods(self.tasks.len()) + 2 * PAIRS, period);
-        match u32::try_from(self.tasks.iter().filter(|task| task.may_lengthen()).count()) {
-            Ok(0) => places,
-            // Half of the turns pass before half of the periods.
-            batch => places + all(2 * PAIRS, period.max(LONG_PERIOD) + LONG_TURN / 4 * batch.unwrap_or(0)),
-        }
+        places.saturating_add(slices)
+    }
+
+    /// Number of tasks whose time slices may be lengthened.
+    pub(super) fn may_lengthen(&self) -> usize {
+        self.tasks.iter().filter(|task| task.may_lengthen()).count()
+    }
+
+    /// Length of a period in which time slices are compared.
+    pub(super) fn turns(&self, period: Duration) -> Duration {
+        period.max(TURNS * self.rotation())
+    }
+
+    /// The time in which each task has a turn with the longest time slice, if tasks are spread evenly over
+    /// processors.
+    pub(super) fn rotation(&self) -> Duration {
+        let processors: usize = self.places.iter().map(|place| place.cpus.len()).sum();
+        LONGEST * small(self.tasks.len().div_ceil(processors).max(2))
     }
 
     /// Lets a period pass, and returns what each task did in it.
@@ -165,7 +185,8 @@ impl Task {
         let is_bandwidth_bound = advice.iter().any(|advice| advice.bound == Bound::Bandwidth);
         // Not without advice: it may be interactive.
         let is_batch = !advice.is_empty() && advice.iter().all(|advice| advice.class == Class::Batch);
-        let found = Found::read(process, is_batch).map_err(failed)?;
+        let class = if is_batch { Class::Batch } else { Class::Interactive };
+        let found = Found::read(process, class).map_err(failed)?;
         let unit = advice.into_iter().next().map_or_else(String::new, |advice| advice.unit);
         let (productivity, unit) = if observed.is_empty() {
             let instructions = Instructions::of(pid);
@@ -175,13 +196,13 @@ impl Task {
         } else {
             (Productivity::Progress(observed), unit)
         };
-        Ok(Self { pid, name, unit, may_pause, is_batch, is_bandwidth_bound, found, productivity })
+        Ok(Self { pid, name, unit, may_pause, class, is_bandwidth_bound, found, productivity })
     }
 
     /// Whether its time slices may be lengthened: it is a batch job, and the kernel can.
     #[must_use]
     pub fn may_lengthen(&self) -> bool {
-        self.found.may_lengthen
+        self.found.may_lengthen()
     }
 
     /// The files in which it counts.
@@ -216,6 +237,10 @@ impl Task {
         let busy_ns = process_cpu_ns(self.pid).map_err(read)?;
         Ok(Totals { units: units.map_err(read)?, busy_ns })
     }
+}
+
+fn small(number: usize) -> u32 {
+    u32::try_from(number).expect("a number of tasks, or of their pairs")
 }
 
 /// Whether a process is this one, or started it.
