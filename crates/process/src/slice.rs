@@ -9,14 +9,14 @@ use crate::named;
 /// The longest time slice that the kernel grants.
 pub const LONGEST: Duration = Duration::from_millis(100);
 
-/// Returns the time slice of a thread, 0 for the calling one. `None` if it has none: its policy is one of
-/// real time, or the kernel does not let it be chosen.
+/// Returns the time slice of a thread, 0 for the calling one. `None` if it cannot be chosen: the policy
+/// is neither SCHED_OTHER nor SCHED_BATCH, or the kernel is an earlier one.
 ///
 /// # Errors
 /// If there is no such thread.
 pub fn slice(thread: i32) -> io::Result<Option<Duration>> {
     let attributes = attributes(thread)?;
-    let has_one = is_fair(&attributes) && attributes.sched_runtime > 0;
+    let has_one = has_slices(&attributes) && attributes.sched_runtime > 0;
     Ok(has_one.then(|| Duration::from_nanos(attributes.sched_runtime)))
 }
 
@@ -24,11 +24,11 @@ pub fn slice(thread: i32) -> io::Result<Option<Duration>> {
 /// time by another process may be set back.
 ///
 /// # Errors
-/// If there is no such thread, it is another user's, or its policy is one of real time.
+/// If there is no such thread, it is another user's, or its slice cannot be chosen.
 pub fn set_slice(thread: i32, slice: Duration) -> io::Result<()> {
     let mut attributes = attributes(thread)?;
-    if !is_fair(&attributes) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a thread of real time has no time slice"));
+    if !has_slices(&attributes) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "its policy has no time slice"));
     }
     attributes.sched_flags = u64::try_from(libc::SCHED_FLAG_KEEP_POLICY).expect("a flag");
     attributes.sched_runtime = u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX);
@@ -43,25 +43,31 @@ pub fn set_slice(thread: i32, slice: Duration) -> io::Result<()> {
 /// # Errors
 /// If no thread can be started.
 pub fn usual_slice() -> io::Result<Option<Duration>> {
-    // A thread of its own, because one may have been chosen for this one, or a policy of real time.
+    // A thread of its own, because one may have been chosen for this one, or a policy without slices.
     let read = || {
-        let parameters = libc::sched_param { sched_priority: 0 };
-        // SAFETY: the kernel reads the parameters.
-        let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const parameters) };
-        if result != 0 {
-            return Err(named("sched_setscheduler", io::Error::last_os_error()));
+        if !has_slices(&attributes(0)?) {
+            set_policy(libc::SCHED_OTHER)?;
         }
-        let Some(_) = slice(0)? else { return Ok(None) };
-        set_slice(0, Duration::ZERO)?;
+        if slice(0)?.is_some() {
+            set_slice(0, Duration::ZERO)?;
+        }
         slice(0)
     };
     thread::Builder::new().spawn(read)?.join().expect("it does not panic")
 }
 
-/// Whether time is shared by time slices.
-fn is_fair(attributes: &libc::sched_attr) -> bool {
-    let policy = attributes.sched_policy.cast_signed();
-    matches!(policy, libc::SCHED_OTHER | libc::SCHED_BATCH | libc::SCHED_IDLE)
+/// Whether the policy of a thread has time slices that can be chosen. For SCHED_IDLE, the kernel (6.18)
+/// accepts one and ignores it.
+fn has_slices(attributes: &libc::sched_attr) -> bool {
+    matches!(attributes.sched_policy.cast_signed(), libc::SCHED_OTHER | libc::SCHED_BATCH)
+}
+
+/// Sets the policy of the calling thread to one without priorities.
+fn set_policy(policy: libc::c_int) -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the kernel reads the parameters.
+    let result = unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };
+    if result == 0 { Ok(()) } else { Err(named("sched_setscheduler", io::Error::last_os_error())) }
 }
 
 fn attributes(thread: i32) -> io::Result<libc::sched_attr> {
@@ -101,6 +107,15 @@ mod tests {
         let version = [(); 2].map(|()| numbers.next().unwrap().unwrap());
         // A distribution may have brought them to an earlier one.
         assert!(usual_slice().unwrap().is_some() || version < [6, 12], "{release}");
+    }
+
+    #[test]
+    fn an_idle_thread_has_no_slice() {
+        let idle = thread::spawn(|| {
+            set_policy(libc::SCHED_IDLE).unwrap();
+            (slice(0).unwrap(), set_slice(0, LONGEST).is_err())
+        });
+        assert_eq!(idle.join().unwrap(), (None, true));
     }
 
     #[test]

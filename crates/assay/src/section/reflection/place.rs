@@ -55,7 +55,8 @@ pub fn placed(survey: &Survey, placement: &Placement) -> Report {
         verdicts.push(verdict(slices, &with, "without"));
         tables.push(time_slices(survey, slices));
     } else if survey.tasks.iter().any(|task| task.class == Class::Batch) {
-        let text = "Not tried: longer time slices for batch jobs, which take Linux 6.12 or later.";
+        let text = "Not tried: longer time slices for batch jobs, which take Linux 6.12 or later and the policy \
+                    SCHED_OTHER or SCHED_BATCH.";
         verdicts.push(text.to_owned());
     }
     tables.push(pairs(survey, interference));

@@ -30,7 +30,7 @@ pub struct Found {
     /// Its descendants, which are never changed.
     children: Vec<Process>,
     /// The time slice of threads for which none was chosen; `None` if slices are left alone, because it is no
-    /// batch job, or because the kernel does not let them be chosen.
+    /// batch job, or because that of its first thread cannot be chosen.
     usual: Option<Duration>,
 }
 
@@ -69,10 +69,8 @@ impl Found {
             }
         }
         let first = Scheduling::of(process.pid)?;
-        let usual = match class {
-            Class::Batch => usual_slice()?,
-            Class::Interactive => None,
-        };
+        let may_lengthen = class == Class::Batch && first.slice.is_some();
+        let usual = if may_lengthen { usual_slice()? } else { None };
         Ok(Self { process, handle, threads: known, first, children: descendants(&[process])?, usual })
     }
 
@@ -348,7 +346,7 @@ mod tests {
     fn a_thread_that_had_no_time_slice_gets_the_usual_one() {
         let shell = Shell::start();
         let mut found = Found::read(shell.process(), Class::Batch).unwrap();
-        // As if it had been one of real time.
+        // As if it had had another policy.
         for thread in found.threads.values_mut() {
             thread.scheduling.slice = None;
         }

@@ -199,7 +199,7 @@ impl Task {
         Ok(Self { pid, name, unit, may_pause, class, is_bandwidth_bound, found, productivity })
     }
 
-    /// Whether its time slices may be lengthened: it is a batch job, and the kernel can.
+    /// Whether its time slices may be lengthened: it is a batch job, and they can be chosen.
     #[must_use]
     pub fn may_lengthen(&self) -> bool {
         self.found.may_lengthen()
