@@ -19,7 +19,7 @@ use assay_process::clock::now;
 use assay_quantity::Unit;
 use assay_reflect::facility::{Measure, Provided, Side, Source};
 
-pub use session::{Address, BadAddress};
+pub use session::{Address, BadAddress, Host};
 use session::{Counts, Session};
 
 /// What is queried: three totals of the server, and two sums over the sessions.

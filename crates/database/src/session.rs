@@ -1,9 +1,10 @@
 //! A session of PostgreSQL 15 or later that queries what the server counts, and is not in the counts itself.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use postgres::config::{Host, SslMode};
+use postgres::config::{self, SslMode};
 use postgres::{Client, Config, NoTls, SimpleQueryMessage, SimpleQueryRow};
 
 /// Time for a connection to one host, and until one that has broken is given up, if the address gives no
@@ -55,7 +56,7 @@ impl Address {
     pub fn parse(text: &str, password: Option<&[u8]>) -> Result<Self, BadAddress> {
         let mut config: Config = text.parse().map_err(|_| BadAddress::Malformed)?;
         // A password with an unescaped @ ends in the host.
-        let is_host = |host: &Host| !matches!(host, Host::Tcp(name) if name.contains('@'));
+        let is_host = |host: &config::Host| !matches!(host, config::Host::Tcp(name) if name.contains('@'));
         if !config.get_hosts().iter().all(is_host)
             || (config.get_hosts().is_empty() && config.get_hostaddrs().is_empty())
         {
@@ -80,6 +81,39 @@ impl Address {
     }
 }
 
+/// A server of PostgreSQL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Host {
+    /// The name or the number of a host, and a port.
+    Tcp(String, u16),
+    /// The socket in the file system.
+    Unix(PathBuf),
+}
+
+impl Address {
+    /// Returns the server; `None` if the address has several.
+    #[must_use]
+    pub fn host(&self) -> Option<Host> {
+        let Self(config) = self;
+        let port = match config.get_ports() {
+            [] => PORT,
+            [port] => *port,
+            _ => return None,
+        };
+        match (config.get_hostaddrs(), config.get_hosts()) {
+            ([number], [] | [_]) => Some(Host::Tcp(number.to_string(), port)),
+            ([], [config::Host::Tcp(name)]) => Some(Host::Tcp(name.clone(), port)),
+            ([], [config::Host::Unix(directory)]) => {
+                Some(Host::Unix(directory.join(format!(".s.PGSQL.{port}"))))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The port of a server whose address has none.
+const PORT: u16 = 5432;
+
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(config) = self;
@@ -99,10 +133,10 @@ impl fmt::Display for Address {
     }
 }
 
-fn host(host: &Host) -> String {
+fn host(host: &config::Host) -> String {
     match host {
-        Host::Tcp(name) => name.clone(),
-        Host::Unix(path) => path.display().to_string(),
+        config::Host::Tcp(name) => name.clone(),
+        config::Host::Unix(path) => path.display().to_string(),
     }
 }
 
@@ -222,6 +256,16 @@ mod tests {
             assert_eq!(address(text).to_string(), shown);
             assert!(!format!("{:?}", address(text)).contains("secret"), "{text}");
         }
+    }
+
+    #[test]
+    fn an_address_has_one_server_or_several() {
+        let host = |text| Address::parse(text, None).unwrap().host();
+        let tcp = |name: &str, port| Some(Host::Tcp(name.to_owned(), port));
+        assert_eq!(host("postgres://user@one:5433/shop"), tcp("one", 5433));
+        assert_eq!(host("host=one hostaddr=127.0.0.1"), tcp("127.0.0.1", 5432));
+        assert_eq!(host("host=/run/x port=7"), Some(Host::Unix("/run/x/.s.PGSQL.7".into())));
+        assert_eq!(host("postgres://one,two/shop"), None);
     }
 
     #[test]
