@@ -1,5 +1,6 @@
 //! The command line: one definition of the parser, the help texts and the list of arguments that tests check.
 
+mod guard;
 mod reflect;
 mod sim;
 
@@ -21,6 +22,7 @@ use crate::output::EXIT_CODES;
 use crate::past;
 use crate::phase::turns::States;
 
+pub use guard::GuardArgs;
 pub use reflect::{
     ReflectArgs, ReflectCommand, ReflectPlaceArgs, ReflectSimulateArgs, ReflectWatchArgs, Selected,
 };
@@ -62,6 +64,9 @@ pub enum Command {
     /// Show what a system accomplishes and what that costs it, place processes, and compare control laws for
     /// servers in overload.
     Reflect(ReflectArgs),
+    /// Relay a PostgreSQL database, and limit the transactions that are in flight, so that it does not
+    /// collapse in overload.
+    Guard(GuardArgs),
     /// Measure one sample of one primitive in this process; started by `bench` for each sample.
     #[command(hide = true)]
     Sample(SampleArgs),

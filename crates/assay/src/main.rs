@@ -8,6 +8,7 @@ mod cmd;
 mod data;
 mod interrupt;
 mod journal;
+mod open_files;
 mod output;
 mod past;
 mod phase;

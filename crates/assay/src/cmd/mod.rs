@@ -2,6 +2,7 @@
 
 mod bench;
 mod compare;
+mod guard;
 mod history;
 mod predict;
 mod reflect;
@@ -23,6 +24,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Predict(args) => predict::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::History(args) => history::run(&args),
+        Command::Guard(args) => guard::run(&args),
         Command::Reflect(args) => reflect::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Sample(args) => sample::run(&args),

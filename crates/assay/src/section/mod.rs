@@ -8,6 +8,7 @@ pub mod counts;
 pub mod demand;
 pub mod explained;
 pub mod facts;
+pub mod guard;
 pub mod hierarchy;
 pub mod machine;
 pub mod matrix;

@@ -13,7 +13,7 @@ use std::process::Command;
 use self::floors::FLOORS;
 
 /// Each crate, and the crates of the workspace that it may depend on. A new crate needs a new row.
-const LAYERS: [(&str, &[&str]); 16] = [
+const LAYERS: [(&str, &[&str]); 17] = [
     ("assay-quantity", &[]),
     ("assay-statistics", &["assay-quantity"]),
     ("assay-process", &[]),
@@ -29,6 +29,7 @@ const LAYERS: [(&str, &[&str]); 16] = [
     ("assay-sim-plugin", &["assay-sim"]),
     ("assay-reflect", &["assay-process", "assay-quantity", "assay-statistics"]),
     ("assay-database", &["assay-process", "assay-quantity", "assay-reflect"]),
+    ("assay-proxy", &["assay-process"]),
     (
         "assay",
         &[
@@ -36,6 +37,7 @@ const LAYERS: [(&str, &[&str]); 16] = [
             "assay-database",
             "assay-guest",
             "assay-model",
+            "assay-proxy",
             "assay-quantity",
             "assay-reflect",
             "assay-report",
@@ -50,10 +52,12 @@ const LAYERS: [(&str, &[&str]); 16] = [
 ];
 
 /// Crates that only compute, but for [`IMPURE_FILES`].
-const PURE: [&str; 6] = ["quantity", "statistics", "model", "report", "sim", "reflect"];
+const PURE: [&str; 7] = ["quantity", "statistics", "model", "report", "sim", "reflect", "proxy"];
 
-/// What observes the machine in a crate that otherwise only computes.
-const IMPURE_FILES: [&str; 6] = [
+/// What observes the machine, or uses its network, in a crate that otherwise only computes.
+const IMPURE_FILES: [&str; 8] = [
+    "proxy/src/relay.rs",
+    "proxy/src/relay/",
     "reflect/src/facility.rs",
     "reflect/src/facility/",
     "reflect/src/gate.rs",

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
 
 mod database;
+#[path = "../shared/postgres_server.rs"]
 mod postgres_server;
 
 use std::io::{BufRead, BufReader, Read, Write};

@@ -10,13 +10,12 @@ use assay_reflect::facility::{
     FLOATING_POINT, Facility, Measure, NoFacility, Request, Side, Subject, Unavailable,
 };
 use assay_reflect::observation::Observation;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::endpoint::Endpoint;
 use super::lines;
 use crate::cli::{ReflectWatchArgs, Selected};
 use crate::interrupt::Interrupt;
-use crate::{output, section};
+use crate::{open_files, output, section};
 
 /// Time between two drawings in a terminal.
 const REDRAWN: Duration = Duration::from_secs(1);
@@ -27,7 +26,7 @@ pub fn run(args: &ReflectWatchArgs) -> anyhow::Result<()> {
     let request = request(args)?;
     let interrupt = Interrupt::listen()?;
     let (subject, name) = subject(args)?;
-    raise_file_limit();
+    open_files::raise_limit();
     let mut facility = match Facility::open(&subject, request) {
         Err(NoFacility::Ended(_)) => bail!("{name} does not exist"),
         facility => facility?,
@@ -82,13 +81,6 @@ fn goes_on_without(lost: &[Unavailable], course: [&Measure; 2]) -> bool {
         output::say(&format!("{} can no longer be read: {reason}", names.join(", ")));
     }
     !lost.iter().any(|one| course.contains(&&one.measure))
-}
-
-/// Allows as many open files as the system permits: the counters of a process take one for each thread.
-fn raise_file_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    // With fewer files, counters are not available, which the report or an error states.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 /// What is watched, and its name.

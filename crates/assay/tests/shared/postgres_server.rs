@@ -57,7 +57,8 @@ impl Server {
         format!("host={} user={role} dbname=postgres", self.directory.path().display())
     }
 
-    fn connect(&self, role: &str) -> Result<Client, postgres::Error> {
+    /// A session of a role.
+    pub fn connect(&self, role: &str) -> Result<Client, postgres::Error> {
         Client::connect(&self.address(role), NoTls)
     }
 

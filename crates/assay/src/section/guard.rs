@@ -1,0 +1,48 @@
+//! What passed through a guard.
+
+use assay_proxy::{Counts, Waits};
+use assay_quantity::Unit;
+use assay_report::{Block, Cell, Column, Report, Table};
+
+use super::real;
+
+/// Returns the report on what happened.
+pub fn report(counts: &Counts) -> Report {
+    let columns = || [Column::words("what"), Column::numbers("number")];
+    let rows = [
+        ("committed", counts.committed),
+        ("rolled back, or with an error", counts.rolled_back),
+        ("abandoned by their client or the server", counts.abandoned),
+        ("refused because they waited too long", counts.refused),
+        ("admitted after a wait", counts.waits.number),
+        ("admitted beyond the limit, as all others waited for their clients", counts.beyond),
+    ];
+    let transactions = Table::of("Transactions", columns(), rows.map(row));
+    let rows = [
+        ("logged in", counts.sessions),
+        ("ended with an error of the guard", counts.turned_away),
+        ("times that no client could be accepted, for lack of files or memory", counts.not_accepted),
+        ("connections to the server that the guard opened itself", counts.opened),
+        ("requests to cancel that were passed on", counts.cancelled),
+    ];
+    let sessions = Table::of("Sessions", columns(), rows.map(row));
+    let pinned = counts.pinned.iter().map(|(pin, number)| row((pin.about(), *number)));
+    let pinned = Table::of("Sessions with a connection of their own, by the first reason", columns(), pinned);
+    let tables = [transactions, waits(&counts.waits), sessions, pinned];
+    Report { title: "What passed through the guard".to_owned(), blocks: tables.map(Block::Table).into() }
+}
+
+fn row((what, number): (&str, u64)) -> [Cell; 2] {
+    [Cell::text(what), Cell::Count(number)]
+}
+
+/// The waits for admission of those that waited.
+fn waits(waits: &Waits) -> Table {
+    let seconds = |value: f64| Cell::Number { value: value * 1e9, unit: Unit::Nanoseconds };
+    let rows = (waits.number > 0).then(|| {
+        let mean = waits.sum.as_secs_f64() / real(waits.number);
+        [Cell::text("wait"), seconds(mean), seconds(waits.longest.as_secs_f64())]
+    });
+    let columns = [Column::words("what"), Column::numbers("mean"), Column::numbers("longest")];
+    Table::of("Waits for admission", columns, rows)
+}

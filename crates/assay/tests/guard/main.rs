@@ -1,0 +1,119 @@
+//! `assay guard` in front of a real PostgreSQL server, from outside.
+
+#![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
+
+mod client;
+mod identity;
+mod login;
+#[path = "../shared/postgres_server.rs"]
+mod postgres_server;
+mod session;
+mod wire;
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use postgres::{Client, NoTls};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use postgres_server::Server;
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_assay"));
+    command.arg("guard").args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// A guard, which is killed if its test fails.
+struct Guard {
+    child: Child,
+    messages: BufReader<ChildStderr>,
+    address: SocketAddr,
+}
+
+impl Guard {
+    /// Starts one in front of a server.
+    fn start(server: &Server, arguments: &[&str]) -> Self {
+        let mut command = command(arguments);
+        command.args(["--listen", "127.0.0.1:0", "--to", &server.address("postgres"), "--json"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut messages = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        messages.read_line(&mut line).unwrap();
+        let address = line.strip_prefix("relaying ").and_then(|rest| rest.split_once(" to "));
+        let address = address.unwrap_or_else(|| panic!("{line}")).0.parse().unwrap();
+        Self { child, messages, address }
+    }
+
+    /// A session, which names itself.
+    fn session(&self, name: &str) -> Client {
+        self.connect("postgres", name).unwrap()
+    }
+
+    fn connect(&self, role: &str, name: &str) -> Result<Client, postgres::Error> {
+        Client::connect(&self.parameters(role, name), NoTls)
+    }
+
+    /// Where libpq and the client of the test connect.
+    fn parameters(&self, role: &str, name: &str) -> String {
+        let (host, port) = (self.address.ip(), self.address.port());
+        format!("host={host} port={port} user={role} dbname=postgres application_name={name} password=right")
+    }
+
+    /// Ends it, and returns its report.
+    fn end(mut self) -> Counts {
+        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
+        let mut report = String::new();
+        self.child.stdout.take().unwrap().read_to_string(&mut report).unwrap();
+        let mut messages = String::new();
+        self.messages.read_to_string(&mut messages).unwrap();
+        assert!(self.child.wait().unwrap().success(), "{messages}");
+        assert_eq!(messages, "");
+        Counts(serde_json::from_str(&report).unwrap())
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The report of a guard.
+struct Counts(Value);
+
+impl Counts {
+    /// The number in the row that begins so; zero if there is none.
+    fn of(&self, what: &str) -> u64 {
+        let tables = self.0["blocks"].as_array().unwrap().iter();
+        let mut rows = tables.flat_map(|block| block["table"]["rows"].as_array().unwrap());
+        let row = rows.find(|row| row[0]["text"].as_str().unwrap().starts_with(what));
+        row.map_or(0, |row| row[1]["count"].as_u64().unwrap())
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn bad_arguments_are_refused_in_one_line() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = listener.local_addr().unwrap().to_string();
+    for (listen, to, limit, message) in [
+        (&*taken, "host=/run/x", "1", &*format!("cannot listen at {taken}")),
+        ("127.0.0.1:0", "secret", "1", "the address of the database cannot be read"),
+        ("127.0.0.1:0", "postgres://one,two", "1", "--to has several servers; give one"),
+        ("127.0.0.1:0", "postgres://no-such-host.invalid", "1", "cannot find the host no-such-host.invalid"),
+        ("127.0.0.1:0", "postgres://one", "0", "0 is not in 1..=65536"),
+    ] {
+        let arguments = ["--listen", listen, "--to", to, "--limit", limit];
+        let output = command(&arguments).output().unwrap();
+        let messages = text(&output.stderr);
+        assert!(!output.status.success() && messages.contains(message), "{messages}");
+        assert!(!messages.contains("secret") && output.stdout.is_empty(), "{messages}");
+    }
+}

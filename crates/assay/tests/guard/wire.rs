@@ -1,0 +1,197 @@
+//! Messages of the protocol as few clients send them, and what is not the protocol.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use crate::Guard;
+use crate::postgres_server::Server;
+
+/// A session that is written by hand.
+struct Wire(TcpStream);
+
+impl Wire {
+    /// Logs in.
+    fn start(guard: &Guard) -> Self {
+        let mut wire = Self(TcpStream::connect(guard.address).unwrap());
+        wire.0.write_all(&packet("user\0postgres\0database\0postgres\0\0")).unwrap();
+        wire.read_to(b'Z');
+        wire
+    }
+
+    /// Sends messages, each of which is its kind and its body.
+    fn send(&mut self, messages: &[(u8, &str)]) {
+        let bytes: Vec<u8> =
+            messages.iter().flat_map(|(kind, body)| message(*kind, body.as_bytes())).collect();
+        self.0.write_all(&bytes).unwrap();
+    }
+
+    /// Reads up to a message of this kind, and returns all kinds, and the text of the last.
+    fn read_to(&mut self, last: u8) -> (String, String) {
+        let mut kinds = String::new();
+        loop {
+            let mut header = [0; 5];
+            self.0.read_exact(&mut header).unwrap();
+            let [kind, length @ ..] = header;
+            let mut body = vec![0; usize::try_from(u32::from_be_bytes(length)).unwrap() - 4];
+            self.0.read_exact(&mut body).unwrap();
+            kinds.push(char::from(kind));
+            if kind == last {
+                return (kinds, String::from_utf8_lossy(&body).into_owned());
+            }
+        }
+    }
+}
+
+fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len() + 4).unwrap().to_be_bytes();
+    [&[kind], &length[..], body].concat()
+}
+
+/// A query with the unnamed statement, up to and with Execute.
+fn query(text: &str) -> [(u8, String); 3] {
+    [
+        (b'P', format!("\0{text}\0\0\0")),
+        (b'B', "\0\0\0\0\0\0\0\0".to_owned()),
+        (b'E', "\0\0\0\0\0".to_owned()),
+    ]
+}
+
+fn borrowed(messages: &[(u8, String)]) -> Vec<(u8, &str)> {
+    messages.iter().map(|(kind, body)| (*kind, &**body)).collect()
+}
+
+const SYNC: (u8, &str) = (b'S', "");
+
+#[test]
+fn transactions_that_are_sent_together_are_answered_in_order() {
+    let server = Server::start();
+    let guard = Guard::start(&server, &["--limit", "1"]);
+    let mut wire = Wire::start(&guard);
+    let [one, two] = ["SELECT 1", "SELECT 2"].map(query);
+    wire.send(&[borrowed(&one), vec![SYNC], borrowed(&two), vec![SYNC, (b'Q', "SELECT 3\0")]].concat());
+    for value in ["1", "2", "3"] {
+        assert!(wire.read_to(b'D').1.ends_with(value));
+        wire.read_to(b'Z');
+    }
+    // The first one fails, and the second one is not affected.
+    let failing = query("SELECT 1/0");
+    wire.send(&[borrowed(&failing), vec![SYNC], borrowed(&two), vec![SYNC]].concat());
+    assert_eq!(wire.read_to(b'Z').0, "1EZ");
+    assert_eq!(wire.read_to(b'Z').0, "12DCZ");
+    let counts = guard.end();
+    // Those that were sent together had one admission.
+    assert_eq!((counts.of("committed"), counts.of("rolled back")), (1, 1), "{}", counts.0);
+}
+
+#[test]
+fn a_statement_that_is_prepared_first_and_used_later_is_kept() {
+    let server = Server::start();
+    let guard = Guard::start(&server, &["--limit", "1"]);
+    let [mut wire, mut other] = [(); 2].map(|()| Wire::start(&guard));
+    let mine = query("SELECT 'mine'");
+    wire.send(&[borrowed(&mine[..1]), vec![(b'D', "S\0"), SYNC]].concat());
+    assert_eq!(wire.read_to(b'Z').0, "1tTZ");
+    other.send(&[borrowed(&query("SELECT 'other'")), vec![SYNC]].concat());
+    assert_eq!(other.read_to(b'Z').0, "12DCZ");
+    wire.send(&[borrowed(&mine[1..]), vec![SYNC]].concat());
+    assert!(wire.read_to(b'D').1.ends_with("mine"));
+    assert_eq!(guard.end().of("prepared statement"), 1);
+}
+
+#[test]
+fn copy_takes_data_in_both_protocols() {
+    let server = Server::start();
+    let guard = Guard::start(&server, &["--limit", "1"]);
+    let [mut wire, mut other] = [(); 2].map(|()| Wire::start(&guard));
+    wire.send(&[(b'Q', "CREATE TABLE positive (n int CHECK (n > 0))\0")]);
+    wire.read_to(b'Z');
+    let copy = query("COPY positive FROM STDIN");
+    let after = [(b'd', "2\n"), (b'c', ""), SYNC];
+    // As libpq does, with a Sync that the server ignores; and without waiting for the server.
+    wire.send(&[borrowed(&copy), vec![SYNC]].concat());
+    assert_eq!(wire.read_to(b'G').0, "12G");
+    wire.send(&after);
+    assert_eq!(wire.read_to(b'Z').0, "CZ");
+    wire.send(&[borrowed(&copy), after.to_vec()].concat());
+    assert_eq!(wire.read_to(b'Z').0, "12GCZ");
+    // The client gives up.
+    wire.send(&[(b'Q', "COPY positive FROM STDIN\0")]);
+    wire.read_to(b'G');
+    wire.send(&[(b'd', "3\n"), (b'f', "enough\0")]);
+    assert_eq!(wire.read_to(b'Z').0, "EZ");
+    other.send(&[(b'Q', "SELECT sum(n) FROM positive\0")]);
+    assert!(other.read_to(b'D').1.ends_with('4'));
+    guard.end();
+}
+
+#[test]
+fn a_connection_is_not_passed_on_in_the_middle_of_a_message() {
+    let server = Server::start();
+    let guard = Guard::start(&server, &["--limit", "1"]);
+    let [mut wire, mut other] = [(); 2].map(|()| Wire::start(&guard));
+    wire.send(&[(b'Q', "CREATE TABLE positive (n int CHECK (n > 0))\0")]);
+    wire.read_to(b'Z');
+    wire.send(&[(b'Q', "COPY positive FROM STDIN\0")]);
+    wire.read_to(b'G');
+    // The server fails at the first line, and the client is in the middle of the next.
+    let (begun, rest) = (&message(b'd', b"12345\n")[..8], &message(b'd', b"12345\n")[8..]);
+    wire.0.write_all(&[&message(b'd', b"-1\n"), begun].concat()).unwrap();
+    assert_eq!(wire.read_to(b'Z').0, "EZ");
+    other.send(&[(b'Q', "SELECT 'other'\0")]);
+    assert!(other.read_to(b'D').1.ends_with("other"));
+    wire.0.write_all(&[rest, &message(b'c', b"")].concat()).unwrap();
+    for session in [&mut other, &mut wire] {
+        session.send(&[(b'Q', "SELECT count(*) FROM positive\0")]);
+        assert!(session.read_to(b'D').1.ends_with('0'));
+    }
+    guard.end();
+}
+
+/// What the guard answers before it closes the connection.
+fn answer(guard: &Guard, bytes: &[u8]) -> String {
+    let mut socket = TcpStream::connect(guard.address).unwrap();
+    socket.write_all(bytes).unwrap();
+    let mut answer = Vec::new();
+    socket.read_to_end(&mut answer).unwrap();
+    String::from_utf8_lossy(&answer).replace('\0', " ")
+}
+
+fn packet(parameters: &str) -> Vec<u8> {
+    let length = u32::try_from(parameters.len() + 8).unwrap().to_be_bytes();
+    [&length[..], &(3u32 << 16).to_be_bytes(), parameters.as_bytes()].concat()
+}
+
+#[test]
+fn what_is_not_the_protocol_is_refused_with_a_reason() {
+    let server = Server::start();
+    let guard = Guard::start(&server, &["--limit", "1"]);
+    let start = packet("user\0postgres\0database\0postgres\0\0");
+    let then = |message: &[u8]| [&start[..], message].concat();
+    for (bytes, code, reason) in [
+        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "08P01", "not one of PostgreSQL's protocol"),
+        (packet("user\0postgres\0replication\0true\0\0"), "0A000", "replication is not relayed"),
+        (then(b"Q\0\0\0\x02"), "08P01", "impossible length of 2"),
+        (then(b"z\0\0\0\x04"), "08P01", "message type 0x7a is not one that a client sends"),
+        (then(b"B\0\0\0\x0c\0\0\0\0\0\0\0\0"), "08P01", "the unnamed statement of an earlier transaction"),
+        (then(b"P\0\0\0\x08\0\0\0\0Q\0\0\0\x05\0"), "08P01", "a simple query after messages of the extended"),
+        (packet("user\0postgres\0database\0none\0\0"), "3D000", "database \"none\" does not exist"),
+    ] {
+        let answer = answer(&guard, &bytes);
+        assert!(answer.contains(&format!("C{code} M")) && answer.contains(reason), "{answer}");
+    }
+    // The guard goes on.
+    guard.session("last").simple_query("SELECT 1").unwrap();
+    assert_eq!(guard.end().of("ended with an error of the guard"), 6);
+}
+
+#[test]
+fn encryption_is_declined_and_the_session_goes_on() {
+    let server = Server::start();
+    let guard = Guard::start(&server, &["--limit", "1"]);
+    let encrypted = [&[0, 0, 0, 8][..], &80_877_103u32.to_be_bytes()].concat();
+    let end = b"X\0\0\0\x04";
+    let start = packet("user\0postgres\0database\0postgres\0\0");
+    let answer = answer(&guard, &[&encrypted[..], &start, end].concat());
+    assert!(answer.starts_with("NR") && answer.contains("server_version"), "{answer}");
+    guard.end();
+}

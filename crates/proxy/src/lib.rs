@@ -1,0 +1,17 @@
+//! Admission in front of a database: transactions of many sessions run on few connections of the server, at
+//! most as many at a time as a limit allows. The others wait in the guard, where they cost the server
+//! nothing.
+//!
+//! The limit of the paper is one on connections (Fowler et al., *Using Performance Reflection in Systems
+//! Software*, HotOS 2003). Here it is one on transactions, so that a session that thinks holds no place.
+//!
+//! The layers keep apart. [`postgres`] is the protocol and [`gate`] decides who may enter; both are pure.
+//! [`Relay`] alone has sockets and a clock.
+
+#![forbid(unsafe_code)]
+
+pub mod gate;
+pub mod postgres;
+mod relay;
+
+pub use relay::{Counts, NoRelay, Options, Relay, Server, Waits};

@@ -1,0 +1,8 @@
+//! PostgreSQL's protocol, version 3, as far as a relay has to read it (PostgreSQL's manual, *Frontend/Backend
+//! Protocol*). Pure: everything here takes bytes and returns values.
+
+pub mod frame;
+pub mod refusal;
+pub mod session;
+pub mod startup;
+pub mod text;

@@ -1,0 +1,63 @@
+//! Messages of our own to a client.
+
+/// An error, in the protocol's own terms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusal {
+    /// Whether the session goes on.
+    pub severity: Severity,
+    /// Its SQLSTATE (PostgreSQL's manual, *Error Codes*).
+    pub code: &'static str,
+}
+
+/// Whether a session goes on after an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// It does.
+    Error,
+    /// It ends.
+    Fatal,
+}
+
+impl Refusal {
+    /// The transaction waited too long (`query_canceled`).
+    pub const LATE: Self = Self { severity: Severity::Error, code: "57014" };
+    /// There is no connection to the server for this session (`connection_failure`).
+    pub const NO_SERVER: Self = Self { severity: Severity::Fatal, code: "08006" };
+    /// The client does not keep to the protocol (`protocol_violation`).
+    pub const VIOLATION: Self = Self { severity: Severity::Fatal, code: "08P01" };
+    /// It asks for something that is not relayed (`feature_not_supported`).
+    pub const UNSUPPORTED: Self = Self { severity: Severity::Fatal, code: "0A000" };
+    /// The guard ends (`admin_shutdown`).
+    pub const SHUTDOWN: Self = Self { severity: Severity::Fatal, code: "57P01" };
+
+    /// Returns the message `ErrorResponse`.
+    #[must_use]
+    pub fn message(self, text: &str) -> Vec<u8> {
+        let severity = match self.severity {
+            Severity::Error => "ERROR",
+            Severity::Fatal => "FATAL",
+        };
+        // A zero byte would end the text.
+        let text = text.replace('\0', " ");
+        let body = format!("S{severity}\0V{severity}\0C{}\0M{text}\0\0", self.code);
+        let length = u32::try_from(body.len() + 4).unwrap_or(u32::MAX);
+        [b"E", &length.to_be_bytes()[..], body.as_bytes()].concat()
+    }
+}
+
+/// `ReadyForQuery`, outside of a transaction.
+pub const READY: [u8; 6] = *b"Z\0\0\0\x05I";
+
+/// `Terminate`, which ends a session in good order.
+pub const TERMINATE: [u8; 5] = *b"X\0\0\0\x04";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_has_its_severity_code_and_text() {
+        let message = Refusal::LATE.message("too\0late");
+        assert_eq!(message, b"E\0\0\0\x24SERROR\0VERROR\0C57014\0Mtoo late\0\0");
+    }
+}

@@ -1,0 +1,189 @@
+//! The first packet of a connection: what the client asks for, before there are messages.
+
+use std::fmt;
+
+/// A first packet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum First {
+    /// The client asks for encryption, by TLS or by GSSAPI. The answer is one byte.
+    Encryption,
+    /// Another session shall cancel what it does. There is no answer.
+    Cancel(CancelKey),
+    /// A session shall begin.
+    Session(Startup),
+}
+
+/// How a session begins: the whole packet, which is sent to the server as it is. Sessions with equal packets
+/// can use the same connections of the server.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Startup(Box<[u8]>);
+
+/// What a client has to send to cancel a query: the number of the process and a secret.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CancelKey(pub [u8; 8]);
+
+/// A first packet that is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BadStart {
+    /// It is not one.
+    #[error("the first packet is not one of PostgreSQL's protocol, version 3")]
+    Malformed,
+    /// The session would replicate.
+    #[error("replication is not relayed; connect to the server itself")]
+    Replication,
+}
+
+/// The server accepts no longer packet (`MAX_STARTUP_PACKET_LENGTH`).
+const LONGEST: usize = 10_000;
+
+const VERSION_3: u32 = 3;
+const CANCEL: u32 = 80_877_102;
+const TLS: u32 = 80_877_103;
+const GSSAPI: u32 = 80_877_104;
+
+/// Parses the first packet, and returns it with its length; `None` if there is more to come.
+///
+/// # Errors
+/// If the client has to be refused.
+pub fn parse(input: &[u8]) -> Result<Option<(First, usize)>, BadStart> {
+    let Some((length, rest)) = input.split_first_chunk() else { return Ok(None) };
+    let length = usize::try_from(u32::from_be_bytes(*length)).map_err(|_| BadStart::Malformed)?;
+    if !(8..=LONGEST).contains(&length) {
+        return Err(BadStart::Malformed);
+    }
+    if input.len() < length {
+        return Ok(None);
+    }
+    let (code, body) = rest[..length - 4].split_first_chunk().ok_or(BadStart::Malformed)?;
+    let first = match u32::from_be_bytes(*code) {
+        TLS | GSSAPI if body.is_empty() => First::Encryption,
+        CANCEL => First::Cancel(CancelKey(body.try_into().map_err(|_| BadStart::Malformed)?)),
+        version if version >> 16 == VERSION_3 => {
+            let mut parameters = parameters(body).ok_or(BadStart::Malformed)?;
+            let is_no = |value: &[u8]| [&b"false"[..], b"off", b"no", b"0"].contains(&value);
+            if parameters.any(|(name, value)| name == b"replication" && !is_no(value)) {
+                return Err(BadStart::Replication);
+            }
+            First::Session(Startup(input[..length].into()))
+        }
+        _ => return Err(BadStart::Malformed),
+    };
+    Ok(Some((first, length)))
+}
+
+/// Names and values, each of which ends with a zero byte, and another one at the end.
+fn parameters(body: &[u8]) -> Option<impl Iterator<Item = (&[u8], &[u8])>> {
+    let pairs = body.strip_suffix(b"\0")?;
+    let strings = match pairs.strip_suffix(b"\0") {
+        Some(pairs) => pairs.split(|byte| *byte == 0).collect(),
+        None if pairs.is_empty() => Vec::new(),
+        None => return None,
+    };
+    let is_named = |pair: &[&[u8]]| !pair[0].is_empty();
+    if strings.len() % 2 != 0 || !strings.chunks(2).all(is_named) {
+        return None;
+    }
+    Some((0..strings.len() / 2).map(move |pair| (strings[2 * pair], strings[2 * pair + 1])))
+}
+
+impl Startup {
+    /// Returns the packet.
+    #[must_use]
+    pub fn packet(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl CancelKey {
+    /// Returns the packet that asks the server to cancel.
+    #[must_use]
+    pub fn packet(&self) -> [u8; 16] {
+        let mut packet = [0; 16];
+        packet[..4].copy_from_slice(&16u32.to_be_bytes());
+        packet[4..8].copy_from_slice(&CANCEL.to_be_bytes());
+        packet[8..].copy_from_slice(&self.0);
+        packet
+    }
+
+    /// Returns the message `BackendKeyData`, by which a client gets its key.
+    #[must_use]
+    pub fn message(&self) -> [u8; 13] {
+        let mut message = [0; 13];
+        message[..5].copy_from_slice(b"K\0\0\0\x0c");
+        message[5..].copy_from_slice(&self.0);
+        message
+    }
+}
+
+/// Without the values, which may be secrets.
+impl fmt::Debug for Startup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Startup({} bytes)", self.0.len())
+    }
+}
+
+/// Without the secret.
+impl fmt::Debug for CancelKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CancelKey")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(code: u32, body: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(body.len() + 8).unwrap().to_be_bytes();
+        [&length[..], &code.to_be_bytes(), body].concat()
+    }
+
+    const VERSION: u32 = 3 << 16;
+
+    #[test]
+    fn a_session_is_its_packet() {
+        let start = packet(VERSION, b"user\0one\0database\0two\0options\0\0\0");
+        let behind = [&start[..], b"Q"].concat();
+        for cut in 0..start.len() {
+            assert_eq!(parse(&start[..cut]), Ok(None));
+        }
+        let (first, length) = parse(&behind).unwrap().unwrap();
+        let First::Session(session) = first else { panic!("{first:?}") };
+        assert_eq!((session.packet(), length), (&start[..], start.len()));
+        assert!(!format!("{session:?}").contains("one"));
+    }
+
+    #[test]
+    fn encryption_and_cancellation_are_requests_of_their_own() {
+        for code in [TLS, GSSAPI] {
+            assert_eq!(parse(&packet(code, b"")), Ok(Some((First::Encryption, 8))));
+        }
+        let key = CancelKey(*b"12345678");
+        assert_eq!(parse(&key.packet()), Ok(Some((First::Cancel(key), 16))));
+        assert_eq!(key.message(), *b"K\0\0\0\x0c12345678");
+    }
+
+    #[test]
+    fn what_cannot_be_relayed_is_refused() {
+        for body in [
+            &b""[..],
+            b"user\0",
+            b"user\0one",
+            b"user\0one\0",
+            b"user\0\0",
+            b"\0one\0\0",
+            b"user\0one\0more\0\0",
+        ] {
+            assert_eq!(parse(&packet(VERSION, body)), Err(BadStart::Malformed), "{body:?}");
+        }
+        for start in [packet(2 << 16, b"\0"), packet(TLS, b"x"), packet(CANCEL, b"1234567"), vec![0, 0, 0, 7]]
+        {
+            assert_eq!(parse(&start), Err(BadStart::Malformed), "{start:?}");
+        }
+        assert_eq!(parse(b"GET / HTTP/1.1\r\n"), Err(BadStart::Malformed));
+        let replication =
+            |value: &str| parse(&packet(VERSION, format!("user\0x\0replication\0{value}\0\0").as_bytes()));
+        assert_eq!(replication("database"), Err(BadStart::Replication));
+        assert!(replication("false").is_ok());
+    }
+}

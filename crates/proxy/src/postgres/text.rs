@@ -1,0 +1,246 @@
+//! What the text of a query says about the session that it leaves behind: temporary tables, advisory locks
+//! and the like stay with the connection of the server, and are lost, or seen by others, if the next
+//! transaction runs on another one.
+//!
+//! Words are compared, nothing is parsed: a word in a string or in a comment counts. So a session may keep
+//! its connection without need, which costs speed only. What a function does inside the server is not seen.
+
+/// Why a session needs its own connection of the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pin {
+    /// It changed a setting.
+    Setting,
+    /// It has a temporary table.
+    TemporaryTable,
+    /// It listens to notifications.
+    Listen,
+    /// It prepared a statement.
+    Statement,
+    /// It may hold an advisory lock.
+    AdvisoryLock,
+    /// It has a cursor that outlives its transaction.
+    Cursor,
+    /// It loaded a library.
+    Library,
+}
+
+impl Pin {
+    /// Every reason.
+    pub const ALL: [Self; 7] = [
+        Self::Setting,
+        Self::TemporaryTable,
+        Self::Listen,
+        Self::Statement,
+        Self::AdvisoryLock,
+        Self::Cursor,
+        Self::Library,
+    ];
+
+    /// What the session did.
+    #[must_use]
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Setting => "SET, or set_config",
+            Self::TemporaryTable => "temporary table",
+            Self::Listen => "LISTEN",
+            Self::Statement => "prepared statement",
+            Self::AdvisoryLock => "advisory lock of the session",
+            Self::Cursor => "cursor WITH HOLD",
+            Self::Library => "LOAD",
+        }
+    }
+}
+
+/// What `SET` a text may contain. The server confirms with the tag `SET` that one was executed, but not
+/// whether it lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Set {
+    /// Nothing, or one that ends with its transaction.
+    Brief,
+    /// One that may last.
+    Lasting,
+}
+
+/// Reads a text that may come in parts.
+#[derive(Debug, Clone)]
+pub struct Text {
+    word: [u8; LONGEST_WORD],
+    length: usize,
+    /// The kind of the word before this one.
+    previous: Word,
+    words: u32,
+    /// Whether the first word is `SET`; `None` if the text begins with something else than a word.
+    is_set: Option<bool>,
+    is_brief: bool,
+    ended: bool,
+    several: bool,
+    pin: Option<Pin>,
+}
+
+/// A word, as far as the next one depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Word {
+    /// A table may follow that is temporary.
+    Creates,
+    With,
+    Other,
+}
+
+/// The longest one is `pg_try_advisory_lock`.
+const LONGEST_WORD: usize = 24;
+
+impl Default for Text {
+    fn default() -> Self {
+        Self {
+            word: [0; LONGEST_WORD],
+            length: 0,
+            previous: Word::Other,
+            words: 0,
+            is_set: Some(false),
+            is_brief: false,
+            ended: false,
+            several: false,
+            pin: None,
+        }
+    }
+}
+
+impl Text {
+    /// Reads the next part.
+    pub fn read(&mut self, part: &[u8]) {
+        for byte in part {
+            if byte.is_ascii_alphanumeric() || *byte == b'_' || *byte >= 0x80 {
+                if let Some(place) = self.word.get_mut(self.length) {
+                    *place = byte.to_ascii_lowercase();
+                }
+                self.length += 1;
+                continue;
+            }
+            self.end_word();
+            if *byte == b';' {
+                self.ended = true;
+            } else if self.words == 0 && !byte.is_ascii_whitespace() && *byte != 0 {
+                self.is_set = None;
+            }
+        }
+    }
+
+    /// Returns what the text needs, and what it may set.
+    pub fn end(mut self) -> (Option<Pin>, Set) {
+        self.end_word();
+        let brief = match self.is_set {
+            Some(true) => self.is_brief,
+            first => first.is_some(),
+        };
+        (self.pin, if brief && !self.several { Set::Brief } else { Set::Lasting })
+    }
+
+    fn end_word(&mut self) {
+        if self.length == 0 {
+            return;
+        }
+        let length = std::mem::take(&mut self.length);
+        let word = &self.word[..length.min(LONGEST_WORD)];
+        self.several |= self.ended;
+        match (self.words, self.is_set) {
+            (0, Some(_)) => self.is_set = Some(word == b"set"),
+            (1, Some(true)) => self.is_brief = matches!(word, b"local" | b"transaction" | b"constraints"),
+            _ => {}
+        }
+        self.words = self.words.saturating_add(1);
+        let pin = match word {
+            b"temp" | b"temporary" if self.previous == Word::Creates => Some(Pin::TemporaryTable),
+            b"pg_temp" => Some(Pin::TemporaryTable),
+            b"hold" if self.previous == Word::With => Some(Pin::Cursor),
+            b"set_config" => Some(Pin::Setting),
+            word if [&b"pg_advisory_lock"[..], b"pg_try_advisory_lock"]
+                .iter()
+                .any(|lock| word.starts_with(lock)) =>
+            {
+                Some(Pin::AdvisoryLock)
+            }
+            _ => None,
+        };
+        self.pin = self.pin.or(pin);
+        self.previous = match word {
+            b"create" | b"replace" | b"local" | b"global" | b"into" => Word::Creates,
+            b"with" => Word::With,
+            _ => Word::Other,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(text: &str) -> (Option<Pin>, Set) {
+        let mut state = Text::default();
+        state.read(text.as_bytes());
+        state.end()
+    }
+
+    #[test]
+    fn what_stays_with_a_connection_needs_it() {
+        for (text, pin) in [
+            ("CREATE TEMP TABLE t (x int)", Pin::TemporaryTable),
+            ("create local\n temporary table t (x int)", Pin::TemporaryTable),
+            ("CREATE OR REPLACE TEMP VIEW v AS SELECT 1", Pin::TemporaryTable),
+            ("SELECT 1 AS x INTO TEMPORARY t", Pin::TemporaryTable),
+            ("CREATE TABLE pg_temp.t (x int)", Pin::TemporaryTable),
+            ("SELECT pg_advisory_lock(1)", Pin::AdvisoryLock),
+            ("SELECT pg_try_advisory_lock_shared(1)", Pin::AdvisoryLock),
+            ("SELECT set_config('search_path', 'x', false)", Pin::Setting),
+            ("DECLARE c CURSOR WITH HOLD FOR SELECT 1", Pin::Cursor),
+        ] {
+            assert_eq!(read(text), (Some(pin), Set::Brief), "{text}");
+        }
+        for text in [
+            "",
+            "SELECT temp, hold FROM weather",
+            "SELECT pg_advisory_xact_lock(1)",
+            "UPDATE t SET temporary = 1 WHERE hold",
+            "DECLARE c CURSOR FOR SELECT 1",
+            "BEGIN",
+            ";",
+        ] {
+            assert_eq!(read(text), (None, Set::Brief), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_setting_lasts_unless_the_text_is_a_single_one_that_does_not() {
+        for text in [
+            "SET x = 1",
+            "  set SESSION x = 1;",
+            "/* local */ SET x = 1",
+            "-- SET LOCAL\nSET x = 1",
+            "SET LOCAL x = 1; SET y = 2",
+            "BEGIN; SET LOCAL x = 1",
+            "(SELECT 1)",
+        ] {
+            assert_eq!(read(text).1, Set::Lasting, "{text}");
+        }
+        for text in [
+            "SET LOCAL x = 1;",
+            " SET TRANSACTION READ ONLY",
+            "set constraints all deferred",
+            "UPDATE t SET x = 1",
+        ] {
+            assert_eq!(read(text).1, Set::Brief, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_text_means_the_same_in_parts(text in "(create|temp|set|local|with|hold|;|--|pg_advisory_lock| |\\PC){0,12}", cut in 0..100usize) {
+            let mut parts = Text::default();
+            let (first, second) = text.as_bytes().split_at(cut.min(text.len()));
+            parts.read(first);
+            parts.read(second);
+            prop_assert_eq!(parts.end(), read(&text));
+        }
+    }
+}

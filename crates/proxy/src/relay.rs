@@ -1,0 +1,345 @@
+//! Passes messages between clients and the server, in one thread: each event of a socket is handled at once,
+//! and none is waited for.
+//!
+//! A transaction that is admitted takes one system call for each of its four transfers, and its share of an
+//! `epoll_wait`. The kernel reports each change of a socket once (edge-triggered).
+
+mod backend;
+mod cancel;
+mod client;
+mod connection;
+mod listener;
+mod login;
+mod pool;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use assay_process::clock::now;
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use slotmap::{Key, KeyData, SlotMap};
+
+use crate::gate::Gate;
+use crate::postgres::refusal::{Refusal, TERMINATE};
+use crate::postgres::startup::{CancelKey, Startup};
+use crate::postgres::text::Pin;
+use backend::{Backend, BackendKey, Role};
+use client::{Client, ClientKey, Phase};
+use listener::Listener;
+use login::Logins;
+use pool::{Pool, PoolKey};
+
+pub use listener::{NoRelay, Server};
+
+/// What a relay does.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// The server behind it.
+    pub server: Server,
+    /// Transactions that may be in flight.
+    pub limit: u32,
+    /// Longest time that a transaction waits for admission.
+    pub longest_wait: Duration,
+}
+
+/// What happened so far.
+#[derive(Debug, Clone, Default)]
+pub struct Counts {
+    /// Sessions that logged in.
+    pub sessions: u64,
+    /// Transactions that succeeded.
+    pub committed: u64,
+    /// Transactions that were rolled back, or in which something failed.
+    pub rolled_back: u64,
+    /// Transactions that were given up by their client, or by the server, before their end.
+    pub abandoned: u64,
+    /// Transactions that waited too long for admission.
+    pub refused: u64,
+    /// Sessions that ended with an error of the guard, and were told why.
+    pub turned_away: u64,
+    /// The waits of the transactions that were admitted later than they arrived.
+    pub waits: Waits,
+    /// Sessions that needed their own connection of the server, by reason.
+    pub pinned: BTreeMap<Pin, u64>,
+    /// Connections of the server that the guard opened for itself.
+    pub opened: u64,
+    /// Requests to cancel that were passed on.
+    pub cancelled: u64,
+    /// Transactions that were admitted beyond the limit, because all others waited for their clients.
+    pub beyond: u64,
+    /// Times that clients had to wait for their connection, for lack of files or memory.
+    pub not_accepted: u64,
+}
+
+/// Several waits.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Waits {
+    /// How many there were.
+    pub number: u64,
+    /// Their sum.
+    pub sum: Duration,
+    /// The longest one.
+    pub longest: Duration,
+}
+
+/// A relay at work.
+#[derive(Debug)]
+pub struct Relay {
+    epoll: OwnedFd,
+    listener: Listener,
+    server: Server,
+    clients: SlotMap<ClientKey, Client>,
+    backends: SlotMap<BackendKey, Backend>,
+    pools: SlotMap<PoolKey, Pool>,
+    pool_of: HashMap<Startup, PoolKey>,
+    client_of: HashMap<CancelKey, ClientKey>,
+    gate: Gate<ClientKey>,
+    logins: Logins,
+    /// Clients that can go on with what they have sent.
+    resumed: VecDeque<ClientKey>,
+    /// Connections that may have more to read.
+    again: Vec<Side>,
+    /// When clients have to be done with what they were doing then, the earliest first.
+    startups: VecDeque<(Duration, ClientKey)>,
+    endings: VecDeque<(Duration, ClientKey)>,
+    counts: Counts,
+    /// Readings of the server since the last tick.
+    replies: u64,
+    buffer: Vec<u8>,
+    begun: Instant,
+    /// The time of the events that are handled, since the beginning.
+    at: Duration,
+}
+
+/// A connection of the relay.
+#[derive(Debug, Clone, Copy)]
+enum Side {
+    Client(ClientKey),
+    Backend(BackendKey),
+}
+
+/// What is read at a time.
+const BUFFER: usize = 64 << 10;
+
+/// Events that are taken at a time.
+const EVENTS: usize = 256;
+
+/// Time between two looks at what is due.
+const TICK: Duration = Duration::from_millis(100);
+
+/// All changes of a connection.
+const EDGES: EventFlags =
+    EventFlags::IN.union(EventFlags::OUT).union(EventFlags::RDHUP).union(EventFlags::ET);
+
+/// Bit of a token that distinguishes connections of the server. Numbers of connections are far below it.
+const BACKEND: u64 = 1 << 31;
+
+impl Waits {
+    fn add(&mut self, waited: Duration) {
+        self.number += 1;
+        self.sum += waited;
+        self.longest = self.longest.max(waited);
+    }
+}
+
+impl Side {
+    fn token(self) -> EventData {
+        EventData::new_u64(match self {
+            Self::Client(key) => key.data().as_ffi(),
+            Self::Backend(key) => key.data().as_ffi() | BACKEND,
+        })
+    }
+
+    /// The connection of a token; `None` for the listener.
+    fn of(token: EventData) -> Option<Self> {
+        let token = token.u64();
+        let key = KeyData::from_ffi(token & !BACKEND);
+        if token & BACKEND != 0 {
+            return Some(Self::Backend(key.into()));
+        }
+        (token != LISTENER.u64()).then(|| Self::Client(key.into()))
+    }
+}
+
+/// The token of the listener. Tokens of connections are not zero.
+const LISTENER: EventData = EventData::new_u64(0);
+
+impl Relay {
+    /// Begins to listen.
+    ///
+    /// # Errors
+    /// If that is not possible.
+    pub fn listen(options: Options) -> Result<Self, NoRelay> {
+        let listener = Listener::bind(options.listen)?;
+        let no_epoll = |errno: Errno| NoRelay { address: options.listen, error: errno.into() };
+        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(no_epoll)?;
+        epoll::add(&epoll, listener.socket(), LISTENER, EventFlags::IN | EventFlags::ET).map_err(no_epoll)?;
+        Ok(Self {
+            epoll,
+            listener,
+            server: options.server,
+            clients: SlotMap::with_key(),
+            backends: SlotMap::with_key(),
+            pools: SlotMap::with_key(),
+            pool_of: HashMap::new(),
+            client_of: HashMap::new(),
+            gate: Gate::new(options.limit, options.longest_wait),
+            logins: Logins::default(),
+            resumed: VecDeque::new(),
+            again: Vec::new(),
+            startups: VecDeque::new(),
+            endings: VecDeque::new(),
+            counts: Counts::default(),
+            replies: 0,
+            buffer: vec![0; BUFFER],
+            begun: now(),
+            at: Duration::ZERO,
+        })
+    }
+
+    /// Returns where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.listener.address()
+    }
+
+    /// Relays until it shall stop, then ends all sessions, and returns what happened.
+    ///
+    /// # Errors
+    /// If the kernel does not report events.
+    pub fn run(mut self, stop: &AtomicBool) -> io::Result<Counts> {
+        let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
+        let mut due = TICK;
+        while !stop.load(Ordering::Relaxed) {
+            let wait = if self.again.is_empty() { due.saturating_sub(self.at) } else { Duration::ZERO };
+            let wait = Timespec { tv_sec: 0, tv_nsec: wait.min(TICK).subsec_nanos().into() };
+            events.clear();
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&wait)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            self.at = now().saturating_duration_since(self.begun);
+            for side in std::mem::take(&mut self.again) {
+                self.read(side);
+            }
+            for event in &events {
+                match Side::of(event.data) {
+                    None => self.accept(),
+                    Some(side) => self.changed(side, event.flags),
+                }
+                self.resume();
+            }
+            if self.at >= due {
+                due = self.at + TICK;
+                self.tick();
+            }
+            self.resume();
+        }
+        self.end_all();
+        Ok(self.counts)
+    }
+
+    /// A connection has changed.
+    fn changed(&mut self, side: Side, flags: EventFlags) {
+        let connection = match side {
+            Side::Client(key) => self.clients.get_mut(key).map(|client| &mut client.connection),
+            Side::Backend(key) => self.backends.get_mut(key).map(|backend| &mut backend.connection),
+        };
+        // It may have been closed by an earlier event.
+        let Some(connection) = connection else { return };
+        if flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
+            connection.hang_up();
+        } else if flags.contains(EventFlags::IN) {
+            connection.set_readable();
+        }
+        if flags.contains(EventFlags::OUT) && !connection.is_flushed() {
+            let flushed = connection.flush();
+            match side {
+                Side::Client(key) => self.client_flushed(key, flushed),
+                Side::Backend(key) => self.backend_flushed(key, flushed),
+            }
+        }
+        self.read(side);
+    }
+
+    /// Reads a connection once. What is left of it comes in the next turn, so that none keeps the others
+    /// waiting.
+    fn read(&mut self, side: Side) {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        match side {
+            Side::Client(key) => self.read_client(key, &mut buffer),
+            Side::Backend(key) => self.read_backend(key, &mut buffer),
+        }
+        self.buffer = buffer;
+    }
+
+    /// Lets clients go on that may log in, were admitted, or have sent the next transaction early.
+    fn resume(&mut self) {
+        self.begin_logins();
+        while let Some(key) = self.resumed.pop_front() {
+            self.resume_client(key);
+        }
+    }
+
+    /// Ends what has taken too long.
+    fn tick(&mut self) {
+        while let Some(key) = self.gate.expire(self.at) {
+            self.refuse_late(key);
+        }
+        if self.stands_still()
+            && let Some(admitted) = self.gate.admit_beyond(self.at)
+        {
+            self.counts.beyond += 1;
+            self.admit(admitted);
+        }
+        while let Some(key) = due(&mut self.startups, self.at) {
+            self.startup_is_due(key);
+        }
+        while let Some(key) = due(&mut self.endings, self.at) {
+            self.remove_client(key);
+        }
+        if self.listener.is_paused() {
+            self.accept();
+        }
+    }
+
+    /// Whether the server has had nothing to do since the last tick: all transactions in flight wait for
+    /// their clients. These may wait for one another, as in a program that uses several sessions in turn.
+    fn stands_still(&mut self) -> bool {
+        let replies = std::mem::take(&mut self.replies);
+        replies == 0
+            && self.backends.values().all(|backend| match backend.role {
+                Role::Idle => true,
+                Role::Serving(client) => self.clients[client].session.is_answered(),
+                _ => false,
+            })
+    }
+
+    /// Ends all sessions, and says so to those that can hear it.
+    fn end_all(&mut self) {
+        let farewell = Refusal::SHUTDOWN.message("terminating connection because the guard ends");
+        for client in self.clients.values_mut() {
+            // The kernel may take it; nobody waits for that.
+            if !matches!(client.phase, Phase::Starting | Phase::Ending) && client.connection.is_flushed() {
+                let _ = client.connection.send(&farewell);
+            }
+        }
+        for backend in self.backends.values_mut() {
+            let _ = backend.connection.send(&TERMINATE);
+        }
+    }
+}
+
+/// Takes the first one that is due.
+fn due(deadlines: &mut VecDeque<(Duration, ClientKey)>, at: Duration) -> Option<ClientKey> {
+    deadlines.front().is_some_and(|(due, _)| *due <= at).then(|| deadlines.pop_front())?.map(|(_, key)| key)
+}

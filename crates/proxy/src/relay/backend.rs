@@ -1,0 +1,361 @@
+//! The side of the server.
+
+use std::io;
+
+use rustix::event::epoll;
+use slotmap::new_key_type;
+
+use super::client::{Client, ClientKey, Phase};
+use super::connection::{Connection, Read};
+use super::login::Step;
+use super::pool::PoolKey;
+use super::{EDGES, Relay, Side};
+use crate::gate::Permit;
+use crate::postgres::frame::{self, Frames, Piece};
+use crate::postgres::refusal::Refusal;
+use crate::postgres::session::End;
+use crate::postgres::startup::CancelKey;
+
+new_key_type! {
+    /// The name of a connection of the server.
+    pub struct BackendKey;
+}
+
+/// A connection of the server.
+#[derive(Debug)]
+pub struct Backend {
+    pub connection: Connection,
+    pub frames: Frames,
+    /// What the server sent and was not passed on yet: part of a message.
+    input: Vec<u8>,
+    pub role: Role,
+    /// None for one that only asks to cancel.
+    pub pool: PoolKey,
+    /// Whether all sessions of the pool may use it.
+    pub is_shared: bool,
+    /// What cancels it.
+    pub cancel_key: CancelKey,
+    /// Requests to cancel it that are not done.
+    pub cancels: u32,
+    /// The right of a transaction that its client does not need any more.
+    pub permit: Option<Permit>,
+    /// Whether the server has asked for a proof of who the client is.
+    pub asked: bool,
+    /// Whether the server has sent something.
+    has_answered: bool,
+}
+
+/// What a connection of the server is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// A client logs in through it.
+    Login(ClientKey),
+    /// The guard logs in, for the transaction of a client.
+    Opening(ClientKey),
+    /// It is in a transaction of a client, or bound to it.
+    Serving(ClientKey),
+    /// It is ready for any transaction.
+    Idle,
+    /// Its transaction has ended, and a request to cancel it has not.
+    Settling,
+    /// It was left by its client in a transaction.
+    Ending,
+    /// It asks to cancel what another one does, for a client.
+    Cancelling(ClientKey, BackendKey),
+}
+
+impl Role {
+    /// The client that gets what the server sends.
+    fn client(self) -> Option<ClientKey> {
+        match self {
+            Self::Login(client) | Self::Opening(client) | Self::Serving(client) => Some(client),
+            Self::Idle | Self::Settling | Self::Ending | Self::Cancelling(..) => None,
+        }
+    }
+}
+
+impl Relay {
+    /// Opens a connection of the server for a client.
+    pub(super) fn open_backend(&mut self, client: ClientKey, role: Role) {
+        let Some(pool) = self.clients.get(client).and_then(|client| client.pool) else { return };
+        let startup = self.pools[pool].startup.clone();
+        match self.connect(role, pool, startup.packet()) {
+            Ok(key) => self.clients[client].backend = Some(key),
+            Err(error) => self.no_connection(client, &error.to_string()),
+        }
+    }
+
+    fn no_connection(&mut self, client: ClientKey, reason: &str) {
+        let text = format!("cannot connect to the server at {}: {reason}", self.server);
+        self.turn_away(client, Refusal::NO_SERVER, &text);
+    }
+
+    /// Connects, and sends the first packet.
+    pub(super) fn connect(&mut self, role: Role, pool: PoolKey, packet: &[u8]) -> io::Result<BackendKey> {
+        let key = self.backends.insert(Backend {
+            connection: Connection::new(self.server.connect()?),
+            frames: Frames::new(frame::Side::Server),
+            input: Vec::new(),
+            role,
+            pool,
+            is_shared: false,
+            cancel_key: CancelKey([0; 8]),
+            cancels: 0,
+            permit: None,
+            asked: false,
+            has_answered: false,
+        });
+        let connection = &mut self.backends[key].connection;
+        let added = epoll::add(&self.epoll, connection.socket(), Side::Backend(key).token(), EDGES);
+        if let Err(error) = added.map_err(io::Error::from).and_then(|()| connection.send(packet)) {
+            self.backends.remove(key);
+            return Err(error);
+        }
+        Ok(key)
+    }
+
+    /// Reads what the server has sent, unless its client has to take the last first.
+    pub(super) fn read_backend(&mut self, key: BackendKey, buffer: &mut [u8]) {
+        let Some(backend) = self.backends.get_mut(key) else { return };
+        let client = backend.role.client().and_then(|client| self.clients.get(client));
+        if client.is_some_and(|client| client.connection.is_full()) {
+            return;
+        }
+        match backend.connection.read(buffer) {
+            Read::Bytes(length) => {
+                backend.has_answered = true;
+                self.replies += 1;
+                self.take_reply(key, &buffer[..length]);
+                if self.backends.get(key).is_some_and(|backend| backend.connection.is_readable()) {
+                    self.again.push(Side::Backend(key));
+                }
+            }
+            Read::End => self.backend_ended(key),
+            Read::Later => {}
+        }
+    }
+
+    fn take_reply(&mut self, key: BackendKey, bytes: &[u8]) {
+        let kept = std::mem::take(&mut self.backends[key].input);
+        let joined;
+        let mut input = bytes;
+        if !kept.is_empty() {
+            joined = [kept, bytes.to_vec()].concat();
+            input = &joined;
+        }
+        while let Some(backend) = self.backends.get(key) {
+            let role = backend.role;
+            let used = match role {
+                Role::Login(client) => self.login_reply(key, client, input),
+                Role::Opening(client) => self.opening_reply(key, client, input),
+                Role::Serving(client) => self.transaction_reply(key, client, input),
+                Role::Idle | Role::Settling => self.stray_reply(key, input),
+                Role::Ending | Role::Cancelling(..) => input.len(),
+            };
+            input = &input[used..];
+            let Some(backend) = self.backends.get_mut(key) else { return };
+            if input.is_empty() || backend.role == role {
+                backend.input = input.to_vec();
+                return;
+            }
+        }
+    }
+
+    /// What the server sends in a transaction, and to a session that it is bound to.
+    fn transaction_reply(&mut self, key: BackendKey, client: ClientKey, input: &[u8]) -> usize {
+        let Client { session, frames: of_client, .. } = &mut self.clients[client];
+        let frames = &mut self.backends[key].frames;
+        let (mut used, mut end) = (0, None);
+        while end.is_none() {
+            let taken = match frames.next(&input[used..]).map_err(|error| error.to_string()) {
+                Ok(None) => break,
+                Ok(Some((piece, taken))) => {
+                    session.server(piece).map(|()| taken).map_err(|error| error.to_string())
+                }
+                Err(error) => Err(error),
+            };
+            match taken {
+                Ok(taken) => used += taken,
+                Err(error) => {
+                    self.server_fails(key, &error);
+                    return input.len();
+                }
+            }
+            if !of_client.is_inside() {
+                end = session.end();
+            }
+        }
+        self.send_to_client(client, &input[..used]);
+        if let Some(end) = end
+            && self.clients.contains_key(client)
+        {
+            self.end_transaction(key, client, end);
+        }
+        used
+    }
+
+    /// A transaction has ended: its connection is free for another one, unless the session needs it.
+    pub(super) fn end_transaction(&mut self, key: BackendKey, client: ClientKey, end: End) {
+        match end {
+            End::Committed => self.counts.committed += 1,
+            End::RolledBack => self.counts.rolled_back += 1,
+        }
+        let session = &mut self.clients[client];
+        session.phase = Phase::Idle;
+        let permit = session.permit.take();
+        // It may have sent the next transaction.
+        self.resumed.push_back(client);
+        let backend = &mut self.backends[key];
+        if let Some(pin) = session.session.pin() {
+            if backend.is_shared {
+                *self.counts.pinned.entry(pin).or_default() += 1;
+                self.unshare(key);
+            }
+        } else {
+            session.backend = None;
+            if backend.cancels > 0 {
+                // A request that comes late must not hit the next transaction.
+                backend.role = Role::Settling;
+                backend.permit = permit;
+                return;
+            }
+            self.release(key);
+        }
+        permit.into_iter().for_each(|permit| self.leave_gate(permit));
+    }
+
+    /// What the server sends while the guard logs in.
+    fn opening_reply(&mut self, key: BackendKey, client: ClientKey, input: &[u8]) -> usize {
+        let backend = &mut self.backends[key];
+        let mut used = 0;
+        loop {
+            let (step, taken) = match backend.frames.next(&input[used..]) {
+                Ok(None) => return used,
+                Ok(Some((piece, taken))) => (Step::of(piece, false), taken),
+                Err(error) => {
+                    self.server_fails(key, &error.to_string());
+                    return input.len();
+                }
+            };
+            used += taken;
+            match step {
+                Step::Key(cancel_key) => backend.cancel_key = cancel_key,
+                Step::Ready => {
+                    backend.role = Role::Serving(client);
+                    self.share(key);
+                    self.clients[client].phase = Phase::Active;
+                    self.resumed.push_back(client);
+                    return used;
+                }
+                Step::Refused if !backend.frames.is_inside() => {
+                    // In the server's words.
+                    self.send_to_client(client, &input[used - taken..used]);
+                    self.end_client(client);
+                    return input.len();
+                }
+                Step::Asked | Step::Refused => {
+                    self.server_fails(key, "it refuses a login that it has accepted before");
+                    return input.len();
+                }
+                Step::Open | Step::Other => {}
+            }
+        }
+    }
+
+    /// What the server sends without being asked. Notices and changed settings of the server are for
+    /// sessions, of which there is none.
+    fn stray_reply(&mut self, key: BackendKey, input: &[u8]) -> usize {
+        let frames = &mut self.backends[key].frames;
+        let mut used = 0;
+        loop {
+            match frames.next(&input[used..]) {
+                Ok(None) => return used,
+                Ok(Some((Piece::Rest(_) | Piece::First { kind: b'N' | b'S', .. }, taken))) => used += taken,
+                // It says why it ends, or does not keep to the protocol.
+                Ok(Some(_)) | Err(_) => {
+                    self.backend_ended(key);
+                    return input.len();
+                }
+            }
+        }
+    }
+
+    /// Sends to the server.
+    pub(super) fn send_to_backend(&mut self, key: BackendKey, bytes: &[u8]) {
+        let Some(backend) = self.backends.get_mut(key) else { return };
+        if backend.connection.send(bytes).is_err() {
+            // It may have said why, which is read first.
+            backend.connection.hang_up();
+            self.again.push(Side::Backend(key));
+        }
+    }
+
+    /// The server has taken what was kept for it.
+    pub(super) fn backend_flushed(&mut self, key: BackendKey, flushed: io::Result<()>) {
+        let backend = &mut self.backends[key];
+        if flushed.is_err() {
+            backend.connection.hang_up();
+        } else if backend.role == Role::Ending && backend.connection.is_flushed() {
+            backend.connection.end();
+        } else if let Some(client) = backend.role.client() {
+            self.again.push(Side::Client(client));
+        }
+    }
+
+    /// The client of a connection has ended.
+    pub(super) fn abandon(&mut self, key: BackendKey, permit: Option<Permit>) {
+        let backend = &mut self.backends[key];
+        match (backend.role, permit) {
+            // The server ends a transaction of which it reads the end of the connection, after what it is
+            // doing. Until then the transaction is in flight.
+            (Role::Serving(_), Some(permit)) => {
+                backend.role = Role::Ending;
+                backend.permit = Some(permit);
+                if backend.connection.is_flushed() {
+                    backend.connection.end();
+                }
+                self.unshare(key);
+                self.again.push(Side::Backend(key));
+            }
+            (_, permit) => {
+                self.terminate(key);
+                permit.into_iter().for_each(|permit| self.leave_gate(permit));
+            }
+        }
+    }
+
+    /// The server does something that cannot be relayed.
+    pub(super) fn server_fails(&mut self, key: BackendKey, text: &str) {
+        if let Some(client) = self.backends[key].role.client() {
+            self.turn_away(
+                client,
+                Refusal::NO_SERVER,
+                &format!("the server at {} fails: {text}", self.server),
+            );
+        }
+        // It is in a state that is not known.
+        if self.backends.contains_key(key) {
+            self.backend_ended(key);
+        }
+    }
+
+    /// The server has closed a connection.
+    pub(super) fn backend_ended(&mut self, key: BackendKey) {
+        self.unshare(key);
+        let Some(backend) = self.backends.remove(key) else { return };
+        if let Some(client) = backend.role.client() {
+            // Its transaction ends with it.
+            self.clients[client].backend = None;
+            if backend.has_answered {
+                self.end_client(client);
+            } else {
+                self.no_connection(client, "it does not answer");
+            }
+        }
+        backend.permit.into_iter().for_each(|permit| self.leave_gate(permit));
+        if let Role::Cancelling(client, target) = backend.role {
+            self.remove_client(client);
+            self.cancelled(target);
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Requests to cancel: a client asks with the key that the guard gave it, the guard asks the server with the
+//! key of the connection that the client uses now.
+
+use slotmap::Key;
+
+use super::Relay;
+use super::backend::{BackendKey, Role};
+use super::client::{ClientKey, Phase};
+use super::pool::PoolKey;
+use crate::postgres::startup::CancelKey;
+
+impl Relay {
+    /// A client asks to cancel what another one does. It gets no answer but the end of its connection.
+    pub(super) fn cancel(&mut self, key: ClientKey, cancel_key: CancelKey) {
+        let client = self.client_of.get(&cancel_key).and_then(|client| self.clients.get(*client));
+        let target = client.and_then(|client| client.backend);
+        let Some(target) = target else { return self.remove_client(key) };
+        let packet = self.backends[target].cancel_key.packet();
+        if self.connect(Role::Cancelling(key, target), PoolKey::null(), &packet).is_err() {
+            return self.remove_client(key);
+        }
+        self.counts.cancelled += 1;
+        self.backends[target].cancels += 1;
+        self.clients[key].phase = Phase::Cancelling;
+    }
+
+    /// The server has done what a request asks for: it closes that connection afterwards.
+    pub(super) fn cancelled(&mut self, target: BackendKey) {
+        let Some(backend) = self.backends.get_mut(target) else { return };
+        backend.cancels -= 1;
+        if backend.cancels > 0 || backend.role != Role::Settling {
+            return;
+        }
+        let permit = backend.permit.take();
+        self.release(target);
+        permit.into_iter().for_each(|permit| self.leave_gate(permit));
+    }
+}

@@ -1,0 +1,439 @@
+//! The side of the clients.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::event::epoll;
+use rustix::rand::{GetRandomFlags, getrandom};
+use slotmap::new_key_type;
+
+use super::backend::{BackendKey, Role};
+use super::connection::{Connection, Read};
+use super::listener::Accepted;
+use super::login::STARTUP_TIME;
+use super::pool::PoolKey;
+use super::{EDGES, Relay, Side};
+use crate::gate::{Admitted, Arrival, Permit, Ticket};
+use crate::postgres::frame::{self, Frames, LONGEST_HEAD};
+use crate::postgres::refusal::{READY, Refusal};
+use crate::postgres::session::{End, Session};
+use crate::postgres::startup::CancelKey;
+
+new_key_type! {
+    /// The name of a client.
+    pub struct ClientKey;
+}
+
+/// A client.
+#[derive(Debug)]
+pub struct Client {
+    pub connection: Connection,
+    pub frames: Frames,
+    /// What it sent and was not passed on yet.
+    input: Vec<u8>,
+    pub phase: Phase,
+    pub session: Session,
+    /// Its connection of the server: during a transaction, or for good.
+    pub backend: Option<BackendKey>,
+    pub pool: Option<PoolKey>,
+    pub permit: Option<Permit>,
+    /// The key that it was given to cancel.
+    pub cancel_key: CancelKey,
+    /// Whether the server is working on its login.
+    pub logs_in: bool,
+}
+
+/// What a client does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// It sends its first packet.
+    Starting,
+    /// It waits until fewer others log in.
+    LoginQueued,
+    /// It logs in at the server.
+    Login,
+    /// It is in no transaction.
+    Idle,
+    /// Its transaction waits for admission.
+    Queued(Ticket),
+    /// Its transaction was admitted.
+    Admitted,
+    /// Its transaction waits for a connection of the server that the guard opens.
+    Opening,
+    /// It is in a transaction.
+    Active,
+    /// Its transaction was refused: what it sends is dropped up to the end of a message of this kind, which
+    /// may have begun.
+    Refused { last: u8, has_begun: bool },
+    /// It has asked to cancel, and waits until that is done.
+    Cancelling,
+    /// It gets no further answer.
+    Ending,
+}
+
+/// Why no more of a client's input is passed on.
+enum Stop {
+    /// Its transaction has ended.
+    Ended(End),
+    /// It has left.
+    Left,
+    /// It does not keep to the protocol.
+    Violation(String),
+}
+
+/// Time for a client to read its last message.
+const ENDING_TIME: Duration = Duration::from_secs(5);
+
+impl Relay {
+    /// Accepts all clients that have come.
+    pub(super) fn accept(&mut self) {
+        loop {
+            match self.listener.accept() {
+                Accepted::Client(socket) => self.add_client(socket),
+                Accepted::None => return,
+                Accepted::NoRoom { for_the_first_time } => {
+                    self.counts.not_accepted += u64::from(for_the_first_time);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn add_client(&mut self, socket: OwnedFd) {
+        let mut cancel_key = [0; 8];
+        // The kernel has random bytes from its start on; without a key, nothing can be cancelled.
+        if getrandom(&mut cancel_key, GetRandomFlags::empty()) != Ok(cancel_key.len()) {
+            self.counts.not_accepted += 1;
+            return;
+        }
+        // Numbers of processes are positive.
+        cancel_key[0] &= 0x7f;
+        let key = self.clients.insert(Client {
+            connection: Connection::new(socket),
+            frames: Frames::new(frame::Side::Client),
+            input: Vec::new(),
+            phase: Phase::Starting,
+            session: Session::default(),
+            backend: None,
+            pool: None,
+            permit: None,
+            cancel_key: CancelKey(cancel_key),
+            logs_in: false,
+        });
+        let socket = self.clients[key].connection.socket();
+        if epoll::add(&self.epoll, socket, Side::Client(key).token(), EDGES).is_err() {
+            self.clients.remove(key);
+            self.counts.not_accepted += 1;
+            return;
+        }
+        self.startups.push_back((self.at + STARTUP_TIME, key));
+    }
+
+    /// Reads what a client has sent, unless it has to wait.
+    pub(super) fn read_client(&mut self, key: ClientKey, buffer: &mut [u8]) {
+        let Some(client) = self.clients.get_mut(key) else { return };
+        match client.phase {
+            Phase::LoginQueued | Phase::Queued(_) | Phase::Admitted | Phase::Opening => {
+                // It would not see the result.
+                if client.connection.is_hung_up() {
+                    self.remove_client(key);
+                }
+                return;
+            }
+            // What it has sent early is kept until it is logged in.
+            Phase::Login if client.input.len() >= LONGEST_HEAD => return,
+            Phase::Login | Phase::Active => {
+                let backend = client.backend.and_then(|backend| self.backends.get(backend));
+                if backend.is_some_and(|backend| backend.connection.is_full()) {
+                    return;
+                }
+            }
+            Phase::Starting | Phase::Idle | Phase::Refused { .. } | Phase::Cancelling | Phase::Ending => {}
+        }
+        match client.connection.read(buffer) {
+            Read::Bytes(length) => {
+                self.take_input(key, &buffer[..length]);
+                if self.clients.get(key).is_some_and(|client| client.connection.is_readable()) {
+                    self.again.push(Side::Client(key));
+                }
+            }
+            Read::End => self.remove_client(key),
+            Read::Later => {}
+        }
+    }
+
+    /// Lets a client go on.
+    pub(super) fn resume_client(&mut self, key: ClientKey) {
+        let Some(client) = self.clients.get(key) else { return };
+        if client.phase == Phase::Admitted {
+            self.begin_transaction(key);
+        }
+        self.take_input(key, &[]);
+        if self.clients.get(key).is_some_and(|client| client.connection.is_readable()) {
+            self.again.push(Side::Client(key));
+        }
+    }
+
+    /// Takes what a client has sent, and keeps what cannot be passed on yet.
+    fn take_input(&mut self, key: ClientKey, bytes: &[u8]) {
+        let Some(client) = self.clients.get_mut(key) else { return };
+        let kept = std::mem::take(&mut client.input);
+        let joined;
+        let input = if kept.is_empty() {
+            bytes
+        } else {
+            joined = [&kept, bytes].concat();
+            &joined
+        };
+        let used = self.pass_on(key, input);
+        if let Some(client) = self.clients.get_mut(key) {
+            client.input = input[used..].to_vec();
+        }
+    }
+
+    /// Acts on what a client has sent, and returns the number of bytes that are done with.
+    fn pass_on(&mut self, key: ClientKey, input: &[u8]) -> usize {
+        let mut used = 0;
+        while let Some(client) = self.clients.get_mut(key) {
+            let rest = &input[used..];
+            let taken = match client.phase {
+                Phase::Starting => self.take_first(key, rest),
+                Phase::Login => self.take_login(key, rest),
+                Phase::Idle => self.take_idle(key, rest),
+                Phase::Active => self.take_transaction(key, rest),
+                Phase::Refused { last, .. } => self.take_refused(key, rest, last),
+                Phase::LoginQueued | Phase::Queued(_) | Phase::Admitted | Phase::Opening => None,
+                Phase::Cancelling | Phase::Ending => return input.len(),
+            };
+            match taken {
+                Some(bytes) => used += bytes,
+                None => return used,
+            }
+        }
+        input.len()
+    }
+
+    /// Outside of a transaction. `None`, here and below, if there has to come more before something is done.
+    fn take_idle(&mut self, key: ClientKey, input: &[u8]) -> Option<usize> {
+        let client = &mut self.clients[key];
+        match client.frames.kind(input) {
+            None if input.is_empty() => return None,
+            Some(b'X') => {
+                self.remove_client(key);
+                return Some(input.len());
+            }
+            // Data for a COPY that has failed, which the server would ignore.
+            None | Some(b'd' | b'c' | b'f') => return self.skip(key, input),
+            Some(_) => {}
+        }
+        match self.gate.arrive(key, self.at) {
+            Arrival::Queued(ticket) => client.phase = Phase::Queued(ticket),
+            Arrival::Admitted(permit) => {
+                client.permit = Some(permit);
+                self.begin_transaction(key);
+            }
+        }
+        Some(0)
+    }
+
+    /// A transaction that was admitted begins, as soon as there is a connection of the server for it.
+    fn begin_transaction(&mut self, key: ClientKey) {
+        let client = &mut self.clients[key];
+        if client.backend.is_some() {
+            client.phase = Phase::Active;
+            return;
+        }
+        let Some(pool) = client.pool.and_then(|pool| self.pools.get_mut(pool)) else { return };
+        if let Some(backend) = pool.idle.pop() {
+            client.phase = Phase::Active;
+            client.backend = Some(backend);
+            self.backends[backend].role = Role::Serving(key);
+        } else if pool.is_open {
+            client.phase = Phase::Opening;
+            self.counts.opened += 1;
+            self.open_backend(key, Role::Opening(key));
+        } else {
+            let text = "all connections to the server are in use by sessions that need their own, or are lost; \
+                        connect again";
+            self.turn_away(key, Refusal::NO_SERVER, text);
+        }
+    }
+
+    /// In a transaction: everything goes to the server.
+    fn take_transaction(&mut self, key: ClientKey, input: &[u8]) -> Option<usize> {
+        let client = &mut self.clients[key];
+        let backend = client.backend?;
+        let mut used = 0;
+        let stop = loop {
+            let rest = &input[used..];
+            if client.frames.kind(rest) == Some(b'X') {
+                break Some(Stop::Left);
+            }
+            match client.frames.next(rest) {
+                Ok(None) => break None,
+                Ok(Some((piece, taken))) => {
+                    if let Err(error) = client.session.client(piece) {
+                        break Some(Stop::Violation(error.to_string()));
+                    }
+                    used += taken;
+                    // The server had answered in the middle of this message.
+                    if !client.frames.is_inside()
+                        && let Some(end) = client.session.end()
+                    {
+                        break Some(Stop::Ended(end));
+                    }
+                }
+                Err(error) => break Some(Stop::Violation(error.to_string())),
+            }
+        };
+        self.send_to_backend(backend, &input[..used]);
+        match stop {
+            None => return (used > 0).then_some(used),
+            Some(Stop::Ended(end)) => {
+                self.end_transaction(backend, key, end);
+                return Some(used);
+            }
+            Some(Stop::Left) => self.remove_client(key),
+            Some(Stop::Violation(text)) => self.turn_away(key, Refusal::VIOLATION, &text),
+        }
+        Some(input.len())
+    }
+
+    /// After a refusal, up to the message after which the client waits.
+    fn take_refused(&mut self, key: ClientKey, input: &[u8], last: u8) -> Option<usize> {
+        let kind = self.clients[key].frames.kind(input);
+        if kind == Some(b'X') {
+            self.remove_client(key);
+            return Some(input.len());
+        }
+        let taken = self.skip(key, input)?;
+        let Some(client) = self.clients.get_mut(key) else { return Some(taken) };
+        if kind == Some(last) {
+            client.phase = Phase::Refused { last, has_begun: true };
+        }
+        if client.phase == (Phase::Refused { last, has_begun: true }) && !client.frames.is_inside() {
+            client.phase = Phase::Idle;
+            self.send_to_client(key, &READY);
+        }
+        Some(taken)
+    }
+
+    /// Drops one piece, and returns its length.
+    fn skip(&mut self, key: ClientKey, input: &[u8]) -> Option<usize> {
+        match self.clients[key].frames.next(input) {
+            Ok(None) => None,
+            Ok(Some((_, taken))) => Some(taken),
+            Err(error) => {
+                self.turn_away(key, Refusal::VIOLATION, &error.to_string());
+                Some(input.len())
+            }
+        }
+    }
+
+    /// A transaction has waited too long.
+    pub(super) fn refuse_late(&mut self, key: ClientKey) {
+        self.counts.refused += 1;
+        let client = &mut self.clients[key];
+        // A client of the extended protocol waits after Sync, others after their one message.
+        let first = client.frames.kind(&client.input);
+        let last = first.filter(|kind| matches!(kind, b'Q' | b'F')).unwrap_or(b'S');
+        client.phase = Phase::Refused { last, has_begun: false };
+        let text = "the transaction waited too long for admission; the database is in overload";
+        self.send_to_client(key, &Refusal::LATE.message(text));
+        self.resumed.push_back(key);
+    }
+
+    /// A transaction has ended, and its permit goes to the next one.
+    pub(super) fn leave_gate(&mut self, permit: Permit) {
+        if let Some(admitted) = self.gate.leave(permit, self.at) {
+            self.admit(admitted);
+        }
+    }
+
+    /// A transaction that waited is admitted.
+    pub(super) fn admit(&mut self, Admitted { unit: key, permit, waited }: Admitted<ClientKey>) {
+        self.counts.waits.add(waited);
+        // Those that wait withdraw before they end.
+        let client = &mut self.clients[key];
+        client.permit = Some(permit);
+        client.phase = Phase::Admitted;
+        self.resumed.push_back(key);
+    }
+
+    /// Sends to a client, which ends if it is gone.
+    pub(super) fn send_to_client(&mut self, key: ClientKey, bytes: &[u8]) {
+        let Some(client) = self.clients.get_mut(key) else { return };
+        if client.connection.send(bytes).is_err() {
+            self.remove_client(key);
+        }
+    }
+
+    /// A client has taken what was kept for it.
+    pub(super) fn client_flushed(&mut self, key: ClientKey, flushed: io::Result<()>) {
+        let client = &self.clients[key];
+        if flushed.is_err() {
+            self.remove_client(key);
+        } else if client.connection.is_flushed() && client.phase == Phase::Ending {
+            client.connection.end();
+        } else if let Some(backend) = client.backend {
+            self.again.push(Side::Backend(backend));
+        }
+    }
+
+    /// Ends a session with an error.
+    pub(super) fn turn_away(&mut self, key: ClientKey, refusal: Refusal, text: &str) {
+        self.counts.turned_away += 1;
+        let backend = self.clients.get(key).and_then(|client| self.backends.get(client.backend?));
+        // In the middle of a message of the server, the client could not read it.
+        if !backend.is_some_and(|backend| backend.frames.is_inside()) {
+            self.send_to_client(key, &refusal.message(text));
+        }
+        self.end_client(key);
+    }
+
+    /// Ends a session after what was sent to it has arrived. If the socket was closed at once, what the
+    /// client has sent meanwhile would make the kernel drop that.
+    pub(super) fn end_client(&mut self, key: ClientKey) {
+        if !self.clients.contains_key(key) {
+            return;
+        }
+        self.let_go(key);
+        let client = &mut self.clients[key];
+        client.phase = Phase::Ending;
+        if client.connection.is_hung_up() {
+            self.remove_client(key);
+            return;
+        }
+        if client.connection.is_flushed() {
+            client.connection.end();
+        }
+        self.endings.push_back((self.at + ENDING_TIME, key));
+        self.again.push(Side::Client(key));
+    }
+
+    /// Ends a session at once.
+    pub(super) fn remove_client(&mut self, key: ClientKey) {
+        self.let_go(key);
+        self.clients.remove(key);
+    }
+
+    /// Takes from a client all that it has of the guard.
+    fn let_go(&mut self, key: ClientKey) {
+        self.set_logs_in(key, false);
+        let Some(client) = self.clients.get_mut(key) else { return };
+        if let Phase::Queued(ticket) = client.phase {
+            self.gate.withdraw(ticket);
+        }
+        self.client_of.remove(&client.cancel_key);
+        let (pool, backend, permit) = (client.pool.take(), client.backend.take(), client.permit.take());
+        self.counts.abandoned += u64::from(permit.is_some());
+        match backend {
+            Some(backend) => self.abandon(backend, permit),
+            None => permit.into_iter().for_each(|permit| self.leave_gate(permit)),
+        }
+        if let Some(pool) = pool {
+            self.leave_pool(pool);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! How sessions begin: each client logs in at the server itself, through the guard. So the server alone
+//! decides who may, and by which method; the guard sees no more than is sent. The connection that a session
+//! brings can be used by all that begin in the same way.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::Relay;
+use super::backend::{BackendKey, Role};
+use super::client::{ClientKey, Phase};
+use crate::postgres::frame::Piece;
+use crate::postgres::refusal::Refusal;
+use crate::postgres::startup::{self, BadStart, CancelKey, First};
+
+/// Sessions that log in.
+#[derive(Debug, Default)]
+pub struct Logins {
+    waiting: VecDeque<ClientKey>,
+    at_work: u32,
+}
+
+/// What a message of the server means for a login.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The server has asked for something.
+    Asked,
+    /// It has accepted the client, without having asked for anything.
+    Open,
+    /// It gives a key to cancel with.
+    Key(CancelKey),
+    /// The session is ready.
+    Ready,
+    /// It refuses.
+    Refused,
+    /// It goes on.
+    Other,
+}
+
+/// Logins that the server works on at a time. Each one starts a process.
+const LOGINS: u32 = 16;
+
+/// Time for a client to log in: as long as the server gives it by default (`authentication_timeout`).
+pub const STARTUP_TIME: Duration = Duration::from_secs(60);
+
+/// The answer to a client that asks for encryption.
+const NOT_ENCRYPTED: &[u8] = b"N";
+
+impl Step {
+    /// Returns what a piece means, after the server has asked for something or not.
+    pub fn of(piece: Piece, asked: bool) -> Self {
+        match piece {
+            // AuthenticationOk, and the end of SASL, to which there is no answer.
+            Piece::First { kind: b'R', body: [0, 0, 0, 0] } if !asked => Self::Open,
+            Piece::First { kind: b'R', body: [0, 0, 0, 0 | 12, ..] } => Self::Other,
+            Piece::First { kind: b'R', .. } => Self::Asked,
+            Piece::First { kind: b'K', body } => {
+                body.try_into().map_or(Self::Other, |key| Self::Key(CancelKey(key)))
+            }
+            Piece::First { kind: b'Z', .. } => Self::Ready,
+            Piece::First { kind: b'E', .. } => Self::Refused,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl Relay {
+    /// The first packet of a client.
+    pub(super) fn take_first(&mut self, key: ClientKey, input: &[u8]) -> Option<usize> {
+        match startup::parse(input) {
+            Ok(None) => return None,
+            Ok(Some((First::Encryption, length))) => {
+                self.send_to_client(key, NOT_ENCRYPTED);
+                return Some(length);
+            }
+            Ok(Some((First::Cancel(cancel_key), _))) => self.cancel(key, cancel_key),
+            Ok(Some((First::Session(startup), length))) => {
+                let pool = self.join_pool(startup);
+                let client = &mut self.clients[key];
+                client.pool = Some(pool);
+                client.phase = Phase::LoginQueued;
+                self.logins.waiting.push_back(key);
+                return Some(length);
+            }
+            Err(error @ BadStart::Replication) => {
+                self.turn_away(key, Refusal::UNSUPPORTED, &error.to_string())
+            }
+            Err(error @ BadStart::Malformed) => self.turn_away(key, Refusal::VIOLATION, &error.to_string()),
+        }
+        Some(input.len())
+    }
+
+    /// Lets those log in that may.
+    pub(super) fn begin_logins(&mut self) {
+        while self.logins.at_work < LOGINS
+            && let Some(key) = self.logins.waiting.pop_front()
+        {
+            // It may have given up.
+            let Some(client) = self.clients.get_mut(key) else { continue };
+            client.phase = Phase::Login;
+            self.set_logs_in(key, true);
+            self.open_backend(key, Role::Login(key));
+        }
+    }
+
+    /// Whether the server works on the login of a client, or waits for it.
+    pub(super) fn set_logs_in(&mut self, key: ClientKey, logs_in: bool) {
+        let Some(client) = self.clients.get_mut(key) else { return };
+        match (std::mem::replace(&mut client.logs_in, logs_in), logs_in) {
+            (false, true) => self.logins.at_work += 1,
+            (true, false) => self.logins.at_work -= 1,
+            _ => {}
+        }
+    }
+
+    /// What a client sends while it logs in: answers to the server.
+    pub(super) fn take_login(&mut self, key: ClientKey, input: &[u8]) -> Option<usize> {
+        let client = &mut self.clients[key];
+        let backend = client.backend?;
+        if input.first().is_some_and(|kind| !client.frames.is_inside() && *kind != b'p') {
+            // An early Terminate, or a query, which has to wait.
+            return None;
+        }
+        match client.frames.next(input) {
+            Ok(None) => None,
+            Ok(Some((_, taken))) => {
+                self.set_logs_in(key, true);
+                self.send_to_backend(backend, &input[..taken]);
+                Some(taken)
+            }
+            Err(error) => {
+                self.turn_away(key, Refusal::VIOLATION, &error.to_string());
+                Some(input.len())
+            }
+        }
+    }
+
+    /// What the server sends while a client logs in. Returns the number of bytes that are done with.
+    pub(super) fn login_reply(&mut self, key: BackendKey, client: ClientKey, input: &[u8]) -> usize {
+        let (mut used, mut reply, mut is_ready) = (0, Vec::new(), false);
+        while !is_ready {
+            let backend = &mut self.backends[key];
+            let (step, taken) = match backend.frames.next(&input[used..]) {
+                Ok(None) => break,
+                Ok(Some((piece, taken))) => (Step::of(piece, backend.asked), taken),
+                Err(error) => {
+                    self.server_fails(key, &error.to_string());
+                    return input.len();
+                }
+            };
+            match step {
+                Step::Asked => {
+                    backend.asked = true;
+                    self.set_logs_in(client, false);
+                }
+                Step::Open => {
+                    if let Some(pool) = self.pools.get_mut(backend.pool) {
+                        pool.is_open = true;
+                    }
+                }
+                Step::Key(cancel_key) => {
+                    backend.cancel_key = cancel_key;
+                    reply.extend_from_slice(&self.clients[client].cancel_key.message());
+                }
+                Step::Ready => is_ready = true,
+                Step::Refused | Step::Other => {}
+            }
+            if !matches!(step, Step::Key(_)) {
+                reply.extend_from_slice(&input[used..used + taken]);
+            }
+            used += taken;
+        }
+        self.send_to_client(client, &reply);
+        if is_ready && self.clients.contains_key(client) {
+            self.logged_in(key, client);
+        }
+        used
+    }
+
+    fn logged_in(&mut self, key: BackendKey, client: ClientKey) {
+        self.set_logs_in(client, false);
+        self.counts.sessions += 1;
+        let session = &mut self.clients[client];
+        session.phase = Phase::Idle;
+        session.backend = None;
+        self.client_of.insert(session.cancel_key, client);
+        self.resumed.push_back(client);
+        self.share(key);
+        self.release(key);
+    }
+
+    /// The time to log in is over.
+    pub(super) fn startup_is_due(&mut self, key: ClientKey) {
+        let Some(client) = self.clients.get(key) else { return };
+        match client.phase {
+            Phase::Starting => self.remove_client(key),
+            Phase::LoginQueued | Phase::Login => {
+                self.turn_away(key, Refusal::NO_SERVER, "the login took too long; connect again later");
+            }
+            _ => {}
+        }
+    }
+}
