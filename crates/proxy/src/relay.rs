@@ -64,7 +64,7 @@ pub struct Counts {
     pub abandoned: u64,
     /// Transactions that waited too long for admission.
     pub refused: u64,
-    /// Sessions that ended with an error of the guard, and were told why.
+    /// Sessions that ended with an error of the guard.
     pub turned_away: u64,
     /// The waits of the transactions that were admitted later than they arrived.
     pub waits: Waits,
@@ -328,8 +328,10 @@ impl Relay {
     fn end_all(&mut self) {
         let farewell = Refusal::SHUTDOWN.message("terminating connection because the guard ends");
         for client in self.clients.values_mut() {
-            // The kernel may take it; nobody waits for that.
-            if !matches!(client.phase, Phase::Starting | Phase::Ending) && client.connection.is_flushed() {
+            let backend = client.backend.and_then(|backend| self.backends.get(backend));
+            let is_inside = backend.is_some_and(|backend| backend.frames.is_inside());
+            if !is_inside && !matches!(client.phase, Phase::Starting | Phase::Ending) {
+                // The kernel takes it, or it is lost with the rest.
                 let _ = client.connection.send(&farewell);
             }
         }

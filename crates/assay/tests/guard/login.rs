@@ -6,7 +6,7 @@ use crate::Guard;
 use crate::postgres_server::Server;
 
 /// Lets roles log in with passwords.
-fn with_passwords(server: &Server) {
+pub fn with_passwords(server: &Server) {
     let mut administrator = server.session();
     let file: String = administrator.query_one("SHOW hba_file", &[]).unwrap().get(0);
     administrator

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use crate::Guard;
+use crate::login::with_passwords;
 use crate::postgres_server::Server;
 
 /// A session that is written by hand.
@@ -121,6 +122,54 @@ fn copy_takes_data_in_both_protocols() {
     assert_eq!(wire.read_to(b'Z').0, "EZ");
     other.send(&[(b'Q', "SELECT sum(n) FROM positive\0")]);
     assert!(other.read_to(b'D').1.ends_with('4'));
+    guard.end();
+}
+
+#[test]
+fn what_is_sent_behind_a_copy_that_fails_is_answered_to_its_own_session() {
+    let server = Server::start();
+    let guard = Guard::start(&server, &["--limit", "1"]);
+    let [mut wire, mut other] = [(); 2].map(|()| Wire::start(&guard));
+    wire.send(&[(b'Q', "CREATE VIEW numbers AS SELECT 1 AS n\0")]);
+    wire.read_to(b'Z');
+    // The server says that it takes data, fails before it reads any, and executes what comes next.
+    wire.send(&[(b'Q', "COPY numbers FROM STDIN\0"), (b'Q', "SELECT 'mine' FROM pg_sleep(0.1)\0")]);
+    assert_eq!(wire.read_to(b'Z').0, "GEZ");
+    other.send(&[(b'Q', "SELECT 'other'\0")]);
+    assert!(other.read_to(b'D').1.ends_with("other"));
+    assert!(wire.read_to(b'D').1.ends_with("mine"));
+    // Likewise the Sync that it ignores otherwise.
+    let copy = query("COPY numbers FROM STDIN");
+    let mut wire = Wire::start(&guard);
+    wire.send(&[borrowed(&copy), vec![SYNC]].concat());
+    assert_eq!(wire.read_to(b'Z').0, "12GEZ");
+    wire.send(&[(b'Q', "SELECT 'mine'\0")]);
+    assert!(wire.read_to(b'D').1.ends_with("mine"));
+    assert_eq!(guard.end().of("COPY that failed"), 2);
+}
+
+#[test]
+fn the_server_gets_as_many_answers_at_a_login_as_it_asks_for() {
+    let server = Server::start();
+    let guard = Guard::start(&server, &["--limit", "1"]);
+    with_passwords(&server);
+    let [mut wire, mut other] = [(); 2].map(|()| {
+        let mut wire = Wire(TcpStream::connect(guard.address).unwrap());
+        wire.0.write_all(&packet("user\0clear\0database\0postgres\0\0")).unwrap();
+        wire.read_to(b'R');
+        wire
+    });
+    let password = (b'p', "right\0");
+    other.send(&[password]);
+    other.read_to(b'Z');
+    // The server would take the second one for part of the session.
+    wire.send(&[password, password]);
+    wire.read_to(b'Z');
+    for session in ["one", "two"] {
+        other.send(&[(b'Q', &format!("SELECT '{session}'\0"))]);
+        assert!(other.read_to(b'D').1.ends_with(session));
+    }
+    assert!(wire.read_to(b'E').1.contains("message type 0x70 is not one that a client sends"));
     guard.end();
 }
 

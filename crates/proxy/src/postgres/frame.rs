@@ -57,7 +57,8 @@ pub enum Malformed {
 pub const HEADER: usize = 5;
 
 /// Longest part of a message that is waited for. Only names and the few short messages of the server are.
-pub const LONGEST_HEAD: usize = 16 << 10;
+/// Answers to the server's questions at the login are as long at most (`PG_MAX_AUTH_TOKEN_LENGTH`).
+pub const LONGEST_HEAD: usize = 64 << 10;
 
 /// The server accepts no longer message (`PQ_LARGE_MESSAGE_LIMIT`).
 const LONGEST: u32 = 0x3fff_ffff;
@@ -137,8 +138,8 @@ fn head_of(side: Side, kind: u8) -> Head {
         // The name of the statement; those of the portal and of the statement.
         (Side::Client, b'P') => Head::Strings(1),
         (Side::Client, b'B') => Head::Strings(2),
-        // Describe and Close, with the name that they are about.
-        (Side::Client, b'D' | b'C') => Head::Whole,
+        // Describe and Close, with the name that they are about, and answers at the login.
+        (Side::Client, b'D' | b'C' | b'p') => Head::Whole,
         // Authentication, BackendKeyData, ReadyForQuery, and the tag of CommandComplete.
         (Side::Server, b'R' | b'K' | b'Z' | b'C') => Head::Whole,
         _ => Head::Header,

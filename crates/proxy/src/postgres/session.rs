@@ -19,6 +19,8 @@ pub struct Session {
     unsynced: bool,
     /// Whether the server takes data for `COPY`.
     copying: bool,
+    /// Messages that the server ignores if it reads them while it takes data, and answers if it fails before.
+    doubtful: u32,
     /// What the last `ReadyForQuery` says; `None` after the end of a transaction.
     ready: Option<u8>,
     /// The text that comes now.
@@ -73,6 +75,9 @@ pub enum Violation {
     /// The client sends a simple query in the middle of the extended protocol.
     #[error("a simple query after messages of the extended protocol without Sync is not relayed")]
     Unsynced,
+    /// The client sends a query while the server takes data.
+    #[error("a query before the end of the data of COPY is not relayed")]
+    Copying,
     /// The client sends a message that is not one of its own.
     #[error("message type 0x{0:02x} is not one that a client sends")]
     Unknown(u8),
@@ -90,6 +95,7 @@ impl Default for Session {
             owed: VecDeque::new(),
             unsynced: false,
             copying: false,
+            doubtful: 0,
             ready: None,
             text: None,
             unnamed: Unnamed::Foreign,
@@ -146,9 +152,9 @@ impl Session {
         };
         self.end_text();
         match kind {
-            // The server ignores them, or fails and ignores them.
-            b'Q' | b'F' | b'S' | b'H' if self.copying => {}
+            b'Q' | b'F' if self.copying => return Err(Violation::Copying),
             b'Q' | b'F' if self.unsynced => return Err(Violation::Unsynced),
+            b'S' if self.copying => self.doubtful += 1,
             b'Q' => {
                 self.owed.push_back(Owed::Query);
                 self.unnamed = Unnamed::Foreign;
@@ -183,14 +189,10 @@ impl Session {
                 }
                 self.unsynced = true;
             }
-            b'E' | b'C' | b'H' => self.unsynced = true,
-            b'c' | b'f' => {
-                if std::mem::take(&mut self.copying) {
-                    return Ok(());
-                }
-                self.owed.push_back(Owed::CopyEnd);
-            }
-            b'd' => {}
+            b'E' | b'C' => self.unsynced = true,
+            b'c' | b'f' if self.copying => self.copying = false,
+            b'c' | b'f' if !self.is_answered() => self.owed.push_back(Owed::CopyEnd),
+            b'c' | b'f' | b'd' | b'H' => {}
             kind => return Err(Violation::Unknown(kind)),
         }
         Ok(())
@@ -207,12 +209,20 @@ impl Session {
             b'E' => {
                 self.end = End::RolledBack;
                 self.copying = false;
+                if self.unnamed == Unnamed::Parsed {
+                    self.unnamed = Unnamed::Foreign;
+                }
+                if self.doubtful > 0 {
+                    // It cannot be known how many answers are still to come.
+                    self.needs(Pin::Copy);
+                }
             }
             b'G' => self.copy(),
             b'Z' => {
                 self.drop_copy_ends();
                 if self.owed.pop_front().is_none() {
-                    return Err(Violation::Unasked);
+                    self.doubtful = self.doubtful.checked_sub(1).ok_or(Violation::Unasked)?;
+                    self.unsynced = false;
                 }
                 self.drop_copy_ends();
                 self.ready = body.first().copied();
@@ -227,7 +237,8 @@ impl Session {
         let is_simple = self.owed.front() == Some(&Owed::Query);
         let end = self.owed.iter().position(|owed| *owed == Owed::CopyEnd);
         self.copying = end.is_none();
-        self.owed.drain(usize::from(is_simple)..end.map_or(self.owed.len(), |end| end + 1));
+        let before = self.owed.drain(usize::from(is_simple)..end.map_or(self.owed.len(), |end| end + 1));
+        self.doubtful += before.map(|owed| u32::from(owed != Owed::CopyEnd)).sum::<u32>();
         // The extended protocol ends with a further Sync, which may have been sent.
         self.unsynced |= !is_simple && self.owed.is_empty();
     }
@@ -242,10 +253,13 @@ impl Session {
     /// A statement succeeded.
     fn tag(&mut self, body: &[u8]) {
         match string(&mut &*body) {
+            tag if tag.starts_with(b"COPY") => self.doubtful = 0,
             b"SET" if self.may_last() => self.needs(Pin::Setting),
             b"LISTEN" => self.needs(Pin::Listen),
             b"PREPARE" => self.needs(Pin::Statement),
             b"LOAD" => self.needs(Pin::Library),
+            b"COMMIT" => self.end = End::Committed,
+            // Of the transaction, or to a savepoint.
             b"ROLLBACK" => self.end = End::RolledBack,
             _ => {}
         }
@@ -336,6 +350,7 @@ mod tests {
             [RolledBack, Committed]
         );
         assert_eq!(ends(">Q <C:BEGIN0 <Z:T >Q <C:ROLLBACK0 <Z:I"), [RolledBack]);
+        assert_eq!(ends(">Q <C:BEGIN0 <Z:T >Q <E <Z:E >Q <C:ROLLBACK0 <Z:T >Q <C:COMMIT0 <Z:I"), [Committed]);
         assert_eq!(ends(">Q <E <Z:I >F <V <Z:I"), [RolledBack, Committed]);
         assert_eq!(ends(">P:00 >B:00 >D:P0 >E >S <1 <2 <n <C:SELECT_10 <Z:I"), [Committed]);
     }
@@ -351,6 +366,7 @@ mod tests {
         assert_eq!(ends(">Q >Q <C:X0 <Z:I <E <Z:I"), [RolledBack]);
         // Sync is still to come.
         assert_eq!(ends(">Q >P:00 >H <C:X0 <Z:I <1"), []);
+        assert_eq!(ends(">Q >H <C:X0 <Z:I"), [Committed]);
         // An error skips up to Sync.
         assert_eq!(ends(">P:00 >B:00 >E <E >E >S <Z:I"), [RolledBack]);
     }
@@ -366,9 +382,19 @@ mod tests {
         assert_eq!(ends(">P:00 >B:00 >E >d >c >S <1 <2 <G <C:COPY_10 <Z:I"), [Committed]);
         assert_eq!(ends(">P:00 >B:00 >E >S >d >c >S <1 <2 <G <C:COPY_10 <Z:I"), [Committed]);
         assert_eq!(ends(">Q >d >c >Q <G <C:COPY_10 <Z:I <C:X0 <Z:I"), [Committed]);
+        assert_eq!(converse(">Q <G >Q").unwrap_err(), Violation::Copying);
         // The server fails in the middle of the data: the rest is ignored.
         assert_eq!(ends(">P:00 >B:00 >E >S <1 <2 <G >d <E >d >c >S <Z:I"), [RolledBack]);
         assert_eq!(ends(">Q <G >d <E <Z:I"), [RolledBack]);
+        // It fails after it has begun, and before it reads: it answers what it would have ignored. The
+        // session keeps its connection, because it may also have ignored that.
+        for (lines, committed) in
+            [(">P:00 >B:00 >E >S <1 <2 <G <E <Z:I", 0), (">Q >Q <G <E <Z:I <C:X0 <Z:I", 1)]
+        {
+            let (ends, session) = converse(lines).unwrap();
+            assert_eq!(ends.iter().filter(|end| **end == Committed).count(), committed);
+            assert_eq!((ends[0], session.pin()), (RolledBack, Some(Pin::Copy)));
+        }
         // It fails before.
         assert_eq!(ends(">P:00 >B:00 >E >d >c >S <1 <E <Z:I >Q <Z:I"), [RolledBack, Committed]);
     }

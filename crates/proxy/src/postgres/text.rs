@@ -2,8 +2,9 @@
 //! and the like stay with the connection of the server, and are lost, or seen by others, if the next
 //! transaction runs on another one.
 //!
-//! Words are compared, nothing is parsed: a word in a string or in a comment counts. So a session may keep
-//! its connection without need, which costs speed only. What a function does inside the server is not seen.
+//! Words are compared, nothing is parsed: a word in a string counts. So a session may keep its connection
+//! without need, which costs speed only. What a function does inside the server is not seen, nor words that
+//! belong together with a comment between them.
 
 /// Why a session needs its own connection of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,11 +23,13 @@ pub enum Pin {
     Cursor,
     /// It loaded a library.
     Library,
+    /// Its `COPY` failed while more was on the way.
+    Copy,
 }
 
 impl Pin {
     /// Every reason.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Setting,
         Self::TemporaryTable,
         Self::Listen,
@@ -34,6 +37,7 @@ impl Pin {
         Self::AdvisoryLock,
         Self::Cursor,
         Self::Library,
+        Self::Copy,
     ];
 
     /// What the session did.
@@ -47,6 +51,7 @@ impl Pin {
             Self::AdvisoryLock => "advisory lock of the session",
             Self::Cursor => "cursor WITH HOLD",
             Self::Library => "LOAD",
+            Self::Copy => "COPY that failed while more was sent",
         }
     }
 }
@@ -74,6 +79,11 @@ pub struct Text {
     is_brief: bool,
     ended: bool,
     several: bool,
+    /// Whether this is a block of another language.
+    is_block: bool,
+    /// The byte before this one, if no word contains it.
+    before: u8,
+    has_comment: bool,
     pin: Option<Pin>,
 }
 
@@ -100,6 +110,9 @@ impl Default for Text {
             is_brief: false,
             ended: false,
             several: false,
+            is_block: false,
+            before: 0,
+            has_comment: false,
             pin: None,
         }
     }
@@ -114,9 +127,12 @@ impl Text {
                     *place = byte.to_ascii_lowercase();
                 }
                 self.length += 1;
+                self.before = 0;
                 continue;
             }
             self.end_word();
+            self.has_comment |=
+                matches!((std::mem::replace(&mut self.before, *byte), *byte), (b'-', b'-') | (b'/', b'*'));
             if *byte == b';' {
                 self.ended = true;
             } else if self.words == 0 && !byte.is_ascii_whitespace() && *byte != 0 {
@@ -132,7 +148,8 @@ impl Text {
             Some(true) => self.is_brief,
             first => first.is_some(),
         };
-        (self.pin, if brief && !self.several { Set::Brief } else { Set::Lasting })
+        let is_brief = brief && !self.several && !self.has_comment;
+        (self.pin, if is_brief { Set::Brief } else { Set::Lasting })
     }
 
     fn end_word(&mut self) {
@@ -147,12 +164,15 @@ impl Text {
             (1, Some(true)) => self.is_brief = matches!(word, b"local" | b"transaction" | b"constraints"),
             _ => {}
         }
+        self.is_block |= self.words == 0 && word == b"do";
         self.words = self.words.saturating_add(1);
         let pin = match word {
             b"temp" | b"temporary" if self.previous == Word::Creates => Some(Pin::TemporaryTable),
             b"pg_temp" => Some(Pin::TemporaryTable),
             b"hold" if self.previous == Word::With => Some(Pin::Cursor),
-            b"set_config" => Some(Pin::Setting),
+            b"set_config" | b"pg_settings" => Some(Pin::Setting),
+            b"set" if self.is_block => Some(Pin::Setting),
+            b"listen" if self.is_block => Some(Pin::Listen),
             word if [&b"pg_advisory_lock"[..], b"pg_try_advisory_lock"]
                 .iter()
                 .any(|lock| word.starts_with(lock)) =>
@@ -193,9 +213,12 @@ mod tests {
             ("SELECT pg_advisory_lock(1)", Pin::AdvisoryLock),
             ("SELECT pg_try_advisory_lock_shared(1)", Pin::AdvisoryLock),
             ("SELECT set_config('search_path', 'x', false)", Pin::Setting),
+            ("UPDATE pg_settings SET setting = '1' WHERE name = 'x'", Pin::Setting),
+            ("DO $$ BEGIN SET x = 1; END $$", Pin::Setting),
+            ("do 'BEGIN EXECUTE ''LISTEN x''; END'", Pin::Listen),
             ("DECLARE c CURSOR WITH HOLD FOR SELECT 1", Pin::Cursor),
         ] {
-            assert_eq!(read(text), (Some(pin), Set::Brief), "{text}");
+            assert_eq!(read(text).0, Some(pin), "{text}");
         }
         for text in [
             "",
@@ -217,6 +240,7 @@ mod tests {
             "  set SESSION x = 1;",
             "/* local */ SET x = 1",
             "-- SET LOCAL\nSET x = 1",
+            "SET /* local */ x = 1",
             "SET LOCAL x = 1; SET y = 2",
             "BEGIN; SET LOCAL x = 1",
             "(SELECT 1)",

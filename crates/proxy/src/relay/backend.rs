@@ -154,7 +154,7 @@ impl Relay {
             };
             input = &input[used..];
             let Some(backend) = self.backends.get_mut(key) else { return };
-            if input.is_empty() || backend.role == role {
+            if input.is_empty() || (used == 0 && backend.role == role) {
                 backend.input = input.to_vec();
                 return;
             }
@@ -177,6 +177,7 @@ impl Relay {
             match taken {
                 Ok(taken) => used += taken,
                 Err(error) => {
+                    self.send_to_client(client, &input[..used]);
                     self.server_fails(key, &error);
                     return input.len();
                 }

@@ -40,6 +40,8 @@ pub struct Client {
     pub permit: Option<Permit>,
     /// The key that it was given to cancel.
     pub cancel_key: CancelKey,
+    /// Requests for encryption.
+    pub requests: u32,
     /// Whether the server is working on its login.
     pub logs_in: bool,
 }
@@ -119,6 +121,7 @@ impl Relay {
             pool: None,
             permit: None,
             cancel_key: CancelKey(cancel_key),
+            requests: 0,
             logs_in: false,
         });
         let socket = self.clients[key].connection.socket();
@@ -223,8 +226,8 @@ impl Relay {
                 self.remove_client(key);
                 return Some(input.len());
             }
-            // Data for a COPY that has failed, which the server would ignore.
-            None | Some(b'd' | b'c' | b'f') => return self.skip(key, input),
+            // Data for a COPY that has failed, or Flush: the server would do nothing.
+            None | Some(b'd' | b'c' | b'f' | b'H') => return self.skip(key, input),
             Some(_) => {}
         }
         match self.gate.arrive(key, self.at) {
@@ -244,7 +247,8 @@ impl Relay {
             client.phase = Phase::Active;
             return;
         }
-        let Some(pool) = client.pool.and_then(|pool| self.pools.get_mut(pool)) else { return };
+        let pool = client.pool.expect("a session that has logged in has a pool");
+        let pool = &mut self.pools[pool];
         if let Some(backend) = pool.idle.pop() {
             client.phase = Phase::Active;
             client.backend = Some(backend);
@@ -309,6 +313,9 @@ impl Relay {
         }
         let taken = self.skip(key, input)?;
         let Some(client) = self.clients.get_mut(key) else { return Some(taken) };
+        if !matches!(client.phase, Phase::Refused { .. }) {
+            return Some(taken);
+        }
         if kind == Some(last) {
             client.phase = Phase::Refused { last, has_begun: true };
         }

@@ -92,6 +92,8 @@ impl Listener {
                     // Answers are sent whole: waiting for more to send would only delay them. The client may
                     // be gone already, which its first reading shows.
                     let _ = sockopt::set_tcp_nodelay(&client, true);
+                    // A host that has vanished is noticed some time.
+                    let _ = sockopt::set_socket_keepalive(&client, true);
                     Accepted::Client(client)
                 }
                 Err(Errno::AGAIN) => {

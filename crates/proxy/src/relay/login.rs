@@ -42,6 +42,9 @@ const LOGINS: u32 = 16;
 /// Time for a client to log in: as long as the server gives it by default (`authentication_timeout`).
 pub const STARTUP_TIME: Duration = Duration::from_secs(60);
 
+/// Kinds of encryption that a client can ask for: TLS and GSSAPI.
+const ENCRYPTIONS: u32 = 2;
+
 /// The answer to a client that asks for encryption.
 const NOT_ENCRYPTED: &[u8] = b"N";
 
@@ -53,9 +56,8 @@ impl Step {
             Piece::First { kind: b'R', body: [0, 0, 0, 0] } if !asked => Self::Open,
             Piece::First { kind: b'R', body: [0, 0, 0, 0 | 12, ..] } => Self::Other,
             Piece::First { kind: b'R', .. } => Self::Asked,
-            Piece::First { kind: b'K', body } => {
-                body.try_into().map_or(Self::Other, |key| Self::Key(CancelKey(key)))
-            }
+            // Without a key of this length, which protocol 3.0 has, the server ignores requests to cancel.
+            Piece::First { kind: b'K', body } => Self::Key(CancelKey(body.try_into().unwrap_or_default())),
             Piece::First { kind: b'Z', .. } => Self::Ready,
             Piece::First { kind: b'E', .. } => Self::Refused,
             _ => Self::Other,
@@ -69,6 +71,12 @@ impl Relay {
         match startup::parse(input) {
             Ok(None) => return None,
             Ok(Some((First::Encryption, length))) => {
+                let client = &mut self.clients[key];
+                client.requests += 1;
+                if client.requests > ENCRYPTIONS {
+                    self.turn_away(key, Refusal::VIOLATION, &BadStart::Malformed.to_string());
+                    return Some(input.len());
+                }
                 self.send_to_client(key, NOT_ENCRYPTED);
                 return Some(length);
             }
@@ -96,6 +104,9 @@ impl Relay {
         {
             // It may have given up.
             let Some(client) = self.clients.get_mut(key) else { continue };
+            if client.phase != Phase::LoginQueued {
+                continue;
+            }
             client.phase = Phase::Login;
             self.set_logs_in(key, true);
             self.open_backend(key, Role::Login(key));
@@ -116,8 +127,9 @@ impl Relay {
     pub(super) fn take_login(&mut self, key: ClientKey, input: &[u8]) -> Option<usize> {
         let client = &mut self.clients[key];
         let backend = client.backend?;
-        if input.first().is_some_and(|kind| !client.frames.is_inside() && *kind != b'p') {
-            // An early Terminate, or a query, which has to wait.
+        // One answer to each question of the server: it would take a further one for part of the session. An
+        // early query has to wait.
+        if client.logs_in || client.frames.kind(input) != Some(b'p') {
             return None;
         }
         match client.frames.next(input) {
@@ -151,6 +163,8 @@ impl Relay {
                 Step::Asked => {
                     backend.asked = true;
                     self.set_logs_in(client, false);
+                    // It may have answered already.
+                    self.resumed.push_back(client);
                 }
                 Step::Open => {
                     if let Some(pool) = self.pools.get_mut(backend.pool) {
