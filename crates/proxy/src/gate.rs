@@ -1,8 +1,8 @@
 //! Which unit of work may enter the database now? At most as many as the limit are in flight; the others wait
 //! in the order in which they arrive, and not longer than they may.
 //!
-//! Pure: times are durations since a fixed moment, and never decrease. The gate knows nothing of a protocol;
-//! a unit is whatever its owner takes it for.
+//! Pure: times are durations since a fixed moment, and never decrease.
+//! A unit is of any type: the gate contains nothing of a protocol.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -108,12 +108,13 @@ pub struct Relay {
     resumed: VecDeque<ClientKey>,
     /// Connections that may have more to read.
     again: Vec<Side>,
-    /// When clients have to be done with what they were doing then, the earliest first.
+    /// When clients have to be logged in, the earliest first.
     startups: VecDeque<(Duration, ClientKey)>,
+    /// When clients have to be gone that have ended, the earliest first.
     endings: VecDeque<(Duration, ClientKey)>,
     counts: Counts,
     /// Readings of the server since the last tick.
-    replies: u64,
+    readings: u64,
     buffer: Vec<u8>,
     begun: Instant,
     /// The time of the events that are handled, since the beginning.
@@ -180,7 +181,7 @@ impl Relay {
     /// If that is not possible.
     pub fn listen(options: Options) -> Result<Self, NoRelay> {
         let listener = Listener::bind(options.listen)?;
-        let no_epoll = |errno: Errno| NoRelay { address: options.listen, error: errno.into() };
+        let no_epoll = |errno: Errno| NoRelay::Events(errno.into());
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(no_epoll)?;
         epoll::add(&epoll, listener.socket(), LISTENER, EventFlags::IN | EventFlags::ET).map_err(no_epoll)?;
         Ok(Self {
@@ -199,7 +200,7 @@ impl Relay {
             startups: VecDeque::new(),
             endings: VecDeque::new(),
             counts: Counts::default(),
-            replies: 0,
+            readings: 0,
             buffer: vec![0; BUFFER],
             begun: now(),
             at: Duration::ZERO,
@@ -212,7 +213,7 @@ impl Relay {
         self.listener.address()
     }
 
-    /// Relays until it shall stop, then ends all sessions, and returns what happened.
+    /// Relays until `stop` is set, then ends all sessions, and returns what happened.
     ///
     /// # Errors
     /// If the kernel does not report events.
@@ -315,12 +316,12 @@ impl Relay {
     /// Whether the server has had nothing to do since the last tick: all transactions in flight wait for
     /// their clients. These may wait for one another, as in a program that uses several sessions in turn.
     fn stands_still(&mut self) -> bool {
-        let replies = std::mem::take(&mut self.replies);
-        replies == 0
+        let readings = std::mem::take(&mut self.readings);
+        readings == 0
             && self.backends.values().all(|backend| match backend.role {
-                Role::Idle => true,
+                Role::Login(_) | Role::Idle | Role::Cancelling(..) => true,
                 Role::Serving(client) => self.clients[client].session.is_answered(),
-                _ => false,
+                Role::Opening(_) | Role::Settling | Role::Ending => false,
             })
     }
 
@@ -329,7 +330,7 @@ impl Relay {
         let farewell = Refusal::SHUTDOWN.message("terminating connection because the guard ends");
         for client in self.clients.values_mut() {
             let backend = client.backend.and_then(|backend| self.backends.get(backend));
-            let is_inside = backend.is_some_and(|backend| backend.frames.is_inside());
+            let is_inside = backend.is_some_and(Backend::is_inside_for_client);
             if !is_inside && !matches!(client.phase, Phase::Starting | Phase::Ending) {
                 // The kernel takes it, or it is lost with the rest.
                 let _ = client.connection.send(&farewell);

@@ -28,18 +28,6 @@ pub enum Pin {
 }
 
 impl Pin {
-    /// Every reason.
-    pub const ALL: [Self; 8] = [
-        Self::Setting,
-        Self::TemporaryTable,
-        Self::Listen,
-        Self::Statement,
-        Self::AdvisoryLock,
-        Self::Cursor,
-        Self::Library,
-        Self::Copy,
-    ];
-
     /// What the session did.
     #[must_use]
     pub fn about(self) -> &'static str {

@@ -6,7 +6,7 @@ use rustix::event::epoll;
 use slotmap::new_key_type;
 
 use super::client::{Client, ClientKey, Phase};
-use super::connection::{Connection, Read};
+use super::connection::{Connection, Read, joined};
 use super::login::Step;
 use super::pool::PoolKey;
 use super::{EDGES, Relay, Side};
@@ -74,6 +74,13 @@ impl Role {
     }
 }
 
+impl Backend {
+    /// Whether its client has got part of a message, and not its end.
+    pub fn is_inside_for_client(&self) -> bool {
+        !matches!(self.role, Role::Opening(_)) && self.frames.is_inside()
+    }
+}
+
 impl Relay {
     /// Opens a connection of the server for a client.
     pub(super) fn open_backend(&mut self, client: ClientKey, role: Role) {
@@ -124,7 +131,7 @@ impl Relay {
         match backend.connection.read(buffer) {
             Read::Bytes(length) => {
                 backend.has_answered = true;
-                self.replies += 1;
+                self.readings += 1;
                 self.take_reply(key, &buffer[..length]);
                 if self.backends.get(key).is_some_and(|backend| backend.connection.is_readable()) {
                     self.again.push(Side::Backend(key));
@@ -136,13 +143,8 @@ impl Relay {
     }
 
     fn take_reply(&mut self, key: BackendKey, bytes: &[u8]) {
-        let kept = std::mem::take(&mut self.backends[key].input);
-        let joined;
-        let mut input = bytes;
-        if !kept.is_empty() {
-            joined = [kept, bytes.to_vec()].concat();
-            input = &joined;
-        }
+        let joined = joined(std::mem::take(&mut self.backends[key].input), bytes);
+        let mut input = &*joined;
         while let Some(backend) = self.backends.get(key) {
             let role = backend.role;
             let used = match role {
@@ -232,7 +234,7 @@ impl Relay {
         loop {
             let (step, taken) = match backend.frames.next(&input[used..]) {
                 Ok(None) => return used,
-                Ok(Some((piece, taken))) => (Step::of(piece, false), taken),
+                Ok(Some((piece, taken))) => (Step::of(piece), taken),
                 Err(error) => {
                     self.server_fails(key, &error.to_string());
                     return input.len();
@@ -258,7 +260,7 @@ impl Relay {
                     self.server_fails(key, "it refuses a login that it has accepted before");
                     return input.len();
                 }
-                Step::Open | Step::Other => {}
+                Step::Accepted | Step::Other => {}
             }
         }
     }
@@ -350,7 +352,10 @@ impl Relay {
             if backend.has_answered {
                 self.end_client(client);
             } else {
-                self.no_connection(client, "it does not answer");
+                let failure = backend.connection.failure();
+                let reason = failure
+                    .map_or_else(|| "it has closed the connection".to_owned(), |errno| errno.to_string());
+                self.no_connection(client, &reason);
             }
         }
         backend.permit.into_iter().for_each(|permit| self.leave_gate(permit));

@@ -8,10 +8,10 @@ use rustix::event::epoll;
 use rustix::rand::{GetRandomFlags, getrandom};
 use slotmap::new_key_type;
 
-use super::backend::{BackendKey, Role};
-use super::connection::{Connection, Read};
+use super::backend::{Backend, BackendKey, Role};
+use super::connection::{Connection, Read, joined};
 use super::listener::Accepted;
-use super::login::STARTUP_TIME;
+use super::login::{STARTUP_TIME, Turn};
 use super::pool::PoolKey;
 use super::{EDGES, Relay, Side};
 use crate::gate::{Admitted, Arrival, Permit, Ticket};
@@ -40,10 +40,10 @@ pub struct Client {
     pub permit: Option<Permit>,
     /// The key that it was given to cancel.
     pub cancel_key: CancelKey,
-    /// Requests for encryption.
-    pub requests: u32,
-    /// Whether the server is working on its login.
-    pub logs_in: bool,
+    /// Times that it has asked for encryption.
+    pub encryption_requests: u32,
+    /// Whose turn it is in its login.
+    pub turn: Turn,
 }
 
 /// What a client does.
@@ -121,8 +121,8 @@ impl Relay {
             pool: None,
             permit: None,
             cancel_key: CancelKey(cancel_key),
-            requests: 0,
-            logs_in: false,
+            encryption_requests: 0,
+            turn: Turn::Client,
         });
         let socket = self.clients[key].connection.socket();
         if epoll::add(&self.epoll, socket, Side::Client(key).token(), EDGES).is_err() {
@@ -181,15 +181,8 @@ impl Relay {
     /// Takes what a client has sent, and keeps what cannot be passed on yet.
     fn take_input(&mut self, key: ClientKey, bytes: &[u8]) {
         let Some(client) = self.clients.get_mut(key) else { return };
-        let kept = std::mem::take(&mut client.input);
-        let joined;
-        let input = if kept.is_empty() {
-            bytes
-        } else {
-            joined = [&kept, bytes].concat();
-            &joined
-        };
-        let used = self.pass_on(key, input);
+        let input = joined(std::mem::take(&mut client.input), bytes);
+        let used = self.pass_on(key, &input);
         if let Some(client) = self.clients.get_mut(key) {
             client.input = input[used..].to_vec();
         }
@@ -393,7 +386,7 @@ impl Relay {
         self.counts.turned_away += 1;
         let backend = self.clients.get(key).and_then(|client| self.backends.get(client.backend?));
         // In the middle of a message of the server, the client could not read it.
-        if !backend.is_some_and(|backend| backend.frames.is_inside()) {
+        if !backend.is_some_and(Backend::is_inside_for_client) {
             self.send_to_client(key, &refusal.message(text));
         }
         self.end_client(key);
@@ -427,7 +420,7 @@ impl Relay {
 
     /// Takes from a client all that it has of the guard.
     fn let_go(&mut self, key: ClientKey) {
-        self.set_logs_in(key, false);
+        self.set_turn(key, Turn::Client);
         let Some(client) = self.clients.get_mut(key) else { return };
         if let Phase::Queued(ticket) = client.phase {
             self.gate.withdraw(ticket);

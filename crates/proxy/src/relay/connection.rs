@@ -1,5 +1,6 @@
 //! A socket that does not block: what it could not send yet, and whether there may be more to read.
 
+use std::borrow::Cow;
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -16,6 +17,8 @@ pub struct Connection {
     readable: bool,
     /// Whether the other end sends nothing more. The kernel reports it once, maybe with the last bytes.
     hung_up: bool,
+    /// Why it has ended, if it failed.
+    failure: Option<Errno>,
 }
 
 /// What a socket had.
@@ -34,7 +37,7 @@ const FULL: usize = 256 << 10;
 
 impl Connection {
     pub fn new(socket: OwnedFd) -> Self {
-        Self { socket, unsent: Vec::new(), readable: false, hung_up: false }
+        Self { socket, unsent: Vec::new(), readable: false, hung_up: false, failure: None }
     }
 
     pub fn socket(&self) -> &OwnedFd {
@@ -62,6 +65,11 @@ impl Connection {
         self.readable
     }
 
+    /// Returns why it has ended; `None` if the other end has closed it.
+    pub fn failure(&self) -> Option<Errno> {
+        self.failure
+    }
+
     /// Whether all was sent.
     pub fn is_flushed(&self) -> bool {
         self.unsent.is_empty()
@@ -85,7 +93,10 @@ impl Connection {
                 }
                 Err(Errno::AGAIN) => self.readable = false,
                 Err(Errno::INTR) => {}
-                Err(_) => return Read::End,
+                Err(errno) => {
+                    self.failure = Some(errno);
+                    return Read::End;
+                }
             }
         }
         Read::Later
@@ -138,4 +149,9 @@ impl Connection {
         }
         Ok(sent)
     }
+}
+
+/// What was kept of earlier readings, and the last one.
+pub fn joined(kept: Vec<u8>, bytes: &[u8]) -> Cow<'_, [u8]> {
+    if kept.is_empty() { Cow::Borrowed(bytes) } else { Cow::Owned([&kept, bytes].concat()) }
 }

@@ -21,14 +21,20 @@ pub enum Server {
     Unix(PathBuf),
 }
 
-/// The relay cannot listen.
+/// A relay cannot begin.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen at {address}: {error}; give another --listen")]
-pub struct NoRelay {
-    /// The address.
-    pub address: SocketAddr,
-    /// Why not.
-    pub error: io::Error,
+pub enum NoRelay {
+    /// It cannot listen.
+    #[error("cannot listen at {address}: {error}; give another address")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why not.
+        error: io::Error,
+    },
+    /// It cannot wait for events.
+    #[error("cannot wait for clients: {0}")]
+    Events(io::Error),
 }
 
 /// A socket at which clients arrive.
@@ -69,7 +75,7 @@ impl Listener {
             let address = getsockname(&socket)?.try_into()?;
             Ok(Self { socket, address, paused: false })
         };
-        bound().map_err(|errno: Errno| NoRelay { address, error: errno.into() })
+        bound().map_err(|errno: Errno| NoRelay::Listen { address, error: errno.into() })
     }
 
     pub fn socket(&self) -> &OwnedFd {

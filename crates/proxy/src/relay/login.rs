@@ -1,6 +1,6 @@
 //! How sessions begin: each client logs in at the server itself, through the guard. So the server alone
-//! decides who may, and by which method; the guard sees no more than is sent. The connection that a session
-//! brings can be used by all that begin in the same way.
+//! decides who may, and by which method; the guard keeps no password. The connection that a session brings
+//! can be used by all that begin in the same way.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -19,13 +19,22 @@ pub struct Logins {
     at_work: u32,
 }
 
+/// Who has to go on with a login.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// The client, if it logs in.
+    Client,
+    /// The server, which works on it.
+    Server,
+}
+
 /// What a message of the server means for a login.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
     /// The server has asked for something.
     Asked,
-    /// It has accepted the client, without having asked for anything.
-    Open,
+    /// It has accepted the client.
+    Accepted,
     /// It gives a key to cancel with.
     Key(CancelKey),
     /// The session is ready.
@@ -36,7 +45,7 @@ pub enum Step {
     Other,
 }
 
-/// Logins that the server works on at a time. Each one starts a process.
+/// Logins that the server works on when another one begins. Each one starts a process.
 const LOGINS: u32 = 16;
 
 /// Time for a client to log in: as long as the server gives it by default (`authentication_timeout`).
@@ -49,12 +58,12 @@ const ENCRYPTIONS: u32 = 2;
 const NOT_ENCRYPTED: &[u8] = b"N";
 
 impl Step {
-    /// Returns what a piece means, after the server has asked for something or not.
-    pub fn of(piece: Piece, asked: bool) -> Self {
+    /// Returns what a piece means.
+    pub fn of(piece: Piece) -> Self {
         match piece {
-            // AuthenticationOk, and the end of SASL, to which there is no answer.
-            Piece::First { kind: b'R', body: [0, 0, 0, 0] } if !asked => Self::Open,
-            Piece::First { kind: b'R', body: [0, 0, 0, 0 | 12, ..] } => Self::Other,
+            Piece::First { kind: b'R', body: [0, 0, 0, 0] } => Self::Accepted,
+            // AuthenticationSASLFinal, to which there is no answer.
+            Piece::First { kind: b'R', body: [0, 0, 0, 12, ..] } => Self::Other,
             Piece::First { kind: b'R', .. } => Self::Asked,
             // Without a key of this length, which protocol 3.0 has, the server ignores requests to cancel.
             Piece::First { kind: b'K', body } => Self::Key(CancelKey(body.try_into().unwrap_or_default())),
@@ -72,8 +81,8 @@ impl Relay {
             Ok(None) => return None,
             Ok(Some((First::Encryption, length))) => {
                 let client = &mut self.clients[key];
-                client.requests += 1;
-                if client.requests > ENCRYPTIONS {
+                client.encryption_requests += 1;
+                if client.encryption_requests > ENCRYPTIONS {
                     self.turn_away(key, Refusal::VIOLATION, &BadStart::Malformed.to_string());
                     return Some(input.len());
                 }
@@ -108,18 +117,18 @@ impl Relay {
                 continue;
             }
             client.phase = Phase::Login;
-            self.set_logs_in(key, true);
+            self.set_turn(key, Turn::Server);
             self.open_backend(key, Role::Login(key));
         }
     }
 
-    /// Whether the server works on the login of a client, or waits for it.
-    pub(super) fn set_logs_in(&mut self, key: ClientKey, logs_in: bool) {
+    /// It is the turn of the server, which works on a login, or of the client.
+    pub(super) fn set_turn(&mut self, key: ClientKey, turn: Turn) {
         let Some(client) = self.clients.get_mut(key) else { return };
-        match (std::mem::replace(&mut client.logs_in, logs_in), logs_in) {
-            (false, true) => self.logins.at_work += 1,
-            (true, false) => self.logins.at_work -= 1,
-            _ => {}
+        match (std::mem::replace(&mut client.turn, turn), turn) {
+            (Turn::Client, Turn::Server) => self.logins.at_work += 1,
+            (Turn::Server, Turn::Client) => self.logins.at_work -= 1,
+            (Turn::Client, Turn::Client) | (Turn::Server, Turn::Server) => {}
         }
     }
 
@@ -129,13 +138,13 @@ impl Relay {
         let backend = client.backend?;
         // One answer to each question of the server: it would take a further one for part of the session. An
         // early query has to wait.
-        if client.logs_in || client.frames.kind(input) != Some(b'p') {
+        if client.turn == Turn::Server || client.frames.kind(input) != Some(b'p') {
             return None;
         }
         match client.frames.next(input) {
             Ok(None) => None,
             Ok(Some((_, taken))) => {
-                self.set_logs_in(key, true);
+                self.set_turn(key, Turn::Server);
                 self.send_to_backend(backend, &input[..taken]);
                 Some(taken)
             }
@@ -153,7 +162,7 @@ impl Relay {
             let backend = &mut self.backends[key];
             let (step, taken) = match backend.frames.next(&input[used..]) {
                 Ok(None) => break,
-                Ok(Some((piece, taken))) => (Step::of(piece, backend.asked), taken),
+                Ok(Some((piece, taken))) => (Step::of(piece), taken),
                 Err(error) => {
                     self.server_fails(key, &error.to_string());
                     return input.len();
@@ -162,13 +171,13 @@ impl Relay {
             match step {
                 Step::Asked => {
                     backend.asked = true;
-                    self.set_logs_in(client, false);
+                    self.set_turn(client, Turn::Client);
                     // It may have answered already.
                     self.resumed.push_back(client);
                 }
-                Step::Open => {
+                Step::Accepted => {
                     if let Some(pool) = self.pools.get_mut(backend.pool) {
-                        pool.is_open = true;
+                        pool.is_open |= !backend.asked;
                     }
                 }
                 Step::Key(cancel_key) => {
@@ -191,7 +200,7 @@ impl Relay {
     }
 
     fn logged_in(&mut self, key: BackendKey, client: ClientKey) {
-        self.set_logs_in(client, false);
+        self.set_turn(client, Turn::Client);
         self.counts.sessions += 1;
         let session = &mut self.clients[client];
         session.phase = Phase::Idle;
