@@ -7,12 +7,16 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use assay_reflect::law::Limit;
+use assay_reflect::meter::{Admission, Meter, Outcome};
+use assay_reflect::{Overhead, Signal};
+
 /// The state of a gate for units of this type.
 #[derive(Debug)]
 pub struct Gate<T> {
-    limit: u32,
+    limit: Limit,
     longest_wait: Duration,
-    in_flight: u32,
+    meter: Meter,
     /// The units that wait, and since when, by the order of their arrival.
     waiting: BTreeMap<u64, (T, Duration)>,
     arrived: u64,
@@ -22,10 +26,13 @@ pub struct Gate<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket(u64);
 
-/// The right of a unit to be in flight. It has to be given back.
+/// The right of a unit to be in flight. It has to be given back; until it is finished, the unit has failed.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a unit ends when its permit is given back"]
-pub struct Permit(());
+pub struct Permit {
+    admission: Admission,
+    outcome: Outcome,
+}
 
 /// What a unit may do that arrives.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,24 +54,45 @@ pub struct Admitted<T> {
     pub waited: Duration,
 }
 
+impl Permit {
+    /// The unit has succeeded.
+    pub fn finish(&mut self) {
+        self.outcome = Outcome::Finished;
+    }
+}
+
 impl<T> Gate<T> {
     /// Opens a gate.
     #[must_use]
-    pub fn new(limit: u32, longest_wait: Duration) -> Self {
-        Self { limit, longest_wait, in_flight: 0, waiting: BTreeMap::new(), arrived: 0 }
+    pub fn new(limit: Limit, longest_wait: Duration) -> Self {
+        Self { limit, longest_wait, meter: Meter::default(), waiting: BTreeMap::new(), arrived: 0 }
     }
 
     /// Returns the number of units that may be in flight.
     #[must_use]
-    pub fn limit(&self) -> u32 {
+    pub fn limit(&self) -> Limit {
         self.limit
+    }
+
+    /// Changes the number of units that may be in flight. Those that are go on; if there is room for more,
+    /// [`Self::admit`] returns them.
+    pub fn allow(&mut self, limit: Limit) {
+        self.limit = limit;
+    }
+
+    fn has_room(&self) -> bool {
+        self.meter.in_flight() < self.limit.units() as usize
+    }
+
+    fn permit(&mut self, at: Duration) -> Permit {
+        Permit { admission: self.meter.admit(at), outcome: Outcome::Failed }
     }
 
     /// A unit arrives. None waits while there is room, so that it overtakes no other.
     pub fn arrive(&mut self, unit: T, at: Duration) -> Arrival {
-        if self.in_flight < self.limit {
-            self.in_flight += 1;
-            return Arrival::Admitted(Permit(()));
+        self.meter.arrive(at);
+        if self.has_room() {
+            return Arrival::Admitted(self.permit(at));
         }
         let number = self.arrived;
         self.arrived += 1;
@@ -72,30 +100,44 @@ impl<T> Gate<T> {
         Arrival::Queued(Ticket(number))
     }
 
-    /// A unit in flight ends. Returns the one that is admitted in its place, if one waits.
-    pub fn leave(&mut self, Permit(()): Permit, at: Duration) -> Option<Admitted<T>> {
-        // There are as many permits as units in flight.
-        self.in_flight -= 1;
-        if self.in_flight < self.limit { self.admit_beyond(at) } else { None }
+    /// A unit in flight ends. [`Self::admit`] returns the one that takes its place.
+    pub fn leave(&mut self, Permit { admission, outcome }: Permit, at: Duration) {
+        self.meter.end(admission, outcome, at);
+    }
+
+    /// Admits the first of those that wait, if one does and there is room.
+    pub fn admit(&mut self, at: Duration) -> Option<Admitted<T>> {
+        if self.has_room() { self.admit_beyond(at) } else { None }
     }
 
     /// Admits the first of those that wait, if one does, whatever the limit is.
     pub fn admit_beyond(&mut self, at: Duration) -> Option<Admitted<T>> {
         let (_, (unit, since)) = self.waiting.pop_first()?;
-        self.in_flight += 1;
-        Some(Admitted { unit, permit: Permit(()), waited: at.saturating_sub(since) })
+        Some(Admitted { unit, permit: self.permit(at), waited: at.saturating_sub(since) })
     }
 
     /// A unit that waits gives up.
-    pub fn withdraw(&mut self, Ticket(number): Ticket) {
-        self.waiting.remove(&number);
+    pub fn withdraw(&mut self, Ticket(number): Ticket, at: Duration) {
+        if self.waiting.remove(&number).is_some() {
+            self.meter.give_up(at);
+        }
     }
 
     /// Returns a unit that has waited too long, if there is one. It waits no more.
     pub fn expire(&mut self, at: Duration) -> Option<T> {
         let oldest = self.waiting.first_entry()?;
         let waited = at.saturating_sub(oldest.get().1);
-        (waited >= self.longest_wait).then(|| oldest.remove().0)
+        if waited < self.longest_wait {
+            return None;
+        }
+        let (unit, _) = oldest.remove();
+        self.meter.give_up(at);
+        Some(unit)
+    }
+
+    /// Ends a period, whose work cost this much, and returns its signal.
+    pub fn period(&mut self, at: Duration, overhead: Overhead) -> Signal {
+        self.meter.period(at, overhead)
     }
 }
 
@@ -114,6 +156,8 @@ mod tests {
     struct Naive {
         in_flight: Vec<Permit>,
         waiting: VecDeque<(u32, Duration)>,
+        /// Time that was spent waiting, of all units.
+        waited_s: f64,
     }
 
     impl Naive {
@@ -136,30 +180,40 @@ mod tests {
     #[test]
     fn units_enter_in_the_order_in_which_they_arrive() {
         let ms = Duration::from_millis;
-        let mut gate = Gate::new(1, LONGEST);
-        let Arrival::Admitted(permit) = gate.arrive('a', ms(0)) else { panic!("queued") };
+        let mut gate = Gate::new(Limit::nearest(1.0), LONGEST);
+        let Arrival::Admitted(mut permit) = gate.arrive('a', ms(0)) else { panic!("queued") };
         let Arrival::Queued(second) = gate.arrive('b', ms(1)) else { panic!("admitted") };
         assert!(matches!(gate.arrive('c', ms(2)), Arrival::Queued(_)));
         assert!(matches!(gate.arrive('d', ms(3)), Arrival::Queued(_)));
-        gate.withdraw(second);
-        let third = gate.leave(permit, ms(10)).unwrap();
+        gate.withdraw(second, ms(4));
+        permit.finish();
+        gate.leave(permit, ms(10));
+        let third = gate.admit(ms(10)).unwrap();
         assert_eq!((third.unit, third.waited), ('c', ms(8)));
         assert_eq!((gate.expire(ms(52)), gate.expire(ms(53)), gate.expire(ms(99))), (None, Some('d'), None));
-        assert_eq!(gate.leave(third.permit, ms(99)), None);
+        gate.leave(third.permit, ms(99));
+        assert_eq!(gate.admit(ms(99)), None);
         assert!(matches!(gate.arrive('e', ms(99)), Arrival::Admitted(_)));
+        let signal = gate.period(ms(100), Overhead::default());
+        assert_eq!((signal.finished, signal.failed, signal.oldest), (1, 1, Some(ms(1))));
+        // The second one waits for 3 ms, the third one for 8, and the fourth one until it has waited too long.
+        assert!((signal.waiting - 0.61).abs() < 1e-9 && (signal.in_flight - 1.0).abs() < 1e-9, "{signal:?}");
     }
 
     proptest! {
         #[test]
-        fn a_gate_does_what_a_naive_one_does(limit in 1..5u32, events in prop::collection::vec((0..5u8, 0..20usize), 0..200)) {
-            let (mut gate, mut naive) = (Gate::new(limit, LONGEST), Naive::default());
+        fn a_gate_does_what_a_naive_one_does(events in prop::collection::vec((0..7u8, 0..20usize), 0..200)) {
+            let (mut limit, mut naive) = (1, Naive::default());
+            let mut gate = Gate::new(Limit::nearest(1.0), LONGEST);
             let mut tickets = Vec::new();
             let mut at = Duration::ZERO;
             for (number, (event, place)) in (0..).zip(events) {
-                at += Duration::from_millis(place as u64);
+                let passed = Duration::from_millis(place as u64);
+                naive.waited_s += naive.waiting.len() as f64 * passed.as_secs_f64();
+                at += passed;
                 match event {
                     0 | 1 => {
-                        let admitted = naive.in_flight.len() < limit as usize;
+                        let admitted = naive.in_flight.len() < limit;
                         match gate.arrive(number, at) {
                             Arrival::Admitted(permit) => {
                                 prop_assert!(admitted);
@@ -174,15 +228,16 @@ mod tests {
                     }
                     2 if !naive.in_flight.is_empty() => {
                         let permit = naive.in_flight.remove(place % naive.in_flight.len());
-                        let has_room = naive.in_flight.len() < limit as usize;
+                        let has_room = naive.in_flight.len() < limit;
                         let next = if has_room { naive.waiting.pop_front() } else { None };
-                        let admitted = gate.leave(permit, at);
+                        gate.leave(permit, at);
+                        let admitted = gate.admit(at);
                         prop_assert_eq!(naive.admit(next, admitted, at), Ok(()));
                     }
                     3 if !tickets.is_empty() => {
                         // It may have been admitted in the meantime.
                         let (unit, ticket) = tickets.remove(place % tickets.len());
-                        gate.withdraw(ticket);
+                        gate.withdraw(ticket, at);
                         naive.waiting.retain(|(waiting, _)| *waiting != unit);
                     }
                     4 => {
@@ -190,14 +245,28 @@ mod tests {
                         let admitted = gate.admit_beyond(at);
                         prop_assert_eq!(naive.admit(next, admitted, at), Ok(()));
                     }
+                    5 => {
+                        limit = 1 + place % 5;
+                        gate.allow(Limit::nearest(limit as f64));
+                        loop {
+                            let has_room = naive.in_flight.len() < limit;
+                            let next = if has_room { naive.waiting.pop_front() } else { None };
+                            prop_assert_eq!(naive.admit(next, gate.admit(at), at), Ok(()));
+                            if next.is_none() {
+                                break;
+                            }
+                        }
+                    }
                     _ => {
                         let is_late = naive.waiting.front().is_some_and(|(_, since)| at - *since >= LONGEST);
                         let late = if is_late { naive.waiting.pop_front() } else { None };
                         prop_assert_eq!(gate.expire(at), late.map(|(unit, _)| unit));
                     }
                 }
-                prop_assert_eq!(gate.in_flight as usize, naive.in_flight.len());
+                prop_assert_eq!(gate.meter.in_flight(), naive.in_flight.len());
             }
+            let signal = gate.period(at, Overhead::default());
+            prop_assert!(at.is_zero() || (signal.waiting - naive.waited_s / at.as_secs_f64()).abs() < 1e-9, "{:?}", signal);
         }
     }
 }

@@ -20,12 +20,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use assay_process::clock::now;
+use assay_reflect::Overhead;
+use assay_reflect::facility::GroupTime;
+use assay_reflect::law::{Law, Tuning};
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use slotmap::{Key, KeyData, SlotMap};
 
+use crate::control::{Control, Course, Moment};
 use crate::gate::Gate;
 use crate::postgres::refusal::{Refusal, TERMINATE};
 use crate::postgres::startup::{CancelKey, Startup};
@@ -39,14 +43,18 @@ use pool::{Pool, PoolKey};
 pub use listener::{NoRelay, Server};
 
 /// What a relay does.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Options {
     /// Where it listens.
     pub listen: SocketAddr,
     /// The server behind it.
     pub server: Server,
-    /// Transactions that may be in flight.
-    pub limit: u32,
+    /// What sets the number of transactions that may be in flight.
+    pub law: &'static Law,
+    /// How it begins.
+    pub tuning: Tuning,
+    /// The processor time of the server.
+    pub cpu: Option<GroupTime>,
     /// Longest time that a transaction waits for admission.
     pub longest_wait: Duration,
 }
@@ -58,8 +66,10 @@ pub struct Counts {
     pub sessions: u64,
     /// Transactions that succeeded.
     pub committed: u64,
-    /// Transactions that were rolled back, or in which something failed.
+    /// Transactions that their clients had rolled back.
     pub rolled_back: u64,
+    /// Transactions in which something failed.
+    pub failed: u64,
     /// Transactions that were given up by their client, or by the server, before their end.
     pub abandoned: u64,
     /// Transactions that waited too long for admission.
@@ -103,6 +113,8 @@ pub struct Relay {
     pool_of: HashMap<Startup, PoolKey>,
     client_of: HashMap<CancelKey, ClientKey>,
     gate: Gate<ClientKey>,
+    control: Control,
+    cpu: Option<GroupTime>,
     logins: Logins,
     /// Clients that can go on with what they have sent.
     resumed: VecDeque<ClientKey>,
@@ -193,7 +205,9 @@ impl Relay {
             pools: SlotMap::with_key(),
             pool_of: HashMap::new(),
             client_of: HashMap::new(),
-            gate: Gate::new(options.limit, options.longest_wait),
+            gate: Gate::new(options.tuning.start, options.longest_wait),
+            control: Control::new(options.law, options.tuning),
+            cpu: options.cpu,
             logins: Logins::default(),
             resumed: VecDeque::new(),
             again: Vec::new(),
@@ -213,11 +227,16 @@ impl Relay {
         self.listener.address()
     }
 
-    /// Relays until `stop` is set, then ends all sessions, and returns what happened.
+    /// Relays until `stop` is set, then ends all sessions, and returns what happened, and the limits. `observe`
+    /// gets what the law made of each period; everything waits until it returns.
     ///
     /// # Errors
     /// If the kernel does not report events.
-    pub fn run(mut self, stop: &AtomicBool) -> io::Result<Counts> {
+    pub fn run(
+        mut self,
+        stop: &AtomicBool,
+        mut observe: impl FnMut(&Moment),
+    ) -> io::Result<(Counts, Course)> {
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
         let mut due = TICK;
         while !stop.load(Ordering::Relaxed) {
@@ -242,11 +261,14 @@ impl Relay {
             if self.at >= due {
                 due = self.at + TICK;
                 self.tick();
+                if self.control.is_due(self.at) {
+                    observe(&self.end_period());
+                }
             }
             self.resume();
         }
         self.end_all();
-        Ok(self.counts)
+        Ok((self.counts, self.control.course()))
     }
 
     /// A connection has changed.
@@ -311,6 +333,16 @@ impl Relay {
         if self.listener.is_paused() {
             self.accept();
         }
+    }
+
+    /// Lets the law set the limit of the next period.
+    fn end_period(&mut self) -> Moment {
+        let cpu = self.cpu.as_mut().and_then(GroupTime::since_last);
+        let signal = self.gate.period(self.at, Overhead { cpu, ..Overhead::default() });
+        let moment = self.control.update(self.at, signal);
+        self.gate.allow(moment.decision.limit);
+        self.admit_waiting();
+        moment
     }
 
     /// Whether the server has had nothing to do since the last tick: all transactions in flight wait for

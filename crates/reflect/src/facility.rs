@@ -28,6 +28,7 @@ use rustix::thread::{Timespec, nanosleep};
 
 pub(crate) use counter::Instructions;
 pub use floating_point::NAME as FLOATING_POINT;
+pub use processor::GroupTime;
 use rarely::Rarely;
 
 use crate::advice::Advice;

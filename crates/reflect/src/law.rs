@@ -149,6 +149,12 @@ pub static LAWS: [Law; 6] = [
 ];
 
 impl Law {
+    /// Returns the law of a limit that is chosen by hand.
+    #[must_use]
+    pub fn fixed() -> &'static Law {
+        &LAWS[0]
+    }
+
     /// Finds a law by its name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Law> {

@@ -56,6 +56,12 @@ impl Meter {
         Admission(number)
     }
 
+    /// A unit that waits gives up.
+    pub fn give_up(&mut self, at: Duration) {
+        self.pass(at);
+        self.waiting = self.waiting.saturating_sub(1);
+    }
+
     /// A unit in flight ends. Units of another meter are ignored.
     pub fn end(&mut self, admission: Admission, outcome: Outcome, at: Duration) {
         self.pass(at);
@@ -134,6 +140,8 @@ mod tests {
         assert_eq!((signal.period, signal.finished, signal.failed), (ms(100), 1, 0));
         assert_eq!((signal.latency, signal.oldest, signal.overhead), (Some(ms(60)), Some(ms(60)), overhead));
         meter.arrive(ms(100));
+        meter.arrive(ms(100));
+        meter.give_up(ms(100));
         let third = meter.admit(ms(100));
         assert_eq!(meter.period(ms(100), overhead).oldest, Some(ms(60)));
         meter.end(second, Outcome::Failed, ms(150));

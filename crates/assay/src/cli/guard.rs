@@ -1,9 +1,11 @@
 //! The command line of `assay guard`.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use assay_reflect::law::Limit;
+use assay_reflect::law::{Law, Limit};
+use clap::builder::TypedValueParser;
 use clap::{Args, value_parser};
 
 use super::PrintArgs;
@@ -18,13 +20,30 @@ pub struct GuardArgs {
     /// themselves.
     #[arg(long, value_name = "ADDRESS")]
     pub to: String,
-    /// Transactions that may be in flight; the others wait.
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(Limit::HIGHEST)))]
-    pub limit: u32,
+    /// Control law, which sets how many transactions may be in flight; the others wait.
+    #[arg(long, value_name = "LAW", default_value = "knee", value_parser = super::reflect::laws())]
+    pub law: &'static Law,
+    /// Limit that the law begins with [default: the number of processors].
+    #[arg(long, value_name = "N", value_parser = limit())]
+    pub start: Option<Limit>,
+    /// Limit that never changes: the same as `--law fixed --start N`.
+    #[arg(long, value_name = "N", conflicts_with_all = ["law", "start"], value_parser = limit())]
+    pub limit: Option<Limit>,
     /// Longest time that a transaction waits, such as 5s; after that, it is refused with SQLSTATE 57014.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = super::budget)]
     pub max_wait: Duration,
+    /// Control group of the server in the unified hierarchy, whose processor time the law gets;
+    /// `paper2003` requires it.
+    #[arg(long, value_name = "PATH", required_if_eq("law", "paper2003"))]
+    pub cgroup: Option<PathBuf>,
+    /// Append each decision of the law to this file, as a line of JSON.
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
     /// Output format of the report at the end.
     #[command(flatten)]
     pub print: PrintArgs,
+}
+
+fn limit() -> impl TypedValueParser<Value = Limit> {
+    value_parser!(u32).range(1..=i64::from(Limit::HIGHEST)).map(|units| Limit::nearest(f64::from(units)))
 }

@@ -198,7 +198,7 @@ fn period(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn laws() -> impl TypedValueParser<Value = &'static Law> {
+pub(super) fn laws() -> impl TypedValueParser<Value = &'static Law> {
     named(&LAWS, |law| (law.name, law.about))
 }
 

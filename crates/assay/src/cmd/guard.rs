@@ -1,13 +1,23 @@
 //! `assay guard`: relays a database, and limits the transactions that are in flight.
 
+mod log;
+
 use std::net::ToSocketAddrs;
+use std::num::NonZero;
+use std::thread;
 
 use anyhow::{Context, bail};
 use assay_database::{Address, Host};
 use assay_proxy::{Options, Relay, Server};
+use assay_reflect::Cgroup;
+use assay_reflect::advice::Advice;
+use assay_reflect::facility::GroupTime;
+use assay_reflect::law::{Law, Tuning};
 
+use self::log::Log;
 use crate::cli::GuardArgs;
 use crate::interrupt::Interrupt;
+use crate::section::guard::Passed;
 use crate::{open_files, output, section};
 
 /// Runs the subcommand.
@@ -15,12 +25,36 @@ pub fn run(args: &GuardArgs) -> anyhow::Result<()> {
     let server = server(&args.to)?;
     open_files::raise_limit();
     let interrupt = Interrupt::listen()?;
-    let options = Options { listen: args.listen, server, limit: args.limit, longest_wait: args.max_wait };
-    let to = options.server.to_string();
-    let relay = Relay::listen(options)?;
+    let (law, tuning) = law(args);
+    let mut log = args.log.as_deref().map(|path| Log::open(path, law)).transpose()?;
+    let group = args.cgroup.as_deref().map(Cgroup::open).transpose()?;
+    let cpu = group.as_ref().map(GroupTime::open).transpose()?;
+    let to = server.to_string();
+    let relay = Relay::listen(Options {
+        listen: args.listen,
+        server,
+        law,
+        tuning,
+        longest_wait: args.max_wait,
+        cpu,
+    })?;
     output::say(&format!("relaying {} to {to}", relay.address()));
-    let counts = relay.run(interrupt.flag()).context("cannot wait for the clients and the server")?;
-    output::show(&section::guard::report(&counts), args.print.format())
+    let (counts, limits) = relay
+        .run(interrupt.flag(), |moment| log.iter_mut().for_each(|log| log.add(moment)))
+        .context("cannot wait for the clients and the server")?;
+    let passed = Passed { law, counts, limits, unlogged: log.map(Log::close) };
+    output::show(&section::guard::report(&passed), args.print.format())
+}
+
+/// The law, and where it begins.
+fn law(args: &GuardArgs) -> (&'static Law, Tuning) {
+    let processors = thread::available_parallelism().map_or(1, NonZero::get);
+    let tuning = Tuning::advised(&Advice::default(), processors);
+    match (args.limit, args.start) {
+        (Some(limit), _) => (Law::fixed(), Tuning { start: limit, ..tuning }),
+        (None, Some(start)) => (args.law, Tuning { start, ..tuning }),
+        (None, None) => (args.law, tuning),
+    }
 }
 
 /// The server of an address. Its name is looked up once.

@@ -1,17 +1,32 @@
 //! What passed through a guard.
 
+use assay_proxy::control::Course;
 use assay_proxy::{Counts, Waits};
 use assay_quantity::Unit;
+use assay_reflect::law::Law;
 use assay_report::{Block, Cell, Column, Report, Table};
 
 use super::real;
 
+/// What happened.
+pub struct Passed {
+    /// What set the limit.
+    pub law: &'static Law,
+    /// What passed.
+    pub counts: Counts,
+    /// The limits.
+    pub limits: Course,
+    /// Lines that the log lacks, if there is one.
+    pub unlogged: Option<u64>,
+}
+
 /// Returns the report on what happened.
-pub fn report(counts: &Counts) -> Report {
+pub fn report(Passed { law, counts, limits: course, unlogged }: &Passed) -> Report {
     let columns = || [Column::words("what"), Column::numbers("number")];
     let rows = [
         ("committed", counts.committed),
-        ("rolled back, or with an error", counts.rolled_back),
+        ("rolled back by their client", counts.rolled_back),
+        ("with an error", counts.failed),
         ("abandoned by their client or the server", counts.abandoned),
         ("refused because they waited too long", counts.refused),
         ("admitted after a wait", counts.waits.number),
@@ -28,8 +43,25 @@ pub fn report(counts: &Counts) -> Report {
     let sessions = Table::of("Sessions", columns(), rows.map(row));
     let pinned = counts.pinned.iter().map(|(pin, number)| row((pin.about(), *number)));
     let pinned = Table::of("Sessions with a connection of their own, by the first reason", columns(), pinned);
-    let tables = [transactions, waits(&counts.waits), sessions, pinned];
-    Report { title: "What passed through the guard".to_owned(), blocks: tables.map(Block::Table).into() }
+    let tables = [transactions, limits(law, course), waits(&counts.waits), sessions, pinned];
+    let mut blocks: Vec<Block> = tables.map(Block::Table).into();
+    if course.has_failed {
+        blocks.push(Block::Text("The law failed; its last limit stayed.".to_owned()));
+    }
+    if let Some(lines @ 1..) = unlogged {
+        blocks.push(Block::Text(format!("The log lacks {lines} lines, which could not be written in time.")));
+    }
+    Report { title: "What passed through the guard".to_owned(), blocks }
+}
+
+/// Transactions that could be in flight.
+fn limits(law: &Law, course: &Course) -> Table {
+    let [last, lowest, highest] =
+        [course.last, course.lowest, course.highest].map(|limit| Cell::Count(limit.units().into()));
+    let row = [Cell::text(law.name), last, lowest, highest, Cell::Count(course.changes)];
+    let [last, lowest, highest, changes] =
+        ["at the end", "lowest", "highest", "changes"].map(Column::numbers);
+    Table::of("Limit", [Column::words("law"), last, lowest, highest, changes], [row])
 }
 
 fn row((what, number): (&str, u64)) -> [Cell; 2] {

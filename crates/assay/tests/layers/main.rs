@@ -29,7 +29,7 @@ const LAYERS: [(&str, &[&str]); 17] = [
     ("assay-sim-plugin", &["assay-sim"]),
     ("assay-reflect", &["assay-process", "assay-quantity", "assay-statistics"]),
     ("assay-database", &["assay-process", "assay-quantity", "assay-reflect"]),
-    ("assay-proxy", &["assay-process"]),
+    ("assay-proxy", &["assay-process", "assay-reflect"]),
     (
         "assay",
         &[

@@ -142,6 +142,8 @@ fn head_of(side: Side, kind: u8) -> Head {
         (Side::Client, b'D' | b'C' | b'p') => Head::Whole,
         // Authentication, BackendKeyData, ReadyForQuery, and the tag of CommandComplete.
         (Side::Server, b'R' | b'K' | b'Z' | b'C') => Head::Whole,
+        // The severity of an error, in two forms, and its SQLSTATE.
+        (Side::Server, b'E') => Head::Strings(3),
         _ => Head::Header,
     }
 }

@@ -1,6 +1,6 @@
-//! Messages of our own to a client.
+//! Errors in the protocol's own terms, and other messages of our own to a client.
 
-/// An error, in the protocol's own terms.
+/// An error of the guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal {
     /// Whether the session goes on.
@@ -21,6 +21,8 @@ pub enum Severity {
 impl Refusal {
     /// The transaction waited too long (`query_canceled`).
     pub const LATE: Self = Self { severity: Severity::Error, code: "57014" };
+    /// The server has no room for a further connection (`too_many_connections`).
+    pub const FULL: Self = Self { severity: Severity::Error, code: "53300" };
     /// There is no connection to the server for this session (`connection_failure`).
     pub const NO_SERVER: Self = Self { severity: Severity::Fatal, code: "08006" };
     /// The client does not keep to the protocol (`protocol_violation`).
@@ -45,6 +47,12 @@ impl Refusal {
     }
 }
 
+/// Returns the SQLSTATE of an error of the server, from the body of its message.
+#[must_use]
+pub fn code(body: &[u8]) -> Option<&[u8]> {
+    body.split(|byte| *byte == 0).find_map(|field| field.strip_prefix(b"C"))
+}
+
 /// `ReadyForQuery`, outside of a transaction.
 pub const READY: [u8; 6] = *b"Z\0\0\0\x05I";
 
@@ -59,5 +67,7 @@ mod tests {
     fn an_error_has_its_severity_code_and_text() {
         let message = Refusal::LATE.message("too\0late");
         assert_eq!(message, b"E\0\0\0\x24SERROR\0VERROR\0C57014\0Mtoo late\0\0");
+        assert_eq!(code(&message[5..]), Some(&b"57014"[..]));
+        assert_eq!(code(b"SERROR\0"), None);
     }
 }

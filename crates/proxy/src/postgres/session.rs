@@ -59,8 +59,10 @@ enum Unnamed {
 pub enum End {
     /// It was committed, or there was none: each statement succeeded.
     Committed,
-    /// It was rolled back, or something in it failed.
+    /// Its client had it rolled back.
     RolledBack,
+    /// Something in it failed.
+    Failed,
 }
 
 /// The client or the server does something that cannot be relayed.
@@ -207,7 +209,7 @@ impl Session {
         match kind {
             b'C' => self.tag(body),
             b'E' => {
-                self.end = End::RolledBack;
+                self.end = End::Failed;
                 self.copying = false;
                 if self.unnamed == Unnamed::Parsed {
                     self.unnamed = Unnamed::Foreign;
@@ -260,7 +262,7 @@ impl Session {
             b"LOAD" => self.needs(Pin::Library),
             b"COMMIT" => self.end = End::Committed,
             // Of the transaction, or to a savepoint.
-            b"ROLLBACK" => self.end = End::RolledBack,
+            b"ROLLBACK" if self.end == End::Committed => self.end = End::RolledBack,
             _ => {}
         }
     }
@@ -339,19 +341,16 @@ mod tests {
         converse(lines).unwrap().1.pin()
     }
 
-    use End::{Committed, RolledBack};
+    use End::{Committed, Failed, RolledBack};
 
     #[test]
     fn a_transaction_ends_when_the_server_is_ready_outside_of_one() {
         assert_eq!(ends(">Q <T <D <C:SELECT_10 <Z:I"), [Committed]);
         assert_eq!(ends(">Q <C:BEGIN0 <Z:T >Q <C:UPDATE_10 <Z:T >Q <C:COMMIT0 <Z:I >Q"), [Committed]);
-        assert_eq!(
-            ends(">Q <C:BEGIN0 <Z:T >Q <E <Z:E >Q <C:ROLLBACK0 <Z:I >Q <Z:I"),
-            [RolledBack, Committed]
-        );
+        assert_eq!(ends(">Q <C:BEGIN0 <Z:T >Q <E <Z:E >Q <C:ROLLBACK0 <Z:I >Q <Z:I"), [Failed, Committed]);
         assert_eq!(ends(">Q <C:BEGIN0 <Z:T >Q <C:ROLLBACK0 <Z:I"), [RolledBack]);
         assert_eq!(ends(">Q <C:BEGIN0 <Z:T >Q <E <Z:E >Q <C:ROLLBACK0 <Z:T >Q <C:COMMIT0 <Z:I"), [Committed]);
-        assert_eq!(ends(">Q <E <Z:I >F <V <Z:I"), [RolledBack, Committed]);
+        assert_eq!(ends(">Q <E <Z:I >F <V <Z:I"), [Failed, Committed]);
         assert_eq!(ends(">P:00 >B:00 >D:P0 >E >S <1 <2 <n <C:SELECT_10 <Z:I"), [Committed]);
     }
 
@@ -363,18 +362,18 @@ mod tests {
             ends(">P:00 >B:00 >E >S >P:00 >B:00 >E >S <1 <2 <C:X0 <Z:I <1 <2 <C:X0 <Z:I"),
             [Committed]
         );
-        assert_eq!(ends(">Q >Q <C:X0 <Z:I <E <Z:I"), [RolledBack]);
+        assert_eq!(ends(">Q >Q <C:X0 <Z:I <E <Z:I"), [Failed]);
         // Sync is still to come.
         assert_eq!(ends(">Q >P:00 >H <C:X0 <Z:I <1"), []);
         assert_eq!(ends(">Q >H <C:X0 <Z:I"), [Committed]);
         // An error skips up to Sync.
-        assert_eq!(ends(">P:00 >B:00 >E <E >E >S <Z:I"), [RolledBack]);
+        assert_eq!(ends(">P:00 >B:00 >E <E >E >S <Z:I"), [Failed]);
     }
 
     #[test]
     fn a_sync_that_copy_ignores_is_not_answered() {
         assert_eq!(ends(">Q <G >d >d >c <C:COPY_20 <Z:I"), [Committed]);
-        assert_eq!(ends(">Q <G >d >S >H >f <E <Z:I"), [RolledBack]);
+        assert_eq!(ends(">Q <G >d >S >H >f <E <Z:I"), [Failed]);
         // As libpq does: one Sync after Execute, which is ignored, one after the data.
         assert_eq!(ends(">P:00 >B:00 >E >S <1 <2 <G >d >c >S <C:COPY_10 <Z:I"), [Committed]);
         assert_eq!(ends(">P:00 >B:00 >E >S <1 <2 <G >d >c <C:COPY_10"), []);
@@ -384,8 +383,8 @@ mod tests {
         assert_eq!(ends(">Q >d >c >Q <G <C:COPY_10 <Z:I <C:X0 <Z:I"), [Committed]);
         assert_eq!(converse(">Q <G >Q").unwrap_err(), Violation::Copying);
         // The server fails in the middle of the data: the rest is ignored.
-        assert_eq!(ends(">P:00 >B:00 >E >S <1 <2 <G >d <E >d >c >S <Z:I"), [RolledBack]);
-        assert_eq!(ends(">Q <G >d <E <Z:I"), [RolledBack]);
+        assert_eq!(ends(">P:00 >B:00 >E >S <1 <2 <G >d <E >d >c >S <Z:I"), [Failed]);
+        assert_eq!(ends(">Q <G >d <E <Z:I"), [Failed]);
         // It fails after it has begun, and before it reads: it answers what it would have ignored. The
         // session keeps its connection, because it may also have ignored that.
         for (lines, committed) in
@@ -393,10 +392,10 @@ mod tests {
         {
             let (ends, session) = converse(lines).unwrap();
             assert_eq!(ends.iter().filter(|end| **end == Committed).count(), committed);
-            assert_eq!((ends[0], session.pin()), (RolledBack, Some(Pin::Copy)));
+            assert_eq!((ends[0], session.pin()), (Failed, Some(Pin::Copy)));
         }
         // It fails before.
-        assert_eq!(ends(">P:00 >B:00 >E >d >c >S <1 <E <Z:I >Q <Z:I"), [RolledBack, Committed]);
+        assert_eq!(ends(">P:00 >B:00 >E >d >c >S <1 <E <Z:I >Q <Z:I"), [Failed, Committed]);
     }
 
     #[test]

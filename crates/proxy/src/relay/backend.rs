@@ -202,10 +202,15 @@ impl Relay {
         match end {
             End::Committed => self.counts.committed += 1,
             End::RolledBack => self.counts.rolled_back += 1,
+            End::Failed => self.counts.failed += 1,
         }
         let session = &mut self.clients[client];
         session.phase = Phase::Idle;
-        let permit = session.permit.take();
+        let mut permit = session.permit.take();
+        // A client that changes its mind gets what it wants.
+        if end != End::Failed {
+            permit.iter_mut().for_each(Permit::finish);
+        }
         // It may have sent the next transaction.
         self.resumed.push_back(client);
         let backend = &mut self.backends[key];

@@ -346,7 +346,13 @@ impl Relay {
 
     /// A transaction has ended, and its permit goes to the next one.
     pub(super) fn leave_gate(&mut self, permit: Permit) {
-        if let Some(admitted) = self.gate.leave(permit, self.at) {
+        self.gate.leave(permit, self.at);
+        self.admit_waiting();
+    }
+
+    /// Admits as many of those that wait as there is room for.
+    pub(super) fn admit_waiting(&mut self) {
+        while let Some(admitted) = self.gate.admit(self.at) {
             self.admit(admitted);
         }
     }
@@ -423,7 +429,7 @@ impl Relay {
         self.set_turn(key, Turn::Client);
         let Some(client) = self.clients.get_mut(key) else { return };
         if let Phase::Queued(ticket) = client.phase {
-            self.gate.withdraw(ticket);
+            self.gate.withdraw(ticket, self.at);
         }
         self.client_of.remove(&client.cancel_key);
         let (pool, backend, permit) = (client.pool.take(), client.backend.take(), client.permit.take());

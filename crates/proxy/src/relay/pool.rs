@@ -80,7 +80,7 @@ impl Relay {
         let backend = &mut self.backends[key];
         match self.pools.get_mut(backend.pool) {
             // One more than the limit, for a transaction that is admitted beyond it.
-            Some(pool) if pool.shared <= self.gate.limit().saturating_add(1) => {
+            Some(pool) if pool.shared <= self.gate.limit().units() + 1 => {
                 backend.role = Role::Idle;
                 pool.idle.push(key);
             }

@@ -1,9 +1,10 @@
 //! Processor time, and the mode in which it was spent.
 
 use std::io;
+use std::time::Duration;
 
 use assay_process::accounting::{Stat, process_cpu_ns};
-use assay_process::{Process, Reread};
+use assay_process::{Cgroup, Process, Reread};
 use assay_quantity::Unit;
 
 use super::{Measure, Provider, Source, Subject, number_after, opened};
@@ -18,7 +19,7 @@ pub static PROCESSOR: Provider = Provider {
     open: |subject| match subject {
         Subject::Machine => Ok(Box::new(OfMachine)),
         Subject::Process(pid) => Ok(Box::new(OfProcess(*pid))),
-        Subject::Group(group) => Ok(Box::new(OfGroup(opened(&group.path().join("cpu.stat"))?))),
+        Subject::Group(group) => Ok(Box::new(OfGroup::open(group)?)),
     },
 };
 
@@ -58,11 +59,53 @@ fn ns(ticks: u64) -> u64 {
 #[derive(Debug)]
 struct OfGroup(Reread);
 
-impl Source for OfGroup {
-    fn read(&mut self, totals: &mut Vec<Option<u64>>) -> io::Result<()> {
+impl OfGroup {
+    fn open(group: &Cgroup) -> Result<Self, String> {
+        opened(&group.path().join("cpu.stat")).map(Self)
+    }
+
+    /// User time, system time and their sum in nanoseconds; `None` for what the kernel does not say.
+    fn times(&mut self) -> io::Result<[Option<u64>; 3]> {
         let text = self.0.text()?;
         let ns = |key| number_after(text, key).map(|us| us * 1000);
-        totals.extend(["user_usec ", "system_usec ", "usage_usec "].map(ns));
+        Ok(["user_usec ", "system_usec ", "usage_usec "].map(ns))
+    }
+}
+
+impl Source for OfGroup {
+    fn read(&mut self, totals: &mut Vec<Option<u64>>) -> io::Result<()> {
+        totals.extend(self.times()?);
         Ok(())
     }
 }
+
+/// The processor time of a control group and the groups below it, for a law.
+#[derive(Debug)]
+pub struct GroupTime {
+    group: OfGroup,
+    last_ns: Option<u64>,
+}
+
+impl GroupTime {
+    /// Begins to count.
+    ///
+    /// # Errors
+    /// If the kernel does not count it.
+    pub fn open(group: &Cgroup) -> Result<Self, NoTime> {
+        let mut time = Self { group: OfGroup::open(group).map_err(NoTime)?, last_ns: None };
+        time.since_last();
+        Ok(time)
+    }
+
+    /// Returns the time since the last call; `None` if one of the two readings failed.
+    pub fn since_last(&mut self) -> Option<Duration> {
+        let now_ns = self.group.times().ok().and_then(|[_, _, total_ns]| total_ns);
+        let last_ns = std::mem::replace(&mut self.last_ns, now_ns);
+        now_ns?.checked_sub(last_ns?).map(Duration::from_nanos)
+    }
+}
+
+/// The kernel does not count the processor time.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct NoTime(String);
