@@ -74,6 +74,12 @@ impl<T> Gate<T> {
         self.limit
     }
 
+    /// Returns how long a unit waits at most.
+    #[must_use]
+    pub fn longest_wait(&self) -> Duration {
+        self.longest_wait
+    }
+
     /// Changes the number of units that may be in flight. Those that are go on; if there is room for more,
     /// [`Self::admit`] returns them.
     pub fn allow(&mut self, limit: Limit) {

@@ -11,8 +11,9 @@ mod connection;
 mod listener;
 mod login;
 mod pool;
+mod room;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -82,6 +83,8 @@ pub struct Counts {
     pub pinned: BTreeMap<Pin, u64>,
     /// Connections of the server that the guard opened for itself.
     pub opened: u64,
+    /// Times that the server had no room for a further connection.
+    pub no_room: u64,
     /// Requests to cancel that were passed on.
     pub cancelled: u64,
     /// Transactions that were admitted beyond the limit, because all others waited for their clients.
@@ -116,6 +119,14 @@ pub struct Relay {
     control: Control,
     cpu: Option<GroupTime>,
     logins: Logins,
+    /// Clients for which the server had no room, and since when they wait.
+    shut_out: BTreeSet<(Duration, ClientKey)>,
+    /// Whether the next connection of the server that is free ends, so that there is room for another one.
+    makes_room: bool,
+    /// When the server is asked again at the latest.
+    retried: Duration,
+    /// When transactions are refused that wait for a connection of the server, the earliest first.
+    openings: BTreeSet<(Duration, ClientKey)>,
     /// Clients that can go on with what they have sent.
     resumed: VecDeque<ClientKey>,
     /// Connections that may have more to read.
@@ -209,6 +220,10 @@ impl Relay {
             control: Control::new(options.law, options.tuning),
             cpu: options.cpu,
             logins: Logins::default(),
+            shut_out: BTreeSet::new(),
+            makes_room: false,
+            retried: Duration::ZERO,
+            openings: BTreeSet::new(),
             resumed: VecDeque::new(),
             again: Vec::new(),
             startups: VecDeque::new(),
@@ -318,6 +333,8 @@ impl Relay {
         while let Some(key) = self.gate.expire(self.at) {
             self.refuse_late(key);
         }
+        self.expire_openings();
+        self.retry();
         if self.stands_still()
             && let Some(admitted) = self.gate.admit_beyond(self.at)
         {
@@ -350,6 +367,7 @@ impl Relay {
     fn stands_still(&mut self) -> bool {
         let readings = std::mem::take(&mut self.readings);
         readings == 0
+            && self.shut_out.is_empty()
             && self.backends.values().all(|backend| match backend.role {
                 Role::Login(_) | Role::Idle | Role::Cancelling(..) => true,
                 Role::Serving(client) => self.clients[client].session.is_answered(),

@@ -38,6 +38,7 @@ pub fn report(Passed { law, counts, limits: course, unlogged }: &Passed) -> Repo
         ("ended with an error of the guard", counts.turned_away),
         ("times that no client could be accepted, for lack of files or memory", counts.not_accepted),
         ("connections to the server that the guard opened itself", counts.opened),
+        ("times that the server had no room for a connection", counts.no_room),
         ("requests to cancel that were passed on", counts.cancelled),
     ];
     let sessions = Table::of("Sessions", columns(), rows.map(row));

@@ -41,8 +41,8 @@ pub struct Backend {
     pub permit: Option<Permit>,
     /// Whether the server has asked for a proof of who the client is.
     pub asked: bool,
-    /// Whether the server has sent something.
-    has_answered: bool,
+    /// Whether something that the server has sent is done with.
+    pub has_answered: bool,
 }
 
 /// What a connection of the server is for.
@@ -130,7 +130,6 @@ impl Relay {
         }
         match backend.connection.read(buffer) {
             Read::Bytes(length) => {
-                backend.has_answered = true;
                 self.readings += 1;
                 self.take_reply(key, &buffer[..length]);
                 if self.backends.get(key).is_some_and(|backend| backend.connection.is_readable()) {
@@ -156,6 +155,7 @@ impl Relay {
             };
             input = &input[used..];
             let Some(backend) = self.backends.get_mut(key) else { return };
+            backend.has_answered |= used > 0;
             if input.is_empty() || (used == 0 && backend.role == role) {
                 backend.input = input.to_vec();
                 return;
@@ -251,9 +251,13 @@ impl Relay {
                 Step::Ready => {
                     backend.role = Role::Serving(client);
                     self.share(key);
-                    self.clients[client].phase = Phase::Active;
-                    self.resumed.push_back(client);
+                    self.counts.opened += 1;
+                    self.serve(client);
                     return used;
+                }
+                Step::Full => {
+                    self.no_room(key, client);
+                    return input.len();
                 }
                 Step::Refused if !backend.frames.is_inside() => {
                     // In the server's words.
@@ -364,6 +368,9 @@ impl Relay {
             }
         }
         backend.permit.into_iter().for_each(|permit| self.leave_gate(permit));
+        if backend.role == Role::Ending {
+            self.ask_again();
+        }
         if let Role::Cancelling(client, target) = backend.role {
             self.remove_client(client);
             self.cancelled(target);

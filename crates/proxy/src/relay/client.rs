@@ -44,6 +44,8 @@ pub struct Client {
     pub encryption_requests: u32,
     /// Whose turn it is in its login.
     pub turn: Turn,
+    /// Since when it waits for a connection of the server, or for room, if it does.
+    pub waits_since: Option<Duration>,
 }
 
 /// What a client does.
@@ -61,8 +63,8 @@ pub enum Phase {
     Queued(Ticket),
     /// Its transaction was admitted.
     Admitted,
-    /// Its transaction waits for a connection of the server that the guard opens.
-    Opening,
+    /// Its transaction waits for a connection of the server, until it is refused.
+    Opening { due: Duration },
     /// It is in a transaction.
     Active,
     /// Its transaction was refused: what it sends is dropped up to the end of a message of this kind, which
@@ -123,6 +125,7 @@ impl Relay {
             cancel_key: CancelKey(cancel_key),
             encryption_requests: 0,
             turn: Turn::Client,
+            waits_since: None,
         });
         let socket = self.clients[key].connection.socket();
         if epoll::add(&self.epoll, socket, Side::Client(key).token(), EDGES).is_err() {
@@ -137,7 +140,7 @@ impl Relay {
     pub(super) fn read_client(&mut self, key: ClientKey, buffer: &mut [u8]) {
         let Some(client) = self.clients.get_mut(key) else { return };
         match client.phase {
-            Phase::LoginQueued | Phase::Queued(_) | Phase::Admitted | Phase::Opening => {
+            Phase::LoginQueued | Phase::Queued(_) | Phase::Admitted | Phase::Opening { .. } => {
                 // It would not see the result.
                 if client.connection.is_hung_up() {
                     self.remove_client(key);
@@ -199,7 +202,7 @@ impl Relay {
                 Phase::Idle => self.take_idle(key, rest),
                 Phase::Active => self.take_transaction(key, rest),
                 Phase::Refused { last, .. } => self.take_refused(key, rest, last),
-                Phase::LoginQueued | Phase::Queued(_) | Phase::Admitted | Phase::Opening => None,
+                Phase::LoginQueued | Phase::Queued(_) | Phase::Admitted | Phase::Opening { .. } => None,
                 Phase::Cancelling | Phase::Ending => return input.len(),
             };
             match taken {
@@ -246,10 +249,8 @@ impl Relay {
             client.phase = Phase::Active;
             client.backend = Some(backend);
             self.backends[backend].role = Role::Serving(key);
-        } else if pool.is_open {
-            client.phase = Phase::Opening;
-            self.counts.opened += 1;
-            self.open_backend(key, Role::Opening(key));
+        } else if pool.is_open || pool.shared > 0 {
+            self.want_connection(key);
         } else {
             let text = "all connections to the server are in use by sessions that need their own, or are lost; \
                         connect again";
@@ -333,14 +334,19 @@ impl Relay {
 
     /// A transaction has waited too long.
     pub(super) fn refuse_late(&mut self, key: ClientKey) {
+        let text = "the transaction waited too long for admission; the database is in overload";
+        self.refuse(key, Refusal::LATE, text);
+    }
+
+    /// Refuses a transaction of which nothing was passed on. The session goes on.
+    pub(super) fn refuse(&mut self, key: ClientKey, refusal: Refusal, text: &str) {
         self.counts.refused += 1;
         let client = &mut self.clients[key];
         // A client of the extended protocol waits after Sync, others after their one message.
         let first = client.frames.kind(&client.input);
         let last = first.filter(|kind| matches!(kind, b'Q' | b'F')).unwrap_or(b'S');
         client.phase = Phase::Refused { last, has_begun: false };
-        let text = "the transaction waited too long for admission; the database is in overload";
-        self.send_to_client(key, &Refusal::LATE.message(text));
+        self.send_to_client(key, &refusal.message(text));
         self.resumed.push_back(key);
     }
 
@@ -426,6 +432,7 @@ impl Relay {
 
     /// Takes from a client all that it has of the guard.
     fn let_go(&mut self, key: ClientKey) {
+        self.stop_waiting(key);
         self.set_turn(key, Turn::Client);
         let Some(client) = self.clients.get_mut(key) else { return };
         if let Phase::Queued(ticket) = client.phase {

@@ -9,7 +9,7 @@ use super::Relay;
 use super::backend::{BackendKey, Role};
 use super::client::{ClientKey, Phase};
 use crate::postgres::frame::Piece;
-use crate::postgres::refusal::Refusal;
+use crate::postgres::refusal::{self, Refusal};
 use crate::postgres::startup::{self, BadStart, CancelKey, First};
 
 /// Sessions that log in.
@@ -39,6 +39,8 @@ pub enum Step {
     Key(CancelKey),
     /// The session is ready.
     Ready,
+    /// It has no room for a further connection.
+    Full,
     /// It refuses.
     Refused,
     /// It goes on.
@@ -68,6 +70,11 @@ impl Step {
             // Without a key of this length, which protocol 3.0 has, the server ignores requests to cancel.
             Piece::First { kind: b'K', body } => Self::Key(CancelKey(body.try_into().unwrap_or_default())),
             Piece::First { kind: b'Z', .. } => Self::Ready,
+            Piece::First { kind: b'E', body }
+                if refusal::code(body) == Some(Refusal::FULL.code.as_bytes()) =>
+            {
+                Self::Full
+            }
             Piece::First { kind: b'E', .. } => Self::Refused,
             _ => Self::Other,
         }
@@ -112,14 +119,19 @@ impl Relay {
             && let Some(key) = self.logins.waiting.pop_front()
         {
             // It may have given up.
-            let Some(client) = self.clients.get_mut(key) else { continue };
+            let Some(client) = self.clients.get(key) else { continue };
             if client.phase != Phase::LoginQueued {
                 continue;
             }
-            client.phase = Phase::Login;
-            self.set_turn(key, Turn::Server);
-            self.open_backend(key, Role::Login(key));
+            self.begin_login(key);
         }
+    }
+
+    /// A client begins to log in.
+    pub(super) fn begin_login(&mut self, key: ClientKey) {
+        self.clients[key].phase = Phase::Login;
+        self.set_turn(key, Turn::Server);
+        self.open_backend(key, Role::Login(key));
     }
 
     /// It is the turn of the server, which works on a login, or of the client.
@@ -185,7 +197,12 @@ impl Relay {
                     reply.extend_from_slice(&self.clients[client].cancel_key.message());
                 }
                 Step::Ready => is_ready = true,
-                Step::Refused | Step::Other => {}
+                // The client has got nothing of this login.
+                Step::Full if !backend.asked && !backend.has_answered => {
+                    self.no_room(key, client);
+                    return input.len();
+                }
+                Step::Full | Step::Refused | Step::Other => {}
             }
             if !matches!(step, Step::Key(_)) {
                 reply.extend_from_slice(&input[used..used + taken]);
@@ -202,6 +219,7 @@ impl Relay {
     fn logged_in(&mut self, key: BackendKey, client: ClientKey) {
         self.set_turn(client, Turn::Client);
         self.counts.sessions += 1;
+        self.stop_waiting(client);
         let session = &mut self.clients[client];
         session.phase = Phase::Idle;
         session.backend = None;

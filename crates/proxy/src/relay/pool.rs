@@ -1,9 +1,13 @@
 //! The connections of the server that any session with the same first packet can use.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use slotmap::new_key_type;
 
 use super::Relay;
 use super::backend::{BackendKey, Role};
+use super::client::ClientKey;
 use crate::postgres::refusal::TERMINATE;
 use crate::postgres::startup::Startup;
 
@@ -19,6 +23,8 @@ pub struct Pool {
     /// Those that have nothing to do. The one that was used last is the last, and is used first: what it
     /// needs is in the caches.
     pub idle: Vec<BackendKey>,
+    /// Clients whose transactions wait for one, and since when.
+    pub wanted: BTreeSet<(Duration, ClientKey)>,
     /// All that are not bound to a session, and are logged in.
     pub shared: u32,
     /// Whether the server asked for no password, so that the guard can log in itself.
@@ -27,13 +33,23 @@ pub struct Pool {
     pub sessions: usize,
 }
 
+/// Connections that a pool keeps which the guard cannot add to, for a limit that rises later.
+const KEPT: u32 = 32;
+
 impl Relay {
     /// A session begins.
     pub(super) fn join_pool(&mut self, startup: Startup) -> PoolKey {
         let pools = &mut self.pools;
         let key = *self.pool_of.entry(startup).or_insert_with_key(|startup| {
             let startup = startup.clone();
-            pools.insert(Pool { startup, idle: Vec::new(), shared: 0, is_open: false, sessions: 0 })
+            pools.insert(Pool {
+                startup,
+                idle: Vec::new(),
+                wanted: BTreeSet::new(),
+                shared: 0,
+                is_open: false,
+                sessions: 0,
+            })
         });
         self.pools[key].sessions += 1;
         key
@@ -77,10 +93,18 @@ impl Relay {
     /// A connection of the server has nothing to do: the next transaction may use it, unless there are more
     /// than can be in use.
     pub(super) fn release(&mut self, key: BackendKey) {
+        if std::mem::take(&mut self.makes_room) {
+            self.make_room(key);
+            return;
+        }
+        if self.hand_over(key) {
+            return;
+        }
         let backend = &mut self.backends[key];
+        // One more than the limit, for a transaction that is admitted beyond it.
+        let used = self.gate.limit().units() + 1;
         match self.pools.get_mut(backend.pool) {
-            // One more than the limit, for a transaction that is admitted beyond it.
-            Some(pool) if pool.shared <= self.gate.limit().units() + 1 => {
+            Some(pool) if pool.shared <= if pool.is_open { used } else { used.max(KEPT) } => {
                 backend.role = Role::Idle;
                 pool.idle.push(key);
             }
