@@ -105,7 +105,8 @@ fn check(guard: &Guard, number: u64, seed: u64) {
 #[test]
 fn every_answer_is_for_the_session_that_asked() {
     let server = Server::start();
-    let guard = Guard::start(&server, &["--limit", "3"]);
+    // The limit changes all the time, and with it the connections.
+    let guard = Guard::start(&server, &["--start", "3"]);
     let mut administrator = server.session();
     administrator.batch_execute("CREATE TABLE counter (name text PRIMARY KEY, n int)").unwrap();
     for number in 0..SESSIONS {

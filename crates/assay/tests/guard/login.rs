@@ -2,8 +2,11 @@
 
 use postgres::error::SqlState;
 
+use std::thread;
+
 use crate::Guard;
 use crate::postgres_server::Server;
+use crate::session::process;
 
 /// Lets roles log in with passwords.
 pub fn with_passwords(server: &Server) {
@@ -21,6 +24,17 @@ pub fn with_passwords(server: &Server) {
     // It has been loaded when a role is refused that could log in before.
     administrator.batch_execute("CREATE ROLE nobody LOGIN").unwrap();
     while server.connect("nobody").is_ok() {}
+}
+
+/// Ends the processes that serve a role, but for some.
+fn end_processes_of(server: &Server, role: &str, but: &str) {
+    server
+        .session()
+        .batch_execute(&format!(
+            "SELECT pg_terminate_backend(pid, 3600000) FROM pg_stat_activity \
+             WHERE usename = '{role}' AND pid NOT IN ({but})"
+        ))
+        .unwrap();
 }
 
 #[test]
@@ -49,17 +63,36 @@ fn without_a_password_of_its_own_the_guard_cannot_replace_a_connection() {
     let server = Server::start();
     with_passwords(&server);
     let guard = Guard::start(&server, &["--limit", "1"]);
-    let mut sessions: Vec<_> = (0..4).map(|_| guard.connect("scram", "same").unwrap()).collect();
-    // One connection for each of the transactions that may be in flight, and one more.
-    for session in &mut sessions[..2] {
-        session.batch_execute("SET work_mem = '7MB'").unwrap();
-    }
-    assert!(sessions[2].simple_query("SELECT 1").is_err());
+    let mut sessions: Vec<_> = (0..3).map(|_| guard.connect("scram", "same").unwrap()).collect();
+    // One keeps its own; those that the others share are lost.
+    sessions[0].batch_execute("SET work_mem = '7MB'").unwrap();
+    let own = process(&mut sessions[0]);
+    end_processes_of(&server, "scram", &own);
+    assert!(sessions[1].simple_query("SELECT 1").is_err());
     // The next login brings one.
     drop(guard.connect("scram", "same").unwrap());
-    sessions[3].simple_query("SELECT 1").unwrap();
-    sessions[0].simple_query("SELECT 1").unwrap();
+    sessions[2].simple_query("SELECT 1").unwrap();
+    assert_eq!(process(&mut sessions[0]), own);
     assert_eq!(guard.end().of("ended with an error of the guard"), 1);
+}
+
+#[test]
+fn a_transaction_waits_for_a_connection_that_the_guard_cannot_open() {
+    let server = Server::start();
+    with_passwords(&server);
+    let guard = Guard::start(&server, &["--limit", "4"]);
+    let [mut holder, mut other, mut pinned] = [0; 3].map(|_| guard.connect("scram", "same").unwrap());
+    pinned.batch_execute("SET work_mem = '7MB'").unwrap();
+    holder.batch_execute("BEGIN").unwrap();
+    // One is left of the three.
+    end_processes_of(&server, "scram", &format!("{}, {}", process(&mut holder), process(&mut pinned)));
+    let other = thread::spawn(move || process(&mut other));
+    let held = process(&mut holder);
+    // Those that are admitted later need no connection of this role.
+    assert_eq!(guard.session("same").simple_query("SELECT 1").unwrap().len(), 3);
+    holder.batch_execute("COMMIT").unwrap();
+    assert_eq!(other.join().unwrap(), held);
+    assert_eq!(guard.end().of("connections to the server"), 0);
 }
 
 #[test]

@@ -4,9 +4,11 @@
 
 mod client;
 mod identity;
+mod law;
 mod login;
 #[path = "../shared/postgres_server.rs"]
 mod postgres_server;
+mod room;
 mod session;
 mod wire;
 
@@ -63,15 +65,21 @@ impl Guard {
     }
 
     /// Ends it, and returns its report.
-    fn end(mut self) -> Counts {
+    fn end(self) -> Counts {
+        let (counts, messages) = self.end_with_messages();
+        assert_eq!(messages, "");
+        counts
+    }
+
+    /// Ends it, and returns its report and its messages.
+    fn end_with_messages(mut self) -> (Counts, String) {
         kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
         let mut report = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut report).unwrap();
         let mut messages = String::new();
         self.messages.read_to_string(&mut messages).unwrap();
         assert!(self.child.wait().unwrap().success(), "{messages}");
-        assert_eq!(messages, "");
-        Counts(serde_json::from_str(&report).unwrap())
+        (Counts(serde_json::from_str(&report).unwrap()), messages)
     }
 }
 
@@ -86,12 +94,18 @@ impl Drop for Guard {
 struct Counts(Value);
 
 impl Counts {
-    /// The number in the row that begins so; zero if there is none.
+    /// The first number in the row that begins so; zero if there is none.
     fn of(&self, what: &str) -> u64 {
+        self.row(what).first().copied().unwrap_or(0)
+    }
+
+    /// The numbers in the row that begins so.
+    fn row(&self, what: &str) -> Vec<u64> {
         let tables = self.0["blocks"].as_array().unwrap().iter();
-        let mut rows = tables.flat_map(|block| block["table"]["rows"].as_array().unwrap());
+        let mut rows = tables.filter_map(|block| block["table"]["rows"].as_array()).flatten();
         let row = rows.find(|row| row[0]["text"].as_str().unwrap().starts_with(what));
-        row.map_or(0, |row| row[1]["count"].as_u64().unwrap())
+        let cells = row.map_or(&[][..], |row| &row.as_array().unwrap()[1..]);
+        cells.iter().map(|cell| cell["count"].as_u64().unwrap()).collect()
     }
 }
 
@@ -117,5 +131,19 @@ fn bad_arguments_are_refused_in_one_line() {
         let messages = text(&output.stderr);
         assert!(!output.status.success() && messages.contains(message), "{messages}");
         assert!(!messages.contains("secret") && output.stdout.is_empty(), "{messages}");
+    }
+    for (arguments, message) in [
+        (&["--law", "best"][..], "invalid value 'best'"),
+        (&["--law", "knee", "--limit", "4"], "cannot be used with '--limit <N>'"),
+        (&["--law", "paper2003"], "--cgroup <PATH>"),
+        (&["--cgroup", "/proc"], "/proc is no control group"),
+        (&["--log", "/"], "cannot open the log /"),
+        (&["--log", "/dev/full"], "cannot write to the log /dev/full"),
+    ] {
+        let arguments = [&["--listen", "127.0.0.1:0", "--to", "host=/run/x"], arguments].concat();
+        let output = command(&arguments).output().unwrap();
+        let messages = text(&output.stderr);
+        assert!(!output.status.success() && messages.contains(message), "{messages}");
+        assert!(output.stdout.is_empty(), "{messages}");
     }
 }

@@ -20,7 +20,7 @@ fn select(session: &mut Client, query: &str) -> Vec<String> {
 }
 
 /// The process of the server that a session uses now.
-fn process(session: &mut Client) -> String {
+pub fn process(session: &mut Client) -> String {
     select(session, "SELECT pg_backend_pid()").remove(0)
 }
 

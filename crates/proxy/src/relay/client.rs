@@ -44,7 +44,7 @@ pub struct Client {
     pub encryption_requests: u32,
     /// Whose turn it is in its login.
     pub turn: Turn,
-    /// Since when it waits for a connection of the server, or for room, if it does.
+    /// Since when it waits for a connection of the server, or for room; after a refusal, since that.
     pub waits_since: Option<Duration>,
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Relay;
 use super::backend::{BackendKey, Role};
-use super::client::{ClientKey, Phase};
+use super::client::{Client, ClientKey, Phase};
 use super::login::Turn;
 use crate::postgres::refusal::{Refusal, TERMINATE};
 
@@ -20,13 +20,11 @@ impl Relay {
         let client = &mut self.clients[key];
         client.phase = Phase::Opening { due };
         self.openings.insert((due, key));
-        let is_open = client.pool.is_some_and(|pool| self.pools[pool].is_open);
-        if !is_open {
-            self.wait(key);
-        } else if self.shut_out.is_empty() {
+        // None overtakes another one of its pool.
+        if client.pool.is_some_and(|pool| self.pools[pool].is_open && self.pools[pool].wanted.is_empty()) {
             self.open_backend(key, Role::Opening(key));
         } else {
-            self.wait_for_room(key);
+            self.wait(key);
         }
     }
 
@@ -35,42 +33,64 @@ impl Relay {
         self.counts.no_room += 1;
         self.backends.remove(key);
         self.set_turn(client, Turn::Client);
+        self.clients[client].backend = None;
+        if self.has_idle_connection(client) {
+            // It has become free in the meantime.
+            self.stop_waiting(client);
+            self.clients[client].phase = Phase::Admitted;
+            self.resumed.push_back(client);
+            return;
+        }
         let session = &mut self.clients[client];
-        session.backend = None;
         if session.phase == Phase::Login {
             session.phase = Phase::LoginQueued;
         }
+        let was_waiting = session.waits_since.is_some();
         if let Some(idle) = self.pools.values().find_map(|pool| pool.idle.first().copied()) {
             self.make_room(idle);
-        } else {
-            // Those of other pools may take all the room.
-            self.makes_room |= self.clients[client].waits_since.is_some();
+        } else if was_waiting {
+            // Connections of other pools may take all the room.
+            self.makes_room = true;
         }
-        self.wait_for_room(client);
+        // The others are asked for first: the server may refuse this role or database alone.
+        self.leave_queues(client);
+        self.wait(client);
     }
 
-    /// A client waits until the server has room, or for a connection of its pool.
-    fn wait_for_room(&mut self, key: ClientKey) {
-        let since = self.wait(key);
-        self.shut_out.insert((since, key));
+    /// Whether a transaction could run on a connection of its pool.
+    fn has_idle_connection(&self, key: ClientKey) -> bool {
+        let Client { phase, pool, .. } = &self.clients[key];
+        matches!(phase, Phase::Opening { .. }) && pool.is_some_and(|pool| !self.pools[pool].idle.is_empty())
     }
 
-    /// A client waits for a connection of its pool, behind the others. Returns since when.
-    fn wait(&mut self, key: ClientKey) -> Duration {
+    /// A client waits behind the others: a transaction for a connection of its pool, and all for which the
+    /// server can be asked again for room.
+    fn wait(&mut self, key: ClientKey) {
         let client = &mut self.clients[key];
-        let since = *client.waits_since.get_or_insert(self.at);
-        if let (Phase::Opening { .. }, Some(pool)) = (client.phase, client.pool) {
-            self.pools[pool].wanted.insert((since, key));
+        let Some(pool) = client.pool else { return };
+        let pool = &mut self.pools[pool];
+        client.waits_since = Some(self.at);
+        if client.phase == Phase::LoginQueued {
+            self.shut_out.insert((self.at, key));
+            return;
         }
-        since
+        pool.wanted.insert((self.at, key));
+        if pool.is_open {
+            self.shut_out.insert((self.at, key));
+        }
     }
 
-    /// A client waits no more, if it did.
+    /// A client waits neither for a connection of the server nor for room, whether it did or not.
     pub(super) fn stop_waiting(&mut self, key: ClientKey) {
-        let Some(client) = self.clients.get_mut(key) else { return };
+        let Some(client) = self.clients.get(key) else { return };
         if let Phase::Opening { due } = client.phase {
             self.openings.remove(&(due, key));
         }
+        self.leave_queues(key);
+    }
+
+    fn leave_queues(&mut self, key: ClientKey) {
+        let client = &mut self.clients[key];
         let Some(since) = client.waits_since.take() else { return };
         self.shut_out.remove(&(since, key));
         if let Some(pool) = client.pool {

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::Context;
 use assay_proxy::control::Moment;
@@ -41,8 +41,8 @@ impl Log {
     pub fn open(path: &Path, law: &Law) -> anyhow::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path);
         let mut file = file.with_context(|| format!("cannot open the log {}", path.display()))?;
-        let begun = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map(ns);
-        let head = json!({ "format": FORMAT, "law": law.name, "begun_unix_ns": begun.ok() });
+        let begun_at = jiff::Timestamp::now().to_string();
+        let head = json!({ "format": FORMAT, "law": law.name, "begun_at": begun_at });
         write(&mut file, &format!("{head}\n"))
             .with_context(|| format!("cannot write to the log {}", path.display()))?;
         let (lines, receiver) = sync_channel(WAITING);

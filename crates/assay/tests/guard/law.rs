@@ -1,0 +1,111 @@
+//! The limit that a law sets, and the log of its decisions.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use serde_json::Value;
+
+use crate::Guard;
+use crate::postgres_server::Server;
+
+const SESSIONS: usize = 12;
+
+/// Lets more sessions than processors run transactions until this is so.
+fn run_until(guard: &Guard, is_done: impl Fn() -> bool) {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..SESSIONS {
+            let mut session = guard.session("same");
+            scope.spawn({
+                let stop = &stop;
+                move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        session.batch_execute("UPDATE hot SET v = v + 1").unwrap();
+                    }
+                }
+            });
+        }
+        while !is_done() {
+            thread::sleep(std::time::Duration::from_millis(10));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+fn server() -> Server {
+    let server = Server::start();
+    server.session().batch_execute("CREATE TABLE hot (v int); INSERT INTO hot VALUES (0)").unwrap();
+    server
+}
+
+#[test]
+fn the_log_has_each_decision_and_what_it_was_made_of() {
+    let server = server();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log");
+    let guard = Guard::start(&server, &["--start", "1", "--log", path.to_str().unwrap()]);
+    let lines = || -> Vec<Value> {
+        let log = fs::read_to_string(&path).unwrap();
+        // The last line may be on its way.
+        log.split_inclusive('\n')
+            .filter(|line| line.ends_with('\n'))
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    };
+    run_until(&guard, || lines().iter().any(|line| line["limit"].as_u64().is_some_and(|limit| limit > 1)));
+    let counts = guard.end();
+    let lines = lines();
+    assert_eq!((&lines[0]["format"], &lines[0]["law"]), (&"assay.guard/1".into(), &"knee".into()));
+    let number = |line: &Value, key: &str| line[key].as_u64().unwrap();
+    let lines = &lines[1..];
+    assert_eq!(number(&lines[0], "limit"), 1);
+    for (line, next) in lines.iter().zip(&lines[1..]) {
+        assert_eq!(number(line, "next_limit"), number(next, "limit"), "{line}");
+        assert_eq!(number(next, "end_ns") - number(line, "end_ns"), number(next, "length_ns"), "{next}");
+    }
+    let limits = || lines.iter().map(|line| number(line, "next_limit"));
+    let [last, lowest, highest, changes] = counts.row("knee")[..] else { panic!("{}", counts.0) };
+    assert_eq!(limits().last(), Some(last), "the last limit");
+    assert_eq!([limits().min(), limits().max()], [lowest, highest].map(Some));
+    assert_eq!(limits().zip(limits().skip(1)).filter(|(one, next)| one != next).count() as u64, changes);
+    // The last period has not ended.
+    let finished: u64 = lines.iter().map(|line| number(line, "finished")).sum();
+    assert!(finished > 0 && finished <= counts.of("committed"), "{}", counts.0);
+    let updated: i32 = server.session().query_one("SELECT v FROM hot", &[]).unwrap().get(0);
+    assert_eq!(u64::try_from(updated).unwrap(), counts.of("committed"));
+}
+
+#[test]
+fn sessions_go_on_without_a_log() {
+    let server = server();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let reader = thread::spawn({
+        let path = path.clone();
+        move || {
+            let (mut log, mut head) = (BufReader::new(File::open(path).unwrap()), String::new());
+            log.read_line(&mut head).unwrap();
+            head
+        }
+    });
+    let guard = Guard::start(&server, &["--law", "aimd", "--start", "1", "--log", path.to_str().unwrap()]);
+    // Then it closes the pipe.
+    assert!(reader.join().unwrap().contains("aimd"));
+    let begun = guard.session("same").query_one("SELECT now()::text", &[]).unwrap();
+    let begun: String = begun.get(0);
+    let mut administrator = server.session();
+    while !administrator
+        .query_one("SELECT now() > $1::text::timestamptz + interval '1 second'", &[&begun])
+        .unwrap()
+        .get::<_, bool>(0)
+    {
+        guard.session("same").simple_query("UPDATE hot SET v = v + 1").unwrap();
+    }
+    let (counts, messages) = guard.end_with_messages();
+    assert!(messages.starts_with("cannot write to the log: "), "{messages}");
+    assert!(counts.0.to_string().contains("The log lacks "), "{}", counts.0);
+}
