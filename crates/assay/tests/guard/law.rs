@@ -68,7 +68,7 @@ fn the_log_has_each_decision_and_what_it_was_made_of() {
     }
     let limits = || lines.iter().map(|line| number(line, "next_limit"));
     let [last, lowest, highest, changes] = counts.row("knee")[..] else { panic!("{}", counts.0) };
-    assert_eq!(limits().last(), Some(last), "the last limit");
+    assert_eq!(limits().next_back(), Some(last), "the last limit");
     assert_eq!([limits().min(), limits().max()], [lowest, highest].map(Some));
     assert_eq!(limits().zip(limits().skip(1)).filter(|(one, next)| one != next).count() as u64, changes);
     // The last period has not ended.
