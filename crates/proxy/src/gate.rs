@@ -1,6 +1,9 @@
 //! Which unit of work may enter the database now? At most as many as the limit are in flight; the others wait
 //! in the order in which they arrive, and not longer than they may.
 //!
+//! A unit that is admitted and lacks something else than a place is parked: it gives its place to the next one,
+//! and comes back in front of those that arrived after it.
+//!
 //! Pure: times are durations since a fixed moment, and never decrease.
 //! A unit is of any type: the gate contains nothing of a protocol.
 
@@ -17,19 +20,23 @@ pub struct Gate<T> {
     limit: Limit,
     longest_wait: Duration,
     meter: Meter,
-    /// The units that wait, and since when, by the order of their arrival.
+    /// The units that wait for a place, by the order of their arrival.
     waiting: BTreeMap<u64, (T, Duration)>,
+    /// Those that lack something else.
+    parked: BTreeMap<u64, (T, Duration)>,
     arrived: u64,
 }
 
-/// The place of a unit among those that wait.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The place of a unit among those that wait or are parked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(u64);
 
 /// The right of a unit to be in flight. It has to be given back; until it is finished, the unit has failed.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a unit ends when its permit is given back"]
 pub struct Permit {
+    ticket: Ticket,
+    arrived: Duration,
     admission: Admission,
     outcome: Outcome,
 }
@@ -43,21 +50,16 @@ pub enum Arrival {
     Queued(Ticket),
 }
 
-/// A unit that waited.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Admitted<T> {
-    /// The unit.
-    pub unit: T,
-    /// Its right to be in flight.
-    pub permit: Permit,
-    /// How long it waited.
-    pub waited: Duration,
-}
-
 impl Permit {
     /// The unit has succeeded.
     pub fn finish(&mut self) {
         self.outcome = Outcome::Finished;
+    }
+
+    /// Returns the time since the unit arrived.
+    #[must_use]
+    pub fn age(&self, at: Duration) -> Duration {
+        at.saturating_sub(self.arrived)
     }
 }
 
@@ -65,19 +67,20 @@ impl<T> Gate<T> {
     /// Opens a gate.
     #[must_use]
     pub fn new(limit: Limit, longest_wait: Duration) -> Self {
-        Self { limit, longest_wait, meter: Meter::default(), waiting: BTreeMap::new(), arrived: 0 }
+        Self {
+            limit,
+            longest_wait,
+            meter: Meter::default(),
+            waiting: BTreeMap::new(),
+            parked: BTreeMap::new(),
+            arrived: 0,
+        }
     }
 
     /// Returns the number of units that may be in flight.
     #[must_use]
     pub fn limit(&self) -> Limit {
         self.limit
-    }
-
-    /// Returns how long a unit waits at most.
-    #[must_use]
-    pub fn longest_wait(&self) -> Duration {
-        self.longest_wait
     }
 
     /// Changes the number of units that may be in flight. Those that are go on; if there is room for more,
@@ -90,58 +93,76 @@ impl<T> Gate<T> {
         self.meter.in_flight() < self.limit.units() as usize
     }
 
-    fn permit(&mut self, at: Duration) -> Permit {
-        Permit { admission: self.meter.admit(at), outcome: Outcome::Failed }
-    }
-
     /// A unit arrives. None waits while there is room, so that it overtakes no other.
     pub fn arrive(&mut self, unit: T, at: Duration) -> Arrival {
+        let ticket = Ticket(self.arrived);
+        self.arrived += 1;
         self.meter.arrive(at);
         if self.has_room() {
-            return Arrival::Admitted(self.permit(at));
+            return Arrival::Admitted(self.permit(ticket, at, at));
         }
-        let number = self.arrived;
-        self.arrived += 1;
-        self.waiting.insert(number, (unit, at));
-        Arrival::Queued(Ticket(number))
+        self.waiting.insert(ticket.0, (unit, at));
+        Arrival::Queued(ticket)
+    }
+
+    fn permit(&mut self, ticket: Ticket, arrived: Duration, at: Duration) -> Permit {
+        Permit { ticket, arrived, admission: self.meter.admit(at), outcome: Outcome::Failed }
     }
 
     /// A unit in flight ends. [`Self::admit`] returns the one that takes its place.
-    pub fn leave(&mut self, Permit { admission, outcome }: Permit, at: Duration) {
-        self.meter.end(admission, outcome, at);
+    pub fn leave(&mut self, permit: Permit, at: Duration) {
+        self.meter.end(permit.admission, permit.outcome, at);
     }
 
     /// Admits the first of those that wait, if one does and there is room.
-    pub fn admit(&mut self, at: Duration) -> Option<Admitted<T>> {
+    pub fn admit(&mut self, at: Duration) -> Option<(T, Permit)> {
         if self.has_room() { self.admit_beyond(at) } else { None }
     }
 
     /// Admits the first of those that wait, if one does, whatever the limit is.
-    pub fn admit_beyond(&mut self, at: Duration) -> Option<Admitted<T>> {
-        let (_, (unit, since)) = self.waiting.pop_first()?;
-        Some(Admitted { unit, permit: self.permit(at), waited: at.saturating_sub(since) })
+    pub fn admit_beyond(&mut self, at: Duration) -> Option<(T, Permit)> {
+        let (number, (unit, arrived)) = self.waiting.pop_first()?;
+        Some((unit, self.permit(Ticket(number), arrived, at)))
     }
 
-    /// A unit that waits gives up.
+    /// A unit cannot begin yet. [`Self::admit`] returns the one that takes its place.
+    pub fn park(&mut self, unit: T, permit: Permit, at: Duration) -> Ticket {
+        let Permit { ticket, arrived, admission, .. } = permit;
+        self.meter.retract(&admission, at);
+        self.parked.insert(ticket.0, (unit, arrived));
+        ticket
+    }
+
+    /// A parked unit could begin, and waits for a place. [`Self::admit`] returns it when there is one.
+    pub fn unpark(&mut self, Ticket(number): Ticket, at: Duration) {
+        if let Some(unit) = self.parked.remove(&number) {
+            self.meter.arrive(at);
+            self.waiting.insert(number, unit);
+        }
+    }
+
+    /// A unit that waits or is parked gives up.
     pub fn withdraw(&mut self, Ticket(number): Ticket, at: Duration) {
+        self.parked.remove(&number);
         if self.waiting.remove(&number).is_some() {
             self.meter.give_up(at);
         }
     }
 
-    /// Returns a unit that has waited too long, if there is one. It waits no more.
+    /// Returns a unit that has waited or was parked too long, if there is one. It does not any more.
     pub fn expire(&mut self, at: Duration) -> Option<T> {
-        let oldest = self.waiting.first_entry()?;
-        let waited = at.saturating_sub(oldest.get().1);
-        if waited < self.longest_wait {
-            return None;
+        let is_late = |(_, arrived): &(T, Duration)| at.saturating_sub(*arrived) >= self.longest_wait;
+        if let Some(oldest) = self.waiting.first_entry().filter(|oldest| is_late(oldest.get())) {
+            let (unit, _) = oldest.remove();
+            self.meter.give_up(at);
+            return Some(unit);
         }
-        let (unit, _) = oldest.remove();
-        self.meter.give_up(at);
-        Some(unit)
+        let oldest = self.parked.first_entry().filter(|oldest| is_late(oldest.get()))?;
+        Some(oldest.remove().0)
     }
 
-    /// Ends a period, whose work cost this much, and returns its signal.
+    /// Ends a period, whose work cost this much, and returns its signal. Units that are parked are not in it:
+    /// no limit would let them begin.
     pub fn period(&mut self, at: Duration, overhead: Overhead) -> Signal {
         self.meter.period(at, overhead)
     }
@@ -149,37 +170,57 @@ impl<T> Gate<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::VecDeque;
-
     use proptest::prelude::*;
 
     use super::*;
 
     const LONGEST: Duration = Duration::from_millis(50);
 
+    /// A unit, and when it arrived.
+    type Unit = (u32, Duration);
+
     /// A gate as one would first write it.
     #[derive(Debug, Default)]
     struct Naive {
-        in_flight: Vec<Permit>,
-        waiting: VecDeque<(u32, Duration)>,
+        limit: usize,
+        in_flight: Vec<Unit>,
+        waiting: Vec<Unit>,
+        parked: Vec<Unit>,
         /// Time that was spent waiting, of all units.
         waited_s: f64,
     }
 
     impl Naive {
-        /// Compares who is admitted.
-        fn admit(
-            &mut self,
-            next: Option<(u32, Duration)>,
-            admitted: Option<Admitted<u32>>,
-            at: Duration,
-        ) -> Result<(), Option<Admitted<u32>>> {
-            let next = next.map(|(unit, since)| (unit, at - since));
-            if next != admitted.as_ref().map(|next| (next.unit, next.waited)) {
-                return Err(admitted);
+        fn pass(&mut self, passed: Duration) {
+            self.waited_s += self.waiting.len() as f64 * passed.as_secs_f64();
+        }
+
+        fn arrive(&mut self, unit: Unit) -> bool {
+            let has_room = self.in_flight.len() < self.limit;
+            let list = if has_room { &mut self.in_flight } else { &mut self.waiting };
+            list.push(unit);
+            has_room
+        }
+
+        fn admit_beyond(&mut self) -> Option<Unit> {
+            self.waiting.sort_unstable();
+            let unit = (!self.waiting.is_empty()).then(|| self.waiting.remove(0))?;
+            self.in_flight.push(unit);
+            Some(unit)
+        }
+
+        fn admit(&mut self) -> Option<Unit> {
+            if self.in_flight.len() < self.limit { self.admit_beyond() } else { None }
+        }
+
+        fn expire(&mut self, at: Duration) -> Option<u32> {
+            for list in [&mut self.waiting, &mut self.parked] {
+                list.sort_unstable();
+                if list.first().is_some_and(|(_, arrived)| at - *arrived >= LONGEST) {
+                    return Some(list.remove(0).0);
+                }
             }
-            self.in_flight.extend(admitted.map(|next| next.permit));
-            Ok(())
+            None
         }
     }
 
@@ -194,81 +235,100 @@ mod tests {
         gate.withdraw(second, ms(4));
         permit.finish();
         gate.leave(permit, ms(10));
-        let third = gate.admit(ms(10)).unwrap();
-        assert_eq!((third.unit, third.waited), ('c', ms(8)));
+        let (third, permit) = gate.admit(ms(10)).unwrap();
+        assert_eq!((third, permit.age(ms(10))), ('c', ms(8)));
         assert_eq!((gate.expire(ms(52)), gate.expire(ms(53)), gate.expire(ms(99))), (None, Some('d'), None));
-        gate.leave(third.permit, ms(99));
+        gate.leave(permit, ms(99));
         assert_eq!(gate.admit(ms(99)), None);
         assert!(matches!(gate.arrive('e', ms(99)), Arrival::Admitted(_)));
         let signal = gate.period(ms(100), Overhead::default());
         assert_eq!((signal.finished, signal.failed, signal.oldest), (1, 1, Some(ms(1))));
-        // The second one waits for 3 ms, the third one for 8, and the fourth one until it has waited too long.
+        // The second one waits for 3 ms, the third one for 8, and the fourth one for 50.
         assert!((signal.waiting - 0.61).abs() < 1e-9 && (signal.in_flight - 1.0).abs() < 1e-9, "{signal:?}");
+    }
+
+    #[test]
+    fn a_unit_that_is_parked_gives_up_its_place_and_comes_back_in_front() {
+        let ms = Duration::from_millis;
+        let mut gate = Gate::new(Limit::nearest(1.0), LONGEST);
+        let Arrival::Admitted(permit) = gate.arrive('a', ms(0)) else { panic!("queued") };
+        assert!(matches!(gate.arrive('b', ms(0)), Arrival::Queued(_)));
+        assert!(matches!(gate.arrive('c', ms(0)), Arrival::Queued(_)));
+        let parked = gate.park('a', permit, ms(0));
+        let (second, permit) = gate.admit(ms(0)).unwrap();
+        gate.unpark(parked, ms(20));
+        assert_eq!((second, gate.admit(ms(20))), ('b', None));
+        gate.leave(permit, ms(40));
+        let (first, permit) = gate.admit(ms(40)).unwrap();
+        assert_eq!((first, permit.age(ms(40))), ('a', ms(40)));
+        let signal = gate.period(ms(40), Overhead::default());
+        // The third one waits all the time, the first one for 20 ms; it did not fail.
+        assert!((signal.waiting - 1.5).abs() < 1e-9 && (signal.in_flight - 1.0).abs() < 1e-9, "{signal:?}");
+        assert_eq!((signal.finished, signal.failed), (0, 1));
+        gate.park('a', permit, ms(40));
+        assert_eq!(
+            [gate.expire(ms(50)), gate.expire(ms(50)), gate.expire(ms(50))],
+            [Some('c'), Some('a'), None]
+        );
     }
 
     proptest! {
         #[test]
-        fn a_gate_does_what_a_naive_one_does(events in prop::collection::vec((0..7u8, 0..20usize), 0..200)) {
-            let (mut limit, mut naive) = (1, Naive::default());
+        fn a_gate_does_what_a_naive_one_does(events in prop::collection::vec((0..9u8, 0..20usize), 0..200)) {
+            let mut naive = Naive { limit: 1, ..Naive::default() };
             let mut gate = Gate::new(Limit::nearest(1.0), LONGEST);
-            let mut tickets = Vec::new();
+            let (mut permits, mut tickets) = (Vec::new(), Vec::new());
             let mut at = Duration::ZERO;
             for (number, (event, place)) in (0..).zip(events) {
                 let passed = Duration::from_millis(place as u64);
-                naive.waited_s += naive.waiting.len() as f64 * passed.as_secs_f64();
+                naive.pass(passed);
                 at += passed;
                 match event {
-                    0 | 1 => {
-                        let admitted = naive.in_flight.len() < limit;
-                        match gate.arrive(number, at) {
-                            Arrival::Admitted(permit) => {
-                                prop_assert!(admitted);
-                                naive.in_flight.push(permit);
-                            }
-                            Arrival::Queued(ticket) => {
-                                prop_assert!(!admitted);
-                                naive.waiting.push_back((number, at));
-                                tickets.push((number, ticket));
-                            }
+                    0 | 1 => match (naive.arrive((number, at)), gate.arrive(number, at)) {
+                        (true, Arrival::Admitted(permit)) => permits.push((number, permit)),
+                        (false, Arrival::Queued(ticket)) => tickets.push((number, ticket)),
+                        other => prop_assert!(false, "{:?}", other),
+                    },
+                    2 | 3 if !permits.is_empty() => {
+                        let (unit, permit) = permits.remove(place % permits.len());
+                        let known = naive.in_flight.iter().position(|(known, _)| *known == unit).unwrap();
+                        let known = naive.in_flight.remove(known);
+                        if event == 2 {
+                            gate.leave(permit, at);
+                        } else {
+                            naive.parked.push(known);
+                            tickets.push((unit, gate.park(unit, permit, at)));
                         }
                     }
-                    2 if !naive.in_flight.is_empty() => {
-                        let permit = naive.in_flight.remove(place % naive.in_flight.len());
-                        let has_room = naive.in_flight.len() < limit;
-                        let next = if has_room { naive.waiting.pop_front() } else { None };
-                        gate.leave(permit, at);
-                        let admitted = gate.admit(at);
-                        prop_assert_eq!(naive.admit(next, admitted, at), Ok(()));
-                    }
-                    3 if !tickets.is_empty() => {
-                        // It may have been admitted in the meantime.
+                    4 if !tickets.is_empty() => {
+                        // It may have been admitted in the meantime, here and below.
                         let (unit, ticket) = tickets.remove(place % tickets.len());
                         gate.withdraw(ticket, at);
                         naive.waiting.retain(|(waiting, _)| *waiting != unit);
+                        naive.parked.retain(|(parked, _)| *parked != unit);
                     }
-                    4 => {
-                        let next = naive.waiting.pop_front();
+                    5 if !tickets.is_empty() => {
+                        let (unit, ticket) = tickets[place % tickets.len()];
+                        gate.unpark(ticket, at);
+                        naive.waiting.extend(naive.parked.extract_if(.., |(parked, _)| *parked == unit));
+                    }
+                    6 => {
                         let admitted = gate.admit_beyond(at);
-                        prop_assert_eq!(naive.admit(next, admitted, at), Ok(()));
+                        prop_assert_eq!(admitted.as_ref().map(|one| one.0), naive.admit_beyond().map(|one| one.0));
+                        permits.extend(admitted);
                     }
-                    5 => {
-                        limit = 1 + place % 5;
-                        gate.allow(Limit::nearest(limit as f64));
-                        loop {
-                            let has_room = naive.in_flight.len() < limit;
-                            let next = if has_room { naive.waiting.pop_front() } else { None };
-                            prop_assert_eq!(naive.admit(next, gate.admit(at), at), Ok(()));
-                            if next.is_none() {
-                                break;
-                            }
-                        }
+                    7 => {
+                        naive.limit = 1 + place % 5;
+                        gate.allow(Limit::nearest(naive.limit as f64));
                     }
-                    _ => {
-                        let is_late = naive.waiting.front().is_some_and(|(_, since)| at - *since >= LONGEST);
-                        let late = if is_late { naive.waiting.pop_front() } else { None };
-                        prop_assert_eq!(gate.expire(at), late.map(|(unit, _)| unit));
-                    }
+                    _ => prop_assert_eq!(gate.expire(at), naive.expire(at)),
                 }
+                while let Some((unit, arrived)) = naive.admit() {
+                    let (admitted, permit) = gate.admit(at).unwrap();
+                    prop_assert_eq!((admitted, permit.age(at)), (unit, at - arrived));
+                    permits.push((unit, permit));
+                }
+                prop_assert_eq!(gate.admit(at), None);
                 prop_assert_eq!(gate.meter.in_flight(), naive.in_flight.len());
             }
             let signal = gate.period(at, Overhead::default());

@@ -13,7 +13,7 @@ mod login;
 mod pool;
 mod room;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -85,7 +85,7 @@ pub struct Counts {
     pub opened: u64,
     /// Times that the server had no room for a further connection.
     pub no_room: u64,
-    /// Requests to cancel that were passed on.
+    /// Requests to cancel that were passed on, or ended a wait.
     pub cancelled: u64,
     /// Transactions that were admitted beyond the limit, because all others waited for their clients.
     pub beyond: u64,
@@ -119,14 +119,10 @@ pub struct Relay {
     control: Control,
     cpu: Option<GroupTime>,
     logins: Logins,
-    /// Clients for which the server had no room, and since when they wait.
-    shut_out: BTreeSet<(Duration, ClientKey)>,
-    /// Whether the next connection of the server that is free ends, so that there is room for another one.
-    makes_room: bool,
-    /// When the server is asked again at the latest.
-    retried: Duration,
-    /// When transactions are refused that wait for a connection of the server, the earliest first.
-    openings: BTreeSet<(Duration, ClientKey)>,
+    /// When connections of the server have to be open that the guard opens, the earliest first.
+    openings: VecDeque<(Duration, BackendKey)>,
+    /// The pool that lacks a connection, for which one of another pool ends as soon as it is free.
+    starved: Option<PoolKey>,
     /// Clients that can go on with what they have sent.
     resumed: VecDeque<ClientKey>,
     /// Connections that may have more to read.
@@ -220,10 +216,8 @@ impl Relay {
             control: Control::new(options.law, options.tuning),
             cpu: options.cpu,
             logins: Logins::default(),
-            shut_out: BTreeSet::new(),
-            makes_room: false,
-            retried: Duration::ZERO,
-            openings: BTreeSet::new(),
+            openings: VecDeque::new(),
+            starved: None,
             resumed: VecDeque::new(),
             again: Vec::new(),
             startups: VecDeque::new(),
@@ -333,13 +327,12 @@ impl Relay {
         while let Some(key) = self.gate.expire(self.at) {
             self.refuse_late(key);
         }
-        self.expire_openings();
-        self.retry();
+        self.look_after_pools();
         if self.stands_still()
-            && let Some(admitted) = self.gate.admit_beyond(self.at)
+            && let Some((key, permit)) = self.gate.admit_beyond(self.at)
         {
             self.counts.beyond += 1;
-            self.admit(admitted);
+            self.admit(key, permit);
         }
         while let Some(key) = due(&mut self.startups, self.at) {
             self.startup_is_due(key);
@@ -367,11 +360,10 @@ impl Relay {
     fn stands_still(&mut self) -> bool {
         let readings = std::mem::take(&mut self.readings);
         readings == 0
-            && self.shut_out.is_empty()
             && self.backends.values().all(|backend| match backend.role {
-                Role::Login(_) | Role::Idle | Role::Cancelling(..) => true,
+                Role::Login(_) | Role::Idle | Role::MakingRoom(_) | Role::Cancelling(..) => true,
                 Role::Serving(client) => self.clients[client].session.is_answered(),
-                Role::Opening(_) | Role::Settling | Role::Ending => false,
+                Role::Opening | Role::Settling | Role::Ending => false,
             })
     }
 
@@ -393,6 +385,6 @@ impl Relay {
 }
 
 /// Takes the first one that is due.
-fn due(deadlines: &mut VecDeque<(Duration, ClientKey)>, at: Duration) -> Option<ClientKey> {
+fn due<T>(deadlines: &mut VecDeque<(Duration, T)>, at: Duration) -> Option<T> {
     deadlines.front().is_some_and(|(due, _)| *due <= at).then(|| deadlines.pop_front())?.map(|(_, key)| key)
 }

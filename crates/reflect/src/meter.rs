@@ -73,6 +73,12 @@ impl Meter {
         }
     }
 
+    /// A unit that was admitted did not begin. It counts no more, as if it had not arrived.
+    pub fn retract(&mut self, admission: &Admission, at: Duration) {
+        self.pass(at);
+        self.in_flight.remove(&admission.0);
+    }
+
     /// Returns the number of units in flight.
     #[must_use]
     pub fn in_flight(&self) -> usize {
@@ -143,6 +149,9 @@ mod tests {
         meter.arrive(ms(100));
         meter.give_up(ms(100));
         let third = meter.admit(ms(100));
+        meter.arrive(ms(100));
+        let retracted = meter.admit(ms(100));
+        meter.retract(&retracted, ms(100));
         assert_eq!(meter.period(ms(100), overhead).oldest, Some(ms(60)));
         meter.end(second, Outcome::Failed, ms(150));
         meter.end(third, Outcome::Finished, ms(150));

@@ -39,7 +39,7 @@ pub fn report(Passed { law, counts, limits: course, unlogged }: &Passed) -> Repo
         ("times that no client could be accepted, for lack of files or memory", counts.not_accepted),
         ("connections to the server that the guard opened itself", counts.opened),
         ("times that the server had no room for a connection", counts.no_room),
-        ("requests to cancel that were passed on", counts.cancelled),
+        ("requests to cancel that were passed on, or ended a wait", counts.cancelled),
     ];
     let sessions = Table::of("Sessions", columns(), rows.map(row));
     let pinned = counts.pinned.iter().map(|(pin, number)| row((pin.about(), *number)));

@@ -19,9 +19,9 @@ pub enum Severity {
 }
 
 impl Refusal {
-    /// The transaction waited too long (`query_canceled`).
-    pub const LATE: Self = Self { severity: Severity::Error, code: "57014" };
-    /// The server has no room for a further connection (`too_many_connections`).
+    /// The transaction waited too long, or was cancelled while it waited (`query_canceled`).
+    pub const CANCELLED: Self = Self { severity: Severity::Error, code: "57014" };
+    /// There is no connection to the server for this transaction (`too_many_connections`).
     pub const FULL: Self = Self { severity: Severity::Error, code: "53300" };
     /// There is no connection to the server for this session (`connection_failure`).
     pub const NO_SERVER: Self = Self { severity: Severity::Fatal, code: "08006" };
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn an_error_has_its_severity_code_and_text() {
-        let message = Refusal::LATE.message("too\0late");
+        let message = Refusal::CANCELLED.message("too\0late");
         assert_eq!(message, b"E\0\0\0\x24SERROR\0VERROR\0C57014\0Mtoo late\0\0");
         assert_eq!(code(&message[5..]), Some(&b"57014"[..]));
         assert_eq!(code(b"SERROR\0"), None);

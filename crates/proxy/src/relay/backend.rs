@@ -50,8 +50,8 @@ pub struct Backend {
 pub enum Role {
     /// A client logs in through it.
     Login(ClientKey),
-    /// The guard logs in, for the transaction of a client.
-    Opening(ClientKey),
+    /// The guard logs in.
+    Opening,
     /// It is in a transaction of a client, or bound to it.
     Serving(ClientKey),
     /// It is ready for any transaction.
@@ -60,6 +60,8 @@ pub enum Role {
     Settling,
     /// It was left by its client in a transaction.
     Ending,
+    /// It ends, so that the server has room for one of this pool.
+    MakingRoom(PoolKey),
     /// It asks to cancel what another one does, for a client.
     Cancelling(ClientKey, BackendKey),
 }
@@ -68,8 +70,13 @@ impl Role {
     /// The client that gets what the server sends.
     fn client(self) -> Option<ClientKey> {
         match self {
-            Self::Login(client) | Self::Opening(client) | Self::Serving(client) => Some(client),
-            Self::Idle | Self::Settling | Self::Ending | Self::Cancelling(..) => None,
+            Self::Login(client) | Self::Serving(client) => Some(client),
+            Self::Opening
+            | Self::Idle
+            | Self::Settling
+            | Self::Ending
+            | Self::MakingRoom(_)
+            | Self::Cancelling(..) => None,
         }
     }
 }
@@ -77,24 +84,28 @@ impl Role {
 impl Backend {
     /// Whether its client has got part of a message, and not its end.
     pub fn is_inside_for_client(&self) -> bool {
-        !matches!(self.role, Role::Opening(_)) && self.frames.is_inside()
+        self.frames.is_inside()
+    }
+
+    /// Whether all that the server has sent was whole messages.
+    pub fn is_between_messages(&self) -> bool {
+        self.input.is_empty() && !self.frames.is_inside()
     }
 }
 
 impl Relay {
-    /// Opens a connection of the server for a client.
-    pub(super) fn open_backend(&mut self, client: ClientKey, role: Role) {
-        let Some(pool) = self.clients.get(client).and_then(|client| client.pool) else { return };
-        let startup = self.pools[pool].startup.clone();
-        match self.connect(role, pool, startup.packet()) {
-            Ok(key) => self.clients[client].backend = Some(key),
-            Err(error) => self.no_connection(client, &error.to_string()),
-        }
+    /// A client cannot log in.
+    pub(super) fn no_connection(&mut self, client: ClientKey, reason: &str) {
+        self.turn_away(client, Refusal::NO_SERVER, &self.no_connection_text(reason));
     }
 
-    fn no_connection(&mut self, client: ClientKey, reason: &str) {
-        let text = format!("cannot connect to the server at {}: {reason}", self.server);
-        self.turn_away(client, Refusal::NO_SERVER, &text);
+    fn no_connection_text(&self, reason: &str) -> String {
+        format!("cannot connect to the server at {}: {reason}", self.server)
+    }
+
+    /// The message to a client for which there is no connection.
+    pub(super) fn no_connection_message(&self, reason: &str) -> Vec<u8> {
+        Refusal::NO_SERVER.message(&self.no_connection_text(reason))
     }
 
     /// Connects, and sends the first packet.
@@ -148,10 +159,10 @@ impl Relay {
             let role = backend.role;
             let used = match role {
                 Role::Login(client) => self.login_reply(key, client, input),
-                Role::Opening(client) => self.opening_reply(key, client, input),
+                Role::Opening => self.opening_reply(key, input),
                 Role::Serving(client) => self.transaction_reply(key, client, input),
                 Role::Idle | Role::Settling => self.stray_reply(key, input),
-                Role::Ending | Role::Cancelling(..) => input.len(),
+                Role::Ending | Role::MakingRoom(_) | Role::Cancelling(..) => input.len(),
             };
             input = &input[used..];
             let Some(backend) = self.backends.get_mut(key) else { return };
@@ -207,7 +218,7 @@ impl Relay {
         let session = &mut self.clients[client];
         session.phase = Phase::Idle;
         let mut permit = session.permit.take();
-        // A client that changes its mind gets what it wants.
+        // It is no failure if the client has it rolled back.
         if end != End::Failed {
             permit.iter_mut().for_each(Permit::finish);
         }
@@ -233,7 +244,7 @@ impl Relay {
     }
 
     /// What the server sends while the guard logs in.
-    fn opening_reply(&mut self, key: BackendKey, client: ClientKey, input: &[u8]) -> usize {
+    fn opening_reply(&mut self, key: BackendKey, input: &[u8]) -> usize {
         let backend = &mut self.backends[key];
         let mut used = 0;
         loop {
@@ -249,20 +260,24 @@ impl Relay {
             match step {
                 Step::Key(cancel_key) => backend.cancel_key = cancel_key,
                 Step::Ready => {
-                    backend.role = Role::Serving(client);
-                    self.share(key);
+                    let pool = self.end_opening(key);
                     self.counts.opened += 1;
-                    self.serve(client);
+                    self.share(key);
+                    self.release(key);
+                    self.opened(pool);
                     return used;
                 }
                 Step::Full => {
-                    self.no_room(key, client);
+                    let pool = self.end_opening(key);
+                    self.backends.remove(key);
+                    self.no_room(pool);
                     return input.len();
                 }
                 Step::Refused if !backend.frames.is_inside() => {
+                    let pool = self.end_opening(key);
+                    self.backends.remove(key);
                     // In the server's words.
-                    self.send_to_client(client, &input[used - taken..used]);
-                    self.end_client(client);
+                    self.not_opened(pool, &input[used - taken..used]);
                     return input.len();
                 }
                 Step::Asked | Step::Refused => {
@@ -272,6 +287,16 @@ impl Relay {
                 Step::Accepted | Step::Other => {}
             }
         }
+    }
+
+    /// The guard has logged in, or cannot. Returns the pool that the connection is for.
+    fn end_opening(&mut self, key: BackendKey) -> PoolKey {
+        let backend = &mut self.backends[key];
+        backend.role = Role::Idle;
+        if let Some(pool) = self.pools.get_mut(backend.pool) {
+            pool.opening -= 1;
+        }
+        backend.pool
     }
 
     /// What the server sends without being asked. Notices and changed settings of the server are for
@@ -338,6 +363,12 @@ impl Relay {
 
     /// The server does something that cannot be relayed.
     pub(super) fn server_fails(&mut self, key: BackendKey, text: &str) {
+        if self.backends[key].role == Role::Opening {
+            let pool = self.end_opening(key);
+            self.backends.remove(key);
+            self.not_opened(pool, &self.no_connection_message(text));
+            return;
+        }
         if let Some(client) = self.backends[key].role.client() {
             self.turn_away(
                 client,
@@ -353,6 +384,13 @@ impl Relay {
 
     /// The server has closed a connection.
     pub(super) fn backend_ended(&mut self, key: BackendKey) {
+        let reason = |backend: &Backend| {
+            let failure = backend.connection.failure();
+            failure.map_or_else(|| "it has closed the connection".to_owned(), |errno| errno.to_string())
+        };
+        if self.backends[key].role == Role::Opening {
+            return self.server_fails(key, &reason(&self.backends[key]));
+        }
         self.unshare(key);
         let Some(backend) = self.backends.remove(key) else { return };
         if let Some(client) = backend.role.client() {
@@ -361,15 +399,12 @@ impl Relay {
             if backend.has_answered {
                 self.end_client(client);
             } else {
-                let failure = backend.connection.failure();
-                let reason = failure
-                    .map_or_else(|| "it has closed the connection".to_owned(), |errno| errno.to_string());
-                self.no_connection(client, &reason);
+                self.no_connection(client, &reason(&backend));
             }
         }
         backend.permit.into_iter().for_each(|permit| self.leave_gate(permit));
-        if backend.role == Role::Ending {
-            self.ask_again();
+        if let Role::MakingRoom(pool) = backend.role {
+            self.ask_again(pool);
         }
         if let Role::Cancelling(client, target) = backend.role {
             self.remove_client(client);

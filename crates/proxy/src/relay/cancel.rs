@@ -7,14 +7,19 @@ use super::Relay;
 use super::backend::{BackendKey, Role};
 use super::client::{ClientKey, Phase};
 use super::pool::PoolKey;
+use crate::postgres::refusal::Refusal;
 use crate::postgres::startup::CancelKey;
 
 impl Relay {
     /// A client asks to cancel what another one does. It gets no answer but the end of its connection.
     pub(super) fn cancel(&mut self, key: ClientKey, cancel_key: CancelKey) {
-        let client = self.client_of.get(&cancel_key).and_then(|client| self.clients.get(*client));
-        let target = client.and_then(|client| client.backend);
-        let Some(target) = target else { return self.remove_client(key) };
+        let Some(other) = self.client_of.get(&cancel_key).copied() else { return self.remove_client(key) };
+        if let Phase::Queued(_) | Phase::Parked(_) = self.clients[other].phase {
+            self.counts.cancelled += 1;
+            self.refuse(other, Refusal::CANCELLED, "canceling statement due to user request");
+            return self.remove_client(key);
+        }
+        let Some(target) = self.clients[other].backend else { return self.remove_client(key) };
         let packet = self.backends[target].cancel_key.packet();
         if self.connect(Role::Cancelling(key, target), PoolKey::null(), &packet).is_err() {
             return self.remove_client(key);

@@ -14,7 +14,7 @@ use super::listener::Accepted;
 use super::login::{STARTUP_TIME, Turn};
 use super::pool::PoolKey;
 use super::{EDGES, Relay, Side};
-use crate::gate::{Admitted, Arrival, Permit, Ticket};
+use crate::gate::{Arrival, Permit, Ticket};
 use crate::postgres::frame::{self, Frames, LONGEST_HEAD};
 use crate::postgres::refusal::{READY, Refusal};
 use crate::postgres::session::{End, Session};
@@ -44,8 +44,6 @@ pub struct Client {
     pub encryption_requests: u32,
     /// Whose turn it is in its login.
     pub turn: Turn,
-    /// Since when it waits for a connection of the server, or for room; after a refusal, since that.
-    pub waits_since: Option<Duration>,
 }
 
 /// What a client does.
@@ -63,8 +61,8 @@ pub enum Phase {
     Queued(Ticket),
     /// Its transaction was admitted.
     Admitted,
-    /// Its transaction waits for a connection of the server, until it is refused.
-    Opening { due: Duration },
+    /// Its transaction lacks a connection of the server.
+    Parked(Ticket),
     /// It is in a transaction.
     Active,
     /// Its transaction was refused: what it sends is dropped up to the end of a message of this kind, which
@@ -125,7 +123,6 @@ impl Relay {
             cancel_key: CancelKey(cancel_key),
             encryption_requests: 0,
             turn: Turn::Client,
-            waits_since: None,
         });
         let socket = self.clients[key].connection.socket();
         if epoll::add(&self.epoll, socket, Side::Client(key).token(), EDGES).is_err() {
@@ -140,7 +137,7 @@ impl Relay {
     pub(super) fn read_client(&mut self, key: ClientKey, buffer: &mut [u8]) {
         let Some(client) = self.clients.get_mut(key) else { return };
         match client.phase {
-            Phase::LoginQueued | Phase::Queued(_) | Phase::Admitted | Phase::Opening { .. } => {
+            Phase::LoginQueued | Phase::Queued(_) | Phase::Admitted | Phase::Parked(_) => {
                 // It would not see the result.
                 if client.connection.is_hung_up() {
                     self.remove_client(key);
@@ -202,7 +199,7 @@ impl Relay {
                 Phase::Idle => self.take_idle(key, rest),
                 Phase::Active => self.take_transaction(key, rest),
                 Phase::Refused { last, .. } => self.take_refused(key, rest, last),
-                Phase::LoginQueued | Phase::Queued(_) | Phase::Admitted | Phase::Opening { .. } => None,
+                Phase::LoginQueued | Phase::Queued(_) | Phase::Admitted | Phase::Parked(_) => None,
                 Phase::Cancelling | Phase::Ending => return input.len(),
             };
             match taken {
@@ -236,26 +233,19 @@ impl Relay {
         Some(0)
     }
 
-    /// A transaction that was admitted begins, as soon as there is a connection of the server for it.
+    /// A transaction that was admitted begins, if there is a connection of the server for it.
     fn begin_transaction(&mut self, key: ClientKey) {
         let client = &mut self.clients[key];
-        if client.backend.is_some() {
-            client.phase = Phase::Active;
-            return;
-        }
-        let pool = client.pool.expect("a session that has logged in has a pool");
-        let pool = &mut self.pools[pool];
-        if let Some(backend) = pool.idle.pop() {
-            client.phase = Phase::Active;
-            client.backend = Some(backend);
+        if client.backend.is_none() {
+            let pool = client.pool.expect("a session that has logged in has a pool");
+            let Some(backend) = self.take_idle_backend(pool) else { return self.park(key, pool) };
             self.backends[backend].role = Role::Serving(key);
-        } else if pool.is_open || pool.shared > 0 {
-            self.want_connection(key);
-        } else {
-            let text = "all connections to the server are in use by sessions that need their own, or are lost; \
-                        connect again";
-            self.turn_away(key, Refusal::NO_SERVER, text);
+            self.clients[key].backend = Some(backend);
         }
+        let client = &mut self.clients[key];
+        client.phase = Phase::Active;
+        let waited = client.permit.as_ref().map(|permit| permit.age(self.at)).filter(|age| !age.is_zero());
+        waited.into_iter().for_each(|waited| self.counts.waits.add(waited));
     }
 
     /// In a transaction: everything goes to the server.
@@ -334,13 +324,19 @@ impl Relay {
 
     /// A transaction has waited too long.
     pub(super) fn refuse_late(&mut self, key: ClientKey) {
-        let text = "the transaction waited too long for admission; the database is in overload";
-        self.refuse(key, Refusal::LATE, text);
+        self.counts.refused += 1;
+        if matches!(self.clients[key].phase, Phase::Parked(_)) {
+            let text = "the transaction waited too long for a connection of the server; all are in use";
+            self.refuse(key, Refusal::FULL, text);
+        } else {
+            let text = "the transaction waited too long for admission; the database is in overload";
+            self.refuse(key, Refusal::CANCELLED, text);
+        }
     }
 
     /// Refuses a transaction of which nothing was passed on. The session goes on.
     pub(super) fn refuse(&mut self, key: ClientKey, refusal: Refusal, text: &str) {
-        self.counts.refused += 1;
+        self.withdraw(key);
         let client = &mut self.clients[key];
         // A client of the extended protocol waits after Sync, others after their one message.
         let first = client.frames.kind(&client.input);
@@ -358,14 +354,13 @@ impl Relay {
 
     /// Admits as many of those that wait as there is room for.
     pub(super) fn admit_waiting(&mut self) {
-        while let Some(admitted) = self.gate.admit(self.at) {
-            self.admit(admitted);
+        while let Some((key, permit)) = self.gate.admit(self.at) {
+            self.admit(key, permit);
         }
     }
 
     /// A transaction that waited is admitted.
-    pub(super) fn admit(&mut self, Admitted { unit: key, permit, waited }: Admitted<ClientKey>) {
-        self.counts.waits.add(waited);
+    pub(super) fn admit(&mut self, key: ClientKey, permit: Permit) {
         // Those that wait withdraw before they end.
         let client = &mut self.clients[key];
         client.permit = Some(permit);
@@ -430,14 +425,21 @@ impl Relay {
         self.clients.remove(key);
     }
 
+    /// The transaction of a client does not wait any more, if it does.
+    fn withdraw(&mut self, key: ClientKey) {
+        let Some(client) = self.clients.get(key) else { return };
+        let (Phase::Queued(ticket) | Phase::Parked(ticket)) = client.phase else { return };
+        self.gate.withdraw(ticket, self.at);
+        if let Some(pool) = client.pool {
+            self.pools[pool].parked.remove(&ticket);
+        }
+    }
+
     /// Takes from a client all that it has of the guard.
     fn let_go(&mut self, key: ClientKey) {
-        self.stop_waiting(key);
         self.set_turn(key, Turn::Client);
+        self.withdraw(key);
         let Some(client) = self.clients.get_mut(key) else { return };
-        if let Phase::Queued(ticket) = client.phase {
-            self.gate.withdraw(ticket, self.at);
-        }
         self.client_of.remove(&client.cancel_key);
         let (pool, backend, permit) = (client.pool.take(), client.backend.take(), client.permit.take());
         self.counts.abandoned += u64::from(permit.is_some());

@@ -48,7 +48,7 @@ pub enum Step {
 }
 
 /// Logins that the server works on when another one begins. Each one starts a process.
-const LOGINS: u32 = 16;
+pub const LOGINS: u32 = 16;
 
 /// Time for a client to log in: as long as the server gives it by default (`authentication_timeout`).
 pub const STARTUP_TIME: Duration = Duration::from_secs(60);
@@ -123,23 +123,39 @@ impl Relay {
             if client.phase != Phase::LoginQueued {
                 continue;
             }
-            self.begin_login(key);
+            match client.pool.and_then(|pool| self.pools.get_mut(pool)) {
+                Some(pool) if pool.is_full(self.at) => pool.logins.push_back(key),
+                _ => self.begin_login(key),
+            }
         }
     }
 
     /// A client begins to log in.
     pub(super) fn begin_login(&mut self, key: ClientKey) {
-        self.clients[key].phase = Phase::Login;
+        let client = &mut self.clients[key];
+        client.phase = Phase::Login;
+        let Some(pool) = client.pool else { return };
+        let packet = self.pools[pool].startup.packet().to_vec();
         self.set_turn(key, Turn::Server);
-        self.open_backend(key, Role::Login(key));
+        match self.connect(Role::Login(key), pool, &packet) {
+            Ok(backend) => self.clients[key].backend = Some(backend),
+            Err(error) => self.no_connection(key, &error.to_string()),
+        }
     }
 
     /// It is the turn of the server, which works on a login, or of the client.
     pub(super) fn set_turn(&mut self, key: ClientKey, turn: Turn) {
         let Some(client) = self.clients.get_mut(key) else { return };
+        let Some(pool) = client.pool.and_then(|pool| self.pools.get_mut(pool)) else { return };
         match (std::mem::replace(&mut client.turn, turn), turn) {
-            (Turn::Client, Turn::Server) => self.logins.at_work += 1,
-            (Turn::Server, Turn::Client) => self.logins.at_work -= 1,
+            (Turn::Client, Turn::Server) => {
+                self.logins.at_work += 1;
+                pool.logging_in += 1;
+            }
+            (Turn::Server, Turn::Client) => {
+                self.logins.at_work -= 1;
+                pool.logging_in -= 1;
+            }
             (Turn::Client, Turn::Client) | (Turn::Server, Turn::Server) => {}
         }
     }
@@ -199,7 +215,7 @@ impl Relay {
                 Step::Ready => is_ready = true,
                 // The client has got nothing of this login.
                 Step::Full if !backend.asked && !backend.has_answered => {
-                    self.no_room(key, client);
+                    self.no_room_for_login(key, client);
                     return input.len();
                 }
                 Step::Full | Step::Refused | Step::Other => {}
@@ -219,14 +235,27 @@ impl Relay {
     fn logged_in(&mut self, key: BackendKey, client: ClientKey) {
         self.set_turn(client, Turn::Client);
         self.counts.sessions += 1;
-        self.stop_waiting(client);
         let session = &mut self.clients[client];
         session.phase = Phase::Idle;
         session.backend = None;
+        let session_pool = session.pool;
         self.client_of.insert(session.cancel_key, client);
         self.resumed.push_back(client);
         self.share(key);
-        self.release(key);
+        self.offer(key);
+        session_pool.into_iter().for_each(|pool| self.opened(pool));
+    }
+
+    /// The server has no room for a client that logs in, which waits.
+    fn no_room_for_login(&mut self, key: BackendKey, client: ClientKey) {
+        self.backends.remove(key);
+        self.set_turn(client, Turn::Client);
+        let session = &mut self.clients[client];
+        session.backend = None;
+        session.phase = Phase::LoginQueued;
+        let Some(pool) = session.pool else { return };
+        self.pools[pool].logins.push_back(client);
+        self.no_room(pool);
     }
 
     /// The time to log in is over.

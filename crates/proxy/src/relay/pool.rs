@@ -1,6 +1,6 @@
 //! The connections of the server that any session with the same first packet can use.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use slotmap::new_key_type;
@@ -8,6 +8,7 @@ use slotmap::new_key_type;
 use super::Relay;
 use super::backend::{BackendKey, Role};
 use super::client::ClientKey;
+use crate::gate::Ticket;
 use crate::postgres::refusal::TERMINATE;
 use crate::postgres::startup::Startup;
 
@@ -20,21 +21,48 @@ new_key_type! {
 #[derive(Debug)]
 pub struct Pool {
     pub startup: Startup,
-    /// Those that have nothing to do. The one that was used last is the last, and is used first: what it
-    /// needs is in the caches.
-    pub idle: Vec<BackendKey>,
-    /// Clients whose transactions wait for one, and since when.
-    pub wanted: BTreeSet<(Duration, ClientKey)>,
+    /// Those that have nothing to do, and since when. The one that was used last is the last, and is used
+    /// first: what it needs is in the caches.
+    pub idle: VecDeque<(BackendKey, Duration)>,
     /// All that are not bound to a session, and are logged in.
     pub shared: u32,
+    /// Those that the guard opens.
+    pub opening: u32,
+    /// Clients that log in, on which the server works.
+    pub logging_in: u32,
+    /// Clients whose transactions lack one.
+    pub parked: BTreeMap<Ticket, ClientKey>,
+    /// Clients that the server had no room for when they logged in, and those behind them.
+    pub logins: VecDeque<ClientKey>,
+    /// The server has refused a further one, and is not asked before this time.
+    pub full_until: Option<Duration>,
+    /// When a connection was ended to make room, unless that has helped.
+    pub freed: Option<Duration>,
     /// Whether the server asked for no password, so that the guard can log in itself.
     pub is_open: bool,
     /// Sessions. The pool ends with the last one.
     pub sessions: usize,
 }
 
-/// Connections that a pool keeps which the guard cannot add to, for a limit that rises later.
-const KEPT: u32 = 32;
+/// Connections that a pool keeps to which the guard cannot add: the limit may rise. The peaks of the servers
+/// that were measured are below (docs/control.md).
+const KEPT: u32 = 16;
+
+/// Time after which a connection is closed that the limit has no use for. A law compares two limits in turns,
+/// for at most twenty periods of 100 ms each.
+const IDLE_TIME: Duration = Duration::from_secs(10);
+
+impl Pool {
+    /// Whether a login has to wait until the server has room.
+    pub fn is_full(&self, at: Duration) -> bool {
+        !self.logins.is_empty() || self.full_until.is_some_and(|until| at < until)
+    }
+
+    /// Whether someone waits for a connection.
+    pub fn is_waiting(&self) -> bool {
+        !self.parked.is_empty() || !self.logins.is_empty()
+    }
+}
 
 impl Relay {
     /// A session begins.
@@ -44,9 +72,14 @@ impl Relay {
             let startup = startup.clone();
             pools.insert(Pool {
                 startup,
-                idle: Vec::new(),
-                wanted: BTreeSet::new(),
+                idle: VecDeque::new(),
                 shared: 0,
+                opening: 0,
+                logging_in: 0,
+                parked: BTreeMap::new(),
+                logins: VecDeque::new(),
+                full_until: None,
+                freed: None,
                 is_open: false,
                 sessions: 0,
             })
@@ -64,7 +97,7 @@ impl Relay {
         }
         let Some(pool) = self.pools.remove(key) else { return };
         self.pool_of.remove(&pool.startup);
-        for backend in pool.idle {
+        for (backend, _) in pool.idle {
             self.terminate(backend);
         }
     }
@@ -86,29 +119,62 @@ impl Relay {
         }
         if let Some(pool) = self.pools.get_mut(backend.pool) {
             pool.shared -= 1;
-            pool.idle.retain(|idle| *idle != key);
+            pool.idle.retain(|(idle, _)| *idle != key);
         }
     }
 
-    /// A connection of the server has nothing to do: the next transaction may use it, unless there are more
-    /// than can be in use.
-    pub(super) fn release(&mut self, key: BackendKey) {
-        if std::mem::take(&mut self.makes_room) {
-            self.make_room(key);
-            return;
-        }
-        if self.hand_over(key) {
-            return;
-        }
-        let backend = &mut self.backends[key];
-        // One more than the limit, for a transaction that is admitted beyond it.
+    /// Connections that a pool keeps. One more than the limit, for a transaction that is admitted beyond it.
+    fn kept(&self, key: PoolKey) -> u32 {
         let used = self.gate.limit().units() + 1;
-        match self.pools.get_mut(backend.pool) {
-            Some(pool) if pool.shared <= if pool.is_open { used } else { used.max(KEPT) } => {
-                backend.role = Role::Idle;
-                pool.idle.push(key);
+        if self.pools[key].is_open { used } else { used.max(KEPT) }
+    }
+
+    /// A connection of the server that a login has brought may be used by all, if the pool lacks one.
+    pub(super) fn offer(&mut self, key: BackendKey) {
+        let pool = self.backends[key].pool;
+        if self.pools.get(pool).is_some_and(|known| known.shared <= self.kept(pool)) {
+            self.release(key);
+        } else {
+            self.terminate(key);
+        }
+    }
+
+    /// A connection of the server has nothing to do: the next transaction may use it.
+    pub(super) fn release(&mut self, key: BackendKey) {
+        let pool = self.backends[key].pool;
+        if !self.pools.contains_key(pool) {
+            self.terminate(key);
+        } else if let Some(starved) = self.starved_by(pool) {
+            self.make_room(key, starved);
+        } else {
+            self.backends[key].role = Role::Idle;
+            self.pools[pool].idle.push_back((key, self.at));
+            self.unpark(pool);
+        }
+    }
+
+    /// Takes the connection that was used last. One that is in the middle of a notice ends: the notice is for
+    /// none of the sessions.
+    pub(super) fn take_idle_backend(&mut self, pool: PoolKey) -> Option<BackendKey> {
+        while let Some((key, _)) = self.pools[pool].idle.pop_back() {
+            if self.backends[key].is_between_messages() {
+                return Some(key);
             }
-            _ => self.terminate(key),
+            self.terminate(key);
+        }
+        None
+    }
+
+    /// Closes connections that had nothing to do for some time, if there are more than the limit has a use
+    /// for.
+    pub(super) fn close_idle(&mut self, key: PoolKey) {
+        let kept = self.kept(key);
+        while let Some(pool) = self.pools.get(key)
+            && pool.shared > kept
+            && let Some((idle, since)) = pool.idle.front().copied()
+            && self.at >= since + IDLE_TIME
+        {
+            self.terminate(idle);
         }
     }
 

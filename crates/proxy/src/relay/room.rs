@@ -1,161 +1,194 @@
-//! Sessions that wait for a connection of the server: transactions that were admitted while all connections of
-//! their pool are in use, and all for which the server had no room (SQLSTATE 53300). The limit of transactions
-//! may be higher than `max_connections` of the server, which no message of the protocol says.
+//! Connections of the server for those that lack one: transactions that were admitted while all connections of
+//! their pool are in use, and logins that the server had no room for (SQLSTATE 53300). The limit of
+//! transactions may be higher than `max_connections` of the server, or the limit of a role or a database,
+//! which no message of the protocol says.
 
 use std::time::Duration;
 
-use super::Relay;
 use super::backend::{BackendKey, Role};
-use super::client::{Client, ClientKey, Phase};
-use super::login::Turn;
+use super::client::{ClientKey, Phase};
+use super::login::{LOGINS, STARTUP_TIME};
+use super::pool::{Pool, PoolKey};
+use super::{Relay, due};
 use crate::postgres::refusal::{Refusal, TERMINATE};
 
-/// Time between two attempts to get a further connection of a server that had no room.
+/// Time between two attempts where the server had no room: each one starts a process there.
 const RETRIED: Duration = Duration::from_secs(1);
 
 impl Relay {
-    /// A transaction that was admitted waits for a connection of the server that is opened or becomes free.
-    pub(super) fn want_connection(&mut self, key: ClientKey) {
-        let due = self.at + self.gate.longest_wait();
+    /// A transaction that was admitted lacks a connection: its place is for another one until there is one.
+    pub(super) fn park(&mut self, key: ClientKey, pool: PoolKey) {
         let client = &mut self.clients[key];
-        client.phase = Phase::Opening { due };
-        self.openings.insert((due, key));
-        // None overtakes another one of its pool.
-        if client.pool.is_some_and(|pool| self.pools[pool].is_open && self.pools[pool].wanted.is_empty()) {
-            self.open_backend(key, Role::Opening(key));
-        } else {
-            self.wait(key);
+        let Some(permit) = client.permit.take() else { return };
+        let ticket = self.gate.park(key, permit, self.at);
+        client.phase = Phase::Parked(ticket);
+        self.pools[pool].parked.insert(ticket, key);
+        self.look_after(pool);
+        self.admit_waiting();
+    }
+
+    /// A connection of a pool is free: the transaction that has waited longest for one may be admitted again.
+    pub(super) fn unpark(&mut self, pool: PoolKey) {
+        let Some(pool) = self.pools.get_mut(pool) else { return };
+        if let Some((ticket, key)) = pool.parked.pop_first() {
+            self.gate.unpark(ticket, self.at);
+            self.clients[key].phase = Phase::Queued(ticket);
         }
     }
 
-    /// The server has no room for a connection that a client needs.
-    pub(super) fn no_room(&mut self, key: BackendKey, client: ClientKey) {
+    /// Sees to it that a pool gets the connections that it lacks.
+    pub(super) fn look_after(&mut self, key: PoolKey) {
+        let Some(pool) = self.pools.get(key) else { return };
+        if pool.full_until.is_some_and(|until| self.at >= until) {
+            self.ask_again(key);
+        } else if pool.full_until.is_none() && pool.is_open {
+            self.open_backends(key);
+        } else if pool.shared + pool.logging_in == 0 && !pool.is_open {
+            let text = "all connections to the server are in use by sessions that need their own, or are lost; \
+                        connect again";
+            self.give_up(key, &Refusal::NO_SERVER.message(text));
+        }
+    }
+
+    /// Opens connections, as many as transactions of the pool lack.
+    fn open_backends(&mut self, key: PoolKey) {
+        while let Some(pool) = self.pools.get(key)
+            && pool.opening < LOGINS
+            && (pool.opening as usize) < pool.parked.len()
+        {
+            if !self.open_backend(key) {
+                return;
+            }
+        }
+    }
+
+    /// Opens a connection, and returns whether the server may answer.
+    fn open_backend(&mut self, key: PoolKey) -> bool {
+        let packet = self.pools[key].startup.packet().to_vec();
+        match self.connect(Role::Opening, key, &packet) {
+            Ok(backend) => {
+                self.pools[key].opening += 1;
+                self.openings.push_back((self.at + STARTUP_TIME, backend));
+                true
+            }
+            Err(error) => {
+                self.not_opened(key, &self.no_connection_message(&error.to_string()));
+                false
+            }
+        }
+    }
+
+    /// The server has opened a connection of a pool.
+    pub(super) fn opened(&mut self, key: PoolKey) {
+        let Some(pool) = self.pools.get_mut(key) else { return };
+        pool.freed = None;
+        if let Some(until) = &mut pool.full_until {
+            *until = self.at;
+        }
+        self.look_after(key);
+        self.admit_waiting();
+    }
+
+    /// A connection was not opened for another reason than room. If none of the pool can become free, its
+    /// transactions get this message.
+    pub(super) fn not_opened(&mut self, key: PoolKey, message: &[u8]) {
+        let Some(pool) = self.pools.get_mut(key) else { return };
+        if pool.shared + pool.opening > 0 {
+            pool.full_until = Some(self.at + RETRIED);
+        } else {
+            self.give_up(key, message);
+        }
+    }
+
+    /// Ends the sessions whose transactions lack a connection of a pool.
+    fn give_up(&mut self, key: PoolKey, message: &[u8]) {
+        for client in self.pools[key].parked.values().copied().collect::<Vec<_>>() {
+            self.counts.turned_away += 1;
+            self.send_to_client(client, message);
+            self.end_client(client);
+        }
+    }
+
+    /// The server has no room for a further connection of a pool.
+    pub(super) fn no_room(&mut self, key: PoolKey) {
         self.counts.no_room += 1;
-        self.backends.remove(key);
-        self.set_turn(client, Turn::Client);
-        self.clients[client].backend = None;
-        if self.has_idle_connection(client) {
-            // It has become free in the meantime.
-            self.stop_waiting(client);
-            self.clients[client].phase = Phase::Admitted;
-            self.resumed.push_back(client);
+        let Some(pool) = self.pools.get_mut(key) else { return };
+        pool.full_until = Some(self.at + RETRIED);
+        // Transactions get a connection that becomes free, logins do not.
+        if pool.shared == 0 || !pool.logins.is_empty() {
+            self.free_room(key);
+        }
+    }
+
+    /// Ends a connection, if that may help a pool.
+    fn free_room(&mut self, key: PoolKey) {
+        let pool = &mut self.pools[key];
+        // It does not if the server refuses this role or this database alone.
+        if pool.freed.is_some_and(|freed| self.at < freed + RETRIED) {
             return;
         }
-        let session = &mut self.clients[client];
-        if session.phase == Phase::Login {
-            session.phase = Phase::LoginQueued;
+        pool.freed = Some(self.at);
+        let spare = self.pools.values().filter(|pool| pool.is_open || pool.shared > 1);
+        let idle = spare.filter_map(|pool| pool.idle.front().copied()).min_by_key(|(_, since)| *since);
+        match idle {
+            Some((idle, _)) => self.make_room(idle, key),
+            None => self.starved = Some(key),
         }
-        let was_waiting = session.waits_since.is_some();
-        if let Some(idle) = self.pools.values().find_map(|pool| pool.idle.first().copied()) {
-            self.make_room(idle);
-        } else if was_waiting {
-            // Connections of other pools may take all the room.
-            self.makes_room = true;
-        }
-        // The others are asked for first: the server may refuse this role or database alone.
-        self.leave_queues(client);
-        self.wait(client);
     }
 
-    /// Whether a transaction could run on a connection of its pool.
-    fn has_idle_connection(&self, key: ClientKey) -> bool {
-        let Client { phase, pool, .. } = &self.clients[key];
-        matches!(phase, Phase::Opening { .. }) && pool.is_some_and(|pool| !self.pools[pool].idle.is_empty())
+    /// Ends a connection that is free for another pool, which asks the server when it has ended.
+    pub(super) fn make_room(&mut self, backend: BackendKey, key: PoolKey) {
+        self.unshare(backend);
+        self.backends[backend].role = Role::MakingRoom(key);
+        self.send_to_backend(backend, &TERMINATE);
     }
 
-    /// A client waits behind the others: a transaction for a connection of its pool, and all for which the
-    /// server can be asked again for room.
-    fn wait(&mut self, key: ClientKey) {
-        let client = &mut self.clients[key];
-        let Some(pool) = client.pool else { return };
-        let pool = &mut self.pools[pool];
-        client.waits_since = Some(self.at);
-        if client.phase == Phase::LoginQueued {
-            self.shut_out.insert((self.at, key));
+    /// Returns the pool that lacks a connection most, if one that becomes free in this one should end for it.
+    pub(super) fn starved_by(&mut self, key: PoolKey) -> Option<PoolKey> {
+        let starved = self.starved?;
+        let pool = &self.pools[key];
+        if !pool.is_open && pool.shared == 1 {
+            return None;
+        }
+        self.starved = None;
+        // In the same pool, only logins lack it.
+        let lacks = |pool: &Pool| if starved == key { !pool.logins.is_empty() } else { pool.is_waiting() };
+        self.pools.get(starved).is_some_and(lacks).then_some(starved)
+    }
+
+    /// Asks the server again for a connection of a pool that it had no room for: for one, whose answer decides
+    /// on the others.
+    pub(super) fn ask_again(&mut self, key: PoolKey) {
+        let Some(pool) = self.pools.get_mut(key) else { return };
+        if pool.opening + pool.logging_in > 0 {
             return;
         }
-        pool.wanted.insert((self.at, key));
-        if pool.is_open {
-            self.shut_out.insert((self.at, key));
+        while let Some(login) = pool.logins.pop_front() {
+            // It may have given up.
+            if self.clients.get(login).is_some_and(|client| client.phase == Phase::LoginQueued) {
+                self.begin_login(login);
+                return;
+            }
         }
-    }
-
-    /// A client waits neither for a connection of the server nor for room, whether it did or not.
-    pub(super) fn stop_waiting(&mut self, key: ClientKey) {
-        let Some(client) = self.clients.get(key) else { return };
-        if let Phase::Opening { due } = client.phase {
-            self.openings.remove(&(due, key));
-        }
-        self.leave_queues(key);
-    }
-
-    fn leave_queues(&mut self, key: ClientKey) {
-        let client = &mut self.clients[key];
-        let Some(since) = client.waits_since.take() else { return };
-        self.shut_out.remove(&(since, key));
-        if let Some(pool) = client.pool {
-            self.pools[pool].wanted.remove(&(since, key));
-        }
-    }
-
-    /// Gives a connection that is free to the transaction of its pool that has waited longest for one, and
-    /// returns whether there was one.
-    pub(super) fn hand_over(&mut self, key: BackendKey) -> bool {
-        let backend = &mut self.backends[key];
-        let Some(pool) = self.pools.get(backend.pool) else { return false };
-        // The server is being asked for the others.
-        let wanting =
-            pool.wanted.iter().map(|(_, key)| *key).find(|key| self.clients[*key].backend.is_none());
-        let Some(wanting) = wanting else { return false };
-        backend.role = Role::Serving(wanting);
-        self.clients[wanting].backend = Some(key);
-        self.serve(wanting);
-        true
-    }
-
-    /// A transaction has got the connection of the server that it waited for.
-    pub(super) fn serve(&mut self, key: ClientKey) {
-        self.stop_waiting(key);
-        self.clients[key].phase = Phase::Active;
-        self.resumed.push_back(key);
-    }
-
-    /// Ends a connection of the server that is free, so that there is room for another one when it has ended.
-    pub(super) fn make_room(&mut self, key: BackendKey) {
-        self.unshare(key);
-        self.backends[key].role = Role::Ending;
-        self.send_to_backend(key, &TERMINATE);
-    }
-
-    /// Finds out from time to time whether there is room now.
-    pub(super) fn retry(&mut self) {
-        if self.at >= self.retried {
-            self.ask_again();
-        }
-    }
-
-    /// Asks the server again for the client that has waited longest.
-    pub(super) fn ask_again(&mut self) {
-        let mut waiting = self.shut_out.iter().map(|(_, key)| *key);
-        let Some(key) = waiting.find(|key| self.clients[*key].backend.is_none()) else { return };
-        self.retried = self.at + RETRIED;
-        if self.clients[key].phase == Phase::LoginQueued {
-            self.begin_login(key);
+        if pool.is_open && !pool.parked.is_empty() {
+            self.open_backend(key);
         } else {
-            self.open_backend(key, Role::Opening(key));
+            pool.full_until = None;
         }
     }
 
-    /// Refuses transactions that have waited too long for a connection of the server.
-    pub(super) fn expire_openings(&mut self) {
-        while let Some((_, key)) = self.openings.first().copied().filter(|(due, _)| *due <= self.at) {
-            self.stop_waiting(key);
-            let client = &mut self.clients[key];
-            let (backend, permit) = (client.backend.take(), client.permit.take());
-            let text = "the transaction waited too long for a connection of the server";
-            self.refuse(key, Refusal::FULL, text);
-            backend.into_iter().for_each(|backend| self.terminate(backend));
-            permit.into_iter().for_each(|permit| self.leave_gate(permit));
+    /// Looks after all pools, from time to time.
+    pub(super) fn look_after_pools(&mut self) {
+        while let Some(backend) = due(&mut self.openings, self.at) {
+            if self.backends.get(backend).is_some_and(|backend| backend.role == Role::Opening) {
+                self.server_fails(backend, "it does not answer");
+            }
+        }
+        for key in self.pools.keys().collect::<Vec<_>>() {
+            self.close_idle(key);
+            if self.pools.get(key).is_some_and(|pool| pool.is_waiting()) {
+                self.look_after(key);
+            }
         }
     }
 }
