@@ -89,6 +89,8 @@ pub struct Counts {
     pub cancelled: u64,
     /// Transactions that were admitted beyond the limit, because all others waited for their clients.
     pub beyond: u64,
+    /// Periods of which the processor time of the server could not be read.
+    pub unmeasured: u64,
     /// Times that clients had to wait for their connection, for lack of files or memory.
     pub not_accepted: u64,
 }
@@ -348,6 +350,7 @@ impl Relay {
     /// Lets the law set the limit of the next period.
     fn end_period(&mut self) -> Moment {
         let cpu = self.cpu.as_mut().and_then(GroupTime::since_last);
+        self.counts.unmeasured += u64::from(self.cpu.is_some() && cpu.is_none());
         let signal = self.gate.period(self.at, Overhead { cpu, ..Overhead::default() });
         let moment = self.control.update(self.at, signal);
         self.gate.allow(moment.decision.limit);

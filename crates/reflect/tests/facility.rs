@@ -12,7 +12,9 @@ use std::time::Duration;
 use assay_process::Process;
 use assay_process::accounting::process_cpu_ns;
 use assay_reflect::Cgroup;
-use assay_reflect::facility::{Ended, Facility, NoFacility, Period, Request, Side, Subject, measures};
+use assay_reflect::facility::{
+    Ended, Facility, GroupTime, NoFacility, Period, Request, Side, Subject, measures,
+};
 use assay_reflect::progress::Progress;
 
 /// A shell that works each time a line arrives, answers, and sleeps until the next one.
@@ -170,6 +172,23 @@ fn a_control_group_is_observed_until_it_is_removed() {
     inside.end();
     assert!(soon_removed(&group.0));
     assert_eq!(facility.period(), Err(Ended));
+}
+
+#[test]
+fn the_processor_time_of_a_group_goes_on_when_it_is_made_anew() {
+    let group = Group::make("anew");
+    let mut time = GroupTime::open(Cgroup::open(&group.0).unwrap()).unwrap();
+    let mut worker = Worker::start();
+    group.take(&worker);
+    time.since_last().unwrap();
+    let worked_ns = worker.work();
+    let counted = time.since_last().unwrap();
+    assert!(u128::from(worked_ns) <= counted.as_nanos() * 101 / 100, "{counted:?} of {worked_ns} ns");
+    worker.end();
+    assert!(soon_removed(&group.0));
+    assert_eq!((time.since_last(), time.since_last()), (None, None));
+    fs::create_dir(&group.0).unwrap();
+    assert_eq!((time.since_last(), time.since_last()), (None, Some(Duration::ZERO)));
 }
 
 #[test]

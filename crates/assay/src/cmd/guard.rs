@@ -26,9 +26,8 @@ pub fn run(args: &GuardArgs) -> anyhow::Result<()> {
     open_files::raise_limit();
     let interrupt = Interrupt::listen()?;
     let (law, tuning) = law(args);
-    let mut log = args.log.as_deref().map(|path| Log::open(path, law)).transpose()?;
     let group = args.cgroup.as_deref().map(Cgroup::open).transpose()?;
-    let cpu = group.as_ref().map(GroupTime::open).transpose()?;
+    let cpu = group.map(GroupTime::open).transpose()?;
     let to = server.to_string();
     let relay = Relay::listen(Options {
         listen: args.listen,
@@ -38,11 +37,12 @@ pub fn run(args: &GuardArgs) -> anyhow::Result<()> {
         longest_wait: args.max_wait,
         cpu,
     })?;
+    let mut log = args.log.as_deref().map(|path| Log::open(path, law)).transpose()?;
     output::say(&format!("relaying {} to {to}", relay.address()));
-    let (counts, limits) = relay
-        .run(interrupt.flag(), |moment| log.iter_mut().for_each(|log| log.add(moment)))
-        .context("cannot wait for the clients and the server")?;
-    let passed = Passed { law, counts, limits, unlogged: log.map(Log::close) };
+    let relayed = relay.run(interrupt.flag(), |moment| log.iter_mut().for_each(|log| log.add(moment)));
+    let unlogged = log.map(Log::close);
+    let (counts, limits) = relayed.context("cannot wait for the clients and the server")?;
+    let passed = Passed { law, counts, limits, unlogged };
     output::show(&section::guard::report(&passed), args.print.format())
 }
 

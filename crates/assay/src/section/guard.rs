@@ -16,8 +16,8 @@ pub struct Passed {
     pub counts: Counts,
     /// The limits.
     pub limits: Course,
-    /// Lines that the log lacks, if there is one.
-    pub unlogged: Option<u64>,
+    /// Lines that the log lacks, if there is one; `None` in it if that is not known.
+    pub unlogged: Option<Option<u64>>,
 }
 
 /// Returns the report on what happened.
@@ -49,8 +49,15 @@ pub fn report(Passed { law, counts, limits: course, unlogged }: &Passed) -> Repo
     if course.has_failed {
         blocks.push(Block::Text("The law failed; its last limit stayed.".to_owned()));
     }
-    if let Some(lines @ 1..) = unlogged {
-        blocks.push(Block::Text(format!("The log lacks {lines} lines, which could not be written in time.")));
+    if counts.unmeasured > 0 {
+        let text =
+            format!("The processor time of the server could not be read in {} periods.", counts.unmeasured);
+        blocks.push(Block::Text(text));
+    }
+    match unlogged {
+        None | Some(Some(0)) => {}
+        Some(Some(lines)) => blocks.push(Block::Text(format!("The log lacks {lines} lines."))),
+        Some(None) => blocks.push(Block::Text("The log lacks an unknown number of lines.".to_owned())),
     }
     Report { title: "What passed through the guard".to_owned(), blocks }
 }

@@ -1,15 +1,15 @@
 //! The limit that a law sets, and the log of its decisions.
 
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::fs;
+use std::io::BufRead;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use serde_json::Value;
 
-use crate::Guard;
 use crate::postgres_server::Server;
+use crate::{Guard, command, text};
 
 const SESSIONS: usize = 12;
 
@@ -79,33 +79,47 @@ fn the_log_has_each_decision_and_what_it_was_made_of() {
 }
 
 #[test]
-fn sessions_go_on_without_a_log() {
+fn sessions_go_on_when_the_log_cannot_be_written() {
     let server = server();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("log");
-    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
-    let reader = thread::spawn({
-        let path = path.clone();
-        move || {
-            let (mut log, mut head) = (BufReader::new(File::open(path).unwrap()), String::new());
-            log.read_line(&mut head).unwrap();
-            head
-        }
-    });
-    let guard = Guard::start(&server, &["--law", "aimd", "--start", "1", "--log", path.to_str().unwrap()]);
-    // Then it closes the pipe.
-    assert!(reader.join().unwrap().contains("aimd"));
-    let begun = guard.session("same").query_one("SELECT now()::text", &[]).unwrap();
-    let begun: String = begun.get(0);
-    let mut administrator = server.session();
-    while !administrator
-        .query_one("SELECT now() > $1::text::timestamptz + interval '1 second'", &[&begun])
-        .unwrap()
-        .get::<_, bool>(0)
-    {
-        guard.session("same").simple_query("UPDATE hot SET v = v + 1").unwrap();
-    }
-    let (counts, messages) = guard.end_with_messages();
-    assert!(messages.starts_with("cannot write to the log: "), "{messages}");
+    // Files get at most 1 KiB: a few lines, and part of another one.
+    let mut limited = Command::new("sh");
+    limited.args([
+        "-c",
+        "trap '' XFSZ; ulimit -f 2; exec \"$0\" \"$@\"",
+        env!("CARGO_BIN_EXE_assay"),
+        "guard",
+    ]);
+    let arguments = ["--law", "aimd", "--log", path.to_str().unwrap()];
+    let mut guard = Guard::spawn(limited, &server, &arguments);
+    let mut message = String::new();
+    guard.messages.read_line(&mut message).unwrap();
+    assert!(message.starts_with("cannot write to the log: File too large"), "{message}");
+    guard.session("same").simple_query("UPDATE hot SET v = v + 1").unwrap();
+    let counts = guard.end();
     assert!(counts.0.to_string().contains("The log lacks "), "{}", counts.0);
+    let log = fs::read_to_string(&path).unwrap();
+    assert!(log.ends_with('\n') && log.lines().count() > 1, "{log}");
+    for line in log.lines() {
+        serde_json::from_str::<Value>(line).unwrap();
+    }
+}
+
+#[test]
+fn a_log_has_one_guard() {
+    let server = server();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log");
+    let arguments = ["--log", path.to_str().unwrap()];
+    let guard = Guard::start(&server, &arguments);
+    let second = ["--listen", "127.0.0.1:0", "--to", "host=/run/x"];
+    let output = command(&[&second[..], &arguments].concat()).output().unwrap();
+    assert!(!output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("is in use by another guard"), "{}", text(&output.stderr));
+    guard.end();
+    // The next one appends to it.
+    Guard::start(&server, &arguments).end();
+    let log = fs::read_to_string(&path).unwrap();
+    assert_eq!(log.lines().filter(|line| line.contains("assay.guard/1")).count(), 2, "{log}");
 }

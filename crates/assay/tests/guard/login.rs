@@ -92,6 +92,14 @@ fn a_transaction_waits_for_a_connection_that_the_guard_cannot_open() {
     assert_eq!(guard.session("same").simple_query("SELECT 1").unwrap().len(), 3);
     holder.batch_execute("COMMIT").unwrap();
     assert_eq!(other.join().unwrap(), held);
+    // One that waits for a connection that its session keeps for itself gets none.
+    let mut waiting = guard.connect("scram", "same").unwrap();
+    end_processes_of(&server, "scram", &format!("{held}, {}", process(&mut pinned)));
+    holder.batch_execute("BEGIN").unwrap();
+    let waiting = thread::spawn(move || waiting.simple_query("SELECT 1").unwrap_err());
+    holder.batch_execute("SET work_mem = '7MB'; COMMIT").unwrap();
+    let error = waiting.join().unwrap();
+    assert!(error.is_closed() || error.code() == Some(&SqlState::CONNECTION_FAILURE), "{error}");
     assert_eq!(guard.end().of("connections to the server"), 0);
 }
 

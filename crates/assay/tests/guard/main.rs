@@ -38,8 +38,18 @@ struct Guard {
 impl Guard {
     /// Starts one in front of a server.
     fn start(server: &Server, arguments: &[&str]) -> Self {
-        let mut command = command(arguments);
-        command.args(["--listen", "127.0.0.1:0", "--to", &server.address("postgres"), "--json"]);
+        Self::spawn(command(&[]), server, arguments)
+    }
+
+    /// Starts one by a command.
+    fn spawn(mut command: Command, server: &Server, arguments: &[&str]) -> Self {
+        command.args(arguments).args([
+            "--listen",
+            "127.0.0.1:0",
+            "--to",
+            &server.address("postgres"),
+            "--json",
+        ]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut messages = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
@@ -65,21 +75,15 @@ impl Guard {
     }
 
     /// Ends it, and returns its report.
-    fn end(self) -> Counts {
-        let (counts, messages) = self.end_with_messages();
-        assert_eq!(messages, "");
-        counts
-    }
-
-    /// Ends it, and returns its report and its messages.
-    fn end_with_messages(mut self) -> (Counts, String) {
+    fn end(mut self) -> Counts {
         kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
         let mut report = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut report).unwrap();
         let mut messages = String::new();
         self.messages.read_to_string(&mut messages).unwrap();
         assert!(self.child.wait().unwrap().success(), "{messages}");
-        (Counts(serde_json::from_str(&report).unwrap()), messages)
+        assert_eq!(messages, "");
+        Counts(serde_json::from_str(&report).unwrap())
     }
 }
 
@@ -137,8 +141,8 @@ fn bad_arguments_are_refused_in_one_line() {
         (&["--law", "knee", "--limit", "4"], "cannot be used with '--limit <N>'"),
         (&["--law", "paper2003"], "--cgroup <PATH>"),
         (&["--cgroup", "/proc"], "/proc is no control group"),
-        (&["--log", "/"], "cannot open the log /"),
-        (&["--log", "/dev/full"], "cannot write to the log /dev/full"),
+        (&["--log", "/"], "the log / is no regular file"),
+        (&["--log", "/no/log"], "cannot open the log /no/log"),
     ] {
         let arguments = [&["--listen", "127.0.0.1:0", "--to", "host=/run/x"], arguments].concat();
         let output = command(&arguments).output().unwrap();

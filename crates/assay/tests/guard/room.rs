@@ -18,12 +18,12 @@ fn server() -> Server {
 #[test]
 fn sessions_share_what_the_server_has_room_for() {
     let server = server();
-    let guard = Guard::start(&server, &["--limit", "4"]);
-    let [mut holder, mut other] = [0; 2].map(|_| guard.connect("single", "same").unwrap());
+    let guard = Guard::start(&server, &["--limit", "2"]);
+    let [mut holder, one, other, third] = [0; 4].map(|_| guard.connect("single", "same").unwrap());
     holder.batch_execute("BEGIN").unwrap();
     let held = process(&mut holder);
-    let other = thread::spawn(move || process(&mut other));
-    // A login and a transaction wait.
+    // More transactions wait than may be in flight, and a login.
+    let others = [one, other, third].map(|mut session| thread::spawn(move || process(&mut session)));
     let login = thread::spawn({
         let parameters = guard.parameters("single", "different");
         move || process(&mut postgres::Client::connect(&parameters, postgres::NoTls).unwrap())
@@ -34,12 +34,14 @@ fn sessions_share_what_the_server_has_room_for() {
         process(&mut passer_by);
     }
     holder.batch_execute("COMMIT").unwrap();
-    other.join().unwrap();
+    for other in others {
+        other.join().unwrap();
+    }
     login.join().unwrap();
     process(&mut holder);
     let counts = guard.end();
     assert!(counts.of("times that the server had no room") > 0, "{}", counts.0);
-    assert_eq!((counts.of("logged in"), counts.of("ended with an error of the guard")), (4, 0));
+    assert_eq!((counts.of("logged in"), counts.of("ended with an error of the guard")), (6, 0));
 }
 
 #[test]

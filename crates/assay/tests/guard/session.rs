@@ -127,6 +127,35 @@ fn a_request_to_cancel_reaches_its_own_session_only() {
 }
 
 #[test]
+fn a_transaction_that_waits_can_be_cancelled() {
+    let server = Server::start();
+    let guard = Guard::start(&server, &["--limit", "1"]);
+    let [mut holder, mut waiting] = ["holder", "waiting"].map(|name| guard.session(name));
+    let [of_holder, of_waiting] = [holder.cancel_token(), waiting.cancel_token()];
+    // The server is at work, so that none is admitted beyond the limit.
+    let holder = thread::spawn(move || holder.batch_execute("SELECT pg_sleep(120)").unwrap_err());
+    let mut administrator = server.session();
+    let sleeping = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+    while select(&mut administrator, sleeping).is_empty() {}
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // The first ones may come before the transaction.
+            while !is_done.load(Ordering::Relaxed) {
+                of_waiting.cancel_query(postgres::NoTls).unwrap();
+            }
+        });
+        let error = waiting.simple_query("SELECT 1").unwrap_err();
+        is_done.store(true, Ordering::Relaxed);
+        assert_eq!(error.code(), Some(&SqlState::QUERY_CANCELED), "{error}");
+    });
+    of_holder.cancel_query(postgres::NoTls).unwrap();
+    assert_eq!(holder.join().unwrap().code(), Some(&SqlState::QUERY_CANCELED));
+    assert_eq!(select(&mut waiting, "SELECT 1"), ["1"]);
+    assert_eq!(guard.end().of("refused"), 0);
+}
+
+#[test]
 fn a_request_that_comes_late_does_not_cancel_the_next_transaction() {
     let server = Server::start();
     let guard = Guard::start(&server, &["--limit", "1"]);

@@ -82,7 +82,9 @@ impl Source for OfGroup {
 /// The processor time of a control group and the groups below it, for a law.
 #[derive(Debug)]
 pub struct GroupTime {
-    group: OfGroup,
+    group: Cgroup,
+    /// `None` after a failure: the group may have been made anew, as with a restart of the server.
+    file: Option<OfGroup>,
     last_ns: Option<u64>,
 }
 
@@ -91,15 +93,20 @@ impl GroupTime {
     ///
     /// # Errors
     /// If the kernel does not count it.
-    pub fn open(group: &Cgroup) -> Result<Self, NoTime> {
-        let mut time = Self { group: OfGroup::open(group).map_err(NoTime)?, last_ns: None };
-        time.since_last();
-        Ok(time)
+    pub fn open(group: Cgroup) -> Result<Self, NoTime> {
+        let mut file = OfGroup::open(&group).map_err(NoTime)?;
+        let [_, _, last_ns] = file.times().map_err(|error| NoTime(error.to_string()))?;
+        if last_ns.is_none() {
+            return Err(NoTime("the kernel does not count the processor time of control groups".to_owned()));
+        }
+        Ok(Self { group, file: Some(file), last_ns })
     }
 
     /// Returns the time since the last call; `None` if one of the two readings failed.
     pub fn since_last(&mut self) -> Option<Duration> {
-        let now_ns = self.group.times().ok().and_then(|[_, _, total_ns]| total_ns);
+        let mut file = self.file.take().or_else(|| OfGroup::open(&self.group).ok());
+        let now_ns = file.as_mut().and_then(|file| file.times().ok()?[2]);
+        self.file = file.filter(|_| now_ns.is_some());
         let last_ns = std::mem::replace(&mut self.last_ns, now_ns);
         now_ns?.checked_sub(last_ns?).map(Duration::from_nanos)
     }
