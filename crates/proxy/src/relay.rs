@@ -56,7 +56,7 @@ pub struct Options {
     pub tuning: Tuning,
     /// The processor time of the server.
     pub cpu: Option<GroupTime>,
-    /// Longest time that a transaction waits for admission.
+    /// Longest time that a transaction waits.
     pub longest_wait: Duration,
 }
 
@@ -73,7 +73,7 @@ pub struct Counts {
     pub failed: u64,
     /// Transactions that were given up by their client, or by the server, before their end.
     pub abandoned: u64,
-    /// Transactions that waited too long for admission.
+    /// Transactions that waited too long.
     pub refused: u64,
     /// Sessions that ended with an error of the guard.
     pub turned_away: u64,
@@ -121,6 +121,8 @@ pub struct Relay {
     control: Control,
     cpu: Option<GroupTime>,
     logins: Logins,
+    /// Connections of the server that the guard opens.
+    opening: u32,
     /// When connections of the server have to be open that the guard opens, the earliest first.
     openings: VecDeque<(Duration, BackendKey)>,
     /// The pool that lacks a connection, for which one of another pool ends as soon as it is free.
@@ -218,6 +220,7 @@ impl Relay {
             control: Control::new(options.law, options.tuning),
             cpu: options.cpu,
             logins: Logins::default(),
+            opening: 0,
             openings: VecDeque::new(),
             starved: None,
             resumed: VecDeque::new(),
@@ -261,6 +264,7 @@ impl Relay {
             self.at = now().saturating_duration_since(self.begun);
             for side in std::mem::take(&mut self.again) {
                 self.read(side);
+                self.resume();
             }
             for event in &events {
                 match Side::of(event.data) {
@@ -330,11 +334,8 @@ impl Relay {
             self.refuse_late(key);
         }
         self.look_after_pools();
-        if self.stands_still()
-            && let Some((key, permit)) = self.gate.admit_beyond(self.at)
-        {
-            self.counts.beyond += 1;
-            self.admit(key, permit);
+        if self.stands_still() {
+            self.admit_beyond();
         }
         while let Some(key) = due(&mut self.startups, self.at) {
             self.startup_is_due(key);
@@ -356,6 +357,19 @@ impl Relay {
         self.gate.allow(moment.decision.limit);
         self.admit_waiting();
         moment
+    }
+
+    /// Admits one transaction beyond the limit that can begin.
+    fn admit_beyond(&mut self) {
+        while let Some((key, permit)) = self.gate.admit_beyond(self.at) {
+            self.admit(key, permit);
+            self.begin_transaction(key);
+            let phase = self.clients.get(key).map(|client| client.phase);
+            if let Some(Phase::Active | Phase::Opening) = phase {
+                self.counts.beyond += 1;
+                return;
+            }
+        }
     }
 
     /// Whether the server has had nothing to do since the last tick: all transactions in flight wait for

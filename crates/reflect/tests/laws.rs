@@ -303,9 +303,9 @@ fn paper2003_holds_the_limit_if_overhead_is_not_measured() {
 fn the_plant_with_deadlocks_serves_what_was_measured() {
     let law = |new| Law { name: "", about: "", period: Duration::from_secs(1), new };
     let limits = [
-        law(|tuning| (LAWS[0].new)(Tuning { start: Limit::nearest(2.0), ..tuning })),
-        law(|tuning| (LAWS[0].new)(Tuning { start: Limit::nearest(8.0), ..tuning })),
-        law(|tuning| (LAWS[0].new)(Tuning { start: Limit::nearest(32.0), ..tuning })),
+        law(|tuning| (Law::fixed().new)(Tuning { start: Limit::nearest(2.0), ..tuning })),
+        law(|tuning| (Law::fixed().new)(Tuning { start: Limit::nearest(8.0), ..tuning })),
+        law(|tuning| (Law::fixed().new)(Tuning { start: Limit::nearest(32.0), ..tuning })),
     ];
     let halves = limits.map(|law| {
         let run = run(&law, Plant::named("deadlock").unwrap(), Scenario::named("below").unwrap(), 1);
@@ -401,4 +401,9 @@ proptest! {
         }
         prop_assert!((1..=Limit::HIGHEST).contains(&limit.units()));
     }
+}
+
+#[test]
+fn the_law_of_a_limit_chosen_by_hand_is_the_one_of_that_name() {
+    assert!(std::ptr::eq(Law::fixed(), Law::named("fixed").unwrap()));
 }

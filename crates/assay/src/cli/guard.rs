@@ -29,7 +29,8 @@ pub struct GuardArgs {
     /// Limit that never changes: the same as `--law fixed --start N`.
     #[arg(long, value_name = "N", conflicts_with_all = ["law", "start"], value_parser = limit())]
     pub limit: Option<Limit>,
-    /// Longest time that a transaction waits, such as 5s; after that, it is refused with SQLSTATE 57014.
+    /// Longest time that a transaction waits, such as 5s; after that, it is refused with SQLSTATE 57014, or
+    /// 53300 if it lacks a connection of the server.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = super::budget)]
     pub max_wait: Duration,
     /// Control group of the server in the unified hierarchy, whose processor time the law gets;

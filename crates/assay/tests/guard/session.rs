@@ -145,8 +145,9 @@ fn a_transaction_that_waits_can_be_cancelled() {
                 of_waiting.cancel_query(postgres::NoTls).unwrap();
             }
         });
-        let error = waiting.simple_query("SELECT 1").unwrap_err();
+        let result = waiting.simple_query("SELECT 1");
         is_done.store(true, Ordering::Relaxed);
+        let error = result.unwrap_err();
         assert_eq!(error.code(), Some(&SqlState::QUERY_CANCELED), "{error}");
     });
     of_holder.cancel_query(postgres::NoTls).unwrap();

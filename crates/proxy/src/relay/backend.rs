@@ -263,7 +263,7 @@ impl Relay {
                     let pool = self.end_opening(key);
                     self.counts.opened += 1;
                     self.share(key);
-                    self.release(key);
+                    self.give_back(key);
                     self.opened(pool);
                     return used;
                 }
@@ -281,6 +281,9 @@ impl Relay {
                     return input.len();
                 }
                 Step::Asked | Step::Refused => {
+                    if let Some(pool) = self.pools.get_mut(backend.pool) {
+                        pool.is_open = false;
+                    }
                     self.server_fails(key, "it refuses a login that it has accepted before");
                     return input.len();
                 }
@@ -293,6 +296,7 @@ impl Relay {
     fn end_opening(&mut self, key: BackendKey) -> PoolKey {
         let backend = &mut self.backends[key];
         backend.role = Role::Idle;
+        self.opening -= 1;
         if let Some(pool) = self.pools.get_mut(backend.pool) {
             pool.opening -= 1;
         }
@@ -403,7 +407,8 @@ impl Relay {
             }
         }
         backend.permit.into_iter().for_each(|permit| self.leave_gate(permit));
-        if let Role::MakingRoom(pool) = backend.role {
+        let pool = if let Role::MakingRoom(pool) = backend.role { pool } else { backend.pool };
+        if self.pools.get(pool).is_some_and(|pool| pool.full_until.is_some()) {
             self.ask_again(pool);
         }
         if let Role::Cancelling(client, target) = backend.role {

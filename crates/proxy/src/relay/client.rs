@@ -61,6 +61,8 @@ pub enum Phase {
     Queued(Ticket),
     /// Its transaction was admitted.
     Admitted,
+    /// Its transaction waits for a connection of the server that the guard opens.
+    Opening,
     /// Its transaction lacks a connection of the server.
     Parked(Ticket),
     /// It is in a transaction.
@@ -137,7 +139,7 @@ impl Relay {
     pub(super) fn read_client(&mut self, key: ClientKey, buffer: &mut [u8]) {
         let Some(client) = self.clients.get_mut(key) else { return };
         match client.phase {
-            Phase::LoginQueued | Phase::Queued(_) | Phase::Admitted | Phase::Parked(_) => {
+            Phase::LoginQueued | Phase::Queued(_) | Phase::Admitted | Phase::Opening | Phase::Parked(_) => {
                 // It would not see the result.
                 if client.connection.is_hung_up() {
                     self.remove_client(key);
@@ -199,7 +201,11 @@ impl Relay {
                 Phase::Idle => self.take_idle(key, rest),
                 Phase::Active => self.take_transaction(key, rest),
                 Phase::Refused { last, .. } => self.take_refused(key, rest, last),
-                Phase::LoginQueued | Phase::Queued(_) | Phase::Admitted | Phase::Parked(_) => None,
+                Phase::LoginQueued
+                | Phase::Queued(_)
+                | Phase::Admitted
+                | Phase::Opening
+                | Phase::Parked(_) => None,
                 Phase::Cancelling | Phase::Ending => return input.len(),
             };
             match taken {
@@ -234,11 +240,11 @@ impl Relay {
     }
 
     /// A transaction that was admitted begins, if there is a connection of the server for it.
-    fn begin_transaction(&mut self, key: ClientKey) {
+    pub(super) fn begin_transaction(&mut self, key: ClientKey) {
         let client = &mut self.clients[key];
         if client.backend.is_none() {
             let pool = client.pool.expect("a session that has logged in has a pool");
-            let Some(backend) = self.take_idle_backend(pool) else { return self.park(key, pool) };
+            let Some(backend) = self.take_idle_backend(pool) else { return self.lacks_connection(key, pool) };
             self.backends[backend].role = Role::Serving(key);
             self.clients[key].backend = Some(backend);
         }
@@ -428,10 +434,14 @@ impl Relay {
     /// The transaction of a client does not wait any more, if it does.
     fn withdraw(&mut self, key: ClientKey) {
         let Some(client) = self.clients.get(key) else { return };
-        let (Phase::Queued(ticket) | Phase::Parked(ticket)) = client.phase else { return };
-        self.gate.withdraw(ticket, self.at);
-        if let Some(pool) = client.pool {
-            self.pools[pool].parked.remove(&ticket);
+        let Some(pool) = client.pool.and_then(|pool| self.pools.get_mut(pool)) else { return };
+        match client.phase {
+            Phase::Queued(ticket) | Phase::Parked(ticket) => {
+                self.gate.withdraw(ticket, self.at);
+                pool.parked.remove(&ticket);
+            }
+            Phase::Opening => pool.expecting.retain(|expecting| *expecting != key),
+            _ => {}
         }
     }
 

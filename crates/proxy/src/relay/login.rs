@@ -254,7 +254,7 @@ impl Relay {
         session.backend = None;
         session.phase = Phase::LoginQueued;
         let Some(pool) = session.pool else { return };
-        self.pools[pool].logins.push_back(client);
+        self.pools[pool].logins.push_front(client);
         self.no_room(pool);
     }
 

@@ -30,6 +30,8 @@ pub struct Pool {
     pub opening: u32,
     /// Clients that log in, on which the server works.
     pub logging_in: u32,
+    /// Clients whose transactions keep their places while the guard opens connections.
+    pub expecting: VecDeque<ClientKey>,
     /// Clients whose transactions lack one.
     pub parked: BTreeMap<Ticket, ClientKey>,
     /// Clients that the server had no room for when they logged in, and those behind them.
@@ -53,6 +55,11 @@ const KEPT: u32 = 16;
 const IDLE_TIME: Duration = Duration::from_secs(10);
 
 impl Pool {
+    /// Whether a transaction may get a connection, now or later.
+    pub fn can_get_one(&self) -> bool {
+        self.is_open || self.shared + self.logging_in > 0 || !self.logins.is_empty()
+    }
+
     /// Whether a login has to wait until the server has room.
     pub fn is_full(&self, at: Duration) -> bool {
         !self.logins.is_empty() || self.full_until.is_some_and(|until| at < until)
@@ -60,7 +67,7 @@ impl Pool {
 
     /// Whether someone waits for a connection.
     pub fn is_waiting(&self) -> bool {
-        !self.parked.is_empty() || !self.logins.is_empty()
+        !self.expecting.is_empty() || !self.parked.is_empty() || !self.logins.is_empty()
     }
 }
 
@@ -76,6 +83,7 @@ impl Relay {
                 shared: 0,
                 opening: 0,
                 logging_in: 0,
+                expecting: VecDeque::new(),
                 parked: BTreeMap::new(),
                 logins: VecDeque::new(),
                 full_until: None,
@@ -124,7 +132,7 @@ impl Relay {
     }
 
     /// Connections that a pool keeps. One more than the limit, for a transaction that is admitted beyond it.
-    fn kept(&self, key: PoolKey) -> u32 {
+    pub(super) fn kept(&self, key: PoolKey) -> u32 {
         let used = self.gate.limit().units() + 1;
         if self.pools[key].is_open { used } else { used.max(KEPT) }
     }
@@ -147,8 +155,23 @@ impl Relay {
         } else if let Some(starved) = self.starved_by(pool) {
             self.make_room(key, starved);
         } else {
-            self.backends[key].role = Role::Idle;
-            self.pools[pool].idle.push_back((key, self.at));
+            self.give_back(key);
+        }
+    }
+
+    /// A connection of the server is for its own pool.
+    pub(super) fn give_back(&mut self, key: BackendKey) {
+        let backend = &mut self.backends[key];
+        let Some(pool) = self.pools.get_mut(backend.pool) else { return self.terminate(key) };
+        if let Some(client) = pool.expecting.pop_front() {
+            backend.role = Role::Serving(client);
+            self.clients[client].backend = Some(key);
+            self.begin_transaction(client);
+            self.resumed.push_back(client);
+        } else {
+            backend.role = Role::Idle;
+            pool.idle.push_back((key, self.at));
+            let pool = backend.pool;
             self.unpark(pool);
         }
     }

@@ -16,14 +16,34 @@ use crate::postgres::refusal::{Refusal, TERMINATE};
 const RETRIED: Duration = Duration::from_secs(1);
 
 impl Relay {
-    /// A transaction that was admitted lacks a connection: its place is for another one until there is one.
-    pub(super) fn park(&mut self, key: ClientKey, pool: PoolKey) {
+    /// A transaction that was admitted lacks a connection. It keeps its place while the guard opens one.
+    /// Otherwise its place is for another one.
+    pub(super) fn lacks_connection(&mut self, key: ClientKey, pool: PoolKey) {
+        let known = &mut self.pools[pool];
+        if known.is_open && known.full_until.is_none() {
+            self.clients[key].phase = Phase::Opening;
+            known.expecting.push_back(key);
+            self.open_backends(pool);
+        } else {
+            self.park(key);
+            self.look_after(pool);
+            self.admit_waiting();
+        }
+    }
+
+    fn park(&mut self, key: ClientKey) {
         let client = &mut self.clients[key];
-        let Some(permit) = client.permit.take() else { return };
+        let (Some(permit), Some(pool)) = (client.permit.take(), client.pool) else { return };
         let ticket = self.gate.park(key, permit, self.at);
         client.phase = Phase::Parked(ticket);
         self.pools[pool].parked.insert(ticket, key);
-        self.look_after(pool);
+    }
+
+    /// The guard opens no connection for a pool now: transactions that have kept their places give them up.
+    fn park_expecting(&mut self, key: PoolKey) {
+        for client in std::mem::take(&mut self.pools[key].expecting) {
+            self.park(client);
+        }
         self.admit_waiting();
     }
 
@@ -39,22 +59,24 @@ impl Relay {
     /// Sees to it that a pool gets the connections that it lacks.
     pub(super) fn look_after(&mut self, key: PoolKey) {
         let Some(pool) = self.pools.get(key) else { return };
-        if pool.full_until.is_some_and(|until| self.at >= until) {
-            self.ask_again(key);
-        } else if pool.full_until.is_none() && pool.is_open {
+        if pool.full_until.is_some_and(|until| self.at < until) {
+            return;
+        }
+        if pool.can_get_one() {
             self.open_backends(key);
-        } else if pool.shared + pool.logging_in == 0 && !pool.is_open {
+            self.ask_again(key);
+        } else {
             let text = "all connections to the server are in use by sessions that need their own, or are lost; \
                         connect again";
             self.give_up(key, &Refusal::NO_SERVER.message(text));
         }
     }
 
-    /// Opens connections, as many as transactions of the pool lack.
+    /// Opens connections, as many as transactions of the pool lack that keep their places.
     fn open_backends(&mut self, key: PoolKey) {
         while let Some(pool) = self.pools.get(key)
-            && pool.opening < LOGINS
-            && (pool.opening as usize) < pool.parked.len()
+            && self.opening < LOGINS
+            && (pool.opening as usize) < pool.expecting.len()
         {
             if !self.open_backend(key) {
                 return;
@@ -68,6 +90,7 @@ impl Relay {
         match self.connect(Role::Opening, key, &packet) {
             Ok(backend) => {
                 self.pools[key].opening += 1;
+                self.opening += 1;
                 self.openings.push_back((self.at + STARTUP_TIME, backend));
                 true
             }
@@ -82,6 +105,7 @@ impl Relay {
     pub(super) fn opened(&mut self, key: PoolKey) {
         let Some(pool) = self.pools.get_mut(key) else { return };
         pool.freed = None;
+        self.starved = self.starved.filter(|starved| *starved != key);
         if let Some(until) = &mut pool.full_until {
             *until = self.at;
         }
@@ -93,9 +117,10 @@ impl Relay {
     /// transactions get this message.
     pub(super) fn not_opened(&mut self, key: PoolKey, message: &[u8]) {
         let Some(pool) = self.pools.get_mut(key) else { return };
-        if pool.shared + pool.opening > 0 {
-            pool.full_until = Some(self.at + RETRIED);
-        } else {
+        pool.full_until = Some(self.at + RETRIED);
+        let has_none = pool.shared + pool.opening + pool.logging_in == 0;
+        self.park_expecting(key);
+        if has_none {
             self.give_up(key, message);
         }
     }
@@ -114,10 +139,8 @@ impl Relay {
         self.counts.no_room += 1;
         let Some(pool) = self.pools.get_mut(key) else { return };
         pool.full_until = Some(self.at + RETRIED);
-        // Transactions get a connection that becomes free, logins do not.
-        if pool.shared == 0 || !pool.logins.is_empty() {
-            self.free_room(key);
-        }
+        self.park_expecting(key);
+        self.free_room(key);
     }
 
     /// Ends a connection, if that may help a pool.
@@ -128,12 +151,28 @@ impl Relay {
             return;
         }
         pool.freed = Some(self.at);
-        let spare = self.pools.values().filter(|pool| pool.is_open || pool.shared > 1);
-        let idle = spare.filter_map(|pool| pool.idle.front().copied()).min_by_key(|(_, since)| *since);
+        let is_starved = self.is_starved(key);
+        // Transactions get a connection of their pool that becomes free, logins do not.
+        let spare = self.pools.iter().filter(|(other, _)| self.can_spare_one(*other, key));
+        let idle = spare.filter_map(|(_, pool)| pool.idle.front().copied()).min_by_key(|(_, since)| *since);
         match idle {
-            Some((idle, _)) => self.make_room(idle, key),
-            None => self.starved = Some(key),
+            Some((idle, since)) if is_starved || self.at >= since + RETRIED => self.make_room(idle, key),
+            _ if is_starved => self.starved = Some(key),
+            _ => {}
         }
+    }
+
+    /// Whether none of the connections that a pool has can help those that wait.
+    fn is_starved(&self, key: PoolKey) -> bool {
+        self.pools
+            .get(key)
+            .is_some_and(|pool| !pool.logins.is_empty() || (pool.shared == 0 && !pool.parked.is_empty()))
+    }
+
+    /// Whether a pool can do without a connection, for another one. A login brings one to its own pool.
+    fn can_spare_one(&self, key: PoolKey, other: PoolKey) -> bool {
+        let pool = &self.pools[key];
+        if key == other { !pool.logins.is_empty() } else { pool.is_open || pool.shared > self.kept(key) }
     }
 
     /// Ends a connection that is free for another pool, which asks the server when it has ended.
@@ -145,15 +184,9 @@ impl Relay {
 
     /// Returns the pool that lacks a connection most, if one that becomes free in this one should end for it.
     pub(super) fn starved_by(&mut self, key: PoolKey) -> Option<PoolKey> {
-        let starved = self.starved?;
-        let pool = &self.pools[key];
-        if !pool.is_open && pool.shared == 1 {
-            return None;
-        }
+        let starved = self.starved.filter(|starved| self.can_spare_one(key, *starved))?;
         self.starved = None;
-        // In the same pool, only logins lack it.
-        let lacks = |pool: &Pool| if starved == key { !pool.logins.is_empty() } else { pool.is_waiting() };
-        self.pools.get(starved).is_some_and(lacks).then_some(starved)
+        self.is_starved(starved).then_some(starved)
     }
 
     /// Asks the server again for a connection of a pool that it had no room for: for one, whose answer decides
@@ -186,9 +219,14 @@ impl Relay {
         }
         for key in self.pools.keys().collect::<Vec<_>>() {
             self.close_idle(key);
-            if self.pools.get(key).is_some_and(|pool| pool.is_waiting()) {
+            if self.pools.get(key).is_some_and(Pool::is_waiting) {
                 self.look_after(key);
             }
+            // Transactions for which these became free may have been given up.
+            for _ in 0..self.pools.get(key).map_or(0, |pool| pool.idle.len()) {
+                self.unpark(key);
+            }
         }
+        self.admit_waiting();
     }
 }

@@ -1,7 +1,7 @@
 //! `assay guard --log`: each decision of the law as a line of JSON, and what it was made of.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -10,12 +10,58 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use assay_proxy::control::Moment;
 use assay_reflect::law::Law;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::output;
 
 /// Name and number of the format.
 const FORMAT: &str = "assay.guard/1";
+
+/// The first line.
+#[derive(Serialize)]
+struct Head {
+    format: &'static str,
+    law: &'static str,
+    /// The time of day.
+    begun_at: String,
+}
+
+/// A period.
+#[derive(Serialize)]
+struct Line {
+    /// Since the beginning.
+    end_ns: u64,
+    length_ns: u64,
+    limit: u32,
+    finished: u64,
+    failed: u64,
+    in_flight: f64,
+    waiting: f64,
+    latency_ns: Option<u64>,
+    oldest_ns: Option<u64>,
+    cpu_ns: Option<u64>,
+    next_limit: u32,
+    reason: &'static str,
+}
+
+impl Line {
+    fn of(Moment { end, limit, signal, decision }: &Moment) -> Self {
+        Self {
+            end_ns: ns(*end),
+            length_ns: ns(signal.period),
+            limit: limit.units(),
+            finished: signal.finished,
+            failed: signal.failed,
+            in_flight: signal.in_flight,
+            waiting: signal.waiting,
+            latency_ns: signal.latency.map(ns),
+            oldest_ns: signal.oldest.map(ns),
+            cpu_ns: signal.overhead.cpu.map(ns),
+            next_limit: decision.limit.units(),
+            reason: decision.reason,
+        }
+    }
+}
 
 /// Lines that may wait to be written: a hundred seconds of a law with a period of 100 ms.
 const WAITING: usize = 1000;
@@ -30,7 +76,7 @@ pub struct Log {
 
 impl Log {
     /// Opens a file, to which the log is appended.
-    pub fn open(path: &Path, law: &Law) -> anyhow::Result<Self> {
+    pub fn open(path: &Path, law: &'static Law) -> anyhow::Result<Self> {
         let name = path.display();
         // To open a pipe would wait for its reader.
         if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
@@ -46,8 +92,9 @@ impl Log {
             Ok(()) | Err(TryLockError::Error(_)) => {}
         }
         let begun_at = jiff::Timestamp::now().to_string();
-        let head = json!({ "format": FORMAT, "law": law.name, "begun_at": begun_at });
-        write(&mut file, &format!("{head}\n")).with_context(|| format!("cannot write to the log {name}"))?;
+        let head = json(&Head { format: FORMAT, law: law.name, begun_at });
+        let head = if ends_in_a_line(path).unwrap_or(false) { format!("\n{head}") } else { head };
+        write(&mut file, &head).with_context(|| format!("cannot write to the log {name}"))?;
         let (lines, receiver) = sync_channel(WAITING);
         let writer =
             thread::Builder::new().name("assay-log".to_owned()).spawn(move || write_all(file, &receiver));
@@ -56,7 +103,7 @@ impl Log {
 
     /// Adds a line, or counts it as lost.
     pub fn add(&mut self, moment: &Moment) {
-        self.lost += u64::from(self.lines.try_send(format!("{}\n", line(moment))).is_err());
+        self.lost += u64::from(self.lines.try_send(json(&Line::of(moment))).is_err());
     }
 
     /// Waits until all is written, and returns the number of lines that are lost; `None` if that is not known.
@@ -82,6 +129,15 @@ fn write_all(mut file: File, lines: &Receiver<String>) -> u64 {
     lost
 }
 
+/// Whether the last guard was ended in the middle of a line.
+fn ends_in_a_line(path: &Path) -> io::Result<bool> {
+    let mut file = File::open(path)?;
+    file.seek(SeekFrom::End(-1))?;
+    let mut last = [0];
+    file.read_exact(&mut last)?;
+    Ok(last != *b"\n")
+}
+
 /// Writes a line as a whole, or not at all.
 fn write(file: &mut File, line: &str) -> io::Result<()> {
     let before = file.metadata()?.len();
@@ -91,24 +147,43 @@ fn write(file: &mut File, line: &str) -> io::Result<()> {
     })
 }
 
-fn line(moment: &Moment) -> Value {
-    let signal = &moment.signal;
-    json!({
-        "end_ns": ns(moment.end),
-        "length_ns": ns(signal.period),
-        "limit": moment.limit.units(),
-        "finished": signal.finished,
-        "failed": signal.failed,
-        "in_flight": signal.in_flight,
-        "waiting": signal.waiting,
-        "latency_ns": signal.latency.map(ns),
-        "oldest_ns": signal.oldest.map(ns),
-        "cpu_ns": signal.overhead.cpu.map(ns),
-        "next_limit": moment.decision.limit.units(),
-        "reason": moment.decision.reason,
-    })
+fn json(record: &impl Serialize) -> String {
+    let json = serde_json::to_string(record).expect("numbers and strings have a form in JSON");
+    json + "\n"
 }
 
 fn ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use assay_reflect::law::{Decision, Limit};
+    use assay_reflect::{Overhead, Signal};
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn the_format_is_a_line_for_the_guard_and_one_for_each_period() {
+        let ms = Duration::from_millis;
+        let signal = Signal {
+            period: ms(100),
+            finished: 50,
+            failed: 1,
+            in_flight: 3.5,
+            waiting: 12.0,
+            latency: Some(ms(7)),
+            oldest: None,
+            overhead: Overhead { cpu: Some(ms(150)), ..Overhead::default() },
+        };
+        let decision = Decision { limit: Limit::nearest(8.0), reason: "compares two limits" };
+        let moment = Moment { end: ms(300), limit: Limit::nearest(4.0), signal, decision };
+        let head = Head { format: FORMAT, law: "knee", begun_at: "2026-01-02T03:04:05Z".to_owned() };
+        expect![[r#"
+            {"format":"assay.guard/1","law":"knee","begun_at":"2026-01-02T03:04:05Z"}
+            {"end_ns":300000000,"length_ns":100000000,"limit":4,"finished":50,"failed":1,"in_flight":3.5,"waiting":12.0,"latency_ns":7000000,"oldest_ns":null,"cpu_ns":150000000,"next_limit":8,"reason":"compares two limits"}
+        "#]]
+        .assert_eq(&(json(&head) + &json(&Line::of(&moment))));
+    }
 }
