@@ -1,8 +1,8 @@
 //! Which unit of work may enter the database now? At most as many as the limit are in flight; the others wait
 //! in the order in which they arrive, and not longer than they may.
 //!
-//! A unit that is admitted and lacks something else than a place is parked: it gives its place to the next one,
-//! and comes back in front of those that arrived after it.
+//! A unit that is admitted and lacks something else than a place is parked: it gives its place to the next
+//! one, and comes back in front of those that arrived after it.
 //!
 //! Pure: times are durations since a fixed moment, and never decrease.
 //! A unit is of any type: the gate contains nothing of a protocol.

@@ -5,8 +5,8 @@
 //! The limit of the paper is one on connections (Fowler et al., *Using Performance Reflection in Systems
 //! Software*, HotOS 2003). Here it is one on transactions, so that a session that thinks holds no place.
 //!
-//! The layers keep apart. [`postgres`] is the protocol, [`gate`] decides who may enter, and [`control`] sets its
-//! limit; they are pure. [`Relay`] alone has sockets and a clock.
+//! The layers keep apart. [`postgres`] is the protocol, [`gate`] decides who may enter, and [`control`] sets
+//! its limit; they are pure. [`Relay`] alone has sockets and a clock.
 
 #![forbid(unsafe_code)]
 

@@ -241,8 +241,8 @@ impl Relay {
         self.listener.address()
     }
 
-    /// Relays until `stop` is set, then ends all sessions, and returns what happened, and the limits. `observe`
-    /// gets what the law made of each period; everything waits until it returns.
+    /// Relays until `stop` is set, then ends all sessions, and returns what happened, and the limits.
+    /// `observe` gets what the law made of each period; everything waits until it returns.
     ///
     /// # Errors
     /// If the kernel does not report events.

@@ -1,5 +1,5 @@
-//! Connections of the server for those that lack one: transactions that were admitted while all connections of
-//! their pool are in use, and logins that the server had no room for (SQLSTATE 53300). The limit of
+//! Connections of the server for those that lack one: transactions that were admitted while all connections
+//! of their pool are in use, and logins that the server had no room for (SQLSTATE 53300). The limit of
 //! transactions may be higher than `max_connections` of the server, or the limit of a role or a database,
 //! which no message of the protocol says.
 
@@ -12,7 +12,8 @@ use super::pool::{Pool, PoolKey};
 use super::{Relay, due};
 use crate::postgres::refusal::{Refusal, TERMINATE};
 
-/// Time between two attempts where the server had no room: each one starts a process there.
+/// Time between two attempts where the server had no room: each one starts a process there, and a client
+/// that waits notices a second.
 const RETRIED: Duration = Duration::from_secs(1);
 
 impl Relay {
@@ -189,8 +190,8 @@ impl Relay {
         self.is_starved(starved).then_some(starved)
     }
 
-    /// Asks the server again for a connection of a pool that it had no room for: for one, whose answer decides
-    /// on the others.
+    /// Asks the server again for a connection of a pool that it had no room for: for one, whose answer
+    /// decides on the others.
     pub(super) fn ask_again(&mut self, key: PoolKey) {
         let Some(pool) = self.pools.get_mut(key) else { return };
         if pool.opening + pool.logging_in > 0 {

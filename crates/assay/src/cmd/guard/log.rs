@@ -93,7 +93,7 @@ impl Log {
         }
         let begun_at = jiff::Timestamp::now().to_string();
         let head = json(&Head { format: FORMAT, law: law.name, begun_at });
-        let head = if ends_in_a_line(path).unwrap_or(false) { format!("\n{head}") } else { head };
+        let head = if ends_inside_a_line(path).unwrap_or(false) { format!("\n{head}") } else { head };
         write(&mut file, &head).with_context(|| format!("cannot write to the log {name}"))?;
         let (lines, receiver) = sync_channel(WAITING);
         let writer =
@@ -106,7 +106,7 @@ impl Log {
         self.lost += u64::from(self.lines.try_send(json(&Line::of(moment))).is_err());
     }
 
-    /// Waits until all is written, and returns the number of lines that are lost; `None` if that is not known.
+    /// Waits until all is written, and returns the number of lines that are lost; `None` if it is not known.
     pub fn close(self) -> Option<u64> {
         drop(self.lines);
         Some(self.lost + self.writer.join().ok()?)
@@ -130,7 +130,7 @@ fn write_all(mut file: File, lines: &Receiver<String>) -> u64 {
 }
 
 /// Whether the last guard was ended in the middle of a line.
-fn ends_in_a_line(path: &Path) -> io::Result<bool> {
+fn ends_inside_a_line(path: &Path) -> io::Result<bool> {
     let mut file = File::open(path)?;
     file.seek(SeekFrom::End(-1))?;
     let mut last = [0];
