@@ -149,6 +149,12 @@ impl<T> Gate<T> {
         }
     }
 
+    /// Whether a unit that was admitted has waited, or been kept from its work, too long.
+    #[must_use]
+    pub fn is_late(&self, permit: &Permit, at: Duration) -> bool {
+        permit.age(at) >= self.longest_wait
+    }
+
     /// Returns a unit that has waited or was parked too long, if there is one. It does not any more.
     pub fn expire(&mut self, at: Duration) -> Option<T> {
         let is_late = |(_, arrived): &(T, Duration)| at.saturating_sub(*arrived) >= self.longest_wait;

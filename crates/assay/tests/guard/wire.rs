@@ -244,3 +244,26 @@ fn encryption_is_declined_and_the_session_goes_on() {
     assert!(answer.starts_with("NR") && answer.contains("server_version"), "{answer}");
     guard.end();
 }
+
+#[test]
+fn a_late_answer_to_a_failed_copy_does_not_end_the_next_transaction() {
+    let server = Server::start();
+    let guard = Guard::start(&server, &["--limit", "1"]);
+    let [mut wire, mut other] = [(); 2].map(|()| Wire::start(&guard));
+    wire.send(&[(b'Q', "CREATE TABLE numbers (n int); COPY numbers FROM STDIN\0")]);
+    wire.read_to(b'G');
+    // Three answers are to come: to the query, and to each Sync.
+    let sleep = query("SELECT pg_sleep(0.3)");
+    wire.send(&[vec![(b'd', "no number\n"), SYNC], borrowed(&sleep), vec![SYNC]].concat());
+    wire.read_to(b'Z');
+    wire.read_to(b'Z');
+    other.send(&[(b'Q', "SELECT pg_sleep(1)\0")]);
+    // It waits for admission when the last answer comes, and then gives up.
+    wire.send(&[(b'Q', "SELECT 1\0")]);
+    wire.read_to(b'Z');
+    drop(wire);
+    other.read_to(b'Z');
+    other.send(&[(b'Q', "SELECT 1\0")]);
+    other.read_to(b'Z');
+    assert_eq!(guard.end().of("ended with an error of the guard"), 0);
+}

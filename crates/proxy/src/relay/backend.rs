@@ -200,8 +200,9 @@ impl Relay {
             }
         }
         self.send_to_client(client, &input[..used]);
+        // After a COPY that failed, the server may still answer while the next transaction waits.
         if let Some(end) = end
-            && self.clients.contains_key(client)
+            && self.clients.get(client).is_some_and(|client| client.phase == Phase::Active)
         {
             self.end_transaction(key, client, end);
         }
@@ -280,11 +281,15 @@ impl Relay {
                     self.not_opened(pool, &input[used - taken..used]);
                     return input.len();
                 }
-                Step::Asked | Step::Refused => {
+                Step::Asked => {
                     if let Some(pool) = self.pools.get_mut(backend.pool) {
                         pool.is_open = false;
                     }
-                    self.server_fails(key, "it refuses a login that it has accepted before");
+                    self.server_fails(key, "it asks for a password, which it has not done before");
+                    return input.len();
+                }
+                Step::Refused => {
+                    self.server_fails(key, "it refuses a login");
                     return input.len();
                 }
                 Step::Accepted | Step::Other => {}
@@ -367,7 +372,9 @@ impl Relay {
 
     /// The server does something that cannot be relayed.
     pub(super) fn server_fails(&mut self, key: BackendKey, text: &str) {
-        if self.backends[key].role == Role::Opening {
+        // It may have ended with its client.
+        let Some(backend) = self.backends.get(key) else { return };
+        if backend.role == Role::Opening {
             let pool = self.end_opening(key);
             self.backends.remove(key);
             self.not_opened(pool, &self.no_connection_message(text));

@@ -14,7 +14,7 @@ impl Relay {
     /// A client asks to cancel what another one does. It gets no answer but the end of its connection.
     pub(super) fn cancel(&mut self, key: ClientKey, cancel_key: CancelKey) {
         let Some(other) = self.client_of.get(&cancel_key).copied() else { return self.remove_client(key) };
-        if let Phase::Queued(_) | Phase::Parked(_) = self.clients[other].phase {
+        if let Phase::Queued(_) | Phase::Opening | Phase::Parked(_) = self.clients[other].phase {
             self.counts.cancelled += 1;
             self.refuse(other, Refusal::CANCELLED, "canceling statement due to user request");
             return self.remove_client(key);

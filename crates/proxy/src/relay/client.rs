@@ -331,7 +331,7 @@ impl Relay {
     /// A transaction has waited too long.
     pub(super) fn refuse_late(&mut self, key: ClientKey) {
         self.counts.refused += 1;
-        if matches!(self.clients[key].phase, Phase::Parked(_)) {
+        if matches!(self.clients[key].phase, Phase::Opening | Phase::Parked(_)) {
             let text = "the transaction waited too long for a connection of the server; all are in use";
             self.refuse(key, Refusal::FULL, text);
         } else {
@@ -343,6 +343,9 @@ impl Relay {
     /// Refuses a transaction of which nothing was passed on. The session goes on.
     pub(super) fn refuse(&mut self, key: ClientKey, refusal: Refusal, text: &str) {
         self.withdraw(key);
+        if let Some(permit) = self.clients[key].permit.take() {
+            self.leave_gate(permit);
+        }
         let client = &mut self.clients[key];
         // A client of the extended protocol waits after Sync, others after their one message.
         let first = client.frames.kind(&client.input);

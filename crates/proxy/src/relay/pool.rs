@@ -163,6 +163,10 @@ impl Relay {
     pub(super) fn give_back(&mut self, key: BackendKey) {
         let backend = &mut self.backends[key];
         let Some(pool) = self.pools.get_mut(backend.pool) else { return self.terminate(key) };
+        // A notice that has begun is for none of the sessions.
+        if !backend.is_between_messages() {
+            return self.terminate(key);
+        }
         if let Some(client) = pool.expecting.pop_front() {
             backend.role = Role::Serving(client);
             self.clients[client].backend = Some(key);

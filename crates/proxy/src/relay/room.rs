@@ -220,6 +220,14 @@ impl Relay {
         }
         for key in self.pools.keys().collect::<Vec<_>>() {
             self.close_idle(key);
+            while let Some(client) = self.pools.get(key).and_then(|pool| pool.expecting.front().copied())
+                && self.clients[client]
+                    .permit
+                    .as_ref()
+                    .is_some_and(|permit| self.gate.is_late(permit, self.at))
+            {
+                self.refuse_late(client);
+            }
             if self.pools.get(key).is_some_and(Pool::is_waiting) {
                 self.look_after(key);
             }
