@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
 use assay_report::{Colour, Format, Report, Style, Symbols};
@@ -37,6 +38,11 @@ Exit codes:
   3    unreliable or missing figures (bench --strict, compare --fail-over)
   4    slower primitives (compare --fail-over)
   130  interrupted";
+
+/// A time as records contain it; five hundred years at most.
+pub fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
 
 /// Prints a report to stdout in the given format.
 pub fn show(report: &Report, format: &Format) -> anyhow::Result<()> {

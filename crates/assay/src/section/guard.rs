@@ -16,8 +16,8 @@ pub struct Passed {
     pub counts: Counts,
     /// The limits.
     pub limits: Course,
-    /// Lines that the log lacks, if there is one; `None` in it if that is not known.
-    pub unlogged: Option<Option<u64>>,
+    /// Lines that the log lacks, if there is one.
+    pub unlogged: Option<u64>,
 }
 
 /// Returns the report on what happened.
@@ -54,10 +54,8 @@ pub fn report(Passed { law, counts, limits: course, unlogged }: &Passed) -> Repo
             format!("The processor time of the server could not be read in {} periods.", counts.unmeasured);
         blocks.push(Block::Text(text));
     }
-    match unlogged {
-        None | Some(Some(0)) => {}
-        Some(Some(lines)) => blocks.push(Block::Text(format!("The log lacks {lines} lines."))),
-        Some(None) => blocks.push(Block::Text("The log lacks an unknown number of lines.".to_owned())),
+    if let Some(lines @ 1..) = unlogged {
+        blocks.push(Block::Text(format!("The log lacks {lines} lines.")));
     }
     Report { title: "What passed through the guard".to_owned(), blocks }
 }

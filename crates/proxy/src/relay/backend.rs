@@ -269,14 +269,12 @@ impl Relay {
                     return used;
                 }
                 Step::Full => {
-                    let pool = self.end_opening(key);
-                    self.backends.remove(key);
+                    let pool = self.drop_opening(key);
                     self.no_room(pool);
                     return input.len();
                 }
                 Step::Refused if !backend.frames.is_inside() => {
-                    let pool = self.end_opening(key);
-                    self.backends.remove(key);
+                    let pool = self.drop_opening(key);
                     // In the server's words.
                     self.not_opened(pool, &input[used - taken..used]);
                     return input.len();
@@ -297,7 +295,7 @@ impl Relay {
         }
     }
 
-    /// The guard has logged in, or cannot. Returns the pool that the connection is for.
+    /// The guard has logged in, or cannot. Returns the pool of the connection.
     fn end_opening(&mut self, key: BackendKey) -> PoolKey {
         let backend = &mut self.backends[key];
         backend.role = Role::Idle;
@@ -306,6 +304,13 @@ impl Relay {
             pool.opening -= 1;
         }
         backend.pool
+    }
+
+    /// The guard cannot log in. Returns the pool that lacks the connection.
+    fn drop_opening(&mut self, key: BackendKey) -> PoolKey {
+        let pool = self.end_opening(key);
+        self.backends.remove(key);
+        pool
     }
 
     /// What the server sends without being asked. Notices and changed settings of the server are for
@@ -375,17 +380,13 @@ impl Relay {
         // It may have ended with its client.
         let Some(backend) = self.backends.get(key) else { return };
         if backend.role == Role::Opening {
-            let pool = self.end_opening(key);
-            self.backends.remove(key);
+            let pool = self.drop_opening(key);
             self.not_opened(pool, &self.no_connection_message(text));
             return;
         }
-        if let Some(client) = self.backends[key].role.client() {
-            self.turn_away(
-                client,
-                Refusal::NO_SERVER,
-                &format!("the server at {} fails: {text}", self.server),
-            );
+        if let Some(client) = backend.role.client() {
+            let text = format!("the server at {} fails: {text}", self.server);
+            self.turn_away(client, Refusal::NO_SERVER, &text);
         }
         // It is in a state that is not known.
         if self.backends.contains_key(key) {

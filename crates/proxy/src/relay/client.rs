@@ -250,8 +250,11 @@ impl Relay {
         }
         let client = &mut self.clients[key];
         client.phase = Phase::Active;
-        let waited = client.permit.as_ref().map(|permit| permit.age(self.at)).filter(|age| !age.is_zero());
-        waited.into_iter().for_each(|waited| self.counts.waits.add(waited));
+        if let Some(permit) = &client.permit
+            && !permit.age(self.at).is_zero()
+        {
+            self.counts.waits.add(permit.age(self.at));
+        }
     }
 
     /// In a transaction: everything goes to the server.

@@ -124,7 +124,7 @@ impl Relay {
                 continue;
             }
             match client.pool.and_then(|pool| self.pools.get_mut(pool)) {
-                Some(pool) if pool.is_full(self.at) => pool.logins.push_back(key),
+                Some(pool) if pool.is_full(self.at) || !pool.logins.is_empty() => pool.logins.push_back(key),
                 _ => self.begin_login(key),
             }
         }

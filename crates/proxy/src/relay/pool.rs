@@ -55,14 +55,14 @@ const KEPT: u32 = 16;
 const IDLE_TIME: Duration = Duration::from_secs(10);
 
 impl Pool {
-    /// Whether a transaction may get a connection, now or later.
-    pub fn can_get_one(&self) -> bool {
-        self.is_open || self.shared + self.logging_in > 0 || !self.logins.is_empty()
+    /// Whether it has a connection, or one is on its way, that may become free.
+    pub fn has_one(&self) -> bool {
+        self.shared + self.opening + self.logging_in > 0 || !self.logins.is_empty()
     }
 
-    /// Whether a login has to wait until the server has room.
+    /// Whether the server has refused a connection, and is not to be asked yet.
     pub fn is_full(&self, at: Duration) -> bool {
-        !self.logins.is_empty() || self.full_until.is_some_and(|until| at < until)
+        self.full_until.is_some_and(|until| at < until)
     }
 
     /// Whether someone waits for a connection.

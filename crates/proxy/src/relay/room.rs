@@ -60,10 +60,10 @@ impl Relay {
     /// Sees to it that a pool gets the connections that it lacks.
     pub(super) fn look_after(&mut self, key: PoolKey) {
         let Some(pool) = self.pools.get(key) else { return };
-        if pool.full_until.is_some_and(|until| self.at < until) {
+        if pool.is_full(self.at) {
             return;
         }
-        if pool.can_get_one() {
+        if pool.is_open || pool.has_one() {
             self.open_backends(key);
             self.ask_again(key);
         } else {
@@ -119,9 +119,9 @@ impl Relay {
     pub(super) fn not_opened(&mut self, key: PoolKey, message: &[u8]) {
         let Some(pool) = self.pools.get_mut(key) else { return };
         pool.full_until = Some(self.at + RETRIED);
-        let has_none = pool.shared + pool.opening + pool.logging_in == 0;
+        let has_one = pool.has_one();
         self.park_expecting(key);
-        if has_none {
+        if !has_one {
             self.give_up(key, message);
         }
     }
@@ -146,12 +146,10 @@ impl Relay {
 
     /// Ends a connection, if that may help a pool.
     fn free_room(&mut self, key: PoolKey) {
-        let pool = &mut self.pools[key];
         // It does not if the server refuses this role or this database alone.
-        if pool.freed.is_some_and(|freed| self.at < freed + RETRIED) {
+        if self.pools[key].freed.is_some_and(|freed| self.at < freed + RETRIED) {
             return;
         }
-        pool.freed = Some(self.at);
         let is_starved = self.is_starved(key);
         // Transactions get a connection of their pool that becomes free, logins do not.
         let spare = self.pools.iter().filter(|(other, _)| self.can_spare_one(*other, key));
@@ -159,8 +157,9 @@ impl Relay {
         match idle {
             Some((idle, since)) if is_starved || self.at >= since + RETRIED => self.make_room(idle, key),
             _ if is_starved => self.starved = Some(key),
-            _ => {}
+            _ => return,
         }
+        self.pools[key].freed = Some(self.at);
     }
 
     /// Whether none of the connections that a pool has can help those that wait.
@@ -220,14 +219,7 @@ impl Relay {
         }
         for key in self.pools.keys().collect::<Vec<_>>() {
             self.close_idle(key);
-            while let Some(client) = self.pools.get(key).and_then(|pool| pool.expecting.front().copied())
-                && self.clients[client]
-                    .permit
-                    .as_ref()
-                    .is_some_and(|permit| self.gate.is_late(permit, self.at))
-            {
-                self.refuse_late(client);
-            }
+            self.expire_expecting(key);
             if self.pools.get(key).is_some_and(Pool::is_waiting) {
                 self.look_after(key);
             }
@@ -237,5 +229,14 @@ impl Relay {
             }
         }
         self.admit_waiting();
+    }
+    /// Refuses transactions for which a connection is opened for too long.
+    fn expire_expecting(&mut self, key: PoolKey) {
+        while let Some(client) = self.pools.get(key).and_then(|pool| pool.expecting.front().copied())
+            && let Some(permit) = &self.clients[client].permit
+            && self.gate.is_late(permit, self.at)
+        {
+            self.refuse_late(client);
+        }
     }
 }

@@ -5,14 +5,13 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use anyhow::{Context, bail};
 use assay_proxy::control::Moment;
 use assay_reflect::law::Law;
 use serde::Serialize;
 
-use crate::output;
+use crate::output::{self, ns};
 
 /// Name and number of the format.
 const FORMAT: &str = "assay.guard/1";
@@ -106,10 +105,10 @@ impl Log {
         self.lost += u64::from(self.lines.try_send(json(&Line::of(moment))).is_err());
     }
 
-    /// Waits until all is written, and returns the number of lines that are lost; `None` if it is not known.
-    pub fn close(self) -> Option<u64> {
+    /// Waits until all is written, and returns the number of lines that are lost.
+    pub fn close(self) -> u64 {
         drop(self.lines);
-        Some(self.lost + self.writer.join().ok()?)
+        self.lost + self.writer.join().expect("the thread of the log does not panic")
     }
 }
 
@@ -152,12 +151,10 @@ fn json(record: &impl Serialize) -> String {
     json + "\n"
 }
 
-fn ns(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use assay_reflect::law::{Decision, Limit};
     use assay_reflect::{Overhead, Signal};
     use expect_test::expect;

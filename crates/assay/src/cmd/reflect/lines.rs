@@ -1,13 +1,11 @@
 //! `assay reflect watch --lines`: an observation as lines of JSON.
 
-use std::time::Duration;
-
 use assay_reflect::advice::{Advice, Bound, Queue};
 use assay_reflect::facility::{Facility, Measure, Period, Side};
 use assay_reflect::observation::Observation;
 use serde_json::{Map, Value, json};
 
-use crate::output;
+use crate::output::{self, ns};
 
 /// Name and number of the format.
 const FORMAT: &str = "assay.watch/1";
@@ -59,8 +57,4 @@ pub fn line(facility: &Facility, observation: &Observation, period: &Period) -> 
         "fallen": period.fallen,
         "region": observation.region().map(|region| region.name()),
     })
-}
-
-fn ns(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
