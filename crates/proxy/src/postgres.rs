@@ -1,8 +1,11 @@
 //! PostgreSQL's protocol, version 3, as far as a relay has to read it (PostgreSQL's manual, *Frontend/Backend
 //! Protocol*). Pure: everything here takes bytes and returns values.
 
+pub mod authentication;
 pub mod frame;
 pub mod refusal;
+pub mod scram;
 pub mod session;
 pub mod startup;
 pub mod text;
+pub mod users;

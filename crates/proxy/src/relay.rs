@@ -10,7 +10,9 @@ mod client;
 mod connection;
 mod listener;
 mod login;
+mod opening;
 mod pool;
+mod proof;
 mod room;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -28,13 +30,16 @@ use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
-use slotmap::{Key, KeyData, SlotMap};
+use rustix::rand::{GetRandomFlags, getrandom};
+use slotmap::{Key as _, KeyData, SlotMap};
 
 use crate::control::{Control, Course, Moment};
 use crate::gate::Gate;
 use crate::postgres::refusal::{Refusal, TERMINATE};
+use crate::postgres::scram::Key;
 use crate::postgres::startup::{CancelKey, Startup};
 use crate::postgres::text::Pin;
+use crate::postgres::users::Users;
 use backend::{Backend, BackendKey, Role};
 use client::{Client, ClientKey, Phase};
 use listener::Listener;
@@ -58,6 +63,8 @@ pub struct Options {
     pub cpu: Option<GroupTime>,
     /// Longest time that a transaction waits.
     pub longest_wait: Duration,
+    /// The roles that log in at the guard; without a list, all log in at the server.
+    pub users: Option<Users>,
 }
 
 /// What happened so far.
@@ -75,6 +82,8 @@ pub struct Counts {
     pub abandoned: u64,
     /// Transactions that waited too long.
     pub refused: u64,
+    /// Logins at the guard with a wrong password, or of a role that is not in the list.
+    pub not_proved: u64,
     /// Sessions that ended with an error of the guard.
     pub turned_away: u64,
     /// The waits of the transactions that were admitted later than they arrived.
@@ -120,6 +129,9 @@ pub struct Relay {
     gate: Gate<ClientKey>,
     control: Control,
     cpu: Option<GroupTime>,
+    users: Option<Users>,
+    /// Makes the salts for the clients: they show nothing of the list of users.
+    seed: Key,
     logins: Logins,
     /// Connections of the server that the guard opens.
     opening: u32,
@@ -219,6 +231,8 @@ impl Relay {
             gate: Gate::new(options.tuning.start, options.longest_wait),
             control: Control::new(options.law, options.tuning),
             cpu: options.cpu,
+            users: options.users,
+            seed: Key::new(random()),
             logins: Logins::default(),
             opening: 0,
             openings: VecDeque::new(),
@@ -399,6 +413,14 @@ impl Relay {
             let _ = backend.connection.send(&TERMINATE);
         }
     }
+}
+
+/// Random bytes of the kernel, which has them from its start on.
+fn random<const LENGTH: usize>() -> [u8; LENGTH] {
+    let mut bytes = [0; LENGTH];
+    let given = getrandom(&mut bytes, GetRandomFlags::empty());
+    assert_eq!(given, Ok(LENGTH), "the kernel gives no random bytes");
+    bytes
 }
 
 /// Takes the first one that is due.

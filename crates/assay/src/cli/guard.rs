@@ -20,6 +20,10 @@ pub struct GuardArgs {
     /// themselves.
     #[arg(long, value_name = "ADDRESS")]
     pub to: String,
+    /// List of the roles that log in at the guard, and their secrets, as lines of "ROLE" "SECRET". Without it,
+    /// the server decides who may log in.
+    #[arg(long, value_name = "FILE")]
+    pub users: Option<PathBuf>,
     /// Control law, which sets how many transactions may be in flight; the others wait.
     #[arg(long, value_name = "LAW", default_value = "knee", value_parser = super::reflect::laws())]
     pub law: &'static Law,

@@ -1,6 +1,7 @@
 //! `assay guard`: relays a database, and limits the transactions that are in flight.
 
 mod log;
+mod users;
 
 use std::net::ToSocketAddrs;
 use std::num::NonZero;
@@ -14,6 +15,8 @@ use assay_reflect::advice::Advice;
 use assay_reflect::facility::GroupTime;
 use assay_reflect::law::{Law, Tuning};
 
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+
 use self::log::Log;
 use crate::cli::GuardArgs;
 use crate::interrupt::Interrupt;
@@ -23,12 +26,15 @@ use crate::{open_files, output, section};
 /// Runs the subcommand.
 pub fn run(args: &GuardArgs) -> anyhow::Result<()> {
     let server = server(&args.to)?;
+    // Passwords and the data of the clients do not belong into a core dump.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).context("cannot switch off core dumps")?;
     open_files::raise_limit();
     let interrupt = Interrupt::listen()?;
     let (law, tuning) = law(args);
     let group = args.cgroup.as_deref().map(Cgroup::open).transpose()?;
     let cpu = group.map(GroupTime::open).transpose()?;
     let to = server.to_string();
+    let users = args.users.as_deref().map(users::read).transpose()?;
     let relay = Relay::listen(Options {
         listen: args.listen,
         server,
@@ -36,6 +42,7 @@ pub fn run(args: &GuardArgs) -> anyhow::Result<()> {
         tuning,
         longest_wait: args.max_wait,
         cpu,
+        users,
     })?;
     let mut log = args.log.as_deref().map(|path| Log::open(path, law)).transpose()?;
     output::say(&format!("relaying {} to {to}", relay.address()));

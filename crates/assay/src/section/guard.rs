@@ -35,6 +35,7 @@ pub fn report(Passed { law, counts, limits: course, unlogged }: &Passed) -> Repo
     let transactions = Table::of("Transactions", columns(), rows.map(row));
     let rows = [
         ("logged in", counts.sessions),
+        ("refused at the login, for a wrong password or an unknown role", counts.not_proved),
         ("ended with an error of the guard", counts.turned_away),
         ("times that no client could be accepted, for lack of files or memory", counts.not_accepted),
         ("connections to the server that the guard opened itself", counts.opened),

@@ -27,7 +27,7 @@ pub fn with_passwords(server: &Server) {
 }
 
 /// Ends the processes that serve a role, but for some.
-fn end_processes_of(server: &Server, role: &str, but: &str) {
+pub fn end_processes_of(server: &Server, role: &str, but: &str) {
     server
         .session()
         .batch_execute(&format!(

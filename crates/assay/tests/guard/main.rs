@@ -10,6 +10,7 @@ mod login;
 mod postgres_server;
 mod room;
 mod session;
+mod users;
 mod wire;
 
 use std::io::{BufRead, BufReader, Read};

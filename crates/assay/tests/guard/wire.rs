@@ -197,7 +197,7 @@ fn a_connection_is_not_passed_on_in_the_middle_of_a_message() {
 }
 
 /// What the guard answers before it closes the connection.
-fn answer(guard: &Guard, bytes: &[u8]) -> String {
+pub fn answer(guard: &Guard, bytes: &[u8]) -> String {
     let mut socket = TcpStream::connect(guard.address).unwrap();
     socket.write_all(bytes).unwrap();
     let mut answer = Vec::new();

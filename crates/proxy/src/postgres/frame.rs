@@ -34,6 +34,16 @@ pub enum Piece<'a> {
     Rest(&'a [u8]),
 }
 
+impl<'a> Piece<'a> {
+    /// Returns the part of the body.
+    #[must_use]
+    pub fn body(self) -> &'a [u8] {
+        match self {
+            Self::First { body, .. } | Self::Rest(body) => body,
+        }
+    }
+}
+
 /// The bytes are not messages of this protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
@@ -132,6 +142,13 @@ impl Head {
     }
 }
 
+/// Returns a message.
+#[must_use]
+pub fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len() + 4).unwrap_or(u32::MAX);
+    [&[kind], &length.to_be_bytes()[..], body].concat()
+}
+
 /// What the relay reads of a message.
 fn head_of(side: Side, kind: u8) -> Head {
     match (side, kind) {
@@ -140,8 +157,8 @@ fn head_of(side: Side, kind: u8) -> Head {
         (Side::Client, b'B') => Head::Strings(2),
         // Describe and Close, with the name that they are about, and answers at the login.
         (Side::Client, b'D' | b'C' | b'p') => Head::Whole,
-        // Authentication, BackendKeyData, ReadyForQuery, and the tag of CommandComplete.
-        (Side::Server, b'R' | b'K' | b'Z' | b'C') => Head::Whole,
+        // Authentication, BackendKeyData, ParameterStatus, ReadyForQuery, and the tag of CommandComplete.
+        (Side::Server, b'R' | b'K' | b'S' | b'Z' | b'C') => Head::Whole,
         // The severity of an error, in two forms, and its SQLSTATE.
         (Side::Server, b'E') => Head::Strings(3),
         _ => Head::Header,
@@ -153,11 +170,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    fn message(kind: u8, body: &[u8]) -> Vec<u8> {
-        let length = u32::try_from(body.len() + 4).unwrap().to_be_bytes();
-        [&[kind], &length[..], body].concat()
-    }
 
     /// All messages of an input that comes in parts that end at these places.
     fn messages(side: Side, input: &[u8], ends: &[usize]) -> Result<Vec<(u8, Vec<u8>)>, Malformed> {

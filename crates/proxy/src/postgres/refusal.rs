@@ -1,5 +1,7 @@
 //! Errors in the protocol's own terms, and other messages of our own to a client.
 
+use super::frame::message;
+
 /// An error of the guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal {
@@ -25,6 +27,8 @@ impl Refusal {
     pub const FULL: Self = Self { severity: Severity::Error, code: "53300" };
     /// There is no connection to the server for this session (`connection_failure`).
     pub const NO_SERVER: Self = Self { severity: Severity::Fatal, code: "08006" };
+    /// The client has not proved that it has the password of its role (`invalid_password`).
+    pub const NOT_PROVED: Self = Self { severity: Severity::Fatal, code: "28P01" };
     /// The client does not keep to the protocol (`protocol_violation`).
     pub const VIOLATION: Self = Self { severity: Severity::Fatal, code: "08P01" };
     /// It asks for something that is not relayed (`feature_not_supported`).
@@ -42,8 +46,7 @@ impl Refusal {
         // A zero byte would end the text.
         let text = text.replace('\0', " ");
         let body = format!("S{severity}\0V{severity}\0C{}\0M{text}\0\0", self.code);
-        let length = u32::try_from(body.len() + 4).unwrap_or(u32::MAX);
-        [b"E", &length.to_be_bytes()[..], body.as_bytes()].concat()
+        message(b'E', body.as_bytes())
     }
 }
 

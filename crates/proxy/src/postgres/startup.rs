@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::frame::message;
+
 /// A first packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum First {
@@ -37,6 +39,11 @@ pub enum BadStart {
 const LONGEST: usize = 10_000;
 
 const VERSION_3: u32 = 3;
+const VERSION_3_0: [u8; 4] = [0, 3, 0, 0];
+
+/// How the names of extensions of the protocol begin.
+const EXTENSION: &[u8] = b"_pq_.";
+
 const CANCEL: u32 = 80_877_102;
 const TLS: u32 = 80_877_103;
 const GSSAPI: u32 = 80_877_104;
@@ -59,10 +66,14 @@ pub fn parse(input: &[u8]) -> Result<Option<(First, usize)>, BadStart> {
         TLS | GSSAPI if body.is_empty() => First::Encryption,
         CANCEL => First::Cancel(CancelKey(body.try_into().map_err(|_| BadStart::Malformed)?)),
         version if version >> 16 == VERSION_3 => {
-            let mut parameters = parameters(body).ok_or(BadStart::Malformed)?;
+            let parameters = parameters(body).ok_or(BadStart::Malformed)?;
             let is_no = |value: &[u8]| [&b"false"[..], b"off", b"no", b"0"].contains(&value);
-            if parameters.any(|(name, value)| name == b"replication" && !is_no(value)) {
+            if parameters.iter().any(|(name, value)| *name == b"replication" && !is_no(value)) {
                 return Err(BadStart::Replication);
+            }
+            // The role that has to prove itself must be the one that the server takes.
+            if parameters.iter().filter(|(name, _)| *name == b"user").count() > 1 {
+                return Err(BadStart::Malformed);
             }
             First::Session(Startup(input[..length].into()))
         }
@@ -72,18 +83,16 @@ pub fn parse(input: &[u8]) -> Result<Option<(First, usize)>, BadStart> {
 }
 
 /// Names and values, each of which ends with a zero byte, and another one at the end.
-fn parameters(body: &[u8]) -> Option<impl Iterator<Item = (&[u8], &[u8])>> {
+fn parameters(body: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
     let pairs = body.strip_suffix(b"\0")?;
-    let strings = match pairs.strip_suffix(b"\0") {
+    let strings: Vec<_> = match pairs.strip_suffix(b"\0") {
         Some(pairs) => pairs.split(|byte| *byte == 0).collect(),
         None if pairs.is_empty() => Vec::new(),
         None => return None,
     };
-    let is_named = |pair: &[&[u8]]| !pair[0].is_empty();
-    if strings.len() % 2 != 0 || !strings.chunks(2).all(is_named) {
-        return None;
-    }
-    Some((0..strings.len() / 2).map(move |pair| (strings[2 * pair], strings[2 * pair + 1])))
+    let (pairs, []) = strings.as_chunks() else { return None };
+    let pairs: Vec<_> = pairs.iter().map(|[name, value]| (*name, *value)).collect();
+    pairs.iter().all(|(name, _)| !name.is_empty()).then_some(pairs)
 }
 
 impl Startup {
@@ -91,6 +100,36 @@ impl Startup {
     #[must_use]
     pub fn packet(&self) -> &[u8] {
         &self.0
+    }
+
+    /// Returns the role that begins the session; empty if there is none.
+    #[must_use]
+    pub fn role(&self) -> &[u8] {
+        let user = self.parameters().into_iter().find(|(name, _)| *name == b"user");
+        user.map_or(b"", |(_, role)| role)
+    }
+
+    /// Takes out what version 3.0 of the protocol does not have, and returns the message that tells the
+    /// client (`NegotiateProtocolVersion`); `None` if there was nothing.
+    pub fn make_plain(&mut self) -> Option<Vec<u8>> {
+        let all = self.parameters();
+        let (extensions, plain): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|(name, _)| name.starts_with(EXTENSION));
+        if extensions.is_empty() && self.0[4..8] == VERSION_3_0 {
+            return None;
+        }
+        let count = u32::try_from(extensions.len()).unwrap_or(u32::MAX).to_be_bytes();
+        let mut body = [VERSION_3_0, count].concat();
+        extensions.iter().for_each(|(name, _)| body.extend([*name, b"\0"].concat()));
+        let pairs = plain.iter().flat_map(|(name, value)| [*name, b"\0", *value, b"\0"]);
+        let pairs = pairs.collect::<Vec<_>>().concat();
+        let length = u32::try_from(pairs.len() + 9).unwrap_or(u32::MAX).to_be_bytes();
+        self.0 = [&length[..], &VERSION_3_0, &pairs, b"\0"].concat().into();
+        Some(message(b'v', &body))
+    }
+
+    fn parameters(&self) -> Vec<(&[u8], &[u8])> {
+        parameters(&self.0[8..]).unwrap_or_default()
     }
 }
 
@@ -154,6 +193,23 @@ mod tests {
     }
 
     #[test]
+    fn a_plain_session_has_nothing_of_later_protocols() {
+        let session = |code, body: &[u8]| match parse(&packet(code, body)) {
+            Ok(Some((First::Session(session), _))) => session,
+            other => panic!("{other:?}"),
+        };
+        let plain = session(VERSION, b"user\0one\0options\0\0\0");
+        assert_eq!(plain.role(), b"one");
+        let mut same = plain.clone();
+        assert_eq!((same.make_plain(), &same), (None, &plain));
+        let mut later = session(VERSION + 2, b"user\0one\0_pq_.x\0y\0options\0\0\0");
+        let answer = later.make_plain().unwrap();
+        assert_eq!(answer, b"v\0\0\0\x13\0\x03\0\0\0\0\0\x01_pq_.x\0");
+        assert_eq!(later, plain);
+        assert_eq!(session(VERSION, b"\0").role(), b"");
+    }
+
+    #[test]
     fn encryption_and_cancellation_are_requests_of_their_own() {
         for code in [TLS, GSSAPI] {
             assert_eq!(parse(&packet(code, b"")), Ok(Some((First::Encryption, 8))));
@@ -173,6 +229,7 @@ mod tests {
             b"user\0\0",
             b"\0one\0\0",
             b"user\0one\0more\0\0",
+            b"user\0one\0user\0two\0\0",
         ] {
             assert_eq!(parse(&packet(VERSION, body)), Err(BadStart::Malformed), "{body:?}");
         }

@@ -7,7 +7,7 @@ use slotmap::new_key_type;
 
 use super::client::{Client, ClientKey, Phase};
 use super::connection::{Connection, Read, joined};
-use super::login::Step;
+use super::opening::Opening;
 use super::pool::PoolKey;
 use super::{EDGES, Relay, Side};
 use crate::gate::Permit;
@@ -43,6 +43,8 @@ pub struct Backend {
     pub asked: bool,
     /// Whether something that the server has sent is done with.
     pub has_answered: bool,
+    /// The login of the guard, while it opens this connection.
+    pub opening: Option<Box<Opening>>,
 }
 
 /// What a connection of the server is for.
@@ -122,6 +124,7 @@ impl Relay {
             permit: None,
             asked: false,
             has_answered: false,
+            opening: None,
         });
         let connection = &mut self.backends[key].connection;
         let added = epoll::add(&self.epoll, connection.socket(), Side::Backend(key).token(), EDGES);
@@ -242,75 +245,6 @@ impl Relay {
             self.release(key);
         }
         permit.into_iter().for_each(|permit| self.leave_gate(permit));
-    }
-
-    /// What the server sends while the guard logs in.
-    fn opening_reply(&mut self, key: BackendKey, input: &[u8]) -> usize {
-        let backend = &mut self.backends[key];
-        let mut used = 0;
-        loop {
-            let (step, taken) = match backend.frames.next(&input[used..]) {
-                Ok(None) => return used,
-                Ok(Some((piece, taken))) => (Step::of(piece), taken),
-                Err(error) => {
-                    self.server_fails(key, &error.to_string());
-                    return input.len();
-                }
-            };
-            used += taken;
-            match step {
-                Step::Key(cancel_key) => backend.cancel_key = cancel_key,
-                Step::Ready => {
-                    let pool = self.end_opening(key);
-                    self.counts.opened += 1;
-                    self.share(key);
-                    self.give_back(key);
-                    self.opened(pool);
-                    return used;
-                }
-                Step::Full => {
-                    let pool = self.drop_opening(key);
-                    self.no_room(pool);
-                    return input.len();
-                }
-                Step::Refused if !backend.frames.is_inside() => {
-                    let pool = self.drop_opening(key);
-                    // In the server's words.
-                    self.not_opened(pool, &input[used - taken..used]);
-                    return input.len();
-                }
-                Step::Asked => {
-                    if let Some(pool) = self.pools.get_mut(backend.pool) {
-                        pool.is_open = false;
-                    }
-                    self.server_fails(key, "it asks for a password, which it has not done before");
-                    return input.len();
-                }
-                Step::Refused => {
-                    self.server_fails(key, "it refuses a login");
-                    return input.len();
-                }
-                Step::Accepted | Step::Other => {}
-            }
-        }
-    }
-
-    /// The guard has logged in, or cannot. Returns the pool of the connection.
-    fn end_opening(&mut self, key: BackendKey) -> PoolKey {
-        let backend = &mut self.backends[key];
-        backend.role = Role::Idle;
-        self.opening -= 1;
-        if let Some(pool) = self.pools.get_mut(backend.pool) {
-            pool.opening -= 1;
-        }
-        backend.pool
-    }
-
-    /// The guard cannot log in. Returns the pool that lacks the connection.
-    fn drop_opening(&mut self, key: BackendKey) -> PoolKey {
-        let pool = self.end_opening(key);
-        self.backends.remove(key);
-        pool
     }
 
     /// What the server sends without being asked. Notices and changed settings of the server are for

@@ -5,7 +5,6 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::event::epoll;
-use rustix::rand::{GetRandomFlags, getrandom};
 use slotmap::new_key_type;
 
 use super::backend::{Backend, BackendKey, Role};
@@ -13,7 +12,8 @@ use super::connection::{Connection, Read, joined};
 use super::listener::Accepted;
 use super::login::{STARTUP_TIME, Turn};
 use super::pool::PoolKey;
-use super::{EDGES, Relay, Side};
+use super::proof::Proof;
+use super::{EDGES, Relay, Side, random};
 use crate::gate::{Arrival, Permit, Ticket};
 use crate::postgres::frame::{self, Frames, LONGEST_HEAD};
 use crate::postgres::refusal::{READY, Refusal};
@@ -44,6 +44,8 @@ pub struct Client {
     pub encryption_requests: u32,
     /// Whose turn it is in its login.
     pub turn: Turn,
+    /// What it has to prove.
+    pub proof: Option<Box<Proof>>,
 }
 
 /// What a client does.
@@ -51,7 +53,9 @@ pub struct Client {
 pub enum Phase {
     /// It sends its first packet.
     Starting,
-    /// It waits until fewer others log in.
+    /// It proves to the guard that it has the password of its role.
+    Proving,
+    /// It waits until fewer others log in, or until the guard has logged in itself.
     LoginQueued,
     /// It logs in at the server.
     Login,
@@ -105,12 +109,7 @@ impl Relay {
     }
 
     fn add_client(&mut self, socket: OwnedFd) {
-        let mut cancel_key = [0; 8];
-        // The kernel has random bytes from its start on; without a key, nothing can be cancelled.
-        if getrandom(&mut cancel_key, GetRandomFlags::empty()) != Ok(cancel_key.len()) {
-            self.counts.not_accepted += 1;
-            return;
-        }
+        let mut cancel_key: [u8; 8] = random();
         // Numbers of processes are positive.
         cancel_key[0] &= 0x7f;
         let key = self.clients.insert(Client {
@@ -125,6 +124,7 @@ impl Relay {
             cancel_key: CancelKey(cancel_key),
             encryption_requests: 0,
             turn: Turn::Client,
+            proof: None,
         });
         let socket = self.clients[key].connection.socket();
         if epoll::add(&self.epoll, socket, Side::Client(key).token(), EDGES).is_err() {
@@ -154,7 +154,12 @@ impl Relay {
                     return;
                 }
             }
-            Phase::Starting | Phase::Idle | Phase::Refused { .. } | Phase::Cancelling | Phase::Ending => {}
+            Phase::Starting
+            | Phase::Proving
+            | Phase::Idle
+            | Phase::Refused { .. }
+            | Phase::Cancelling
+            | Phase::Ending => {}
         }
         match client.connection.read(buffer) {
             Read::Bytes(length) => {
@@ -197,6 +202,7 @@ impl Relay {
             let rest = &input[used..];
             let taken = match client.phase {
                 Phase::Starting => self.take_first(key, rest),
+                Phase::Proving => self.take_proof(key, rest),
                 Phase::Login => self.take_login(key, rest),
                 Phase::Idle => self.take_idle(key, rest),
                 Phase::Active => self.take_transaction(key, rest),

@@ -1,6 +1,6 @@
-//! How sessions begin: each client logs in at the server itself, through the guard. So the server alone
-//! decides who may, and by which method; the guard keeps no password. The connection that a session brings
-//! can be used by all that begin in the same way.
+//! How sessions begin without a list of users: each client logs in at the server itself, through the guard. So
+//! the server alone decides who may, and by which method; the guard keeps no password. The connection that a
+//! session brings can be used by all that begin in the same way.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -43,6 +43,8 @@ pub enum Step {
     Full,
     /// It refuses.
     Refused,
+    /// It reports a setting (`ParameterStatus`).
+    Setting,
     /// It goes on.
     Other,
 }
@@ -70,6 +72,7 @@ impl Step {
             // Without a key of this length, which protocol 3.0 has, the server ignores requests to cancel.
             Piece::First { kind: b'K', body } => Self::Key(CancelKey(body.try_into().unwrap_or_default())),
             Piece::First { kind: b'Z', .. } => Self::Ready,
+            Piece::First { kind: b'S', .. } => Self::Setting,
             Piece::First { kind: b'E', body }
                 if refusal::code(body) == Some(Refusal::FULL.code.as_bytes()) =>
             {
@@ -97,6 +100,10 @@ impl Relay {
                 return Some(length);
             }
             Ok(Some((First::Cancel(cancel_key), _))) => self.cancel(key, cancel_key),
+            Ok(Some((First::Session(startup), length))) if self.users.is_some() => {
+                self.begin_proof(key, startup);
+                return Some(length);
+            }
             Ok(Some((First::Session(startup), length))) => {
                 let pool = self.join_pool(startup);
                 let client = &mut self.clients[key];
@@ -218,7 +225,7 @@ impl Relay {
                     self.no_room_for_login(key, client);
                     return input.len();
                 }
-                Step::Full | Step::Refused | Step::Other => {}
+                Step::Full | Step::Refused | Step::Setting | Step::Other => {}
             }
             if !matches!(step, Step::Key(_)) {
                 reply.extend_from_slice(&input[used..used + taken]);
@@ -234,16 +241,22 @@ impl Relay {
 
     fn logged_in(&mut self, key: BackendKey, client: ClientKey) {
         self.set_turn(client, Turn::Client);
-        self.counts.sessions += 1;
         let session = &mut self.clients[client];
-        session.phase = Phase::Idle;
         session.backend = None;
-        let session_pool = session.pool;
-        self.client_of.insert(session.cancel_key, client);
-        self.resumed.push_back(client);
+        let pool = session.pool;
+        self.has_logged_in(client);
         self.share(key);
         self.offer(key);
-        session_pool.into_iter().for_each(|pool| self.opened(pool));
+        pool.into_iter().for_each(|pool| self.opened(pool));
+    }
+
+    /// A session begins.
+    pub(super) fn has_logged_in(&mut self, key: ClientKey) {
+        let Some(client) = self.clients.get_mut(key) else { return };
+        client.phase = Phase::Idle;
+        self.counts.sessions += 1;
+        self.client_of.insert(client.cancel_key, key);
+        self.resumed.push_back(key);
     }
 
     /// The server has no room for a client that logs in, which waits.
@@ -263,7 +276,7 @@ impl Relay {
         let Some(client) = self.clients.get(key) else { return };
         match client.phase {
             Phase::Starting => self.remove_client(key),
-            Phase::LoginQueued | Phase::Login => {
+            Phase::Proving | Phase::LoginQueued | Phase::Login => {
                 self.turn_away(key, Refusal::NO_SERVER, "the login took too long; connect again later");
             }
             _ => {}

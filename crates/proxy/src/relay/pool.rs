@@ -40,24 +40,35 @@ pub struct Pool {
     pub full_until: Option<Duration>,
     /// When a connection was ended to make room, unless that has helped.
     pub freed: Option<Duration>,
-    /// Whether the server asked for no password, so that the guard can log in itself.
+    /// Whether the guard has a list of users, and so the secret of the role of this pool.
+    pub is_listed: bool,
+    /// Whether the guard can log in itself: with that secret, or because the server asked for no password.
     pub is_open: bool,
-    /// Sessions. The pool ends with the last one.
+    /// What the server says to a session that begins, once the guard has logged in.
+    pub greeting: Option<Vec<u8>>,
+    /// Sessions. The pool ends with the last one, or some time later if it is listed.
     pub sessions: usize,
+    /// When the last one has left.
+    pub left: Duration,
 }
 
 /// Connections that a pool keeps to which the guard cannot add: the limit may rise. The peaks of the servers
 /// that were measured are below (docs/control.md).
 const KEPT: u32 = 16;
 
-/// Time after which a connection is closed that the limit has no use for. A law compares two limits in turns,
-/// for at most twenty periods of 100 ms each.
+/// Time after which a connection is closed that the limit has no use for, or that no session is left for. A law
+/// compares two limits in turns, for at most twenty periods of 100 ms each.
 const IDLE_TIME: Duration = Duration::from_secs(10);
 
 impl Pool {
     /// Whether it has a connection, or one is on its way, that may become free.
     pub fn has_one(&self) -> bool {
-        self.shared + self.opening + self.logging_in > 0 || !self.logins.is_empty()
+        self.shared + self.opening + self.logging_in > 0 || (!self.is_listed && !self.logins.is_empty())
+    }
+
+    /// Whether logins wait until the guard has logged in.
+    pub fn waits_for_greeting(&self) -> bool {
+        self.is_listed && self.greeting.is_none() && !self.logins.is_empty()
     }
 
     /// Whether the server has refused a connection, and is not to be asked yet.
@@ -75,6 +86,7 @@ impl Relay {
     /// A session begins.
     pub(super) fn join_pool(&mut self, startup: Startup) -> PoolKey {
         let pools = &mut self.pools;
+        let is_listed = self.users.is_some();
         let key = *self.pool_of.entry(startup).or_insert_with_key(|startup| {
             let startup = startup.clone();
             pools.insert(Pool {
@@ -88,8 +100,11 @@ impl Relay {
                 logins: VecDeque::new(),
                 full_until: None,
                 freed: None,
-                is_open: false,
+                is_listed,
+                is_open: is_listed,
+                greeting: None,
                 sessions: 0,
+                left: Duration::ZERO,
             })
         });
         self.pools[key].sessions += 1;
@@ -100,9 +115,23 @@ impl Relay {
     pub(super) fn leave_pool(&mut self, key: PoolKey) {
         let pool = &mut self.pools[key];
         pool.sessions -= 1;
-        if pool.sessions > 0 {
-            return;
+        pool.left = self.at;
+        // Programs that connect anew for each request find their connections.
+        if pool.sessions == 0 && !pool.is_listed {
+            self.end_pool(key);
         }
+    }
+
+    /// Ends a pool that has had no session for some time, or has no connection either.
+    pub(super) fn end_unused_pool(&mut self, key: PoolKey) {
+        let Some(pool) = self.pools.get(key) else { return };
+        let has_none = pool.shared + pool.opening == 0 && !pool.is_full(self.at);
+        if pool.sessions == 0 && (has_none || self.at >= pool.left + IDLE_TIME) {
+            self.end_pool(key);
+        }
+    }
+
+    fn end_pool(&mut self, key: PoolKey) {
         let Some(pool) = self.pools.remove(key) else { return };
         self.pool_of.remove(&pool.startup);
         for (backend, _) in pool.idle {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::backend::{BackendKey, Role};
 use super::client::{ClientKey, Phase};
-use super::login::{LOGINS, STARTUP_TIME};
+use super::login::LOGINS;
 use super::pool::{Pool, PoolKey};
 use super::{Relay, due};
 use crate::postgres::refusal::{Refusal, TERMINATE};
@@ -73,31 +73,15 @@ impl Relay {
         }
     }
 
-    /// Opens connections, as many as transactions of the pool lack that keep their places.
+    /// Opens connections, as many as transactions of the pool lack that keep their places, or one for the logins
+    /// that wait for its greeting.
     fn open_backends(&mut self, key: PoolKey) {
         while let Some(pool) = self.pools.get(key)
             && self.opening < LOGINS
-            && (pool.opening as usize) < pool.expecting.len()
+            && (pool.opening as usize) < pool.expecting.len().max(pool.waits_for_greeting().into())
         {
             if !self.open_backend(key) {
                 return;
-            }
-        }
-    }
-
-    /// Opens a connection, and returns whether the server may answer.
-    fn open_backend(&mut self, key: PoolKey) -> bool {
-        let packet = self.pools[key].startup.packet().to_vec();
-        match self.connect(Role::Opening, key, &packet) {
-            Ok(backend) => {
-                self.pools[key].opening += 1;
-                self.opening += 1;
-                self.openings.push_back((self.at + STARTUP_TIME, backend));
-                true
-            }
-            Err(error) => {
-                self.not_opened(key, &self.no_connection_message(&error.to_string()));
-                false
             }
         }
     }
@@ -126,9 +110,17 @@ impl Relay {
         }
     }
 
-    /// Ends the sessions whose transactions lack a connection of a pool.
+    /// Ends the sessions that wait for a connection of a pool.
     fn give_up(&mut self, key: PoolKey, message: &[u8]) {
-        for client in self.pools[key].parked.values().copied().collect::<Vec<_>>() {
+        let pool = &mut self.pools[key];
+        let mut clients: Vec<_> = pool.parked.values().copied().collect();
+        if pool.waits_for_greeting() {
+            clients.extend(pool.logins.drain(..));
+        }
+        // Logins may have been given up.
+        clients
+            .retain(|client| self.clients.get(*client).is_some_and(|client| client.phase != Phase::Ending));
+        for client in clients {
             self.counts.turned_away += 1;
             self.send_to_client(client, message);
             self.end_client(client);
@@ -196,14 +188,16 @@ impl Relay {
         if pool.opening + pool.logging_in > 0 {
             return;
         }
-        while let Some(login) = pool.logins.pop_front() {
+        while !pool.is_listed
+            && let Some(login) = pool.logins.pop_front()
+        {
             // It may have given up.
             if self.clients.get(login).is_some_and(|client| client.phase == Phase::LoginQueued) {
                 self.begin_login(login);
                 return;
             }
         }
-        if pool.is_open && !pool.parked.is_empty() {
+        if pool.is_open && (!pool.parked.is_empty() || pool.waits_for_greeting()) {
             self.open_backend(key);
         } else {
             pool.full_until = None;
@@ -223,6 +217,7 @@ impl Relay {
             if self.pools.get(key).is_some_and(Pool::is_waiting) {
                 self.look_after(key);
             }
+            self.end_unused_pool(key);
             // Transactions for which these became free may have been given up.
             for _ in 0..self.pools.get(key).map_or(0, |pool| pool.idle.len()) {
                 self.unpark(key);

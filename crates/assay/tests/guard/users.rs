@@ -1,0 +1,185 @@
+//! Sessions whose roles are in a list of users of the guard.
+
+use std::fs::{self, Permissions};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+use std::thread;
+
+use postgres::error::SqlState;
+use postgres::{Client, NoTls};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::NamedTempFile;
+
+use crate::login::{end_processes_of, with_passwords};
+use crate::postgres_server::Server;
+use crate::session::process;
+use crate::wire::answer;
+use crate::{Guard, command, text};
+
+/// A list of users that only its owner can read.
+fn list(lines: &str) -> NamedTempFile {
+    let mut file = NamedTempFile::new().unwrap();
+    file.write_all(lines.as_bytes()).unwrap();
+    file
+}
+
+/// What the server keeps of the passwords of two roles, the password of a third one, and of the administrator,
+/// whom the server asks for none.
+fn kept_by(server: &Server) -> NamedTempFile {
+    let secrets = "SELECT string_agg(format('\"%s\" \"%s\"\n', rolname, rolpassword), '') FROM pg_authid \
+                   WHERE rolname IN ('scram', 'md5')";
+    let secrets: String = server.session().query_one(secrets, &[]).unwrap().get(0);
+    list(&format!("{secrets}\"clear\" \"right\"\n\"postgres\" \"right\""))
+}
+
+fn start(server: &Server, list: &NamedTempFile, limit: &str) -> Guard {
+    Guard::start(server, &["--users", list.path().to_str().unwrap(), "--limit", limit])
+}
+
+#[test]
+fn the_guard_asks_for_passwords_and_logs_in_with_what_it_has_of_them() {
+    let server = Server::start();
+    with_passwords(&server);
+    let guard = start(&server, &kept_by(&server), "1");
+    for role in ["scram", "md5", "clear", "postgres"] {
+        let wrong = guard.parameters(role, "same").replace("=right", "=wrong");
+        let refused = |parameters: &str| {
+            let error = Client::connect(parameters, NoTls).err().unwrap();
+            assert_eq!(error.code(), Some(&SqlState::INVALID_PASSWORD), "{error}");
+        };
+        refused(&wrong);
+        let mut sessions: Vec<_> = (0..3).map(|_| guard.connect(role, "same").unwrap()).collect();
+        for session in &mut sessions {
+            let user: String = session.query_typed("SELECT current_user::text", &[]).unwrap()[0].get(0);
+            assert_eq!(user, role);
+        }
+        let one = process(&mut sessions[0]);
+        assert_eq!(process(&mut sessions[1]), one);
+        // One keeps its own, so that the others need another one, which the guard can open.
+        sessions[0].batch_execute("SET work_mem = '7MB'").unwrap();
+        assert_ne!(process(&mut sessions[1]), one);
+        refused(&wrong);
+    }
+    let error = guard.connect("nobody", "same").err().unwrap();
+    assert_eq!(error.code(), Some(&SqlState::INVALID_PASSWORD), "{error}");
+    let counts = guard.end();
+    assert_eq!((counts.of("logged in"), counts.of("connections to the server")), (12, 8));
+    assert_eq!((counts.of("refused at the login"), counts.of("ended with an error of the guard")), (9, 0));
+}
+
+#[test]
+fn a_session_finds_the_connection_of_one_that_has_left() {
+    let server = Server::start();
+    with_passwords(&server);
+    let guard = start(&server, &kept_by(&server), "2");
+    let first = process(&mut guard.connect("scram", "same").unwrap());
+    for _ in 0..3 {
+        assert_eq!(process(&mut guard.connect("scram", "same").unwrap()), first);
+    }
+    // The guard connects again after all connections were lost, also while there is no session.
+    end_processes_of(&server, "scram", "0");
+    assert_ne!(process(&mut guard.connect("scram", "same").unwrap()), first);
+    // Settings are those of the session's own first packet.
+    let mut session = guard.connect("scram", "other").unwrap();
+    let name: String = session.query_typed("SHOW application_name", &[]).unwrap()[0].get(0);
+    assert_eq!(name, "other");
+    assert_eq!(guard.end().of("connections to the server"), 3);
+}
+
+#[test]
+fn a_login_waits_for_room_at_the_server_and_learns_why_it_has_no_connection() {
+    let server = Server::start();
+    with_passwords(&server);
+    let mut administrator = server.session();
+    administrator.batch_execute("ALTER ROLE clear CONNECTION LIMIT 0").unwrap();
+    let guard = start(&server, &kept_by(&server), "2");
+    let parameters = guard.parameters("clear", "same");
+    let waiting = thread::spawn(move || process(&mut Client::connect(&parameters, NoTls).unwrap()));
+    // Others log in meanwhile.
+    for name in 0..20 {
+        guard.connect("postgres", &name.to_string()).unwrap();
+        assert!(!waiting.is_finished());
+    }
+    administrator.batch_execute("ALTER ROLE clear CONNECTION LIMIT 1").unwrap();
+    waiting.join().unwrap();
+    // The server's own words.
+    let missing = guard.parameters("scram", "same").replace("dbname=postgres", "dbname=missing");
+    for _ in 0..2 {
+        let error = Client::connect(&missing, NoTls).err().unwrap();
+        assert_eq!(error.code(), Some(&SqlState::UNDEFINED_DATABASE), "{error}");
+    }
+    // The guard's, if the server has another password by now.
+    administrator.batch_execute("ALTER ROLE md5 PASSWORD 'other'").unwrap();
+    administrator.batch_execute("SET password_encryption = md5; ALTER ROLE scram PASSWORD 'right'").unwrap();
+    for (role, reason) in
+        [("md5", "it asks for SCRAM-SHA-256"), ("scram", "its secret of this role is another")]
+    {
+        let error = guard.connect(role, "same").err().unwrap();
+        assert_eq!(error.code(), Some(&SqlState::CONNECTION_FAILURE), "{error}");
+        assert!(error.as_db_error().unwrap().message().contains(reason), "{error:?}");
+    }
+    guard.end();
+}
+
+#[test]
+fn a_client_is_asked_in_the_protocol_that_the_guard_has() {
+    let server = Server::start();
+    let guard = start(&server, &list("\"postgres\" \"right\""), "1");
+    let start = |minor: &[u8], parameters: &[u8]| {
+        let length = u32::try_from(parameters.len() + 8).unwrap().to_be_bytes();
+        [&length[..], &[0, 3, 0], minor, parameters].concat()
+    };
+    let question = "R   \x17   \nSCRAM-SHA-256  ";
+    let role = b"user\0postgres\0\0";
+    let later = start(&[2], b"user\0postgres\0_pq_.x\0y\0\0");
+    let version = "v   \x13 \x03     \x01_pq_.x ";
+    let quits = [start(&[0], role), b"X\0\0\0\x04".to_vec()].concat();
+    assert_eq!(answer(&guard, &quits), question);
+    let query = [later, b"Q\0\0\0\x05\0".to_vec()].concat();
+    let answer_to_query = answer(&guard, &query);
+    assert!(answer_to_query.starts_with(&format!("{version}{question}E")), "{answer_to_query:?}");
+    assert!(answer_to_query.contains("C08P01 Mthe client has not answered with its password"));
+    let other = [start(&[0], role), b"p\0\0\0\x15SCRAM-SHA-1\0\0\0\0\x01n".to_vec()].concat();
+    let answer_to_other = answer(&guard, &other);
+    assert!(answer_to_other.contains("C08P01 M") && answer_to_other.contains("names another mechanism"));
+    assert_eq!(guard.end().of("ended with an error of the guard"), 2);
+}
+
+#[test]
+fn a_guard_that_crashes_leaves_no_core_dump() {
+    let server = Server::start();
+    let directory = tempfile::tempdir().unwrap();
+    // As large as it would be.
+    let mut shell = Command::new("sh");
+    shell.current_dir(directory.path()).args(["-c", "ulimit -c unlimited; exec \"$@\"", "sh"]);
+    shell.args([env!("CARGO_BIN_EXE_assay"), "guard"]);
+    let mut guard = Guard::spawn(shell, &server, &[]);
+    kill_process(Pid::from_child(&guard.child), Signal::ABORT).unwrap();
+    let status = guard.child.wait().unwrap();
+    assert!(status.signal() == Some(Signal::ABORT.as_raw()) && !status.core_dumped(), "{status}");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_list_that_is_not_one_is_refused_in_one_line() {
+    let (good, bad) = (list("\"role\" \"secret\""), list("\"role\" secret"));
+    fs::set_permissions(good.path(), Permissions::from_mode(0o604)).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    fs::set_permissions(directory.path(), Permissions::from_mode(0o700)).unwrap();
+    for (path, message) in [
+        (good.path(), "others can read or change the list of users"),
+        (bad.path(), "line 1: it is not \"ROLE\" \"SECRET\""),
+        (directory.path(), "cannot read the list of users"),
+        ("/no/list".as_ref(), "cannot open the list of users /no/list"),
+    ] {
+        let path = path.to_str().unwrap();
+        let output =
+            command(&["--listen", "127.0.0.1:0", "--to", "host=/run/x", "--users", path]).output().unwrap();
+        let messages = text(&output.stderr);
+        assert!(!output.status.success() && messages.contains(message), "{messages}");
+        assert!(!messages.contains("secret") && messages.lines().count() == 1, "{messages}");
+        assert!(output.stdout.is_empty());
+    }
+}

@@ -1,0 +1,313 @@
+//! The roles that log in at the guard, and their secrets, in the format of PgBouncer's `auth_file`.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+
+use md5::{Digest, Md5};
+
+use super::scram::{Hashing, Key, Keys, NoVerifier, Verifier};
+
+/// Roles and their secrets.
+#[derive(Debug)]
+pub struct Users {
+    secrets: HashMap<Box<[u8]>, Secret>,
+}
+
+/// What is known of the password of a role.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Secret {
+    /// All.
+    Password {
+        /// It.
+        text: String,
+        /// Its keys, for each way in which it had to be hashed: for the clients, and for the server.
+        keys: Vec<(Hashing, Keys)>,
+    },
+    /// Its MD5 hash.
+    Md5(Md5Hash),
+    /// What its SCRAM proofs are checked with.
+    Scram {
+        /// It.
+        verifier: Verifier,
+        /// The keys, after a client has proved that it has them.
+        keys: Option<Keys>,
+    },
+}
+
+/// An MD5 hash, as 32 hexadecimal digits.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Md5Hash(String);
+
+/// With what the proof of a client is checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Check {
+    /// By SCRAM-SHA-256.
+    Scram(Verifier),
+    /// By an MD5 hash.
+    Md5(Md5Hash),
+}
+
+/// A list of users that cannot be read.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {reason}")]
+pub struct BadUsers {
+    /// Where, from 1 on.
+    pub line: usize,
+    /// Why not.
+    pub reason: BadUser,
+}
+
+/// What is wrong in a line.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadUser {
+    /// It has another form.
+    #[error("it is not \"ROLE\" \"SECRET\"")]
+    Form,
+    /// It has no secret.
+    #[error("the secret of this role is empty")]
+    Empty,
+    /// The role had one before.
+    #[error("this role has a line before")]
+    Twice,
+    /// It has a verifier that cannot be read.
+    #[error("the secret of this role cannot be read: {0}")]
+    Verifier(#[from] NoVerifier),
+}
+
+impl Users {
+    /// Reads a list: on each line a role and its secret in double quotes, in which a double quote is written
+    /// twice. Empty lines and those that begin with a semicolon do not count, nor does what follows the
+    /// secret.
+    ///
+    /// # Errors
+    /// If a line cannot be read. The error shows nothing of it.
+    pub fn parse(text: &str) -> Result<Self, BadUsers> {
+        let mut secrets = HashMap::new();
+        for (line, text) in (1..).zip(text.lines()) {
+            let bad = |reason| BadUsers { line, reason };
+            let text = text.trim();
+            if text.is_empty() || text.starts_with(';') {
+                continue;
+            }
+            let fields = quoted(text).and_then(|(role, rest)| Some((role, quoted(rest.trim_start())?.0)));
+            let (role, secret) = fields.ok_or_else(|| bad(BadUser::Form))?;
+            let secret = secret.parse().map_err(bad)?;
+            if secrets.insert(role.into_bytes().into_boxed_slice(), secret).is_some() {
+                return Err(bad(BadUser::Twice));
+            }
+        }
+        Ok(Self { secrets })
+    }
+
+    /// Returns with what the proof of a role is checked. One that is not in the list gets a check that no
+    /// proof passes, so that it does not show. `seed` is a random key, and always the same.
+    pub fn check(&mut self, role: &[u8], seed: &Key) -> Check {
+        let hashing = Hashing::new(seed.salt(role));
+        match self.secrets.get_mut(role) {
+            None => Check::Scram(seed.verifier_of_none(hashing)),
+            Some(Secret::Md5(hash)) => Check::Md5(hash.clone()),
+            Some(Secret::Scram { verifier, .. }) => Check::Scram(verifier.clone()),
+            Some(secret @ Secret::Password { .. }) => match secret.keys(&hashing) {
+                Some(keys) => Check::Scram(Verifier::new(keys, hashing)),
+                None => Check::Scram(seed.verifier_of_none(hashing)),
+            },
+        }
+    }
+
+    /// A client has proved that it has these keys of a role.
+    pub fn learn(&mut self, role: &[u8], proved: Keys) {
+        if let Some(Secret::Scram { keys, .. }) = self.secrets.get_mut(role) {
+            *keys = Some(proved);
+        }
+    }
+
+    /// Returns the secret of a role.
+    pub fn secret(&mut self, role: &[u8]) -> Option<&mut Secret> {
+        self.secrets.get_mut(role)
+    }
+}
+
+impl Secret {
+    /// Returns the keys of the password, hashed in this way; `None` if they are not known.
+    pub fn keys(&mut self, hashing: &Hashing) -> Option<&Keys> {
+        match self {
+            Self::Md5(_) => None,
+            Self::Scram { verifier, keys } => keys.as_ref().filter(|_| verifier.hashing() == hashing),
+            Self::Password { text, keys } => {
+                let known = keys.iter().position(|(known, _)| known == hashing);
+                let at = known.unwrap_or_else(|| {
+                    // The server may hash it anew.
+                    keys.truncate(1);
+                    keys.push((hashing.clone(), Keys::of_password(text, hashing)));
+                    keys.len() - 1
+                });
+                Some(&keys[at].1)
+            }
+        }
+    }
+
+    /// Returns the MD5 hash of the password; `None` if it is not known.
+    #[must_use]
+    pub fn md5(&self, role: &[u8]) -> Option<Md5Hash> {
+        match self {
+            Self::Password { text, .. } => Some(Md5Hash::new(&[text.as_bytes(), role].concat())),
+            Self::Md5(hash) => Some(hash.clone()),
+            Self::Scram { .. } => None,
+        }
+    }
+}
+
+impl FromStr for Secret {
+    type Err = BadUser;
+
+    fn from_str(text: &str) -> Result<Self, BadUser> {
+        if text.is_empty() {
+            return Err(BadUser::Empty);
+        }
+        if text.starts_with("SCRAM-SHA-256$") {
+            return Ok(Self::Scram { verifier: text.parse()?, keys: None });
+        }
+        let hash = text.strip_prefix("md5").filter(|hash| hash.len() == 32);
+        Ok(match hash.filter(|hash| hash.bytes().all(|digit| digit.is_ascii_hexdigit())) {
+            Some(hash) => Self::Md5(Md5Hash(hash.to_owned())),
+            None => Self::Password { text: text.to_owned(), keys: Vec::new() },
+        })
+    }
+}
+
+impl Md5Hash {
+    fn new(bytes: &[u8]) -> Self {
+        Self(Md5::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    /// Returns the 32 hexadecimal digits.
+    #[cfg(test)]
+    pub fn digits(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether this proves that a client has it.
+    #[must_use]
+    pub fn accepts(&self, proof: &[u8], salt: [u8; 4]) -> bool {
+        Key::of(proof) == Key::of(self.proof(salt).as_bytes())
+    }
+
+    /// Returns what a client sends to prove that it has it.
+    #[must_use]
+    pub fn proof(&self, salt: [u8; 4]) -> String {
+        let Self(hash) = Self::new(&[self.0.as_bytes(), &salt].concat());
+        format!("md5{hash}")
+    }
+}
+
+/// Without the secret.
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// Without the hash, which is as good as the password.
+impl fmt::Debug for Md5Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Md5Hash")
+    }
+}
+
+/// Takes a field in double quotes, and returns it and what follows.
+fn quoted(text: &str) -> Option<(String, &str)> {
+    let mut rest = text.strip_prefix('"')?;
+    let mut field = String::new();
+    loop {
+        let (part, after) = rest.split_once('"')?;
+        field.push_str(part);
+        match after.strip_prefix('"') {
+            Some(after) => {
+                field.push('"');
+                rest = after;
+            }
+            None => return Some((field, after)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VERIFIER: &str = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==\
+                            $WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:\
+                            wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=";
+
+    fn users(text: &str) -> Users {
+        Users::parse(text).unwrap()
+    }
+
+    #[test]
+    fn secrets_are_passwords_and_what_servers_keep_of_them() {
+        let text = format!(
+            "; a comment\n\n\"one\" \"pencil\" \"more\" is ignored\n  \"t\"\"wo\"\t\"a \"\" b\"\r\n\
+             \"three\" \"md5e721edf6e7ef16cbff1526f1163776e0\"\n\"four\" \"md5 is old\"\n\"five\" \"{VERIFIER}\"\n"
+        );
+        let mut users = users(&text);
+        let password = |text: &str| Secret::Password { text: text.to_owned(), keys: Vec::new() };
+        assert!(*users.secret(b"one").unwrap() == password("pencil"));
+        assert!(*users.secret(b"t\"wo").unwrap() == password("a \" b"));
+        assert!(matches!(users.secret(b"three").unwrap(), Secret::Md5(_)));
+        assert!(*users.secret(b"four").unwrap() == password("md5 is old"));
+        assert!(matches!(users.secret(b"five").unwrap(), Secret::Scram { keys: None, .. }));
+        assert!(users.secret(b"six").is_none());
+        let shown = format!("{users:?}");
+        assert!(!["pencil", "e721", "W22Z"].iter().any(|secret| shown.contains(secret)), "{shown}");
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_read_is_reported_without_its_secret() {
+        for (text, message) in [
+            ("\"one\" \"1\"\n\"one\" \"2\"", "line 2: this role has a line before"),
+            ("one secret", "line 1: it is not \"ROLE\" \"SECRET\""),
+            ("\"one\" \"secret", "line 1: it is not \"ROLE\" \"SECRET\""),
+            ("\"one\"", "line 1: it is not \"ROLE\" \"SECRET\""),
+            ("\n\"one\" \"\"", "line 2: the secret of this role is empty"),
+            (
+                "\"one\" \"SCRAM-SHA-256$secret\"",
+                "line 1: the secret of this role cannot be read: it is not SCRAM-",
+            ),
+        ] {
+            let error = Users::parse(text).unwrap_err().to_string();
+            assert!(error.starts_with(message) && !error.contains("secret\""), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_role_that_is_not_listed_looks_like_one_that_is() {
+        let seed = Key::new([7; 32]);
+        let mut users = users("\"one\" \"pencil\"");
+        let hashing = |check| match check {
+            Check::Scram(verifier) => verifier.hashing().clone(),
+            Check::Md5(_) => panic!("an MD5 hash"),
+        };
+        let [one, two] = [&b"one"[..], b"two"].map(|role| [0; 2].map(|_| hashing(users.check(role, &seed))));
+        assert!(one[0] == one[1] && two[0] == two[1] && one[0] != two[0], "{one:?} {two:?}");
+        assert_ne!(hashing(users.check(b"two", &Key::new([8; 32]))), two[0]);
+    }
+
+    #[test]
+    fn keys_are_those_of_one_hashing() {
+        let hashings = [[1; 16], [2; 16], [3; 16]].map(Hashing::new);
+        let mut secret: Secret = "pencil".parse().unwrap();
+        let keys = hashings.each_ref().map(|hashing| secret.keys(hashing).unwrap().clone());
+        assert!(keys[0] != keys[1] && keys[1] != keys[2]);
+        assert_eq!(secret.keys(&hashings[0]), Some(&keys[0]));
+        let mut users = users(&format!("\"five\" \"{VERIFIER}\""));
+        let Check::Scram(verifier) = users.check(b"five", &Key::new([7; 32])) else { panic!("no verifier") };
+        let proved = Keys::of_password("pencil", verifier.hashing());
+        assert_eq!(users.secret(b"five").unwrap().keys(verifier.hashing()), None);
+        users.learn(b"five", proved.clone());
+        let secret = users.secret(b"five").unwrap();
+        assert_eq!(secret.keys(verifier.hashing()), Some(&proved));
+        assert_eq!(secret.keys(&hashings[0]), None);
+        assert!(secret.md5(b"five").is_none());
+    }
+}

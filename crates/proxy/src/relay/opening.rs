@@ -1,0 +1,141 @@
+//! Connections of the server that the guard opens: it logs in as the role of the pool.
+
+use super::Relay;
+use super::backend::{BackendKey, Role};
+use super::login::{STARTUP_TIME, Step};
+use super::pool::PoolKey;
+use super::random;
+use crate::postgres::authentication::{Login, NoAnswer};
+use crate::postgres::frame::Piece;
+
+/// A login of the guard.
+#[derive(Debug, Default)]
+pub struct Opening {
+    login: Login,
+    /// The messages `ParameterStatus`, which each session gets.
+    greeting: Vec<u8>,
+}
+
+impl Relay {
+    /// Opens a connection, and returns whether the server may answer.
+    pub(super) fn open_backend(&mut self, key: PoolKey) -> bool {
+        let packet = self.pools[key].startup.packet().to_vec();
+        match self.connect(Role::Opening, key, &packet) {
+            Ok(backend) => {
+                self.backends[backend].opening = Some(Box::default());
+                self.pools[key].opening += 1;
+                self.opening += 1;
+                self.openings.push_back((self.at + STARTUP_TIME, backend));
+                true
+            }
+            Err(error) => {
+                self.not_opened(key, &self.no_connection_message(&error.to_string()));
+                false
+            }
+        }
+    }
+
+    /// What the server sends while the guard logs in.
+    pub(super) fn opening_reply(&mut self, key: BackendKey, input: &[u8]) -> usize {
+        let mut used = 0;
+        loop {
+            let backend = &mut self.backends[key];
+            let (piece, taken) = match backend.frames.next(&input[used..]) {
+                Ok(None) => return used,
+                Ok(Some(next)) => next,
+                Err(error) => {
+                    self.server_fails(key, &error.to_string());
+                    return input.len();
+                }
+            };
+            let message = &input[used..used + taken];
+            used += taken;
+            match Step::of(piece) {
+                Step::Key(cancel_key) => backend.cancel_key = cancel_key,
+                Step::Ready => {
+                    self.has_opened(key);
+                    return used;
+                }
+                Step::Full => {
+                    let pool = self.drop_opening(key);
+                    self.no_room(pool);
+                    return input.len();
+                }
+                Step::Refused if !backend.frames.is_inside() => {
+                    let pool = self.drop_opening(key);
+                    // In the server's words.
+                    self.not_opened(pool, message);
+                    return input.len();
+                }
+                Step::Refused => {
+                    self.server_fails(key, "it refuses a login");
+                    return input.len();
+                }
+                Step::Setting => {
+                    if let Some(opening) = &mut backend.opening {
+                        opening.greeting.extend_from_slice(message);
+                    }
+                }
+                Step::Asked | Step::Accepted | Step::Other => {
+                    if let Piece::First { kind: b'R', body } = piece
+                        && let Err(error) = self.answer(key, body)
+                    {
+                        self.server_fails(key, &error.to_string());
+                        return input.len();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Answers a message `Authentication…`, if it needs an answer.
+    fn answer(&mut self, key: BackendKey, body: &[u8]) -> Result<(), NoAnswer> {
+        let backend = &mut self.backends[key];
+        let Some(opening) = &mut backend.opening else { return Ok(()) };
+        let pool = self.pools.get_mut(backend.pool);
+        let role = pool.as_ref().map_or(&[][..], |pool| pool.startup.role());
+        let secret = self.users.as_mut().and_then(|users| users.secret(role));
+        match opening.login.answer(body, role, secret, random()) {
+            Ok(None) => {}
+            Ok(Some(answer)) => self.send_to_backend(key, &answer),
+            Err(error) => {
+                // The server has trusted the role before, and does so no more.
+                pool.into_iter().for_each(|pool| pool.is_open &= error != NoAnswer::NoSecret);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// The guard has logged in.
+    fn has_opened(&mut self, key: BackendKey) {
+        let pool = self.end_opening(key);
+        self.counts.opened += 1;
+        let opening = self.backends[key].opening.take();
+        if let (Some(opening), Some(pool)) = (opening, self.pools.get_mut(pool)) {
+            pool.greeting = Some(opening.greeting);
+        }
+        self.share(key);
+        self.greet_all(pool);
+        self.give_back(key);
+        self.opened(pool);
+    }
+
+    /// The guard has logged in, or cannot. Returns the pool of the connection.
+    fn end_opening(&mut self, key: BackendKey) -> PoolKey {
+        let backend = &mut self.backends[key];
+        backend.role = Role::Idle;
+        self.opening -= 1;
+        if let Some(pool) = self.pools.get_mut(backend.pool) {
+            pool.opening -= 1;
+        }
+        backend.pool
+    }
+
+    /// The guard cannot log in. Returns the pool that lacks the connection.
+    pub(super) fn drop_opening(&mut self, key: BackendKey) -> PoolKey {
+        let pool = self.end_opening(key);
+        self.backends.remove(key);
+        pool
+    }
+}
