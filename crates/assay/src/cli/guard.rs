@@ -20,8 +20,8 @@ pub struct GuardArgs {
     /// themselves.
     #[arg(long, value_name = "ADDRESS")]
     pub to: String,
-    /// List of the roles that log in at the guard, and their secrets, as lines of "ROLE" "SECRET". Without it,
-    /// the server decides who may log in.
+    /// List of the roles that may log in, and their secrets, in the format of PgBouncer. The guard asks for
+    /// their passwords; without a list, the server does.
     #[arg(long, value_name = "FILE")]
     pub users: Option<PathBuf>,
     /// Control law, which sets how many transactions may be in flight; the others wait.

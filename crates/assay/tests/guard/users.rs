@@ -25,8 +25,8 @@ fn list(lines: &str) -> NamedTempFile {
     file
 }
 
-/// What the server keeps of the passwords of two roles, the password of a third one, and of the administrator,
-/// whom the server asks for none.
+/// What the server keeps of the passwords of two roles, and the passwords of a third one and of the
+/// administrator, whom the server asks for none.
 fn kept_by(server: &Server) -> NamedTempFile {
     let secrets = "SELECT string_agg(format('\"%s\" \"%s\"\n', rolname, rolpassword), '') FROM pg_authid \
                    WHERE rolname IN ('scram', 'md5')";

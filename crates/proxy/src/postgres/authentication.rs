@@ -1,5 +1,5 @@
-//! Proofs of a password: the guard asks its clients for one, and gives one to the server (PostgreSQL's manual,
-//! *Message Flow*, *Start-up*).
+//! Proofs of a password: the guard asks its clients for one, and gives one to the server (PostgreSQL's
+//! manual, *Message Flow*, *Start-up*).
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -122,7 +122,7 @@ pub enum NoAnswer {
 }
 
 impl Login {
-    /// Takes a message `Authentication…` of the server, by its body, and returns the answer, if there is one.
+    /// Takes the body of a message `Authentication…` of the server, and returns the answer, if there is one.
     ///
     /// # Errors
     /// If the guard cannot log in.
@@ -218,8 +218,7 @@ mod tests {
 
     const SEED: [u8; 32] = [7; 32];
 
-    /// A role logs in at the guard with what it has to know, as the guard does at the server. Returns what the
-    /// guard has learned.
+    /// A role logs in at the guard as the guard does at the server. Returns what the guard has learned.
     fn logs_in(listed: &str, known: &str) -> Result<Option<Keys>, String> {
         let mut listed = Users::parse(&format!("\"role\" \"{listed}\"")).unwrap();
         let mut known: Secret = known.parse().unwrap();

@@ -63,7 +63,7 @@ pub enum BadMessage {
 /// Iterations of the hash where no server has chosen them, as PostgreSQL has by default.
 const ITERATIONS: u32 = 4096;
 
-/// Most iterations that a server may ask the guard for: all sessions wait for them, for a third of a second.
+/// Most iterations that a server may ask the guard for: all sessions wait for them, about 0.2 s.
 const MOST_ITERATIONS: u32 = 1_000_000;
 
 impl Hashing {
@@ -80,7 +80,7 @@ impl Hashing {
 }
 
 impl Keys {
-    /// Hashes a password, in about 1 µs for each iteration.
+    /// Hashes a password. An iteration takes about 0.2 µs.
     #[must_use]
     pub fn of_password(password: &str, hashing: &Hashing) -> Self {
         // PostgreSQL, too, takes a password as it is that cannot be normalised.
@@ -412,7 +412,7 @@ mod tests {
         fn no_other_message_is_a_proof(at in 0..LAST.len(), with in "[ -~]?") {
             let mut changed = LAST.to_owned();
             changed.replace_range(at..=at, &with);
-            // The last digit of the proof has two bits that must be zero, so that no other text is the same proof.
+            // The last digit of the proof has two bits that must be zero: no other text is the same proof.
             prop_assume!(changed != LAST);
             prop_assert!(challenge().check(&changed).is_err());
         }

@@ -1,6 +1,6 @@
-//! How sessions begin without a list of users: each client logs in at the server itself, through the guard. So
-//! the server alone decides who may, and by which method; the guard keeps no password. The connection that a
-//! session brings can be used by all that begin in the same way.
+//! How sessions begin without a list of users: each client logs in at the server itself, through the guard.
+//! So the server alone decides who may, and by which method; the guard keeps no password. The connection that
+//! a session brings can be used by all that begin in the same way.
 
 use std::collections::VecDeque;
 use std::time::Duration;

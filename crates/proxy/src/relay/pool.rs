@@ -56,8 +56,8 @@ pub struct Pool {
 /// that were measured are below (docs/control.md).
 const KEPT: u32 = 16;
 
-/// Time after which a connection is closed that the limit has no use for, or that no session is left for. A law
-/// compares two limits in turns, for at most twenty periods of 100 ms each.
+/// Time after which a connection is closed that the limit has no use for, or for which no session is left. A
+/// law compares two limits in turns, for at most twenty periods of 100 ms each.
 const IDLE_TIME: Duration = Duration::from_secs(10);
 
 impl Pool {

@@ -73,8 +73,8 @@ impl Relay {
         }
     }
 
-    /// Opens connections, as many as transactions of the pool lack that keep their places, or one for the logins
-    /// that wait for its greeting.
+    /// Opens connections, as many as transactions of the pool lack that keep their places, or one for the
+    /// logins that wait for its greeting.
     fn open_backends(&mut self, key: PoolKey) {
         while let Some(pool) = self.pools.get(key)
             && self.opening < LOGINS
