@@ -137,6 +137,8 @@ pub struct Relay {
     opening: u32,
     /// When connections of the server have to be open that the guard opens, the earliest first.
     openings: VecDeque<(Duration, BackendKey)>,
+    /// Pools that have no session left, the one that has none for longest first.
+    left: VecDeque<PoolKey>,
     /// The pool that lacks a connection, for which one of another pool ends as soon as it is free.
     starved: Option<PoolKey>,
     /// Clients that can go on with what they have sent.
@@ -216,6 +218,7 @@ impl Relay {
     /// If that is not possible.
     pub fn listen(options: Options) -> Result<Self, NoRelay> {
         let listener = Listener::bind(options.listen)?;
+        let seed = try_random().map_err(|errno| NoRelay::Random(errno.into()))?;
         let no_epoll = |errno: Errno| NoRelay::Events(errno.into());
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(no_epoll)?;
         epoll::add(&epoll, listener.socket(), LISTENER, EventFlags::IN | EventFlags::ET).map_err(no_epoll)?;
@@ -232,10 +235,11 @@ impl Relay {
             control: Control::new(options.law, options.tuning),
             cpu: options.cpu,
             users: options.users,
-            seed: Key::new(random()),
+            seed: Key::new(seed),
             logins: Logins::default(),
             opening: 0,
             openings: VecDeque::new(),
+            left: VecDeque::new(),
             starved: None,
             resumed: VecDeque::new(),
             again: Vec::new(),
@@ -415,12 +419,15 @@ impl Relay {
     }
 }
 
-/// Random bytes of the kernel, which has them from its start on.
+/// Random bytes of the kernel, which [`Relay::listen`] has asked for some before.
 fn random<const LENGTH: usize>() -> [u8; LENGTH] {
+    try_random().expect("the kernel goes on to give random bytes")
+}
+
+/// Random bytes of the kernel: all of so few, or none.
+fn try_random<const LENGTH: usize>() -> Result<[u8; LENGTH], Errno> {
     let mut bytes = [0; LENGTH];
-    let given = getrandom(&mut bytes, GetRandomFlags::empty());
-    assert_eq!(given, Ok(LENGTH), "the kernel gives no random bytes");
-    bytes
+    getrandom(&mut bytes, GetRandomFlags::empty()).map(|_| bytes)
 }
 
 /// Takes the first one that is due.

@@ -28,13 +28,13 @@ pub fn run(args: &GuardArgs) -> anyhow::Result<()> {
     let server = server(&args.to)?;
     // Passwords and the data of the clients do not belong into a core dump.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).context("cannot switch off core dumps")?;
+    let users = args.users.as_deref().map(users::read).transpose()?;
     open_files::raise_limit();
     let interrupt = Interrupt::listen()?;
     let (law, tuning) = law(args);
     let group = args.cgroup.as_deref().map(Cgroup::open).transpose()?;
     let cpu = group.map(GroupTime::open).transpose()?;
     let to = server.to_string();
-    let users = args.users.as_deref().map(users::read).transpose()?;
     let relay = Relay::listen(Options {
         listen: args.listen,
         server,

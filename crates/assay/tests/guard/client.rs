@@ -5,7 +5,8 @@ use std::process::{Command, Output, Stdio};
 use crate::postgres_server::Server;
 use crate::{Guard, text};
 
-fn psql(guard: &Guard, script: &str) -> Output {
+/// Runs commands of psql.
+pub fn psql(guard: &Guard, script: &str) -> Output {
     let mut command = Command::new("psql");
     command.args([
         "--no-psqlrc",

@@ -16,6 +16,9 @@ const SASL: u32 = 10;
 const SASL_CONTINUE: u32 = 11;
 const SASL_FINAL: u32 = 12;
 
+/// `AuthenticationOk`: the session can begin.
+pub const ACCEPTED: [u8; 9] = *b"R\0\0\0\x08\0\0\0\0";
+
 /// Random bytes, for a nonce or a salt.
 pub type Random = [u8; 18];
 
@@ -35,7 +38,7 @@ pub enum Examination {
 pub enum Progress {
     /// The client has to answer this.
     Asked(Examination, Vec<u8>),
-    /// It has the password. It gets this.
+    /// It has the password. It gets this, and [`ACCEPTED`] when its session can begin.
     Proved(Option<Keys>, Vec<u8>),
 }
 
@@ -69,13 +72,12 @@ impl Examination {
             }
             Self::Challenge(challenge) => {
                 let (keys, text) = challenge.check(utf8(body)?)?;
-                let last = [question(SASL_FINAL, text.as_bytes()), question(OK, b"")].concat();
-                Ok(Progress::Proved(Some(keys), last))
+                Ok(Progress::Proved(Some(keys), question(SASL_FINAL, text.as_bytes())))
             }
             Self::Md5(hash, salt) => {
                 let proof = body.strip_suffix(b"\0").ok_or(BadMessage::Malformed("a string has no end"))?;
                 if hash.accepts(proof, salt) {
-                    Ok(Progress::Proved(None, question(OK, b"")))
+                    Ok(Progress::Proved(None, Vec::new()))
                 } else {
                     Err(BadMessage::Wrong)
                 }
@@ -96,6 +98,8 @@ pub enum Login {
     Expected(Expected),
     /// It has.
     Proved,
+    /// It has accepted the guard.
+    Accepted,
 }
 
 /// Why the guard cannot log in.
@@ -122,6 +126,12 @@ pub enum NoAnswer {
 }
 
 impl Login {
+    /// Whether the server has accepted the guard.
+    #[must_use]
+    pub fn is_accepted(&self) -> bool {
+        matches!(self, Self::Accepted)
+    }
+
     /// Takes the body of a message `Authentication…` of the server, and returns the answer, if there is one.
     ///
     /// # Errors
@@ -136,8 +146,11 @@ impl Login {
         let (number, rest) = body.split_first_chunk().ok_or(BadMessage::Malformed("it has no type"))?;
         let (number, state) = (u32::from_be_bytes(*number), std::mem::take(self));
         if number == OK {
-            let is_proved = matches!(state, Self::Begun | Self::Proved);
-            return if is_proved { Ok(None) } else { Err(NoAnswer::Unproved) };
+            if !matches!(state, Self::Begun | Self::Proved) {
+                return Err(NoAnswer::Unproved);
+            }
+            *self = Self::Accepted;
+            return Ok(None);
         }
         let secret = secret.ok_or(NoAnswer::NoSecret)?;
         let answer = match (number, state) {
@@ -148,7 +161,8 @@ impl Login {
                 }
             },
             (MD5, Self::Begun) => {
-                let salt = rest.try_into().map_err(|_| BadMessage::Malformed("the salt is too short"))?;
+                let salt =
+                    rest.try_into().map_err(|_| BadMessage::Malformed("the salt has another length"))?;
                 string(&secret.md5(role).ok_or(NoAnswer::Secret("an MD5 hash"))?.proof(salt))
             }
             (SASL, Self::Begun) => {
@@ -218,6 +232,9 @@ mod tests {
 
     const SEED: [u8; 32] = [7; 32];
 
+    const VERIFIER: &str = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==\
+         $WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=";
+
     /// A role logs in at the guard as the guard does at the server. Returns what the guard has learned.
     fn logs_in(listed: &str, known: &str) -> Result<Option<Keys>, String> {
         let mut listed = Users::parse(&format!("\"role\" \"{listed}\"")).unwrap();
@@ -232,12 +249,12 @@ mod tests {
             match examination.take(&answer[5..]).map_err(|error| error.to_string())? {
                 Progress::Asked(next, asked) => (examination, question) = (next, asked),
                 Progress::Proved(keys, last) => {
-                    let (proof, ok) = last.split_at(last.len() - 9);
-                    if !proof.is_empty() {
-                        assert_eq!(login.answer(&proof[5..], b"role", Some(&mut known), [3; 18]), Ok(None));
+                    if !last.is_empty() {
+                        assert_eq!(login.answer(&last[5..], b"role", Some(&mut known), [3; 18]), Ok(None));
                     }
-                    assert_eq!(ok, b"R\0\0\0\x08\0\0\0\0");
-                    assert_eq!(login.answer(&ok[5..], b"role", Some(&mut known), [3; 18]), Ok(None));
+                    assert!(!login.is_accepted());
+                    assert_eq!(login.answer(&ACCEPTED[5..], b"role", Some(&mut known), [3; 18]), Ok(None));
+                    assert!(login.is_accepted());
                     return Ok(keys);
                 }
             }
@@ -289,8 +306,8 @@ mod tests {
             bodies in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 1..4),
             text in "(SCRAM-SHA-256\0\0\0\0.)?[nyprc=,a/+]{0,20}",
         ) {
-            for listed in ["\"role\" \"pencil\"", "\"role\" \"md5e721edf6e7ef16cbff1526f1163776e0\"", ""] {
-                let check = Users::parse(listed).unwrap().check(b"role", &Key::new(SEED));
+            for secret in [VERIFIER, "md5e721edf6e7ef16cbff1526f1163776e0"] {
+                let check = Users::parse(&format!("\"role\" \"{secret}\"")).unwrap().check(b"role", &Key::new(SEED));
                 let mut examination = Some(Examination::new(check, [1; 18]).0);
                 for body in bodies.iter().map(Vec::as_slice).chain([text.as_bytes()]) {
                     let Some(asked) = examination.take() else { break };

@@ -25,6 +25,8 @@ impl Refusal {
     pub const CANCELLED: Self = Self { severity: Severity::Error, code: "57014" };
     /// There is no connection to the server for this transaction (`too_many_connections`).
     pub const FULL: Self = Self { severity: Severity::Error, code: "53300" };
+    /// The server has no room for this session (`too_many_connections`).
+    pub const NO_ROOM: Self = Self { severity: Severity::Fatal, code: "53300" };
     /// There is no connection to the server for this session (`connection_failure`).
     pub const NO_SERVER: Self = Self { severity: Severity::Fatal, code: "08006" };
     /// The client has not proved that it has the password of its role (`invalid_password`).

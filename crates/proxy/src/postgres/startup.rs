@@ -15,7 +15,7 @@ pub enum First {
     Session(Startup),
 }
 
-/// How a session begins: the whole packet, which is sent to the server as it is. Sessions with equal packets
+/// How a session begins: the whole packet, which is sent to the server. Sessions with equal packets
 /// can use the same connections of the server.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Startup(Box<[u8]>);

@@ -101,7 +101,8 @@ impl Users {
     }
 
     /// Returns with what the proof of a role is checked. One that is not in the list gets a check that no
-    /// proof passes, so that it does not show. `seed` is a random key, and always the same.
+    /// proof passes, like that of a password: its question does not show that it is not there. `seed` is a
+    /// random key, and always the same.
     pub fn check(&mut self, role: &[u8], seed: &Key) -> Check {
         let hashing = Hashing::new(seed.salt(role));
         match self.secrets.get_mut(role) {
@@ -169,7 +170,7 @@ impl FromStr for Secret {
             return Ok(Self::Scram { verifier: text.parse()?, keys: None });
         }
         let hash = text.strip_prefix("md5").filter(|hash| hash.len() == 32);
-        Ok(match hash.filter(|hash| hash.bytes().all(|digit| digit.is_ascii_hexdigit())) {
+        Ok(match hash.filter(|hash| hash.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))) {
             Some(hash) => Self::Md5(Md5Hash(hash.to_owned())),
             None => Self::Password { text: text.to_owned(), keys: Vec::new() },
         })
@@ -248,14 +249,14 @@ mod tests {
     fn secrets_are_passwords_and_what_servers_keep_of_them() {
         let text = format!(
             "; a comment\n\n\"one\" \"pencil\" \"more\" is ignored\n  \"t\"\"wo\"\t\"a \"\" b\"\r\n\
-             \"three\" \"md5e721edf6e7ef16cbff1526f1163776e0\"\n\"four\" \"md5 is old\"\n\"five\" \"{VERIFIER}\"\n"
+             \"three\" \"md5e721edf6e7ef16cbff1526f1163776e0\"\n\"four\" \"md5E721EDF6E7EF16CBFF1526F1163776E0\"\n\"five\" \"{VERIFIER}\"\n"
         );
         let mut users = users(&text);
         let password = |text: &str| Secret::Password { text: text.to_owned(), keys: Vec::new() };
         assert!(*users.secret(b"one").unwrap() == password("pencil"));
         assert!(*users.secret(b"t\"wo").unwrap() == password("a \" b"));
         assert!(matches!(users.secret(b"three").unwrap(), Secret::Md5(_)));
-        assert!(*users.secret(b"four").unwrap() == password("md5 is old"));
+        assert!(*users.secret(b"four").unwrap() == password("md5E721EDF6E7EF16CBFF1526F1163776E0"));
         assert!(matches!(users.secret(b"five").unwrap(), Secret::Scram { keys: None, .. }));
         assert!(users.secret(b"six").is_none());
         let shown = format!("{users:?}");
@@ -269,6 +270,7 @@ mod tests {
             ("one secret", "line 1: it is not \"ROLE\" \"SECRET\""),
             ("\"one\" \"secret", "line 1: it is not \"ROLE\" \"SECRET\""),
             ("\"one\"", "line 1: it is not \"ROLE\" \"SECRET\""),
+            ("\u{feff}\"one\" \"1\"", "line 1: it is not \"ROLE\" \"SECRET\""),
             ("\n\"one\" \"\"", "line 2: the secret of this role is empty"),
             (
                 "\"one\" \"SCRAM-SHA-256$secret\"",

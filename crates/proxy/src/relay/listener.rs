@@ -32,6 +32,9 @@ pub enum NoRelay {
         /// Why not.
         error: io::Error,
     },
+    /// It cannot make keys that others cannot guess.
+    #[error("the kernel gives no random bytes: {0}")]
+    Random(io::Error),
     /// It cannot wait for events.
     #[error("cannot wait for clients: {0}")]
     Events(io::Error),

@@ -277,7 +277,14 @@ impl Relay {
         match client.phase {
             Phase::Starting => self.remove_client(key),
             Phase::Proving | Phase::LoginQueued | Phase::Login => {
-                self.turn_away(key, Refusal::NO_SERVER, "the login took too long; connect again later");
+                let pool = client.pool.and_then(|pool| self.pools.get(pool));
+                if pool.is_some_and(|pool| pool.full_until.is_some()) {
+                    let text =
+                        "the server has had no room for this session for too long; connect again later";
+                    self.turn_away(key, Refusal::NO_ROOM, text);
+                } else {
+                    self.turn_away(key, Refusal::NO_SERVER, "the login took too long; connect again later");
+                }
             }
             _ => {}
         }

@@ -52,6 +52,12 @@ impl Relay {
             used += taken;
             match Step::of(piece) {
                 Step::Key(cancel_key) => backend.cancel_key = cancel_key,
+                Step::Ready
+                    if !backend.opening.as_ref().is_some_and(|opening| opening.login.is_accepted()) =>
+                {
+                    self.server_fails(key, "it begins a session without a login");
+                    return input.len();
+                }
                 Step::Ready => {
                     self.has_opened(key);
                     return used;
@@ -113,7 +119,7 @@ impl Relay {
         self.counts.opened += 1;
         let opening = self.backends[key].opening.take();
         if let (Some(opening), Some(pool)) = (opening, self.pools.get_mut(pool)) {
-            pool.greeting = Some(opening.greeting);
+            pool.greeting = Some((opening.greeting, self.at));
         }
         self.share(key);
         self.greet_all(pool);

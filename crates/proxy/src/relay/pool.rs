@@ -44,16 +44,16 @@ pub struct Pool {
     pub is_listed: bool,
     /// Whether the guard can log in itself: with that secret, or because the server asked for no password.
     pub is_open: bool,
-    /// What the server says to a session that begins, once the guard has logged in.
-    pub greeting: Option<Vec<u8>>,
+    /// What the server says to a session that begins, and when it has said so to the guard.
+    pub greeting: Option<(Vec<u8>, Duration)>,
     /// Sessions. The pool ends with the last one, or some time later if it is listed.
     pub sessions: usize,
-    /// When the last one has left.
+    /// When the last one has left, if it was listed.
     pub left: Duration,
 }
 
 /// Connections that a pool keeps to which the guard cannot add: the limit may rise. The peaks of the servers
-/// that were measured are below (docs/control.md).
+/// that were measured are below (docs/control.md). As many are kept for pools without sessions.
 const KEPT: u32 = 16;
 
 /// Time after which a connection is closed that the limit has no use for, or for which no session is left. A
@@ -107,6 +107,7 @@ impl Relay {
                 left: Duration::ZERO,
             })
         });
+        self.left.retain(|left| *left != key);
         self.pools[key].sessions += 1;
         key
     }
@@ -115,19 +116,33 @@ impl Relay {
     pub(super) fn leave_pool(&mut self, key: PoolKey) {
         let pool = &mut self.pools[key];
         pool.sessions -= 1;
-        pool.left = self.at;
-        // Programs that connect anew for each request find their connections.
-        if pool.sessions == 0 && !pool.is_listed {
+        if pool.sessions > 0 {
+            return;
+        }
+        if pool.is_listed {
+            // Programs that connect anew for each request find their connections.
+            pool.left = self.at;
+            // The logins that have waited are among the sessions that have left.
+            pool.logins.clear();
+            self.left.push_back(key);
+            self.end_left_pools();
+        } else {
             self.end_pool(key);
         }
     }
 
-    /// Ends a pool that has had no session for some time, or has no connection either.
-    pub(super) fn end_unused_pool(&mut self, key: PoolKey) {
-        let Some(pool) = self.pools.get(key) else { return };
-        let has_none = pool.shared + pool.opening == 0 && !pool.is_full(self.at);
-        if pool.sessions == 0 && (has_none || self.at >= pool.left + IDLE_TIME) {
-            self.end_pool(key);
+    /// Ends the pools that have had no session for some time, and the oldest of several that have more
+    /// connections than one may keep.
+    pub(super) fn end_left_pools(&mut self) {
+        let kept = KEPT.max(self.gate.limit().units() + 1);
+        while let Some(first) = self.left.front().copied() {
+            let connections: u32 = self.left.iter().map(|left| self.pools[*left].shared.max(1)).sum();
+            let is_due = self.at >= self.pools[first].left + IDLE_TIME;
+            if !is_due && (connections <= kept || self.left.len() == 1) {
+                return;
+            }
+            self.left.pop_front();
+            self.end_pool(first);
         }
     }
 

@@ -2,10 +2,13 @@
 //! password of its role. The server is not asked, but for what it says to a session that begins: the first
 //! connection that the guard opens shows that for all sessions that begin in the same way.
 
+use std::time::Duration;
+
 use super::client::{ClientKey, Phase};
-use super::pool::PoolKey;
+use super::login::LOGINS;
+use super::pool::{Pool, PoolKey};
 use super::{Relay, random};
-use crate::postgres::authentication::{Examination, Progress};
+use crate::postgres::authentication::{ACCEPTED, Examination, Progress};
 use crate::postgres::refusal::{READY, Refusal};
 use crate::postgres::scram::BadMessage;
 use crate::postgres::startup::Startup;
@@ -16,6 +19,10 @@ pub struct Proof {
     startup: Startup,
     examination: Examination,
 }
+
+/// Time for which sessions begin with what the server has said to an earlier one. To ask it again starts a
+/// process there, as each session does without the guard.
+const GREETING_TIME: Duration = Duration::from_secs(10);
 
 impl Relay {
     /// A client has to prove that it has the password of its role.
@@ -92,15 +99,17 @@ impl Relay {
         client.phase = Phase::LoginQueued;
         self.pools[pool].logins.push_back(key);
         self.greet_all(pool);
-        if self.pools[pool].waits_for_greeting() {
+        if self.pools.get(pool).is_some_and(Pool::waits_for_greeting) {
             self.look_after(pool);
+        } else {
+            self.refresh_greeting(pool);
         }
     }
 
     /// Lets all sessions of a pool begin that wait for that, if the guard has a greeting for them.
     pub(super) fn greet_all(&mut self, key: PoolKey) {
         while let Some(pool) = self.pools.get_mut(key)
-            && let Some(greeting) = &pool.greeting
+            && let Some((greeting, _)) = &pool.greeting
             && let Some(login) = pool.logins.pop_front()
         {
             // It may have given up.
@@ -108,9 +117,19 @@ impl Relay {
             if client.phase != Phase::LoginQueued {
                 continue;
             }
-            let greeting = [greeting, &client.cancel_key.message()[..], &READY].concat();
+            let greeting = [&ACCEPTED, &**greeting, &client.cancel_key.message(), &READY].concat();
             self.send_to_client(login, &greeting);
             self.has_logged_in(login);
+        }
+    }
+
+    /// Asks the server again what it says to a session that begins, if that is some time ago: settings of the
+    /// server or of the role may have changed.
+    fn refresh_greeting(&mut self, key: PoolKey) {
+        let Some(pool) = self.pools.get(key) else { return };
+        let is_old = pool.greeting.as_ref().is_some_and(|(_, said)| self.at >= *said + GREETING_TIME);
+        if is_old && pool.opening == 0 && pool.full_until.is_none() && self.opening < LOGINS {
+            self.open_backend(key);
         }
     }
 }

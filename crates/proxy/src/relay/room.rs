@@ -198,7 +198,9 @@ impl Relay {
             }
         }
         if pool.is_open && (!pool.parked.is_empty() || pool.waits_for_greeting()) {
-            self.open_backend(key);
+            if self.opening < LOGINS {
+                self.open_backend(key);
+            }
         } else {
             pool.full_until = None;
         }
@@ -211,13 +213,13 @@ impl Relay {
                 self.server_fails(backend, "it does not answer");
             }
         }
+        self.end_left_pools();
         for key in self.pools.keys().collect::<Vec<_>>() {
             self.close_idle(key);
             self.expire_expecting(key);
             if self.pools.get(key).is_some_and(Pool::is_waiting) {
                 self.look_after(key);
             }
-            self.end_unused_pool(key);
             // Transactions for which these became free may have been given up.
             for _ in 0..self.pools.get(key).map_or(0, |pool| pool.idle.len()) {
                 self.unpark(key);
@@ -225,6 +227,7 @@ impl Relay {
         }
         self.admit_waiting();
     }
+
     /// Refuses transactions for which a connection is opened for too long.
     fn expire_expecting(&mut self, key: PoolKey) {
         while let Some(client) = self.pools.get(key).and_then(|pool| pool.expecting.front().copied())

@@ -10,13 +10,13 @@ use assay_proxy::postgres::users::Users;
 
 /// Reads a list of users, which only its owner and group may do.
 pub fn read(path: &Path) -> anyhow::Result<Users> {
-    let shown = || assay_report::visible(&path.display().to_string()).into_owned();
-    let mut text = String::new();
-    let mut file = File::open(path).with_context(|| format!("cannot open the list of users {}", shown()))?;
-    let metadata = file.metadata().with_context(|| format!("cannot read {}", shown()))?;
-    if metadata.permissions().mode() & 0o007 != 0 {
-        bail!("others can read or change the list of users {}; run chmod o= on it", shown());
+    let name = path.display();
+    let mut file = File::open(path).with_context(|| format!("cannot open the list of users {name}"))?;
+    let cannot_read = || format!("cannot read the list of users {name}");
+    if file.metadata().with_context(cannot_read)?.permissions().mode() & 0o007 != 0 {
+        bail!("others can read or change the list of users {name}; run chmod o= on it");
     }
-    file.read_to_string(&mut text).with_context(|| format!("cannot read the list of users {}", shown()))?;
-    Users::parse(&text).with_context(|| format!("cannot read the list of users {}", shown()))
+    let mut text = String::new();
+    file.read_to_string(&mut text).with_context(cannot_read)?;
+    Users::parse(&text).with_context(cannot_read)
 }

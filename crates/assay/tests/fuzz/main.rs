@@ -8,6 +8,8 @@
 #![expect(clippy::print_stdout, reason = "with --nocapture, a passing test shows its number of inputs")]
 #![expect(clippy::disallowed_methods, reason = "fuzzing is bounded by time, not by a number of inputs")]
 
+mod proxy;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -16,9 +18,6 @@ use std::{env, fs};
 
 use assay_bench::simulated::{self, Totals};
 use assay_bench::{Benchmark, catalogue};
-use assay_proxy::postgres::frame::{Frames, Piece, Side};
-use assay_proxy::postgres::session::Session;
-use assay_proxy::postgres::startup::{self, CancelKey};
 use assay_quantity::format::{
     demand_from_json, demand_to_json, machine_from_json, machine_to_json, matrix_from_json, matrix_to_json,
 };
@@ -41,7 +40,7 @@ struct Target {
     parse: fn(&[u8]),
 }
 
-const TARGETS: [Target; 20] = [
+const TARGETS: [Target; 22] = [
     Target { name: "machine file", seeds: machines, parse: parse_machine },
     Target { name: "demand file", seeds: demands, parse: parse_demand },
     Target { name: "matrix file", seeds: matrices, parse: parse_matrix },
@@ -60,8 +59,14 @@ const TARGETS: [Target; 20] = [
     Target { name: "run of a guest", seeds: runs, parse: parse_run },
     Target { name: "header of a kernel", seeds: kernel_headers, parse: parse_kernel_header },
     Target { name: "superblock of an image", seeds: superblocks, parse: parse_superblock },
-    Target { name: "first packet of a session", seeds: first_packets, parse: parse_first_packet },
-    Target { name: "messages of a session", seeds: conversations, parse: parse_conversation },
+    Target {
+        name: "first packet of a session",
+        seeds: proxy::first_packets,
+        parse: proxy::parse_first_packet,
+    },
+    Target { name: "messages of a session", seeds: proxy::conversations, parse: proxy::parse_conversation },
+    Target { name: "messages of a login", seeds: proxy::logins, parse: proxy::parse_login },
+    Target { name: "list of users", seeds: proxy::users, parse: proxy::parse_users },
 ];
 
 #[test]
@@ -366,7 +371,7 @@ fn parse_snapshots(input: &[u8]) {
 }
 
 fn runs() -> Vec<Vec<u8>> {
-    vec![include_bytes!("../../sim/tests/golden/run.sim.json").to_vec()]
+    vec![include_bytes!("../../../sim/tests/golden/run.sim.json").to_vec()]
 }
 
 fn parse_run(input: &[u8]) {
@@ -490,70 +495,4 @@ fn read_with(container_name: &str, part: &str, input: &[u8]) {
         Err(refusal) => Some(refusal),
     };
     assert!(refusal.is_none_or(|refusal| !refusal.to_string().is_empty()));
-}
-
-fn first_packets() -> Vec<Vec<u8>> {
-    let packet = |code: u32, body: &[u8]| {
-        let length = u32::try_from(body.len() + 8).unwrap().to_be_bytes();
-        [&length[..], &code.to_be_bytes(), body].concat()
-    };
-    let session = packet(3 << 16, b"user\0one\0database\0two\0replication\0false\0\0");
-    vec![session, CancelKey(*b"12345678").packet().to_vec(), packet(80_877_103, b"")]
-}
-
-/// A packet is accepted with its length only, and only in whole.
-fn parse_first_packet(input: &[u8]) {
-    if let Ok(Some((first, length))) = startup::parse(input) {
-        assert_eq!(startup::parse(&input[..length]), Ok(Some((first, length))));
-        assert_eq!(startup::parse(&input[..length - 1]), Ok(None));
-    }
-}
-
-/// What a client sends, a line end, and what the server sends.
-fn conversations() -> Vec<Vec<u8>> {
-    let message = |kind: u8, body: &[u8]| {
-        let length = u32::try_from(body.len() + 4).unwrap().to_be_bytes();
-        [&[kind], &length[..], body].concat()
-    };
-    let ready = message(b'Z', b"I");
-    let simple =
-        [message(b'Q', b"SET x = 1; COPY t FROM STDIN\0"), message(b'd', b"data"), message(b'c', b"")];
-    let copied = [message(b'C', b"SET\0"), message(b'G', b"\0"), message(b'C', b"COPY 1\0"), ready.clone()];
-    let extended = [
-        message(b'P', b"\0SELECT 1\0\0"),
-        message(b'B', b"\0\0\0\0"),
-        message(b'D', b"P\0"),
-        message(b'E', b"\0\0\0\0"),
-        message(b'S', b""),
-    ];
-    let answered = [message(b'1', b""), message(b'2', b""), message(b'C', b"SELECT 1\0"), ready];
-    let both =
-        |client: &[Vec<u8>], server: &[Vec<u8>]| [&client.concat()[..], b"\n", &server.concat()].concat();
-    vec![both(&simple, &copied), both(&extended, &answered)]
-}
-
-/// Every byte is returned once, and in order; a session ends, or fails, without a panic.
-fn parse_conversation(input: &[u8]) {
-    let end = input.iter().position(|byte| *byte == b'\n').unwrap_or(input.len());
-    let (client, server) = (&input[..end], &input[(end + 1).min(input.len())..]);
-    let (mut from_client, mut from_server) = (Frames::new(Side::Client), Frames::new(Side::Server));
-    let (mut sent, mut received) = (0, 0);
-    let mut session = Session::default();
-    let pieces = |frames: &mut Frames, rest: &[u8], take: &mut dyn FnMut(Piece) -> bool| {
-        let Ok(Some((piece, taken))) = frames.next(rest) else { return None };
-        let (Piece::First { body: bytes, .. } | Piece::Rest(bytes)) = piece;
-        assert!(taken <= rest.len() && rest[..taken].ends_with(bytes));
-        take(piece).then_some(taken)
-    };
-    loop {
-        let of_client = pieces(&mut from_client, &client[sent..], &mut |piece| session.client(piece).is_ok());
-        sent += of_client.unwrap_or(0);
-        let of_server =
-            pieces(&mut from_server, &server[received..], &mut |piece| session.server(piece).is_ok());
-        session.end();
-        received += of_server.unwrap_or(0);
-        if of_client.is_none() && of_server.is_none() {
-            return;
-        }
-    }
 }

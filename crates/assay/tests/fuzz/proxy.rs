@@ -1,0 +1,118 @@
+//! What the guard reads of its clients, of the server, and of its user.
+
+use assay_proxy::postgres::frame::{Frames, Piece, Side};
+use assay_proxy::postgres::scram::{Attempt, Challenge, Verifier};
+use assay_proxy::postgres::session::Session;
+use assay_proxy::postgres::startup::{self, CancelKey};
+use assay_proxy::postgres::users::Users;
+
+pub fn first_packets() -> Vec<Vec<u8>> {
+    let packet = |code: u32, body: &[u8]| {
+        let length = u32::try_from(body.len() + 8).unwrap().to_be_bytes();
+        [&length[..], &code.to_be_bytes(), body].concat()
+    };
+    let session = packet(3 << 16, b"user\0one\0database\0two\0replication\0false\0\0");
+    vec![session, CancelKey(*b"12345678").packet().to_vec(), packet(80_877_103, b"")]
+}
+
+/// A packet is accepted with its length only, and only in whole.
+pub fn parse_first_packet(input: &[u8]) {
+    if let Ok(Some((first, length))) = startup::parse(input) {
+        assert_eq!(startup::parse(&input[..length]), Ok(Some((first, length))));
+        assert_eq!(startup::parse(&input[..length - 1]), Ok(None));
+    }
+}
+
+/// A verifier, and both messages of a client (RFC 7677, section 3).
+pub fn logins() -> Vec<Vec<u8>> {
+    let login = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==\
+                 $WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=\n\
+                 n,,n=user,r=rOprNGfwEbeRWgbNEkqO\n\
+                 c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
+                 p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
+    vec![login.into()]
+}
+
+/// Who has proved keys can prove them to the guard again.
+pub fn parse_login(input: &[u8]) {
+    let mut lines = str::from_utf8(input).unwrap_or_default().lines();
+    let [verifier, first, last] = [(); 3].map(|()| lines.next().unwrap_or_default());
+    let Ok(verifier) = verifier.parse::<Verifier>() else { return };
+    let Ok((challenge, question)) = Challenge::new(verifier.clone(), first, "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")
+    else {
+        return;
+    };
+    let _ = Attempt::new(first.to_owned()).0.challenged(&question);
+    let Ok((keys, _)) = challenge.check(last) else { return };
+    let (attempt, first) = Attempt::new("mine".to_owned());
+    let (challenge, question) = Challenge::new(verifier, &first, "yours").unwrap();
+    let Ok(challenged) = attempt.challenged(&question) else { return };
+    let (last, expected) = challenged.prove(&keys);
+    let (same, answer) = challenge.check(&last).unwrap();
+    assert!(same == keys && expected.check(&answer).is_ok());
+}
+
+pub fn users() -> Vec<Vec<u8>> {
+    let list = "; users\n\"one\" \"pencil\"\n\"t\"\"wo\" \"md5e721edf6e7ef16cbff1526f1163776e0\"\n\
+                \"three\" \"SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==\
+                $WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=\"\n";
+    vec![list.into()]
+}
+
+/// A list is accepted with its lines only in whole: with any other line between them, it is refused.
+pub fn parse_users(input: &[u8]) {
+    let Ok(text) = str::from_utf8(input) else { return };
+    if Users::parse(text).is_ok() {
+        assert!(Users::parse(&format!("{text}\nmore")).is_err());
+        assert!(Users::parse(&format!("{text}\n;more")).is_ok());
+    }
+}
+
+/// What a client sends, a line end, and what the server sends.
+pub fn conversations() -> Vec<Vec<u8>> {
+    let message = |kind: u8, body: &[u8]| {
+        let length = u32::try_from(body.len() + 4).unwrap().to_be_bytes();
+        [&[kind], &length[..], body].concat()
+    };
+    let ready = message(b'Z', b"I");
+    let simple =
+        [message(b'Q', b"SET x = 1; COPY t FROM STDIN\0"), message(b'd', b"data"), message(b'c', b"")];
+    let copied = [message(b'C', b"SET\0"), message(b'G', b"\0"), message(b'C', b"COPY 1\0"), ready.clone()];
+    let extended = [
+        message(b'P', b"\0SELECT 1\0\0"),
+        message(b'B', b"\0\0\0\0"),
+        message(b'D', b"P\0"),
+        message(b'E', b"\0\0\0\0"),
+        message(b'S', b""),
+    ];
+    let answered = [message(b'1', b""), message(b'2', b""), message(b'C', b"SELECT 1\0"), ready];
+    let both =
+        |client: &[Vec<u8>], server: &[Vec<u8>]| [&client.concat()[..], b"\n", &server.concat()].concat();
+    vec![both(&simple, &copied), both(&extended, &answered)]
+}
+
+/// Every byte is returned once, and in order; a session ends, or fails, without a panic.
+pub fn parse_conversation(input: &[u8]) {
+    let end = input.iter().position(|byte| *byte == b'\n').unwrap_or(input.len());
+    let (client, server) = (&input[..end], &input[(end + 1).min(input.len())..]);
+    let (mut from_client, mut from_server) = (Frames::new(Side::Client), Frames::new(Side::Server));
+    let (mut sent, mut received) = (0, 0);
+    let mut session = Session::default();
+    let pieces = |frames: &mut Frames, rest: &[u8], take: &mut dyn FnMut(Piece) -> bool| {
+        let Ok(Some((piece, taken))) = frames.next(rest) else { return None };
+        let (Piece::First { body: bytes, .. } | Piece::Rest(bytes)) = piece;
+        assert!(taken <= rest.len() && rest[..taken].ends_with(bytes));
+        take(piece).then_some(taken)
+    };
+    loop {
+        let of_client = pieces(&mut from_client, &client[sent..], &mut |piece| session.client(piece).is_ok());
+        sent += of_client.unwrap_or(0);
+        let of_server =
+            pieces(&mut from_server, &server[received..], &mut |piece| session.server(piece).is_ok());
+        session.end();
+        received += of_server.unwrap_or(0);
+        if of_client.is_none() && of_server.is_none() {
+            return;
+        }
+    }
+}
