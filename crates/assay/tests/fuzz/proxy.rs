@@ -23,26 +23,25 @@ pub fn parse_first_packet(input: &[u8]) {
     }
 }
 
-/// A verifier, and both messages of a client (RFC 7677, section 3).
+/// A verifier, both messages of a client (RFC 7677, section 3), and the question of a server.
 pub fn logins() -> Vec<Vec<u8>> {
     let login = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==\
                  $WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=\n\
                  n,,n=user,r=rOprNGfwEbeRWgbNEkqO\n\
                  c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
-                 p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
+                 p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=\n\
+                 r=theirs,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=1";
     vec![login.into()]
 }
 
 /// Who has proved keys can prove them to the guard again.
 pub fn parse_login(input: &[u8]) {
     let mut lines = str::from_utf8(input).unwrap_or_default().lines();
-    let [verifier, first, last] = [(); 3].map(|()| lines.next().unwrap_or_default());
+    let [verifier, first, last, question] = [(); 4].map(|()| lines.next().unwrap_or_default());
+    let _ = Attempt::new(String::new()).0.challenged(question);
     let Ok(verifier) = verifier.parse::<Verifier>() else { return };
-    let Ok((challenge, question)) = Challenge::new(verifier.clone(), first, "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")
-    else {
-        return;
-    };
-    let _ = Attempt::new(first.to_owned()).0.challenged(&question);
+    let nonce = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";
+    let Ok((challenge, _)) = Challenge::new(verifier.clone(), first, nonce) else { return };
     let Ok((keys, _)) = challenge.check(last) else { return };
     let (attempt, first) = Attempt::new("mine".to_owned());
     let (challenge, question) = Challenge::new(verifier, &first, "yours").unwrap();
@@ -59,7 +58,7 @@ pub fn users() -> Vec<Vec<u8>> {
     vec![list.into()]
 }
 
-/// A list is accepted with its lines only in whole: with any other line between them, it is refused.
+/// A list is accepted in whole only: with any other line after it, it is refused.
 pub fn parse_users(input: &[u8]) {
     let Ok(text) = str::from_utf8(input) else { return };
     if Users::parse(text).is_ok() {

@@ -1,6 +1,7 @@
 //! The side of the server.
 
 use std::io;
+use std::time::Duration;
 
 use rustix::event::epoll;
 use slotmap::new_key_type;
@@ -33,6 +34,8 @@ pub struct Backend {
     pub pool: PoolKey,
     /// Whether all sessions of the pool may use it.
     pub is_shared: bool,
+    /// When the server opened it.
+    pub opened: Duration,
     /// What cancels it.
     pub cancel_key: CancelKey,
     /// Requests to cancel it that are not done.
@@ -119,6 +122,7 @@ impl Relay {
             role,
             pool,
             is_shared: false,
+            opened: Duration::ZERO,
             cancel_key: CancelKey([0; 8]),
             cancels: 0,
             permit: None,
@@ -337,6 +341,7 @@ impl Relay {
         if self.backends[key].role == Role::Opening {
             return self.server_fails(key, &reason(&self.backends[key]));
         }
+        self.lose_greeting(key);
         self.unshare(key);
         let Some(backend) = self.backends.remove(key) else { return };
         if let Some(client) = backend.role.client() {

@@ -276,9 +276,9 @@ impl Relay {
         let Some(client) = self.clients.get(key) else { return };
         match client.phase {
             Phase::Starting => self.remove_client(key),
-            Phase::Proving | Phase::LoginQueued | Phase::Login => {
+            phase @ (Phase::Proving | Phase::LoginQueued | Phase::Login) => {
                 let pool = client.pool.and_then(|pool| self.pools.get(pool));
-                if pool.is_some_and(|pool| pool.full_until.is_some()) {
+                if phase == Phase::LoginQueued && pool.is_some_and(|pool| pool.full_until.is_some()) {
                     let text =
                         "the server has had no room for this session for too long; connect again later";
                     self.turn_away(key, Refusal::NO_ROOM, text);

@@ -12,7 +12,7 @@ use crate::postgres::frame::Piece;
 #[derive(Debug, Default)]
 pub struct Opening {
     login: Login,
-    /// The messages `ParameterStatus`, which each session gets.
+    /// The messages `ParameterStatus`.
     greeting: Vec<u8>,
 }
 
@@ -117,13 +117,14 @@ impl Relay {
     fn has_opened(&mut self, key: BackendKey) {
         let pool = self.end_opening(key);
         self.counts.opened += 1;
-        let opening = self.backends[key].opening.take();
-        if let (Some(opening), Some(pool)) = (opening, self.pools.get_mut(pool)) {
-            pool.greeting = Some((opening.greeting, self.at));
+        let greeting = self.backends[key].opening.take().map(|opening| opening.greeting);
+        if self.set_greeting(pool, greeting.unwrap_or_default()) {
+            self.share(key);
+            self.greet_all(pool);
+            self.give_back(key);
+        } else {
+            self.terminate(key);
         }
-        self.share(key);
-        self.greet_all(pool);
-        self.give_back(key);
         self.opened(pool);
     }
 

@@ -44,12 +44,23 @@ pub struct Pool {
     pub is_listed: bool,
     /// Whether the guard can log in itself: with that secret, or because the server asked for no password.
     pub is_open: bool,
-    /// What the server says to a session that begins, and when it has said so to the guard.
-    pub greeting: Option<(Vec<u8>, Duration)>,
+    /// What the server says to a session that begins.
+    pub greeting: Option<Greeting>,
     /// Sessions. The pool ends with the last one, or some time later if it is listed.
     pub sessions: usize,
     /// When the last one has left, if it was listed.
     pub left: Duration,
+}
+
+/// What the server says to a session that begins.
+#[derive(Debug)]
+pub struct Greeting {
+    /// The messages `ParameterStatus`.
+    pub messages: Vec<u8>,
+    /// The connections that were opened from then on begin so.
+    pub since: Duration,
+    /// When the server was asked last.
+    pub asked: Duration,
 }
 
 /// Connections that a pool keeps to which the guard cannot add: the limit may rise. The peaks of the servers
@@ -64,6 +75,11 @@ impl Pool {
     /// Whether it has a connection, or one is on its way, that may become free.
     pub fn has_one(&self) -> bool {
         self.shared + self.opening + self.logging_in > 0 || (!self.is_listed && !self.logins.is_empty())
+    }
+
+    /// Whether a connection that was opened then began with other settings than sessions do by now.
+    pub fn has_other_settings(&self, opened: Duration) -> bool {
+        self.greeting.as_ref().is_some_and(|greeting| opened < greeting.since)
     }
 
     /// Whether logins wait until the guard has logged in.
@@ -125,7 +141,6 @@ impl Relay {
             // The logins that have waited are among the sessions that have left.
             pool.logins.clear();
             self.left.push_back(key);
-            self.end_left_pools();
         } else {
             self.end_pool(key);
         }
@@ -159,6 +174,7 @@ impl Relay {
         let backend = &mut self.backends[key];
         if let Some(pool) = self.pools.get_mut(backend.pool) {
             backend.is_shared = true;
+            backend.opened = self.at;
             pool.shared += 1;
         }
     }
@@ -193,8 +209,10 @@ impl Relay {
 
     /// A connection of the server has nothing to do: the next transaction may use it.
     pub(super) fn release(&mut self, key: BackendKey) {
-        let pool = self.backends[key].pool;
-        if !self.pools.contains_key(pool) {
+        let backend = &self.backends[key];
+        let pool = backend.pool;
+        let Some(known) = self.pools.get(pool) else { return self.terminate(key) };
+        if known.has_other_settings(backend.opened) && !known.is_waiting() {
             self.terminate(key);
         } else if let Some(starved) = self.starved_by(pool) {
             self.make_room(key, starved);

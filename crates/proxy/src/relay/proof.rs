@@ -4,9 +4,10 @@
 
 use std::time::Duration;
 
+use super::backend::BackendKey;
 use super::client::{ClientKey, Phase};
 use super::login::LOGINS;
-use super::pool::{Pool, PoolKey};
+use super::pool::{Greeting, Pool, PoolKey};
 use super::{Relay, random};
 use crate::postgres::authentication::{ACCEPTED, Examination, Progress};
 use crate::postgres::refusal::{READY, Refusal};
@@ -94,6 +95,7 @@ impl Relay {
             return;
         }
         let pool = self.join_pool(startup);
+        self.end_left_pools();
         let client = &mut self.clients[key];
         client.pool = Some(pool);
         client.phase = Phase::LoginQueued;
@@ -109,7 +111,7 @@ impl Relay {
     /// Lets all sessions of a pool begin that wait for that, if the guard has a greeting for them.
     pub(super) fn greet_all(&mut self, key: PoolKey) {
         while let Some(pool) = self.pools.get_mut(key)
-            && let Some((greeting, _)) = &pool.greeting
+            && let Some(greeting) = &pool.greeting
             && let Some(login) = pool.logins.pop_front()
         {
             // It may have given up.
@@ -117,7 +119,7 @@ impl Relay {
             if client.phase != Phase::LoginQueued {
                 continue;
             }
-            let greeting = [&ACCEPTED, &**greeting, &client.cancel_key.message(), &READY].concat();
+            let greeting = [&ACCEPTED, &*greeting.messages, &client.cancel_key.message(), &READY].concat();
             self.send_to_client(login, &greeting);
             self.has_logged_in(login);
         }
@@ -126,10 +128,40 @@ impl Relay {
     /// Asks the server again what it says to a session that begins, if that is some time ago: settings of the
     /// server or of the role may have changed.
     fn refresh_greeting(&mut self, key: PoolKey) {
-        let Some(pool) = self.pools.get(key) else { return };
-        let is_old = pool.greeting.as_ref().is_some_and(|(_, said)| self.at >= *said + GREETING_TIME);
-        if is_old && pool.opening == 0 && pool.full_until.is_none() && self.opening < LOGINS {
+        let Some(pool) = self.pools.get_mut(key) else { return };
+        let Some(greeting) = &mut pool.greeting else { return };
+        if self.at >= greeting.asked + GREETING_TIME && pool.opening == 0 && self.opening < LOGINS {
+            greeting.asked = self.at;
             self.open_backend(key);
+        }
+    }
+
+    /// The guard has logged in: sessions begin with what the server has said to it. Connections that began
+    /// with other settings end when they are free. Returns whether the pool has a use for the new one.
+    pub(super) fn set_greeting(&mut self, key: PoolKey, messages: Vec<u8>) -> bool {
+        let Some(pool) = self.pools.get_mut(key).filter(|pool| pool.is_listed) else { return true };
+        match &mut pool.greeting {
+            Some(greeting) if greeting.messages == messages => {
+                greeting.asked = self.at;
+                return pool.is_waiting() || pool.idle.is_empty();
+            }
+            greeting => *greeting = Some(Greeting { messages, since: self.at, asked: self.at }),
+        }
+        for (idle, _) in pool.idle.clone() {
+            self.terminate(idle);
+        }
+        true
+    }
+
+    /// A connection ends that the guard has not ended. If a pool has no other one, the next session has to
+    /// wait until the server takes one again.
+    pub(super) fn lose_greeting(&mut self, key: BackendKey) {
+        let backend = &self.backends[key];
+        if backend.is_shared
+            && let Some(pool) = self.pools.get_mut(backend.pool)
+            && pool.shared == 1
+        {
+            pool.greeting = None;
         }
     }
 }
