@@ -5,17 +5,17 @@ use std::process::{Command, Output, Stdio};
 use crate::postgres_server::Server;
 use crate::{Guard, text};
 
-/// Runs commands of psql.
-pub fn psql(guard: &Guard, script: &str) -> Output {
+/// A session of psql, which reads its commands.
+pub fn psql_session(guard: &Guard) -> Command {
     let mut command = Command::new("psql");
-    command.args([
-        "--no-psqlrc",
-        "--no-align",
-        "--tuples-only",
-        "--dbname",
-        &guard.parameters("postgres", "psql"),
-    ]);
-    command.args(["--command", script].map(str::to_owned)).stdin(Stdio::null()).output().unwrap()
+    command.args(["--no-psqlrc", "--no-align", "--tuples-only", "--dbname"]);
+    command.arg(guard.parameters("postgres", "psql"));
+    command
+}
+
+/// Runs a command of psql.
+pub fn psql(guard: &Guard, script: &str) -> Output {
+    psql_session(guard).args(["--command", script]).stdin(Stdio::null()).output().unwrap()
 }
 
 /// Runs scripts of pgbench, and returns what it reports.

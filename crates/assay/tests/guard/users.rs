@@ -1,10 +1,10 @@
 //! Sessions whose roles are in a list of users of the guard.
 
 use std::fs::{self, Permissions};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 
 use postgres::error::SqlState;
@@ -12,7 +12,7 @@ use postgres::{Client, NoTls};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::NamedTempFile;
 
-use crate::client::psql;
+use crate::client::{psql, psql_session};
 use crate::login::{end_processes_of, with_passwords};
 use crate::postgres_server::Server;
 use crate::session::process;
@@ -105,11 +105,25 @@ fn a_session_begins_with_settings_that_were_changed_some_time_ago() {
     let guard = start(&server, &list("\"postgres\" \"right\""), "1");
     let encoding = || psql(&guard, "\\encoding");
     assert_eq!(text(&encoding().stdout), "SQL_ASCII\n");
+    let mut earlier = psql_session(&guard).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut commands = earlier.stdin.take().unwrap();
+    let mut output = BufReader::new(earlier.stdout.take().unwrap());
+    let mut line = String::new();
+    commands.write_all(b"SHOW client_encoding;\n").unwrap();
+    output.read_line(&mut line).unwrap();
+    assert_eq!(line, "SQL_ASCII\n");
     server.session().batch_execute("ALTER ROLE postgres SET client_encoding = 'LATIN1'").unwrap();
     // Ten seconds are at most 10,000 runs of psql.
     assert!((0..10_000).any(|_| text(&encoding().stdout) == "LATIN1\n"));
     // No transaction has the old ones any more.
     assert_eq!(text(&psql(&guard, "SHOW client_encoding").stdout), "LATIN1\n");
+    // Sessions that began earlier learn of the new ones.
+    commands.write_all(b"SHOW client_encoding;\n\\encoding\n").unwrap();
+    drop(commands);
+    line.clear();
+    output.read_to_string(&mut line).unwrap();
+    assert_eq!(line, "LATIN1\nLATIN1\n");
+    assert!(earlier.wait().unwrap().success());
     guard.end();
 }
 

@@ -44,6 +44,8 @@ pub struct Client {
     pub encryption_requests: u32,
     /// Whose turn it is in its login.
     pub turn: Turn,
+    /// When the settings were as it knows them.
+    pub greeted: Duration,
     /// What it has to prove.
     pub proof: Option<Box<Proof>>,
 }
@@ -124,6 +126,7 @@ impl Relay {
             cancel_key: CancelKey(cancel_key),
             encryption_requests: 0,
             turn: Turn::Client,
+            greeted: Duration::ZERO,
             proof: None,
         });
         let socket = self.clients[key].connection.socket();
@@ -254,7 +257,8 @@ impl Relay {
             self.backends[backend].role = Role::Serving(key);
             self.clients[key].backend = Some(backend);
         }
-        let client = &mut self.clients[key];
+        self.repeat_greeting(key);
+        let Some(client) = self.clients.get_mut(key) else { return };
         client.phase = Phase::Active;
         if let Some(permit) = &client.permit
             && !permit.age(self.at).is_zero()
@@ -443,7 +447,7 @@ impl Relay {
         self.clients.remove(key);
     }
 
-    /// The transaction of a client does not wait any more, if it does.
+    /// The transaction of a client, or its login, does not wait any more, if it does.
     fn withdraw(&mut self, key: ClientKey) {
         let Some(client) = self.clients.get(key) else { return };
         let Some(pool) = client.pool.and_then(|pool| self.pools.get_mut(pool)) else { return };
@@ -453,6 +457,7 @@ impl Relay {
                 pool.parked.remove(&ticket);
             }
             Phase::Opening => pool.expecting.retain(|expecting| *expecting != key),
+            Phase::LoginQueued => pool.logins.retain(|login| *login != key),
             _ => {}
         }
     }

@@ -3,7 +3,7 @@
 use super::Relay;
 use super::backend::{BackendKey, Role};
 use super::login::{STARTUP_TIME, Step};
-use super::pool::PoolKey;
+use super::pool::{Pool, PoolKey};
 use super::random;
 use crate::postgres::authentication::{Login, NoAnswer};
 use crate::postgres::frame::Piece;
@@ -14,15 +14,24 @@ pub struct Opening {
     login: Login,
     /// The messages `ParameterStatus`.
     greeting: Vec<u8>,
+    /// Whether these are all that it is for.
+    is_refresh: bool,
+}
+
+impl Opening {
+    /// A login that only asks what the server says to a session that begins.
+    pub fn refresh() -> Self {
+        Self { is_refresh: true, ..Self::default() }
+    }
 }
 
 impl Relay {
     /// Opens a connection, and returns whether the server may answer.
-    pub(super) fn open_backend(&mut self, key: PoolKey) -> bool {
+    pub(super) fn open_backend(&mut self, key: PoolKey, opening: Opening) -> bool {
         let packet = self.pools[key].startup.packet().to_vec();
         match self.connect(Role::Opening, key, &packet) {
             Ok(backend) => {
-                self.backends[backend].opening = Some(Box::default());
+                self.backends[backend].opening = Some(Box::new(opening));
                 self.pools[key].opening += 1;
                 self.opening += 1;
                 self.openings.push_back((self.at + STARTUP_TIME, backend));
@@ -117,13 +126,16 @@ impl Relay {
     fn has_opened(&mut self, key: BackendKey) {
         let pool = self.end_opening(key);
         self.counts.opened += 1;
-        let greeting = self.backends[key].opening.take().map(|opening| opening.greeting);
-        if self.set_greeting(pool, greeting.unwrap_or_default()) {
+        let Opening { greeting, is_refresh, .. } =
+            self.backends[key].opening.take().map(|new| *new).unwrap_or_default();
+        self.set_greeting(pool, greeting);
+        let has_spare = |pool: &Pool| !pool.is_waiting() && !pool.idle.is_empty();
+        if is_refresh && self.pools.get(pool).is_some_and(has_spare) {
+            self.terminate(key);
+        } else {
             self.share(key);
             self.greet_all(pool);
             self.give_back(key);
-        } else {
-            self.terminate(key);
         }
         self.opened(pool);
     }

@@ -138,8 +138,6 @@ impl Relay {
         if pool.is_listed {
             // Programs that connect anew for each request find their connections.
             pool.left = self.at;
-            // The logins that have waited are among the sessions that have left.
-            pool.logins.clear();
             self.left.push_back(key);
         } else {
             self.end_pool(key);
@@ -212,8 +210,8 @@ impl Relay {
         let backend = &self.backends[key];
         let pool = backend.pool;
         let Some(known) = self.pools.get(pool) else { return self.terminate(key) };
-        if known.has_other_settings(backend.opened) && !known.is_waiting() {
-            self.terminate(key);
+        if known.has_other_settings(backend.opened) {
+            self.make_room(key, pool);
         } else if let Some(starved) = self.starved_by(pool) {
             self.make_room(key, starved);
         } else {

@@ -4,9 +4,10 @@
 
 use std::time::Duration;
 
-use super::backend::BackendKey;
+use super::backend::{BackendKey, Role};
 use super::client::{ClientKey, Phase};
 use super::login::LOGINS;
+use super::opening::Opening;
 use super::pool::{Greeting, Pool, PoolKey};
 use super::{Relay, random};
 use crate::postgres::authentication::{ACCEPTED, Examination, Progress};
@@ -119,6 +120,7 @@ impl Relay {
             if client.phase != Phase::LoginQueued {
                 continue;
             }
+            client.greeted = greeting.since;
             let greeting = [&ACCEPTED, &*greeting.messages, &client.cancel_key.message(), &READY].concat();
             self.send_to_client(login, &greeting);
             self.has_logged_in(login);
@@ -132,34 +134,49 @@ impl Relay {
         let Some(greeting) = &mut pool.greeting else { return };
         if self.at >= greeting.asked + GREETING_TIME && pool.opening == 0 && self.opening < LOGINS {
             greeting.asked = self.at;
-            self.open_backend(key);
+            self.open_backend(key, Opening::refresh());
         }
     }
 
     /// The guard has logged in: sessions begin with what the server has said to it. Connections that began
-    /// with other settings end when they are free. Returns whether the pool has a use for the new one.
-    pub(super) fn set_greeting(&mut self, key: PoolKey, messages: Vec<u8>) -> bool {
-        let Some(pool) = self.pools.get_mut(key).filter(|pool| pool.is_listed) else { return true };
+    /// with other settings end when they are free.
+    pub(super) fn set_greeting(&mut self, key: PoolKey, messages: Vec<u8>) {
+        let Some(pool) = self.pools.get_mut(key).filter(|pool| pool.is_listed) else { return };
         match &mut pool.greeting {
             Some(greeting) if greeting.messages == messages => {
                 greeting.asked = self.at;
-                return pool.is_waiting() || pool.idle.is_empty();
+                return;
             }
+            // Several servers with one address do not end each other's connections all the time.
+            Some(greeting) if self.at < greeting.since + GREETING_TIME => return,
             greeting => *greeting = Some(Greeting { messages, since: self.at, asked: self.at }),
         }
         for (idle, _) in pool.idle.clone() {
             self.terminate(idle);
         }
-        true
     }
 
-    /// A connection ends that the guard has not ended. If a pool has no other one, the next session has to
-    /// wait until the server takes one again.
+    /// A transaction begins: its session gets the settings of its connection, if they have changed. A session
+    /// with a connection of its own keeps its own.
+    pub(super) fn repeat_greeting(&mut self, key: ClientKey) {
+        let client = &mut self.clients[key];
+        if let Some(greeting) = client.pool.and_then(|pool| self.pools[pool].greeting.as_ref())
+            && client.greeted < greeting.since
+            && client.session.pin().is_none()
+        {
+            client.greeted = greeting.since;
+            let messages = greeting.messages.clone();
+            self.send_to_client(key, &messages);
+        }
+    }
+
+    /// The server has ended a connection. If a pool has no other one, the next session has to wait until the
+    /// server accepts one again.
     pub(super) fn lose_greeting(&mut self, key: BackendKey) {
         let backend = &self.backends[key];
-        if backend.is_shared
+        if matches!(backend.role, Role::Serving(_) | Role::Idle | Role::Settling)
             && let Some(pool) = self.pools.get_mut(backend.pool)
-            && pool.shared == 1
+            && pool.shared == u32::from(backend.is_shared)
         {
             pool.greeting = None;
         }

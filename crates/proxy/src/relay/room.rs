@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::backend::{BackendKey, Role};
 use super::client::{ClientKey, Phase};
 use super::login::LOGINS;
+use super::opening::Opening;
 use super::pool::{Pool, PoolKey};
 use super::{Relay, due};
 use crate::postgres::refusal::{Refusal, TERMINATE};
@@ -80,7 +81,7 @@ impl Relay {
             && self.opening < LOGINS
             && (pool.opening as usize) < pool.expecting.len().max(pool.waits_for_greeting().into())
         {
-            if !self.open_backend(key) {
+            if !self.open_backend(key, Opening::default()) {
                 return;
             }
         }
@@ -101,7 +102,13 @@ impl Relay {
     /// A connection was not opened for another reason than room. If none of the pool can become free, its
     /// transactions get this message.
     pub(super) fn not_opened(&mut self, key: PoolKey, message: &[u8]) {
-        let Some(pool) = self.pools.get_mut(key).filter(|pool| pool.is_waiting()) else { return };
+        let Some(pool) = self.pools.get_mut(key) else { return };
+        if pool.shared == 0 {
+            pool.greeting = None;
+        }
+        if !pool.is_waiting() {
+            return;
+        }
         pool.full_until = Some(self.at + RETRIED);
         let has_one = pool.has_one();
         self.park_expecting(key);
@@ -199,7 +206,7 @@ impl Relay {
         }
         if pool.is_open && (!pool.parked.is_empty() || pool.waits_for_greeting()) {
             if self.opening < LOGINS {
-                self.open_backend(key);
+                self.open_backend(key, Opening::default());
             }
         } else {
             pool.full_until = None;
