@@ -16,6 +16,7 @@ use assay_quantity::{Description, Fact, Machine};
 use crate::cli::EffortArgs;
 use crate::interrupt::Interrupt;
 use crate::journal::{Journal, NOISE_AFTER, NOISE_BEFORE, command_line, host};
+use crate::output;
 use crate::progress::Progress;
 
 /// Minimum processes per primitive: fewer are too few for an interval.
@@ -95,6 +96,8 @@ impl Subject {
         let spawner = spawner()?;
         let mut since = Vec::new();
         if sweep::is_due(benchmarks) {
+            // It takes seconds for each pass where the last cache is large.
+            output::say("finding the sizes of the caches");
             let sweep = sweep(&plan, &spawner, interrupt.flag())?;
             plan.effective = Some(sweep.effective());
             since.push(sweep.fact());

@@ -141,6 +141,7 @@ fn take(
     let mut plan = subjects.a.plan(effort, 0);
     let mut caches = Pair { a: Vec::new(), b: Vec::new() };
     if sweep::is_due(benchmarks) {
+        output::say("finding the sizes of the caches in both states");
         // The same working sets in both states: they fit in the caches of each.
         for which in [Which::B, Which::A] {
             enter(switch, which)?;

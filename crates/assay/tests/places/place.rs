@@ -217,6 +217,7 @@ impl Said {
         assert_eq!(complaints.len(), 1, "not one complaint: {}", self.stderr);
         let phases = [
             "starting ",
+            "finding the sizes of the caches",
             "measuring ",
             "tracing ",
             "booting ",
