@@ -8,6 +8,7 @@ mod backend;
 mod cancel;
 mod client;
 mod connection;
+mod greeting;
 mod listener;
 mod login;
 mod opening;

@@ -1,6 +1,6 @@
 //! What the guard reads of its clients, of the server, and of its user.
 
-use assay_proxy::postgres::frame::{Frames, Piece, Side};
+use assay_proxy::postgres::frame::{Frames, Piece, Side, message};
 use assay_proxy::postgres::scram::{Attempt, Challenge, Verifier};
 use assay_proxy::postgres::session::Session;
 use assay_proxy::postgres::startup::{self, CancelKey};
@@ -23,15 +23,21 @@ pub fn parse_first_packet(input: &[u8]) {
     }
 }
 
-/// A verifier, both messages of a client (RFC 7677, section 3), and the question of a server.
+/// The verifier of the example of RFC 7677, section 3.
+const VERIFIER: &str = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==\
+                        $WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:\
+                        wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=";
+
+/// What the server adds to the nonce of the client there.
+const NONCE: &str = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";
+
+/// A verifier, both messages of a client, and the question of a server.
 pub fn logins() -> Vec<Vec<u8>> {
-    let login = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==\
-                 $WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=\n\
-                 n,,n=user,r=rOprNGfwEbeRWgbNEkqO\n\
-                 c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
-                 p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=\n\
-                 r=theirs,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=1";
-    vec![login.into()]
+    let messages = "n,,n=user,r=rOprNGfwEbeRWgbNEkqO\n\
+                    c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
+                    p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=\n\
+                    r=theirs,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=1";
+    vec![format!("{VERIFIER}\n{messages}").into()]
 }
 
 /// Who has proved keys can prove them to the guard again.
@@ -40,8 +46,7 @@ pub fn parse_login(input: &[u8]) {
     let [verifier, first, last, question] = [(); 4].map(|()| lines.next().unwrap_or_default());
     let _ = Attempt::new(String::new()).0.challenged(question);
     let Ok(verifier) = verifier.parse::<Verifier>() else { return };
-    let nonce = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";
-    let Ok((challenge, _)) = Challenge::new(verifier.clone(), first, nonce) else { return };
+    let Ok((challenge, _)) = Challenge::new(verifier.clone(), first, NONCE) else { return };
     let Ok((keys, _)) = challenge.check(last) else { return };
     let (attempt, first) = Attempt::new("mine".to_owned());
     let (challenge, question) = Challenge::new(verifier, &first, "yours").unwrap();
@@ -52,10 +57,8 @@ pub fn parse_login(input: &[u8]) {
 }
 
 pub fn users() -> Vec<Vec<u8>> {
-    let list = "; users\n\"one\" \"pencil\"\n\"t\"\"wo\" \"md5e721edf6e7ef16cbff1526f1163776e0\"\n\
-                \"three\" \"SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==\
-                $WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=\"\n";
-    vec![list.into()]
+    let others = "; users\n\"one\" \"pencil\"\n\"t\"\"wo\" \"md5e721edf6e7ef16cbff1526f1163776e0\"";
+    vec![format!("{others}\n\"three\" \"{VERIFIER}\"\n").into()]
 }
 
 /// A list is accepted in whole only: with any other line after it, it is refused.
@@ -69,10 +72,6 @@ pub fn parse_users(input: &[u8]) {
 
 /// What a client sends, a line end, and what the server sends.
 pub fn conversations() -> Vec<Vec<u8>> {
-    let message = |kind: u8, body: &[u8]| {
-        let length = u32::try_from(body.len() + 4).unwrap().to_be_bytes();
-        [&[kind], &length[..], body].concat()
-    };
     let ready = message(b'Z', b"I");
     let simple =
         [message(b'Q', b"SET x = 1; COPY t FROM STDIN\0"), message(b'd', b"data"), message(b'c', b"")];
@@ -99,8 +98,7 @@ pub fn parse_conversation(input: &[u8]) {
     let mut session = Session::default();
     let pieces = |frames: &mut Frames, rest: &[u8], take: &mut dyn FnMut(Piece) -> bool| {
         let Ok(Some((piece, taken))) = frames.next(rest) else { return None };
-        let (Piece::First { body: bytes, .. } | Piece::Rest(bytes)) = piece;
-        assert!(taken <= rest.len() && rest[..taken].ends_with(bytes));
+        assert!(taken <= rest.len() && rest[..taken].ends_with(piece.body()));
         take(piece).then_some(taken)
     };
     loop {

@@ -3,6 +3,8 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use assay_proxy::postgres::frame::message;
+
 use crate::Guard;
 use crate::login::with_passwords;
 use crate::postgres_server::Server;
@@ -41,11 +43,6 @@ impl Wire {
             }
         }
     }
-}
-
-fn message(kind: u8, body: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(body.len() + 4).unwrap().to_be_bytes();
-    [&[kind], &length[..], body].concat()
 }
 
 /// A query with the unnamed statement, up to and with Execute.

@@ -227,13 +227,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::postgres::scram::{Hashing, Key};
+    use crate::postgres::scram::{Hashing, Key, VERIFIER};
     use crate::postgres::users::Users;
 
     const SEED: [u8; 32] = [7; 32];
-
-    const VERIFIER: &str = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==\
-         $WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=";
 
     /// A role logs in at the guard as the guard does at the server. Returns what the guard has learned.
     fn logs_in(listed: &str, known: &str) -> Result<Option<Keys>, String> {

@@ -321,6 +321,12 @@ fn is_nonce(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
+/// The verifier of `pencil` in the example of RFC 7677, section 3.
+#[cfg(test)]
+pub const VERIFIER: &str = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==\
+                            $WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:\
+                            wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=";
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -336,9 +342,6 @@ mod tests {
     fn hashing() -> Hashing {
         Hashing::parse("W22ZaJ0SNY7soEsUEjb6gQ==", "4096").unwrap()
     }
-
-    const VERIFIER: &str = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==\
-         $WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=";
 
     fn verifier() -> Verifier {
         VERIFIER.parse().unwrap()

@@ -8,6 +8,7 @@ use slotmap::new_key_type;
 use super::Relay;
 use super::backend::{BackendKey, Role};
 use super::client::ClientKey;
+use super::greeting::Greeting;
 use crate::gate::Ticket;
 use crate::postgres::refusal::TERMINATE;
 use crate::postgres::startup::Startup;
@@ -52,17 +53,6 @@ pub struct Pool {
     pub left: Duration,
 }
 
-/// What the server says to a session that begins.
-#[derive(Debug)]
-pub struct Greeting {
-    /// The messages `ParameterStatus`.
-    pub messages: Vec<u8>,
-    /// The connections that were opened from then on begin so.
-    pub since: Duration,
-    /// When the server was asked last.
-    pub asked: Duration,
-}
-
 /// Connections that a pool keeps to which the guard cannot add: the limit may rise. The peaks of the servers
 /// that were measured are below (docs/control.md). As many are kept for pools without sessions.
 const KEPT: u32 = 16;
@@ -75,16 +65,6 @@ impl Pool {
     /// Whether it has a connection, or one is on its way, that may become free.
     pub fn has_one(&self) -> bool {
         self.shared + self.opening + self.logging_in > 0 || (!self.is_listed && !self.logins.is_empty())
-    }
-
-    /// Whether a connection that was opened then began with other settings than sessions do by now.
-    pub fn has_other_settings(&self, opened: Duration) -> bool {
-        self.greeting.as_ref().is_some_and(|greeting| opened < greeting.since)
-    }
-
-    /// Whether logins wait until the guard has logged in.
-    pub fn waits_for_greeting(&self) -> bool {
-        self.is_listed && self.greeting.is_none() && !self.logins.is_empty()
     }
 
     /// Whether the server has refused a connection, and is not to be asked yet.
