@@ -131,11 +131,11 @@ fn valgrind_counts_of_an_operation_are_reproducible() {
         table.trim().lines().map(str::to_owned).collect::<Vec<String>>()
     };
     let load = |table: &[String]| {
-        let row = table.iter().find_map(|line| line.strip_prefix("memory.load{level=l1},")).unwrap();
+        let row = table.iter().find_map(|line| line.strip_prefix("memory.load{set=16KiB},")).unwrap();
         [0, 3, 6].map(|column| row.split(',').nth(column).unwrap().parse::<f64>().unwrap())
     };
-    let first = counted("memory.load{level=l1} call.null");
-    let (counts, again) = (load(&first), load(&counted("memory.load{level=l1} call.null")));
+    let first = counted("memory.load{set=16KiB} call.null");
+    let (counts, again) = (load(&first), load(&counted("memory.load{set=16KiB} call.null")));
     // Other work of a process may differ by a few instructions per thousand operations.
     assert!(counts.iter().zip(again).all(|(a, b)| (a - b).abs() < 0.02), "{counts:?}, {again:?}");
     assert!(counts[1] >= 1.0 && counts[0] > counts[1], "{counts:?}");

@@ -56,10 +56,9 @@ fn the_guard_asks_for_passwords_and_logs_in_with_what_it_has_of_them() {
             let user: String = session.query_typed("SELECT current_user::text", &[]).unwrap()[0].get(0);
             assert_eq!(user, role);
         }
-        let one = process(&mut sessions[0]);
-        assert_eq!(process(&mut sessions[1]), one);
         // One keeps its own, so that the others need another one, which the guard can open.
         sessions[0].batch_execute("SET work_mem = '7MB'").unwrap();
+        let one = process(&mut sessions[0]);
         assert_ne!(process(&mut sessions[1]), one);
         refused(&wrong);
     }
@@ -137,7 +136,7 @@ fn a_login_waits_for_room_at_the_server_and_learns_why_it_has_no_connection() {
     let parameters = guard.parameters("clear", "same");
     let waiting = thread::spawn(move || process(&mut Client::connect(&parameters, NoTls).unwrap()));
     // Others log in meanwhile.
-    for name in 0..20 {
+    for name in 0..5 {
         guard.connect("postgres", &name.to_string()).unwrap();
         assert!(!waiting.is_finished());
     }

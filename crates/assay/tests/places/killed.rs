@@ -39,5 +39,5 @@ fn a_run_killed_while_the_application_is_traced_ends_the_server_too() {
 
 #[test]
 fn a_run_killed_while_the_machine_is_measured_ends_its_sample_too() {
-    a_run_is_killed(200, " primitives");
+    a_run_is_killed(200, "finding the sizes of the caches");
 }

@@ -64,7 +64,7 @@ fn a_run_interrupted_while_the_application_is_traced_stops_the_server() {
 
 #[test]
 fn a_run_interrupted_while_the_machine_is_measured_ends_its_sample() {
-    a_run_is_interrupted(200, " primitives", 500);
+    a_run_is_interrupted(200, "finding the sizes of the caches", 500);
 }
 
 #[test]
@@ -72,8 +72,18 @@ fn an_interrupted_bench_shows_its_results_writes_no_machine_and_can_be_resumed()
     for (name, signal) in SIGNALS {
         let place = Place::new();
         fs::write(place.path("old.machine.json"), OLD).unwrap();
-        let mut going =
-            place.start(&["bench", "--budget", "60", "--store", "store.db", "-o", "old.machine.json"]);
+        let mut going = place.start(&[
+            "bench",
+            "call",
+            "--budget",
+            "60",
+            "--precision",
+            "0.001%",
+            "--store",
+            "store.db",
+            "-o",
+            "old.machine.json",
+        ]);
         going.await_line("measuring ");
         let story = random_delay(&format!("{name} in bench"), 500);
         going.signal(signal);
@@ -137,8 +147,17 @@ fn a_resumed_run_measures_its_own_primitives_and_keeps_its_samples() {
 #[test]
 fn an_interrupt_ends_the_counting_too() {
     let place = Place::new();
-    let bench =
-        ["bench", "memory.load", "cpu", "--precision", "99%", "--count", "--store", "store.db", "--csv"];
+    let bench = [
+        "bench",
+        "memory.load{set=16MiB}",
+        "cpu",
+        "--precision",
+        "99%",
+        "--count",
+        "--store",
+        "store.db",
+        "--csv",
+    ];
     let mut going = place.start(&bench);
     going.await_line("counting with valgrind");
     going.signal(Signal::INT);
