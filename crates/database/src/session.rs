@@ -35,35 +35,26 @@ pub struct Address(Config);
 
 /// A text is not an address. It is not repeated here, because it may contain a password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum BadAddress {
-    /// It cannot be parsed.
-    #[error(
-        "the address of the database cannot be read; give one such as postgres://user@host:5432/database, or \
-         \"host=/run/postgresql dbname=database\", and write @ in a password as %40"
-    )]
-    Malformed,
-    /// It requires encryption.
-    #[error("sslmode=require is not supported; connect through a Unix socket or a tunnel")]
-    Encrypted,
-}
+#[error(
+    "the address of the database cannot be read; give one such as postgres://user@host:5432/database, or \
+     \"host=/run/postgresql dbname=database\", and write @ in a password as %40"
+)]
+pub struct BadAddress;
 
 impl Address {
     /// Parses a URL, or the keywords and values of libpq (PostgreSQL's manual, *Connection Strings*). The
     /// password is used if the address contains none.
     ///
     /// # Errors
-    /// If it is neither, lacks the host, or requires encryption.
+    /// If it is neither, or lacks the host.
     pub fn parse(text: &str, password: Option<&[u8]>) -> Result<Self, BadAddress> {
-        let mut config: Config = text.parse().map_err(|_| BadAddress::Malformed)?;
+        let mut config: Config = text.parse().map_err(|_| BadAddress)?;
         // A password with an unescaped @ ends in the host.
         let is_host = |host: &config::Host| !matches!(host, config::Host::Tcp(name) if name.contains('@'));
         if !config.get_hosts().iter().all(is_host)
             || (config.get_hosts().is_empty() && config.get_hostaddrs().is_empty())
         {
-            return Err(BadAddress::Malformed);
-        }
-        if config.get_ssl_mode() == SslMode::Require {
-            return Err(BadAddress::Encrypted);
+            return Err(BadAddress);
         }
         if let (None, Some(password)) = (config.get_password(), password) {
             config.password(password);
@@ -91,6 +82,12 @@ pub enum Host {
 }
 
 impl Address {
+    /// Whether connections have to be encrypted (`sslmode=require`).
+    #[must_use]
+    pub fn must_encrypt(&self) -> bool {
+        self.0.get_ssl_mode() == SslMode::Require
+    }
+
     /// Returns the server; `None` if the address has several.
     #[must_use]
     pub fn host(&self) -> Option<Host> {
@@ -106,6 +103,16 @@ impl Address {
             ([], [config::Host::Unix(directory)]) => {
                 Some(Host::Unix(directory.join(format!(".s.PGSQL.{port}"))))
             }
+            _ => None,
+        }
+    }
+
+    /// Returns the name of the server, which its certificate has to have; `None` if the address has only
+    /// numbers.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        match self.0.get_hosts() {
+            [config::Host::Tcp(name)] => Some(name),
             _ => None,
         }
     }
@@ -157,7 +164,13 @@ pub struct Session {
 
 impl Session {
     /// Connects, and checks that the server counts and that the role may read the counts.
-    pub fn open(Address(config): &Address) -> Result<Self, String> {
+    pub fn open(address: &Address) -> Result<Self, String> {
+        if address.must_encrypt() {
+            return Err(
+                "sslmode=require is not supported; connect through a Unix socket or a tunnel".to_owned()
+            );
+        }
+        let Address(config) = address;
         let mut client = config.connect(NoTls).map_err(|error| reason(&error))?;
         let answer = row(&mut client, REQUIREMENTS)?;
         let text = |column| answer.get(column).unwrap_or_default();
@@ -287,10 +300,10 @@ mod tests {
             "postgres://user:secret@one:port/shop",
             "postgres://user:a@b@one/shop",
         ] {
-            assert_eq!(Address::parse(text, None).unwrap_err(), BadAddress::Malformed, "{text}");
+            assert_eq!(Address::parse(text, None).unwrap_err(), BadAddress, "{text}");
         }
-        let encrypted = Address::parse("postgres://user@one/shop?sslmode=require", None);
-        assert_eq!(encrypted.unwrap_err(), BadAddress::Encrypted);
+        let encrypted = Address::parse("postgres://user@one/shop?sslmode=require", None).unwrap();
+        assert!(Session::open(&encrypted).is_err_and(|reason| reason.contains("sslmode=require")));
     }
 
     proptest! {

@@ -6,7 +6,8 @@
 //! Software*, HotOS 2003). Here it is one on transactions, so that a session that thinks holds no place.
 //!
 //! The layers keep apart. [`postgres`] is the protocol, [`gate`] decides who may enter, and [`control`] sets
-//! its limit; they are pure. [`Relay`] alone has sockets and a clock.
+//! its limit; they are pure, and [`tls`] is what both sides need to be encrypted. [`Relay`] alone has sockets and
+//! a clock.
 
 #![forbid(unsafe_code)]
 
@@ -14,5 +15,6 @@ pub mod control;
 pub mod gate;
 pub mod postgres;
 mod relay;
+pub mod tls;
 
 pub use relay::{Counts, NoRelay, Options, Relay, Server, Waits};

@@ -2,6 +2,7 @@
 //! Protocol*). Pure: everything here takes bytes and returns values.
 
 pub mod authentication;
+pub mod channel;
 pub mod frame;
 pub mod refusal;
 pub mod scram;

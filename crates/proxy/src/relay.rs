@@ -8,6 +8,7 @@ mod backend;
 mod cancel;
 mod client;
 mod connection;
+mod encryption;
 mod greeting;
 mod listener;
 mod login;
@@ -36,11 +37,12 @@ use slotmap::{Key as _, KeyData, SlotMap};
 
 use crate::control::{Control, Course, Moment};
 use crate::gate::Gate;
-use crate::postgres::refusal::{Refusal, TERMINATE};
+use crate::postgres::refusal::Refusal;
 use crate::postgres::scram::Key;
 use crate::postgres::startup::{CancelKey, Startup};
 use crate::postgres::text::Pin;
 use crate::postgres::users::Users;
+use crate::tls::Encryption;
 use backend::{Backend, BackendKey, Role};
 use client::{Client, ClientKey, Phase};
 use listener::Listener;
@@ -66,6 +68,8 @@ pub struct Options {
     pub longest_wait: Duration,
     /// The roles that log in at the guard; without a list, all log in at the server.
     pub users: Option<Users>,
+    /// How connections are encrypted.
+    pub encryption: Encryption,
 }
 
 /// What happened so far.
@@ -73,6 +77,10 @@ pub struct Options {
 pub struct Counts {
     /// Sessions that logged in.
     pub sessions: u64,
+    /// Those of them whose connections are encrypted.
+    pub encrypted: u64,
+    /// Connections that could not be encrypted.
+    pub not_encrypted: u64,
     /// Transactions that succeeded.
     pub committed: u64,
     /// Transactions that their clients had rolled back.
@@ -131,12 +139,14 @@ pub struct Relay {
     control: Control,
     cpu: Option<GroupTime>,
     users: Option<Users>,
+    encryption: Encryption,
     /// Makes the salts for the clients: they show nothing of the list of users.
     seed: Key,
     logins: Logins,
     /// Connections of the server that the guard opens.
     opening: u32,
-    /// When connections of the server have to be open that the guard opens, the earliest first.
+    /// When connections of the server have to be open that the guard opens, and when requests to cancel have
+    /// to be done, the earliest first.
     openings: VecDeque<(Duration, BackendKey)>,
     /// Pools that have no session left, the one that has none for longest first.
     left: VecDeque<PoolKey>,
@@ -146,6 +156,8 @@ pub struct Relay {
     resumed: VecDeque<ClientKey>,
     /// Connections that may have more to read.
     again: Vec<Side>,
+    /// Clients that wait for their turn to go on with their handshakes.
+    handshakes: VecDeque<ClientKey>,
     /// When clients have to be logged in, the earliest first.
     startups: VecDeque<(Duration, ClientKey)>,
     /// When clients have to be gone that have ended, the earliest first.
@@ -236,6 +248,7 @@ impl Relay {
             control: Control::new(options.law, options.tuning),
             cpu: options.cpu,
             users: options.users,
+            encryption: options.encryption,
             seed: Key::new(seed),
             logins: Logins::default(),
             opening: 0,
@@ -244,6 +257,7 @@ impl Relay {
             starved: None,
             resumed: VecDeque::new(),
             again: Vec::new(),
+            handshakes: VecDeque::new(),
             startups: VecDeque::new(),
             endings: VecDeque::new(),
             counts: Counts::default(),
@@ -261,19 +275,22 @@ impl Relay {
     }
 
     /// Relays until `stop` is set, then ends all sessions, and returns what happened, and the limits.
-    /// `observe` gets what the law made of each period; everything waits until it returns.
+    /// `observe` gets what the law made of each period. `changed` is asked ten times a second for what
+    /// connections that begin from then on are encrypted with. Everything waits until they return.
     ///
     /// # Errors
     /// If the kernel does not report events.
     pub fn run(
         mut self,
         stop: &AtomicBool,
+        mut changed: impl FnMut() -> Option<Encryption>,
         mut observe: impl FnMut(&Moment),
     ) -> io::Result<(Counts, Course)> {
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
         let mut due = TICK;
         while !stop.load(Ordering::Relaxed) {
-            let wait = if self.again.is_empty() { due.saturating_sub(self.at) } else { Duration::ZERO };
+            let is_done = self.again.is_empty() && self.handshakes.is_empty();
+            let wait = if is_done { due.saturating_sub(self.at) } else { Duration::ZERO };
             let wait = Timespec { tv_sec: 0, tv_nsec: wait.min(TICK).subsec_nanos().into() };
             events.clear();
             match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&wait)) {
@@ -285,6 +302,8 @@ impl Relay {
                 self.read(side);
                 self.resume();
             }
+            self.go_on_with_handshake();
+            self.resume();
             for event in &events {
                 match Side::of(event.data) {
                     None => self.accept(),
@@ -295,6 +314,9 @@ impl Relay {
             if self.at >= due {
                 due = self.at + TICK;
                 self.tick();
+                if let Some(encryption) = changed() {
+                    self.encryption = encryption;
+                }
                 if self.control.is_due(self.at) {
                     observe(&self.end_period());
                 }
@@ -412,11 +434,10 @@ impl Relay {
             if !is_inside && !matches!(client.phase, Phase::Starting | Phase::Ending) {
                 // The kernel takes it, or it is lost with the rest.
                 let _ = client.connection.send(&farewell);
+                client.connection.end();
             }
         }
-        for backend in self.backends.values_mut() {
-            let _ = backend.connection.send(&TERMINATE);
-        }
+        self.backends.values_mut().for_each(Backend::terminate);
     }
 }
 

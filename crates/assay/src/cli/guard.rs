@@ -24,6 +24,21 @@ pub struct GuardArgs {
     /// their passwords; without a list, the server does.
     #[arg(long, value_name = "FILE")]
     pub users: Option<PathBuf>,
+    /// Certificate for clients that ask for TLS, in PEM, with those of its authorities behind it. SIGHUP makes
+    /// the guard read the files for TLS again.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// Key of that certificate, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Refuse sessions without TLS.
+    #[arg(long, requires = "tls_cert")]
+    pub require_tls: bool,
+    /// Connect to the server with TLS, and check that one of the authorities in this file, in PEM, has signed
+    /// its certificate for the host of --to. Without a file, `sslmode=require` in --to encrypts, and checks
+    /// nothing.
+    #[arg(long, value_name = "FILE")]
+    pub server_ca: Option<PathBuf>,
     /// Control law, which sets how many transactions may be in flight; the others wait.
     #[arg(long, value_name = "LAW", default_value = "knee", value_parser = super::reflect::laws())]
     pub law: &'static Law,
@@ -47,6 +62,13 @@ pub struct GuardArgs {
     /// Output format of the report at the end.
     #[command(flatten)]
     pub print: PrintArgs,
+}
+
+impl GuardArgs {
+    /// Whether there are files for TLS.
+    pub fn has_tls_files(&self) -> bool {
+        self.tls_cert.is_some() || self.server_ca.is_some()
+    }
 }
 
 fn limit() -> impl TypedValueParser<Value = Limit> {

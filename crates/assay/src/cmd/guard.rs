@@ -1,23 +1,27 @@
 //! `assay guard`: relays a database, and limits the transactions that are in flight.
 
+mod encryption;
+mod files;
 mod log;
-mod users;
+mod target;
 
-use std::net::ToSocketAddrs;
 use std::num::NonZero;
+use std::path::Path;
 use std::thread;
 
-use anyhow::{Context, bail};
-use assay_database::{Address, Host};
-use assay_proxy::{Options, Relay, Server};
+use anyhow::Context;
+use assay_proxy::postgres::users::Users;
+use assay_proxy::{Options, Relay};
 use assay_reflect::Cgroup;
 use assay_reflect::advice::Advice;
 use assay_reflect::facility::GroupTime;
 use assay_reflect::law::{Law, Tuning};
-
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
+use self::encryption::Files;
+use self::files::{cannot_read, read_secret};
 use self::log::Log;
+use self::target::Target;
 use crate::cli::GuardArgs;
 use crate::interrupt::Interrupt;
 use crate::section::guard::Passed;
@@ -25,28 +29,32 @@ use crate::{open_files, output, section};
 
 /// Runs the subcommand.
 pub fn run(args: &GuardArgs) -> anyhow::Result<()> {
-    let server = server(&args.to)?;
+    let target = Target::of(&args.to)?;
     // Passwords and the data of the clients do not belong into a core dump.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).context("cannot switch off core dumps")?;
-    let users = args.users.as_deref().map(users::read).transpose()?;
+    let users = args.users.as_deref().map(users).transpose()?;
     open_files::raise_limit();
-    let interrupt = Interrupt::listen()?;
+    let interrupt =
+        if args.has_tls_files() { Interrupt::listen_but_to_hangup()? } else { Interrupt::listen()? };
+    let files = Files::new(args, &target)?;
+    let encryption = files.read()?;
     let (law, tuning) = law(args);
     let group = args.cgroup.as_deref().map(Cgroup::open).transpose()?;
     let cpu = group.map(GroupTime::open).transpose()?;
-    let to = server.to_string();
     let relay = Relay::listen(Options {
         listen: args.listen,
-        server,
+        server: target.server.clone(),
         law,
         tuning,
         longest_wait: args.max_wait,
         cpu,
         users,
+        encryption,
     })?;
     let mut log = args.log.as_deref().map(|path| Log::open(path, law)).transpose()?;
-    output::say(&format!("relaying {} to {to}", relay.address()));
-    let relayed = relay.run(interrupt.flag(), |moment| log.iter_mut().for_each(|log| log.add(moment)));
+    output::say(&format!("relaying {} to {}", relay.address(), target.server));
+    let observe = |moment: &_| log.iter_mut().for_each(|log| log.add(moment));
+    let relayed = relay.run(interrupt.flag(), || files.read_again(), observe);
     let unlogged = log.map(Log::close);
     let (counts, limits) = relayed.context("cannot wait for the clients and the server")?;
     let passed = Passed { law, counts, limits, unlogged };
@@ -64,15 +72,9 @@ fn law(args: &GuardArgs) -> (&'static Law, Tuning) {
     }
 }
 
-/// The server of an address. Its name is looked up once.
-fn server(address: &str) -> anyhow::Result<Server> {
-    match Address::parse(address, None)?.host() {
-        None => bail!("--to has several servers; give one"),
-        Some(Host::Unix(path)) => Ok(Server::Unix(path)),
-        Some(Host::Tcp(name, port)) => {
-            let look_up = || format!("cannot find the host {}", assay_report::visible(&name));
-            let mut found = (&*name, port).to_socket_addrs().with_context(look_up)?;
-            Ok(Server::Tcp(found.next().with_context(look_up)?))
-        }
-    }
+/// The list of users.
+fn users(path: &Path) -> anyhow::Result<Users> {
+    const WHAT: &str = "list of users";
+    let text = String::from_utf8(read_secret(path, WHAT)?).with_context(|| cannot_read(path, WHAT))?;
+    Users::parse(&text).with_context(|| cannot_read(path, WHAT))
 }

@@ -35,8 +35,10 @@ pub fn report(Passed { law, counts, limits: course, unlogged }: &Passed) -> Repo
     let transactions = Table::of("Transactions", columns(), rows.map(row));
     let rows = [
         ("logged in", counts.sessions),
+        ("with TLS", counts.encrypted),
         ("refused at the login, for a wrong password or an unknown role", counts.not_proved),
         ("ended with an error of the guard", counts.turned_away),
+        ("connections of clients that could not be encrypted", counts.not_encrypted),
         ("times that no client could be accepted, for lack of files or memory", counts.not_accepted),
         ("connections to the server that the guard opened itself", counts.opened),
         ("times that the server had no room for a connection", counts.no_room),

@@ -1,7 +1,7 @@
 //! What the guard reads of its clients, of the server, and of its user.
 
 use assay_proxy::postgres::frame::{Frames, Piece, Side, message};
-use assay_proxy::postgres::scram::{Attempt, Challenge, Verifier};
+use assay_proxy::postgres::scram::{Attempt, Binding, Challenge, MECHANISM, Verifier};
 use assay_proxy::postgres::session::Session;
 use assay_proxy::postgres::startup::{self, CancelKey};
 use assay_proxy::postgres::users::Users;
@@ -44,12 +44,12 @@ pub fn logins() -> Vec<Vec<u8>> {
 pub fn parse_login(input: &[u8]) {
     let mut lines = str::from_utf8(input).unwrap_or_default().lines();
     let [verifier, first, last, question] = [(); 4].map(|()| lines.next().unwrap_or_default());
-    let _ = Attempt::new(String::new()).0.challenged(question);
+    let _ = Attempt::new(Binding::NotOffered, String::new()).0.challenged(question);
     let Ok(verifier) = verifier.parse::<Verifier>() else { return };
-    let Ok((challenge, _)) = Challenge::new(verifier.clone(), first, NONCE) else { return };
+    let Ok((challenge, _)) = Challenge::new(verifier.clone(), MECHANISM, first, None, NONCE) else { return };
     let Ok((keys, _)) = challenge.check(last) else { return };
-    let (attempt, first) = Attempt::new("mine".to_owned());
-    let (challenge, question) = Challenge::new(verifier, &first, "yours").unwrap();
+    let (attempt, first) = Attempt::new(Binding::Unsupported, "mine".to_owned());
+    let (challenge, question) = Challenge::new(verifier, MECHANISM, &first, None, "yours").unwrap();
     let Ok(challenged) = attempt.challenged(&question) else { return };
     let (last, expected) = challenged.prove(&keys);
     let (same, answer) = challenge.check(&last).unwrap();

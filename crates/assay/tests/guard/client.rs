@@ -6,16 +6,21 @@ use crate::postgres_server::Server;
 use crate::{Guard, text};
 
 /// A session of psql, which reads its commands.
-pub fn psql_session(guard: &Guard) -> Command {
+pub fn psql_session(parameters: &str) -> Command {
     let mut command = Command::new("psql");
     command.args(["--no-psqlrc", "--no-align", "--tuples-only", "--dbname"]);
-    command.arg(guard.parameters("postgres", "psql"));
+    command.arg(parameters);
     command
 }
 
 /// Runs a command of psql.
 pub fn psql(guard: &Guard, script: &str) -> Output {
-    psql_session(guard).args(["--command", script]).stdin(Stdio::null()).output().unwrap()
+    psql_with(&guard.parameters("postgres", "psql"), script)
+}
+
+/// Runs one with parameters of libpq.
+pub fn psql_with(parameters: &str, script: &str) -> Output {
+    psql_session(parameters).args(["--command", script]).stdin(Stdio::null()).output().unwrap()
 }
 
 /// Runs scripts of pgbench, and returns what it reports.

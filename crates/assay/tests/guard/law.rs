@@ -92,7 +92,7 @@ fn sessions_go_on_when_the_log_cannot_be_written() {
         "guard",
     ]);
     let arguments = ["--law", "aimd", "--log", path.to_str().unwrap()];
-    let mut guard = Guard::spawn(limited, &server, &arguments);
+    let mut guard = Guard::spawn(limited, &server.address("postgres"), &arguments);
     let mut message = String::new();
     guard.messages.read_line(&mut message).unwrap();
     assert!(message.starts_with("cannot write to the log: File too large"), "{message}");

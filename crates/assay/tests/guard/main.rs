@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
 
 mod client;
+mod encryption;
 mod identity;
 mod law;
 mod login;
@@ -39,22 +40,15 @@ struct Guard {
 impl Guard {
     /// Starts one in front of a server.
     fn start(server: &Server, arguments: &[&str]) -> Self {
-        Self::spawn(command(&[]), server, arguments)
+        Self::spawn(command(&[]), &server.address("postgres"), arguments)
     }
 
     /// Starts one by a command.
-    fn spawn(mut command: Command, server: &Server, arguments: &[&str]) -> Self {
-        command.args(arguments).args([
-            "--listen",
-            "127.0.0.1:0",
-            "--to",
-            &server.address("postgres"),
-            "--json",
-        ]);
+    fn spawn(mut command: Command, to: &str, arguments: &[&str]) -> Self {
+        command.args(arguments).args(["--listen", "127.0.0.1:0", "--to", to, "--json"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut messages = BufReader::new(child.stderr.take().unwrap());
-        let mut line = String::new();
-        messages.read_line(&mut line).unwrap();
+        let line = next_line(&mut messages);
         let address = line.strip_prefix("relaying ").and_then(|rest| rest.split_once(" to "));
         let address = address.unwrap_or_else(|| panic!("{line}")).0.parse().unwrap();
         Self { child, messages, address }
@@ -112,6 +106,12 @@ impl Counts {
         let cells = row.map_or(&[][..], |row| &row.as_array().unwrap()[1..]);
         cells.iter().map(|cell| cell["count"].as_u64().unwrap()).collect()
     }
+}
+
+fn next_line(messages: &mut BufReader<ChildStderr>) -> String {
+    let mut line = String::new();
+    messages.read_line(&mut line).unwrap();
+    line
 }
 
 fn text(bytes: &[u8]) -> String {

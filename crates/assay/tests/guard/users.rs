@@ -20,7 +20,7 @@ use crate::wire::answer;
 use crate::{Guard, command, text};
 
 /// A list of users that only its owner can read.
-fn list(lines: &str) -> NamedTempFile {
+pub fn list(lines: &str) -> NamedTempFile {
     let mut file = NamedTempFile::new().unwrap();
     file.write_all(lines.as_bytes()).unwrap();
     file
@@ -104,7 +104,11 @@ fn a_session_begins_with_settings_that_were_changed_some_time_ago() {
     let guard = start(&server, &list("\"postgres\" \"right\""), "1");
     let encoding = || psql(&guard, "\\encoding");
     assert_eq!(text(&encoding().stdout), "SQL_ASCII\n");
-    let mut earlier = psql_session(&guard).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut earlier = psql_session(&guard.parameters("postgres", "psql"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut commands = earlier.stdin.take().unwrap();
     let mut output = BufReader::new(earlier.stdout.take().unwrap());
     let mut line = String::new();
@@ -181,7 +185,10 @@ fn a_client_is_asked_in_the_protocol_that_the_guard_has() {
     assert!(answer_to_query.contains("C08P01 Mthe client has not answered with its password"));
     let other = [start(&[0], role), b"p\0\0\0\x15SCRAM-SHA-1\0\0\0\0\x01n".to_vec()].concat();
     let answer_to_other = answer(&guard, &other);
-    assert!(answer_to_other.contains("C08P01 M") && answer_to_other.contains("names another mechanism"));
+    assert!(
+        answer_to_other.contains("C08P01 M")
+            && answer_to_other.contains("names a mechanism that was not offered")
+    );
     assert_eq!(guard.end().of("ended with an error of the guard"), 2);
 }
 
@@ -193,7 +200,7 @@ fn a_guard_that_crashes_leaves_no_core_dump() {
     let mut shell = Command::new("sh");
     shell.current_dir(directory.path()).args(["-c", "ulimit -c $(ulimit -H -c); exec \"$@\"", "sh"]);
     shell.args([env!("CARGO_BIN_EXE_assay"), "guard"]);
-    let mut guard = Guard::spawn(shell, &server, &[]);
+    let mut guard = Guard::spawn(shell, &server.address("postgres"), &[]);
     kill_process(Pid::from_child(&guard.child), Signal::ABORT).unwrap();
     let status = guard.child.wait().unwrap();
     assert!(status.signal() == Some(Signal::ABORT.as_raw()) && !status.core_dumped(), "{status}");

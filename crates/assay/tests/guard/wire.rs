@@ -202,7 +202,7 @@ pub fn answer(guard: &Guard, bytes: &[u8]) -> String {
     String::from_utf8_lossy(&answer).replace('\0', " ")
 }
 
-fn packet(parameters: &str) -> Vec<u8> {
+pub fn packet(parameters: &str) -> Vec<u8> {
     let length = u32::try_from(parameters.len() + 8).unwrap().to_be_bytes();
     [&length[..], &(3u32 << 16).to_be_bytes(), parameters.as_bytes()].concat()
 }

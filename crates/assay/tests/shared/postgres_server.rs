@@ -20,6 +20,11 @@ pub struct Server {
 impl Server {
     /// Starts one that no session but those of the test uses.
     pub fn start() -> Self {
+        Self::start_with(&["listen_addresses="])
+    }
+
+    /// Starts one with these settings.
+    pub fn start_with(settings: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         // The server refuses to run as root.
         let id = Command::new("id").args(["-u", "postgres"]).output().unwrap().stdout;
@@ -33,7 +38,8 @@ impl Server {
             .unwrap();
         assert!(initdb.status.success(), "{}", String::from_utf8_lossy(&initdb.stderr));
         let child = as_postgres("postgres")
-            .args(["-c", "listen_addresses=", "-c", "fsync=off", "-c", "autovacuum=off", "-k"])
+            .args(["fsync=off", "autovacuum=off"].iter().chain(settings).flat_map(|setting| ["-c", *setting]))
+            .arg("-k")
             .arg(directory.path())
             .arg("-D")
             .arg(&data)

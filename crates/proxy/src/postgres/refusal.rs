@@ -31,6 +31,8 @@ impl Refusal {
     pub const NO_SERVER: Self = Self { severity: Severity::Fatal, code: "08006" };
     /// The client has not proved that it has the password of its role (`invalid_password`).
     pub const NOT_PROVED: Self = Self { severity: Severity::Fatal, code: "28P01" };
+    /// The client has to use TLS (`invalid_authorization_specification`).
+    pub const UNENCRYPTED: Self = Self { severity: Severity::Fatal, code: "28000" };
     /// The client does not keep to the protocol (`protocol_violation`).
     pub const VIOLATION: Self = Self { severity: Severity::Fatal, code: "08P01" };
     /// It asks for something that is not relayed (`feature_not_supported`).

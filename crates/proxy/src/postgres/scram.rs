@@ -1,5 +1,6 @@
 //! SCRAM-SHA-256, by which a client and a server prove to each other that they have the same password, which
-//! neither sends (RFC 5802, RFC 7677). Both sides, without channel binding, which needs TLS.
+//! neither sends (RFC 5802, RFC 7677). Both sides; over TLS with channel binding (RFC 5929), so that no host in
+//! between can pass a login on.
 //!
 //! A server keeps a [`Verifier`], with which it can check a proof but not make one. A proof shows the
 //! client's key to those that have the verifier, so the guard can log in at a server with the same verifier
@@ -14,8 +15,24 @@ use hmac::digest::CtOutput;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
+use super::channel::EndPoint;
+
 /// The name of the mechanism.
 pub const MECHANISM: &str = "SCRAM-SHA-256";
+
+/// Its name with channel binding.
+pub const BOUND_MECHANISM: &str = "SCRAM-SHA-256-PLUS";
+
+/// What the first message of a client says of channel binding (RFC 5802, section 6).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Binding {
+    /// The client does not support it.
+    Unsupported,
+    /// It does, and the server has not offered it.
+    NotOffered,
+    /// The login is bound to this end of a TLS connection.
+    Bound(EndPoint),
+}
 
 /// A key, or a hash of one.
 #[derive(Clone)]
@@ -65,6 +82,48 @@ const ITERATIONS: u32 = 4096;
 
 /// Most iterations that a server may ask the guard for: all sessions wait for them, about 0.2 s.
 const MOST_ITERATIONS: u32 = 1_000_000;
+
+impl Binding {
+    /// The name of the mechanism with it.
+    #[must_use]
+    pub fn mechanism(&self) -> &'static str {
+        match self {
+            Self::Unsupported | Self::NotOffered => MECHANISM,
+            Self::Bound(_) => BOUND_MECHANISM,
+        }
+    }
+
+    /// How the first message begins.
+    pub(super) fn header(&self) -> &'static str {
+        match self {
+            Self::Unsupported => "n,,",
+            Self::NotOffered => "y,,",
+            Self::Bound(_) => "p=tls-server-end-point,,",
+        }
+    }
+
+    /// What the last message repeats.
+    fn repeated(&self) -> String {
+        let data = match self {
+            Self::Unsupported | Self::NotOffered => &[][..],
+            Self::Bound(end_point) => end_point.bytes(),
+        };
+        format!("c={}", BASE64.encode([self.header().as_bytes(), data].concat()))
+    }
+
+    /// What a client says that has selected a mechanism, of those that were offered: with `offered`, both.
+    fn of_client(mechanism: &str, first: &str, offered: Option<&EndPoint>) -> Result<Self, BadMessage> {
+        let said = match (mechanism, offered) {
+            (MECHANISM, None) => [Some(Self::Unsupported), Some(Self::NotOffered)],
+            // Otherwise somebody in between has taken the offer away.
+            (MECHANISM, Some(_)) => [Some(Self::Unsupported), None],
+            (BOUND_MECHANISM, Some(end_point)) => [Some(Self::Bound(end_point.clone())), None],
+            _ => return Err(BadMessage::Malformed("it names a mechanism that was not offered")),
+        };
+        let said = said.into_iter().flatten().find(|said| first.starts_with(said.header()));
+        said.ok_or(BadMessage::Malformed("what it says of channel binding does not fit to what was offered"))
+    }
+}
 
 impl Hashing {
     /// With this salt.
@@ -138,17 +197,20 @@ pub struct Challenge {
 }
 
 impl Challenge {
-    /// Takes the first message of a client, and returns the answer. `nonce` must be random.
+    /// Takes the first message of a client, which has selected a mechanism, and returns the answer. Channel
+    /// binding was offered if `end_point` is given. `nonce` must be random.
     ///
     /// # Errors
     /// If the message cannot be read.
-    pub fn new(verifier: Verifier, first: &str, nonce: &str) -> Result<(Self, String), BadMessage> {
-        let (flag, rest) = first.split_once(',').ok_or(BadMessage::Malformed("it has no header"))?;
-        let bound = match flag {
-            "n" | "y" => BASE64.encode(format!("{flag},,")),
-            _ => return Err(BadMessage::Malformed("it asks for channel binding, which was not offered")),
-        };
-        let bare = rest.strip_prefix(',').ok_or(BadMessage::Malformed("it has an authorization identity"))?;
+    pub fn new(
+        verifier: Verifier,
+        mechanism: &str,
+        first: &str,
+        end_point: Option<&EndPoint>,
+        nonce: &str,
+    ) -> Result<(Self, String), BadMessage> {
+        let binding = Binding::of_client(mechanism, first, end_point)?;
+        let bare = &first[binding.header().len()..];
         let mut attributes = bare.split(',');
         // The name is that of the first packet (PostgreSQL's manual, *SASL Authentication*).
         let name = attributes.next().filter(|name| name.starts_with("n="));
@@ -158,7 +220,7 @@ impl Challenge {
         };
         let Hashing { salt, iterations } = &verifier.hashing;
         let answer = format!("r={of_client}{nonce},s={},i={iterations}", BASE64.encode(salt));
-        let prefix = format!("c={bound},r={of_client}{nonce}");
+        let prefix = format!("{},r={of_client}{nonce}", binding.repeated());
         let messages = format!("{bare},{answer}");
         Ok((Self { verifier, prefix, messages }, answer))
     }
@@ -171,7 +233,7 @@ impl Challenge {
         let (unproved, proof) = last.rsplit_once(",p=").ok_or(BadMessage::Malformed("it has no proof"))?;
         let rest = unproved.strip_prefix(&self.prefix);
         if !rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(',')) {
-            return Err(BadMessage::Malformed("it does not repeat the nonce"));
+            return Err(BadMessage::Malformed("it does not repeat the channel binding and the nonce"));
         }
         let proof = Key::parse(proof).ok_or(BadMessage::Malformed("its proof has another length"))?;
         let all = format!("{},{unproved}", self.messages);
@@ -189,6 +251,7 @@ impl Challenge {
 #[derive(Debug)]
 pub struct Attempt {
     nonce: String,
+    binding: Binding,
 }
 
 /// The challenge of a server, to which the proof is the answer.
@@ -196,7 +259,8 @@ pub struct Attempt {
 pub struct Challenged {
     /// How the server has hashed the password.
     pub hashing: Hashing,
-    nonce: String,
+    /// The last message, without the proof.
+    unproved: String,
     messages: String,
 }
 
@@ -207,9 +271,9 @@ pub struct Expected(Key);
 impl Attempt {
     /// Begins, and returns the first message. `nonce` must be random.
     #[must_use]
-    pub fn new(nonce: String) -> (Self, String) {
-        let first = format!("n,,n=,r={nonce}");
-        (Self { nonce }, first)
+    pub fn new(binding: Binding, nonce: String) -> (Self, String) {
+        let first = format!("{}n=,r={nonce}", binding.header());
+        (Self { nonce, binding }, first)
     }
 
     /// Takes the challenge of the server.
@@ -229,7 +293,7 @@ impl Attempt {
             return Err(BadMessage::Malformed("the challenge asks for more than a million iterations"));
         }
         let messages = format!("n=,r={},{challenge}", self.nonce);
-        Ok(Challenged { hashing, nonce: nonce.to_owned(), messages })
+        Ok(Challenged { hashing, unproved: format!("{},r={nonce}", self.binding.repeated()), messages })
     }
 }
 
@@ -237,7 +301,7 @@ impl Challenged {
     /// Proves that the guard has the keys. Returns the last message, and what the server has to prove.
     #[must_use]
     pub fn prove(&self, keys: &Keys) -> (String, Expected) {
-        let unproved = format!("c={},r={}", BASE64.encode("n,,"), self.nonce);
+        let unproved = &self.unproved;
         let all = format!("{},{unproved}", self.messages);
         let proof = keys.client.xor(&keys.client.hash().hmac(all.as_bytes()));
         (format!("{unproved},p={}", BASE64.encode(proof.0)), Expected(keys.server.hmac(all.as_bytes())))
@@ -348,12 +412,12 @@ mod tests {
     }
 
     fn challenge() -> Challenge {
-        Challenge::new(verifier(), FIRST, NONCE).unwrap().0
+        Challenge::new(verifier(), MECHANISM, FIRST, None, NONCE).unwrap().0
     }
 
     #[test]
     fn the_example_of_the_rfc_is_accepted_and_shows_the_keys() {
-        let (challenge, question) = Challenge::new(verifier(), FIRST, NONCE).unwrap();
+        let (challenge, question) = Challenge::new(verifier(), MECHANISM, FIRST, None, NONCE).unwrap();
         let expected =
             "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
         assert_eq!(question, expected);
@@ -365,8 +429,8 @@ mod tests {
     #[test]
     fn the_guard_proves_its_keys_and_checks_the_server() {
         let keys = Keys::of_password("pencil", &hashing());
-        let (attempt, first) = Attempt::new("mine".to_owned());
-        let (challenge, question) = Challenge::new(verifier(), &first, "yours").unwrap();
+        let (attempt, first) = Attempt::new(Binding::Unsupported, "mine".to_owned());
+        let (challenge, question) = Challenge::new(verifier(), MECHANISM, &first, None, "yours").unwrap();
         let challenged = attempt.challenged(&question).unwrap();
         assert_eq!(challenged.hashing, hashing());
         let (last, expected) = challenged.prove(&keys);
@@ -382,7 +446,7 @@ mod tests {
 
     #[test]
     fn a_server_cannot_use_the_nonce_of_another_login_or_keep_the_guard_at_work() {
-        let (attempt, _) = Attempt::new("mine".to_owned());
+        let (attempt, _) = Attempt::new(Binding::Unsupported, "mine".to_owned());
         for challenge in ["r=mine,s=AAAA,i=1", "r=yours,s=AAAA,i=1", "r=mineyours,s=AAAA,i=0", "r=mineyours"]
         {
             assert!(attempt.challenged(challenge).is_err(), "{challenge}");
@@ -422,9 +486,9 @@ mod tests {
 
         #[test]
         fn no_message_is_a_panic(text in "[nyprcsiv=,a0/+]{0,40}|.{0,40}") {
-            let _ = Challenge::new(verifier(), &text, NONCE);
+            let _ = Challenge::new(verifier(), MECHANISM, &text, None, NONCE);
             let _ = challenge().check(&text);
-            let _ = Attempt::new("n".to_owned()).0.challenged(&text);
+            let _ = Attempt::new(Binding::NotOffered, "n".to_owned()).0.challenged(&text);
             let _ = Expected(Key::new([0; 32])).check(&text);
             let _ = text.parse::<Verifier>();
         }

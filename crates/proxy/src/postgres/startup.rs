@@ -7,12 +7,21 @@ use super::frame::message;
 /// A first packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum First {
-    /// The client asks for encryption, by TLS or by GSSAPI. The answer is one byte.
-    Encryption,
+    /// The client asks for encryption. The answer is one byte.
+    Encryption(Kind),
     /// Another session shall cancel what it does. There is no answer.
     Cancel(CancelKey),
     /// A session shall begin.
     Session(Startup),
+}
+
+/// A kind of encryption.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// TLS.
+    Tls,
+    /// That of GSSAPI, which the guard does not have.
+    Gssapi,
 }
 
 /// How a session begins: the whole packet, which is sent to the server. Sessions with equal packets
@@ -48,6 +57,32 @@ const CANCEL: u32 = 80_877_102;
 const TLS: u32 = 80_877_103;
 const GSSAPI: u32 = 80_877_104;
 
+impl First {
+    /// Returns the packet.
+    #[must_use]
+    pub fn packet(&self) -> Vec<u8> {
+        match self {
+            Self::Encryption(kind) => kind.packet().to_vec(),
+            Self::Cancel(key) => key.packet().to_vec(),
+            Self::Session(startup) => startup.packet().to_vec(),
+        }
+    }
+}
+
+impl Kind {
+    /// Returns the packet that asks for it.
+    #[must_use]
+    pub fn packet(self) -> [u8; 8] {
+        let code = match self {
+            Self::Tls => TLS,
+            Self::Gssapi => GSSAPI,
+        };
+        let mut packet = [0, 0, 0, 8, 0, 0, 0, 0];
+        packet[4..].copy_from_slice(&code.to_be_bytes());
+        packet
+    }
+}
+
 /// Parses the first packet, and returns it with its length; `None` if there is more to come.
 ///
 /// # Errors
@@ -63,7 +98,8 @@ pub fn parse(input: &[u8]) -> Result<Option<(First, usize)>, BadStart> {
     }
     let (code, body) = rest[..length - 4].split_first_chunk().ok_or(BadStart::Malformed)?;
     let first = match u32::from_be_bytes(*code) {
-        TLS | GSSAPI if body.is_empty() => First::Encryption,
+        TLS if body.is_empty() => First::Encryption(Kind::Tls),
+        GSSAPI if body.is_empty() => First::Encryption(Kind::Gssapi),
         CANCEL => First::Cancel(CancelKey(body.try_into().map_err(|_| BadStart::Malformed)?)),
         version if version >> 16 == VERSION_3 => {
             let parameters = parameters(body).ok_or(BadStart::Malformed)?;
@@ -211,8 +247,8 @@ mod tests {
 
     #[test]
     fn encryption_and_cancellation_are_requests_of_their_own() {
-        for code in [TLS, GSSAPI] {
-            assert_eq!(parse(&packet(code, b"")), Ok(Some((First::Encryption, 8))));
+        for kind in [Kind::Tls, Kind::Gssapi] {
+            assert_eq!(parse(&kind.packet()), Ok(Some((First::Encryption(kind), 8))));
         }
         let key = CancelKey(*b"12345678");
         assert_eq!(parse(&key.packet()), Ok(Some((First::Cancel(key), 16))));

@@ -12,10 +12,11 @@ use super::opening::Opening;
 use super::pool::PoolKey;
 use super::{EDGES, Relay, Side};
 use crate::gate::Permit;
+use crate::postgres::channel::Channel;
 use crate::postgres::frame::{self, Frames, Piece};
-use crate::postgres::refusal::Refusal;
+use crate::postgres::refusal::{Refusal, TERMINATE};
 use crate::postgres::session::End;
-use crate::postgres::startup::CancelKey;
+use crate::postgres::startup::{CancelKey, First};
 
 new_key_type! {
     /// The name of a connection of the server.
@@ -44,8 +45,12 @@ pub struct Backend {
     pub permit: Option<Permit>,
     /// Whether the server has asked for a proof of who the client is.
     pub asked: bool,
+    /// Whether a client that logs in has not got the server's offer of channel binding.
+    pub hides_binding: bool,
     /// Whether something that the server has sent is done with.
     pub has_answered: bool,
+    /// What is sent when the connection is encrypted.
+    pub held_back: Option<First>,
     /// The login of the guard, while it opens this connection.
     pub opening: Option<Box<Opening>>,
 }
@@ -92,6 +97,25 @@ impl Backend {
         self.frames.is_inside()
     }
 
+    /// Whether it is encrypted, and its client sees another end than this of the server, to which the client's
+    /// login cannot be bound.
+    pub fn is_other_end_than(&self, client: &Client) -> bool {
+        match self.connection.channel() {
+            Channel::Open | Channel::Local => false,
+            Channel::Tls(end_point) => {
+                end_point.is_none() || end_point != client.connection.channel().end_point()
+            }
+        }
+    }
+
+    /// Ends it in good order.
+    pub fn terminate(&mut self) {
+        // Before it is encrypted, there is nothing to end. If it is gone, it has ended.
+        if self.held_back.is_none() {
+            let _ = self.connection.send(&TERMINATE);
+        }
+    }
+
     /// Whether all that the server has sent was whole messages.
     pub fn is_between_messages(&self) -> bool {
         self.input.is_empty() && !self.frames.is_inside()
@@ -114,7 +138,8 @@ impl Relay {
     }
 
     /// Connects, and sends the first packet.
-    pub(super) fn connect(&mut self, role: Role, pool: PoolKey, packet: &[u8]) -> io::Result<BackendKey> {
+    pub(super) fn connect(&mut self, role: Role, pool: PoolKey, first: First) -> io::Result<BackendKey> {
+        let (packet, held_back) = self.first_packet(first);
         let key = self.backends.insert(Backend {
             connection: Connection::new(self.server.connect()?),
             frames: Frames::new(frame::Side::Server),
@@ -127,12 +152,14 @@ impl Relay {
             cancels: 0,
             permit: None,
             asked: false,
+            hides_binding: false,
             has_answered: false,
+            held_back,
             opening: None,
         });
         let connection = &mut self.backends[key].connection;
         let added = epoll::add(&self.epoll, connection.socket(), Side::Backend(key).token(), EDGES);
-        if let Err(error) = added.map_err(io::Error::from).and_then(|()| connection.send(packet)) {
+        if let Err(error) = added.map_err(io::Error::from).and_then(|()| connection.send(&packet)) {
             self.backends.remove(key);
             return Err(error);
         }
@@ -150,16 +177,19 @@ impl Relay {
             Read::Bytes(length) => {
                 self.readings += 1;
                 self.take_reply(key, &buffer[..length]);
-                if self.backends.get(key).is_some_and(|backend| backend.connection.is_readable()) {
-                    self.again.push(Side::Backend(key));
-                }
             }
             Read::End => self.backend_ended(key),
             Read::Later => {}
         }
+        if self.backends.get(key).is_some_and(|backend| backend.connection.is_readable()) {
+            self.again.push(Side::Backend(key));
+        }
     }
 
     fn take_reply(&mut self, key: BackendKey, bytes: &[u8]) {
+        if self.backends[key].held_back.is_some() {
+            return self.encryption_reply(key, bytes);
+        }
         let joined = joined(std::mem::take(&mut self.backends[key].input), bytes);
         let mut input = &*joined;
         while let Some(backend) = self.backends.get(key) {
@@ -336,7 +366,7 @@ impl Relay {
     pub(super) fn backend_ended(&mut self, key: BackendKey) {
         let reason = |backend: &Backend| {
             let failure = backend.connection.failure();
-            failure.map_or_else(|| "it has closed the connection".to_owned(), |errno| errno.to_string())
+            failure.map_or_else(|| "it has closed the connection".to_owned(), ToString::to_string)
         };
         if self.backends[key].role == Role::Opening {
             return self.server_fails(key, &reason(&self.backends[key]));
@@ -359,7 +389,7 @@ impl Relay {
             self.ask_again(pool);
         }
         if let Role::Cancelling(client, target) = backend.role {
-            self.remove_client(client);
+            self.end_client(client);
             self.cancelled(target);
         }
     }

@@ -6,23 +6,25 @@ use slotmap::Key;
 use super::Relay;
 use super::backend::{BackendKey, Role};
 use super::client::{ClientKey, Phase};
+use super::login::STARTUP_TIME;
 use super::pool::PoolKey;
 use crate::postgres::refusal::Refusal;
-use crate::postgres::startup::CancelKey;
+use crate::postgres::startup::{CancelKey, First};
 
 impl Relay {
     /// A client asks to cancel what another one does. It gets no answer but the end of its connection.
     pub(super) fn cancel(&mut self, key: ClientKey, cancel_key: CancelKey) {
-        let Some(other) = self.client_of.get(&cancel_key).copied() else { return self.remove_client(key) };
+        let Some(other) = self.client_of.get(&cancel_key).copied() else { return self.end_client(key) };
         if let Phase::Queued(_) | Phase::Opening | Phase::Parked(_) = self.clients[other].phase {
             self.counts.cancelled += 1;
             self.refuse(other, Refusal::CANCELLED, "canceling statement due to user request");
-            return self.remove_client(key);
+            return self.end_client(key);
         }
-        let Some(target) = self.clients[other].backend else { return self.remove_client(key) };
-        let packet = self.backends[target].cancel_key.packet();
-        if self.connect(Role::Cancelling(key, target), PoolKey::null(), &packet).is_err() {
-            return self.remove_client(key);
+        let Some(target) = self.clients[other].backend else { return self.end_client(key) };
+        let first = First::Cancel(self.backends[target].cancel_key);
+        match self.connect(Role::Cancelling(key, target), PoolKey::null(), first) {
+            Ok(backend) => self.openings.push_back((self.at + STARTUP_TIME, backend)),
+            Err(_) => return self.end_client(key),
         }
         self.counts.cancelled += 1;
         self.backends[target].cancels += 1;

@@ -42,6 +42,8 @@ pub struct Client {
     pub cancel_key: CancelKey,
     /// Times that it has asked for encryption.
     pub encryption_requests: u32,
+    /// Whether it waits for its turn to go on with its handshake.
+    pub waits_for_handshake: bool,
     /// Whose turn it is in its login.
     pub turn: Turn,
     /// When the settings were as it knows them.
@@ -125,6 +127,7 @@ impl Relay {
             permit: None,
             cancel_key: CancelKey(cancel_key),
             encryption_requests: 0,
+            waits_for_handshake: false,
             turn: Turn::Client,
             greeted: Duration::ZERO,
             proof: None,
@@ -164,15 +167,28 @@ impl Relay {
             | Phase::Cancelling
             | Phase::Ending => {}
         }
+        if client.connection.is_handshaking() {
+            self.queue_handshake(key);
+        } else {
+            self.receive(key, buffer);
+        }
+    }
+
+    /// Receives from a client, and acts on it.
+    pub(super) fn receive(&mut self, key: ClientKey, buffer: &mut [u8]) {
+        let client = &mut self.clients[key];
         match client.connection.read(buffer) {
-            Read::Bytes(length) => {
-                self.take_input(key, &buffer[..length]);
-                if self.clients.get(key).is_some_and(|client| client.connection.is_readable()) {
-                    self.again.push(Side::Client(key));
-                }
+            Read::Bytes(length) => self.take_input(key, &buffer[..length]),
+            Read::End => {
+                let connection = &client.connection;
+                let has_failed = connection.is_handshaking() && connection.failure().is_some();
+                self.counts.not_encrypted += u64::from(has_failed);
+                self.remove_client(key);
             }
-            Read::End => self.remove_client(key),
             Read::Later => {}
+        }
+        if self.clients.get(key).is_some_and(|client| client.connection.is_readable()) {
+            self.again.push(Side::Client(key));
         }
     }
 
@@ -400,7 +416,7 @@ impl Relay {
 
     /// A client has taken what was kept for it.
     pub(super) fn client_flushed(&mut self, key: ClientKey, flushed: io::Result<()>) {
-        let client = &self.clients[key];
+        let client = &mut self.clients[key];
         if flushed.is_err() {
             self.remove_client(key);
         } else if client.connection.is_flushed() && client.phase == Phase::Ending {

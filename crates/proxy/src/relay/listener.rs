@@ -121,6 +121,14 @@ impl Listener {
 }
 
 impl Server {
+    /// Whether it is on this machine.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Tcp(address) => address.ip().is_loopback(),
+            Self::Unix(_) => true,
+        }
+    }
+
     /// Begins to connect. What is sent before it is connected is sent then.
     pub fn connect(&self) -> io::Result<OwnedFd> {
         let (socket, connected) = match self {

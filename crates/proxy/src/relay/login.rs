@@ -2,12 +2,14 @@
 //! So the server alone decides who may, and by which method; the guard keeps no password. The connection that
 //! a session brings can be used by all that begin in the same way.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::Relay;
 use super::backend::{BackendKey, Role};
 use super::client::{ClientKey, Phase};
+use crate::postgres::authentication::{misses_binding, without_binding};
 use crate::postgres::frame::Piece;
 use crate::postgres::refusal::{self, Refusal};
 use crate::postgres::startup::{self, BadStart, CancelKey, First};
@@ -55,11 +57,9 @@ pub const LOGINS: u32 = 16;
 /// Time for a client to log in: as long as the server gives it by default (`authentication_timeout`).
 pub const STARTUP_TIME: Duration = Duration::from_secs(60);
 
-/// Kinds of encryption that a client can ask for: TLS and GSSAPI.
-const ENCRYPTIONS: u32 = 2;
-
-/// The answer to a client that asks for encryption.
-const NOT_ENCRYPTED: &[u8] = b"N";
+/// To a client that the server would refuse.
+const BOUND_TO_NONE: &str = "the guard encrypts both sides, and a login cannot be bound to both; connect with \
+    channel_binding=disable, or start the guard with a list of users, or with the certificate of the server";
 
 impl Step {
     /// Returns what a piece means.
@@ -89,17 +89,15 @@ impl Relay {
     pub(super) fn take_first(&mut self, key: ClientKey, input: &[u8]) -> Option<usize> {
         match startup::parse(input) {
             Ok(None) => return None,
-            Ok(Some((First::Encryption, length))) => {
-                let client = &mut self.clients[key];
-                client.encryption_requests += 1;
-                if client.encryption_requests > ENCRYPTIONS {
-                    self.turn_away(key, Refusal::VIOLATION, &BadStart::Malformed.to_string());
-                    return Some(input.len());
-                }
-                self.send_to_client(key, NOT_ENCRYPTED);
+            Ok(Some((First::Encryption(kind), length))) => {
+                self.asks_for_encryption(key, kind, &input[length..]);
                 return Some(length);
             }
             Ok(Some((First::Cancel(cancel_key), _))) => self.cancel(key, cancel_key),
+            Ok(Some((First::Session(_), _))) if self.must_encrypt(key) => {
+                let text = "the guard requires TLS; connect with sslmode=require";
+                self.turn_away(key, Refusal::UNENCRYPTED, text);
+            }
             Ok(Some((First::Session(startup), length))) if self.users.is_some() => {
                 self.begin_proof(key, startup);
                 return Some(length);
@@ -142,9 +140,9 @@ impl Relay {
         let client = &mut self.clients[key];
         client.phase = Phase::Login;
         let Some(pool) = client.pool else { return };
-        let packet = self.pools[pool].startup.packet().to_vec();
+        let first = First::Session(self.pools[pool].startup.clone());
         self.set_turn(key, Turn::Server);
-        match self.connect(Role::Login(key), pool, &packet) {
+        match self.connect(Role::Login(key), pool, first) {
             Ok(backend) => self.clients[key].backend = Some(backend),
             Err(error) => self.no_connection(key, &error.to_string()),
         }
@@ -178,7 +176,11 @@ impl Relay {
         }
         match client.frames.next(input) {
             Ok(None) => None,
-            Ok(Some((_, taken))) => {
+            Ok(Some((piece, taken))) => {
+                if self.backends[backend].hides_binding && misses_binding(piece.body()) {
+                    self.turn_away(key, Refusal::UNSUPPORTED, BOUND_TO_NONE);
+                    return Some(input.len());
+                }
                 self.set_turn(key, Turn::Server);
                 self.send_to_backend(backend, &input[..taken]);
                 Some(taken)
@@ -195,16 +197,24 @@ impl Relay {
         let (mut used, mut reply, mut is_ready) = (0, Vec::new(), false);
         while !is_ready {
             let backend = &mut self.backends[key];
-            let (step, taken) = match backend.frames.next(&input[used..]) {
+            let (piece, taken) = match backend.frames.next(&input[used..]) {
                 Ok(None) => break,
-                Ok(Some((piece, taken))) => (Step::of(piece), taken),
+                Ok(Some(next)) => next,
                 Err(error) => {
                     self.server_fails(key, &error.to_string());
                     return input.len();
                 }
             };
+            let mut message = Cow::Borrowed(&input[used..used + taken]);
+            let step = Step::of(piece);
             match step {
                 Step::Asked => {
+                    if backend.is_other_end_than(&self.clients[client])
+                        && let Some(question) = without_binding(piece.body())
+                    {
+                        backend.hides_binding = true;
+                        message = question.into();
+                    }
                     backend.asked = true;
                     self.set_turn(client, Turn::Client);
                     // It may have answered already.
@@ -217,7 +227,7 @@ impl Relay {
                 }
                 Step::Key(cancel_key) => {
                     backend.cancel_key = cancel_key;
-                    reply.extend_from_slice(&self.clients[client].cancel_key.message());
+                    message = self.clients[client].cancel_key.message().to_vec().into();
                 }
                 Step::Ready => is_ready = true,
                 // The client has got nothing of this login.
@@ -227,9 +237,7 @@ impl Relay {
                 }
                 Step::Full | Step::Refused | Step::Setting | Step::Other => {}
             }
-            if !matches!(step, Step::Key(_)) {
-                reply.extend_from_slice(&input[used..used + taken]);
-            }
+            reply.extend_from_slice(&message);
             used += taken;
         }
         self.send_to_client(client, &reply);
@@ -255,6 +263,7 @@ impl Relay {
         let Some(client) = self.clients.get_mut(key) else { return };
         client.phase = Phase::Idle;
         self.counts.sessions += 1;
+        self.counts.encrypted += u64::from(client.connection.is_encrypted());
         self.client_of.insert(client.cancel_key, key);
         self.resumed.push_back(key);
     }

@@ -6,7 +6,9 @@ use super::login::{STARTUP_TIME, Step};
 use super::pool::{Pool, PoolKey};
 use super::random;
 use crate::postgres::authentication::{Login, NoAnswer};
+use crate::postgres::channel::Channel;
 use crate::postgres::frame::Piece;
+use crate::postgres::startup::First;
 
 /// A login of the guard.
 #[derive(Debug, Default)]
@@ -28,8 +30,8 @@ impl Opening {
 impl Relay {
     /// Opens a connection, and returns whether the server may answer.
     pub(super) fn open_backend(&mut self, key: PoolKey, opening: Opening) -> bool {
-        let packet = self.pools[key].startup.packet().to_vec();
-        match self.connect(Role::Opening, key, &packet) {
+        let first = First::Session(self.pools[key].startup.clone());
+        match self.connect(Role::Opening, key, first) {
             Ok(backend) => {
                 self.backends[backend].opening = Some(Box::new(opening));
                 self.pools[key].opening += 1;
@@ -105,12 +107,13 @@ impl Relay {
 
     /// Answers a message `Authentication…`, if it needs an answer.
     fn answer(&mut self, key: BackendKey, body: &[u8]) -> Result<(), NoAnswer> {
+        let channel = self.channel(key);
         let backend = &mut self.backends[key];
         let Some(opening) = &mut backend.opening else { return Ok(()) };
         let pool = self.pools.get_mut(backend.pool);
         let role = pool.as_ref().map_or(&[][..], |pool| pool.startup.role());
         let secret = self.users.as_mut().and_then(|users| users.secret(role));
-        match opening.login.answer(body, role, secret, random()) {
+        match opening.login.answer(body, role, secret, channel, random()) {
             Ok(None) => {}
             Ok(Some(answer)) => self.send_to_backend(key, &answer),
             Err(error) => {
@@ -120,6 +123,14 @@ impl Relay {
             }
         }
         Ok(())
+    }
+
+    /// What a login runs over.
+    fn channel(&self, key: BackendKey) -> Channel {
+        match self.backends[key].connection.channel() {
+            Channel::Open if self.server.is_local() => Channel::Local,
+            channel => channel,
+        }
     }
 
     /// The guard has logged in.

@@ -10,7 +10,6 @@ use super::backend::{BackendKey, Role};
 use super::client::ClientKey;
 use super::greeting::Greeting;
 use crate::gate::Ticket;
-use crate::postgres::refusal::TERMINATE;
 use crate::postgres::startup::Startup;
 
 new_key_type! {
@@ -252,8 +251,7 @@ impl Relay {
         }
         self.unshare(key);
         if let Some(mut backend) = self.backends.remove(key) {
-            // If it is gone, it has ended.
-            let _ = backend.connection.send(&TERMINATE);
+            backend.terminate();
         }
     }
 }

@@ -20,9 +20,11 @@ impl Relay {
     /// A client has to prove that it has the password of its role.
     pub(super) fn begin_proof(&mut self, key: ClientKey, mut startup: Startup) {
         let Some(users) = &mut self.users else { return };
-        let (examination, question) = Examination::new(users.check(startup.role(), &self.seed), random());
-        let negotiated = startup.make_plain().unwrap_or_default();
         let client = &mut self.clients[key];
+        let end_point = client.connection.channel().end_point();
+        let check = users.check(startup.role(), &self.seed);
+        let (examination, question) = Examination::new(check, end_point, random());
+        let negotiated = startup.make_plain().unwrap_or_default();
         client.phase = Phase::Proving;
         client.proof = Some(Box::new(Proof { startup, examination }));
         self.send_to_client(key, &[negotiated, question].concat());

@@ -216,8 +216,10 @@ impl Relay {
     /// Looks after all pools, from time to time.
     pub(super) fn look_after_pools(&mut self) {
         while let Some(backend) = due(&mut self.openings, self.at) {
-            if self.backends.get(backend).is_some_and(|backend| backend.role == Role::Opening) {
-                self.server_fails(backend, "it does not answer");
+            match self.backends.get(backend).map(|backend| backend.role) {
+                Some(Role::Opening) => self.server_fails(backend, "it does not answer"),
+                Some(Role::Cancelling(..)) => self.backend_ended(backend),
+                _ => {}
             }
         }
         self.end_left_pools();

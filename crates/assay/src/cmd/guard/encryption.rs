@@ -1,0 +1,84 @@
+//! How the guard encrypts its connections: files, which are read again on SIGHUP.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, bail};
+use assay_proxy::Server;
+use assay_proxy::tls::{Encryption, Identity, MustEncrypt, Trust};
+use signal_hook::consts::SIGHUP;
+
+use super::files::{read, read_secret};
+use super::target::Target;
+use crate::cli::GuardArgs;
+use crate::output;
+
+/// The files that the encryption is made of.
+pub struct Files<'a> {
+    args: &'a GuardArgs,
+    target: &'a Target,
+    hung_up: Arc<AtomicBool>,
+}
+
+impl<'a> Files<'a> {
+    /// Those of the command line. From now on, SIGHUP does not end the process if there is one.
+    pub fn new(args: &'a GuardArgs, target: &'a Target) -> anyhow::Result<Self> {
+        let hung_up = Arc::new(AtomicBool::new(false));
+        if args.has_tls_files() {
+            signal_hook::flag::register(SIGHUP, Arc::clone(&hung_up))
+                .context("cannot install a signal handler")?;
+        }
+        Ok(Self { args, target, hung_up })
+    }
+
+    /// Reads them.
+    pub fn read(&self) -> anyhow::Result<Encryption> {
+        let clients = match (&self.args.tls_cert, &self.args.tls_key) {
+            (Some(certificate), Some(key)) => Some(identity(certificate, key)?),
+            _ => None,
+        };
+        let clients_must = if self.args.require_tls { MustEncrypt::Yes } else { MustEncrypt::No };
+        Ok(Encryption { clients, clients_must, server: self.trust()? })
+    }
+
+    /// Reads them again if that is asked for. Files that cannot be used change nothing.
+    pub fn read_again(&self) -> Option<Encryption> {
+        if !self.hung_up.swap(false, Ordering::Relaxed) {
+            return None;
+        }
+        match self.read() {
+            Ok(encryption) => {
+                output::say("the files for TLS were read again");
+                Some(encryption)
+            }
+            Err(error) => {
+                output::say(&format!("{error:#}; connections begin with the earlier files"));
+                None
+            }
+        }
+    }
+
+    /// By what the guard knows the server.
+    fn trust(&self) -> anyhow::Result<Option<Trust>> {
+        let Target { server, host, must_encrypt } = self.target;
+        if self.args.server_ca.is_none() && !must_encrypt {
+            return Ok(None);
+        }
+        if let Server::Unix(_) = server {
+            bail!("a Unix socket is not encrypted; leave out --server-ca and sslmode=require");
+        }
+        let Some(path) = &self.args.server_ca else {
+            return Ok(Some(Trust::in_any(host).with_context(|| format!("cannot use TLS with {host}"))?));
+        };
+        let trust = Trust::in_authorities(&read(path, "authorities")?, host);
+        Ok(Some(trust.with_context(|| format!("cannot check {host} by the authorities {}", path.display()))?))
+    }
+}
+
+fn identity(certificate: &Path, key: &Path) -> anyhow::Result<Identity> {
+    let identity = Identity::new(&read(certificate, "certificate")?, &read_secret(key, "key")?);
+    let cannot_use =
+        || format!("cannot use the certificate {} with the key {}", certificate.display(), key.display());
+    identity.with_context(cannot_use)
+}
