@@ -6,8 +6,8 @@
 //! Software*, HotOS 2003). Here it is one on transactions, so that a session that thinks holds no place.
 //!
 //! The layers keep apart. [`postgres`] is the protocol, [`gate`] decides who may enter, and [`control`] sets
-//! its limit; they are pure, and [`tls`] is what both sides need to be encrypted. [`Relay`] alone has sockets and
-//! a clock.
+//! its limit; they are pure, and [`tls`] is what both sides need to be encrypted. [`Relay`] alone has
+//! sockets and a clock.
 
 #![forbid(unsafe_code)]
 

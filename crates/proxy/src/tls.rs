@@ -1,6 +1,5 @@
 //! TLS on both sides of the relay: what it needs to encrypt connections, from the text of files.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -98,8 +97,8 @@ impl Identity {
 }
 
 impl Trust {
-    /// In a server at this host, with a certificate for it that one of these authorities has signed, which are
-    /// in PEM.
+    /// In a server at this host, with a certificate for it that one of these authorities has signed, which
+    /// are in PEM.
     ///
     /// # Errors
     /// If there is no authority, or the host has no name that can be in a certificate.
@@ -115,8 +114,8 @@ impl Trust {
         Ok(Self { config: Arc::new(config), name: name(host)? })
     }
 
-    /// In any server that answers at this host. Those that can read along in the network cannot do so any more;
-    /// those that can redirect connections can.
+    /// In any server that answers at this host. Those that can read along in the network cannot do so any
+    /// more; those that can redirect connections can.
     ///
     /// # Errors
     /// If the host has no name that can be in a certificate.
@@ -143,10 +142,7 @@ fn certificates_of(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, NoEncrypt
 }
 
 fn name(host: &str) -> Result<ServerName<'static>, NoEncryption> {
-    match host.parse::<IpAddr>() {
-        Ok(address) => Ok(ServerName::from(address)),
-        Err(_) => Ok(ServerName::try_from(host.to_owned())?),
-    }
+    Ok(ServerName::try_from(host.to_owned())?)
 }
 
 /// Accepts each certificate, and requires that the server has its key.

@@ -24,8 +24,8 @@ pub struct GuardArgs {
     /// their passwords; without a list, the server does.
     #[arg(long, value_name = "FILE")]
     pub users: Option<PathBuf>,
-    /// Certificate for clients that ask for TLS, in PEM, with those of its authorities behind it. SIGHUP makes
-    /// the guard read the files for TLS again.
+    /// Certificate for clients that ask for TLS, in PEM, with those of its authorities behind it. On SIGHUP,
+    /// the guard reads its files for TLS again, and goes on.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
     /// Key of that certificate, in PEM.

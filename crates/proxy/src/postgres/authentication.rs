@@ -145,8 +145,8 @@ impl Login {
         matches!(self, Self::Accepted)
     }
 
-    /// Takes the body of a message `Authentication…` of the server, which comes over this channel, and returns
-    /// the answer, if there is one.
+    /// Takes the body of a message `Authentication…` of the server, which comes over this channel, and
+    /// returns the answer, if there is one.
     ///
     /// # Errors
     /// If the guard cannot log in.
@@ -232,8 +232,8 @@ pub fn without_binding(body: &[u8]) -> Option<Vec<u8>> {
     Some(question(SASL, &[&*others, b"\0"].concat()))
 }
 
-/// Whether the body of a client's first message says that channel binding was not offered, and that the client
-/// would have used it. A server that has offered it takes that for an attack.
+/// Whether the body of a client's first message says that channel binding was not offered, and that the
+/// client would have used it. A server that has offered it takes that for an attack.
 #[must_use]
 pub fn misses_binding(body: &[u8]) -> bool {
     initial_response(body).is_ok_and(|(_, first)| first.starts_with(Binding::NotOffered.header()))

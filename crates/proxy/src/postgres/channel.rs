@@ -20,8 +20,8 @@ pub enum Channel {
     Tls(Option<EndPoint>),
 }
 
-/// Signatures of certificates, by their hash: with RSA, and with elliptic curves. The two oldest hashes are not
-/// safe any more, and SHA-256 takes their place.
+/// Signatures of certificates, by their hash: with RSA, and with elliptic curves. The two oldest hashes are
+/// not safe any more, and SHA-256 takes their place.
 const BY_SHA_256: [ObjectIdentifier; 5] = [
     ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.4"),
     ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.5"),

@@ -1,6 +1,6 @@
 //! SCRAM-SHA-256, by which a client and a server prove to each other that they have the same password, which
-//! neither sends (RFC 5802, RFC 7677). Both sides; over TLS with channel binding (RFC 5929), so that no host in
-//! between can pass a login on.
+//! neither sends (RFC 5802, RFC 7677). Both sides; over TLS with channel binding (RFC 5929), so that no host
+//! in between can pass a login on.
 //!
 //! A server keeps a [`Verifier`], with which it can check a proof but not make one. A proof shows the
 //! client's key to those that have the verifier, so the guard can log in at a server with the same verifier

@@ -97,8 +97,8 @@ impl Backend {
         self.frames.is_inside()
     }
 
-    /// Whether it is encrypted, and its client sees another end than this of the server, to which the client's
-    /// login cannot be bound.
+    /// Whether it is encrypted, and its client sees another end than this of the server, to which the
+    /// client's login cannot be bound.
     pub fn is_other_end_than(&self, client: &Client) -> bool {
         match self.connection.channel() {
             Channel::Open | Channel::Local => false,

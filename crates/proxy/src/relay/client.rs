@@ -168,7 +168,9 @@ impl Relay {
             | Phase::Ending => {}
         }
         if client.connection.is_handshaking() {
-            self.queue_handshake(key);
+            if client.connection.is_readable() {
+                self.queue_handshake(key);
+            }
         } else {
             self.receive(key, buffer);
         }

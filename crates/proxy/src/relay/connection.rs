@@ -169,12 +169,15 @@ impl Connection {
         let (plain, encrypted) = buffer.split_at_mut(buffer.len() - ENCRYPTED);
         let received = self.socket.read(encrypted)?;
         let decrypted = tls.decrypt(&encrypted[..received], plain);
-        if tls.end.is_some() {
-            self.hang_up();
-        }
+        let is_end = tls.end.is_some();
         // Its part of the handshake, or why it ends. If the other end is gone, the next reading shows it.
         let _ = self.send_encrypted();
-        if decrypted == 0 { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(decrypted) }
+        if decrypted > 0 {
+            // The end is read next.
+            self.socket.readable |= is_end;
+            return Ok(decrypted);
+        }
+        self.tls.as_mut().and_then(|tls| tls.end.take()).unwrap_or(Err(io::ErrorKind::WouldBlock.into()))
     }
 
     /// Sends, now or later, in order.
@@ -191,8 +194,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends what has been encrypted. What is left of earlier sendings goes first, when the kernel has reported
-    /// that it takes it: those that wait for that are waiting for the report.
+    /// Sends what has been encrypted. If something is left of earlier sendings, the kernel reports when it
+    /// takes that, and those that wait for it go on at that report.
     fn send_encrypted(&mut self) -> io::Result<()> {
         let Some(tls) = &mut self.tls else { return Ok(()) };
         let is_first = self.unsent.is_empty();
@@ -242,7 +245,7 @@ impl Tls {
             let taken = self
                 .connection
                 .read_tls(&mut received)
-                .and_then(|_| self.connection.process_new_packets().map_err(|error| io::Error::other(error)));
+                .and_then(|_| self.connection.process_new_packets().map_err(io::Error::other));
             // What was decrypted before an error comes first.
             decrypted += self.connection.reader().read(&mut plain[decrypted..]).unwrap_or(0);
             match taken {

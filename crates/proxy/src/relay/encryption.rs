@@ -1,5 +1,5 @@
-//! How connections begin that are encrypted: the one that connects asks for TLS, and the other one answers with
-//! a byte (PostgreSQL's manual, *Message Flow*, *SSL Session Encryption*).
+//! How connections begin that are encrypted: the one that connects asks for TLS, and the other one answers
+//! with a byte (PostgreSQL's manual, *Message Flow*, *SSL Session Encryption*).
 
 use std::io;
 
