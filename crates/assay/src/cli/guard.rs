@@ -64,13 +64,6 @@ pub struct GuardArgs {
     pub print: PrintArgs,
 }
 
-impl GuardArgs {
-    /// Whether there are files for TLS.
-    pub fn has_tls_files(&self) -> bool {
-        self.tls_cert.is_some() || self.server_ca.is_some()
-    }
-}
-
 fn limit() -> impl TypedValueParser<Value = Limit> {
     value_parser!(u32).range(1..=i64::from(Limit::HIGHEST)).map(|units| Limit::nearest(f64::from(units)))
 }

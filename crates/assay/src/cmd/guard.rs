@@ -34,9 +34,8 @@ pub fn run(args: &GuardArgs) -> anyhow::Result<()> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable).context("cannot switch off core dumps")?;
     let users = args.users.as_deref().map(users).transpose()?;
     open_files::raise_limit();
-    let interrupt =
-        if args.has_tls_files() { Interrupt::listen_but_to_hangup()? } else { Interrupt::listen()? };
-    let files = Files::new(args, &target)?;
+    let interrupt = Interrupt::listen_but_to_hangup()?;
+    let files = Files::new(args, &target, &interrupt)?;
     let encryption = files.read()?;
     let (law, tuning) = law(args);
     let group = args.cgroup.as_deref().map(Cgroup::open).transpose()?;

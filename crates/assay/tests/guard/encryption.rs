@@ -148,6 +148,16 @@ impl Remote {
     }
 }
 
+/// A guard with a list of users, both of whose sides are encrypted, and its server.
+fn encrypted(authority: &Authority) -> (Remote, Guard) {
+    let server = Remote::start(Some(authority));
+    let files = authority.sign("guard", "IP:127.0.0.1");
+    let users = list("\"postgres\" \"right\"\n\"clear\" \"right\"");
+    let options = ["--users", users.path().to_str().unwrap(), "--server-ca", &authority.certificate()];
+    let guard = server.guard(&[&options[..], &files.options()].concat());
+    (server, guard)
+}
+
 /// Parameters for a session that is encrypted, with a guard whose certificate this authority has signed.
 fn verified(guard: &Guard, authority: &Authority, role: &str) -> String {
     let certificate = authority.certificate();
@@ -167,11 +177,7 @@ fn ends(parameters: &str) -> (bool, String) {
 #[test]
 fn both_sides_are_encrypted_and_logins_are_bound_to_them() {
     let authority = Authority::new();
-    let server = Remote::start(Some(&authority));
-    let files = authority.sign("guard", "IP:127.0.0.1");
-    let users = list("\"postgres\" \"right\"\n\"clear\" \"right\"");
-    let options = ["--users", users.path().to_str().unwrap(), "--server-ca", &authority.certificate()];
-    let guard = server.guard(&[&options[..], &files.options()].concat());
+    let (_server, guard) = encrypted(&authority);
     let plain = format!("{} sslmode=disable", guard.parameters("postgres", "psql"));
     assert_eq!(ends(&plain), (false, "t".to_owned()));
     for role in ["postgres", "clear"] {
@@ -204,11 +210,7 @@ fn both_sides_are_encrypted_and_logins_are_bound_to_them() {
 #[test]
 fn transactions_of_many_clients_are_encrypted_on_both_sides() {
     let authority = Authority::new();
-    let server = Remote::start(Some(&authority));
-    let files = authority.sign("guard", "IP:127.0.0.1");
-    let users = list("\"postgres\" \"right\"");
-    let options = ["--users", users.path().to_str().unwrap(), "--server-ca", &authority.certificate()];
-    let guard = server.guard(&[&options[..], &files.options()].concat());
+    let (_server, guard) = encrypted(&authority);
     let pgbench = |arguments: &[&str]| {
         let mut command = Command::new("pgbench");
         let output = command.args(arguments).arg(verified(&guard, &authority, "postgres")).output().unwrap();
@@ -437,8 +439,8 @@ fn files_that_cannot_be_used_are_refused_in_one_line() {
     fs::copy(key, &open).unwrap();
     fs::set_permissions(&open, Permissions::from_mode(0o644)).unwrap();
     let (missing, empty) = (Path::new("/no/file"), authority.0.path().join("empty"));
-    fs::copy(key, &empty).unwrap();
     fs::write(&empty, "").unwrap();
+    fs::set_permissions(&empty, Permissions::from_mode(0o600)).unwrap();
     let options = |certificate: &Path, key: &Path| {
         ["--tls-cert", certificate.to_str().unwrap(), "--tls-key", key.to_str().unwrap()].map(str::to_owned)
     };

@@ -284,6 +284,9 @@ mod tests {
 
     const SEED: [u8; 32] = [7; 32];
 
+    /// An MD5 hash.
+    const HASH: &str = "md5e721edf6e7ef16cbff1526f1163776e0";
+
     /// A role logs in at the guard as the guard does at the server. Returns what the guard has learned.
     fn logs_in(listed: &str, known: &str) -> Result<Option<Keys>, String> {
         logs_in_over(listed, None, known, Channel::Local)
@@ -410,11 +413,12 @@ mod tests {
         #[test]
         fn no_bytes_are_a_proof_or_a_panic(
             bodies in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 1..4),
-            text in "(SCRAM-SHA-256\0\0\0\0.)?[nyprc=,a/+]{0,20}",
+            text in "(SCRAM-SHA-256(-PLUS)?\0\0\0\0.)?(p=tls-server-end-point,,)?[nyprc=,a/+]{0,20}",
         ) {
-            for secret in [VERIFIER, "md5e721edf6e7ef16cbff1526f1163776e0"] {
+            let end_point = EndPoint::with(vec![1; 32]);
+            for (secret, bound) in [(VERIFIER, None), (VERIFIER, Some(&end_point)), (HASH, None)] {
                 let check = Users::parse(&format!("\"role\" \"{secret}\"")).unwrap().check(b"role", &Key::new(SEED));
-                let mut examination = Some(Examination::new(check, None, [1; 18]).0);
+                let mut examination = Some(Examination::new(check, bound.cloned(), [1; 18]).0);
                 for body in bodies.iter().map(Vec::as_slice).chain([text.as_bytes()]) {
                     let Some(asked) = examination.take() else { break };
                     match asked.take(body) {
@@ -427,7 +431,8 @@ mod tests {
             let mut login = Login::default();
             let mut secret: Secret = "pencil".parse().unwrap();
             for body in &bodies {
-                let _ = login.answer(body, b"role", Some(&mut secret), Channel::Local, [2; 18]);
+                let channel = Channel::Tls(Some(end_point.clone()));
+                let _ = login.answer(body, b"role", Some(&mut secret), channel, [2; 18]);
             }
         }
     }

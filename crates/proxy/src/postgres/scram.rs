@@ -114,14 +114,14 @@ impl Binding {
     /// What a client says that has selected a mechanism, of those that were offered: with `offered`, both.
     fn of_client(mechanism: &str, first: &str, offered: Option<&EndPoint>) -> Result<Self, BadMessage> {
         let said = match (mechanism, offered) {
-            (MECHANISM, None) => [Some(Self::Unsupported), Some(Self::NotOffered)],
-            // Otherwise somebody in between has taken the offer away.
-            (MECHANISM, Some(_)) => [Some(Self::Unsupported), None],
-            (BOUND_MECHANISM, Some(end_point)) => [Some(Self::Bound(end_point.clone())), None],
+            (MECHANISM, None) => vec![Self::Unsupported, Self::NotOffered],
+            // If it has not got the offer, somebody in between has taken it away.
+            (MECHANISM, Some(_)) => vec![Self::Unsupported],
+            (BOUND_MECHANISM, Some(end_point)) => vec![Self::Bound(end_point.clone())],
             _ => return Err(BadMessage::Malformed("it names a mechanism that was not offered")),
         };
-        let said = said.into_iter().flatten().find(|said| first.starts_with(said.header()));
-        said.ok_or(BadMessage::Malformed("what it says of channel binding does not fit to what was offered"))
+        let said = said.into_iter().find(|said| first.starts_with(said.header()));
+        said.ok_or(BadMessage::Malformed("what it says of channel binding does not match what was offered"))
     }
 }
 

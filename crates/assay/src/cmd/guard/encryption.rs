@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, bail};
-use assay_proxy::Server;
 use assay_proxy::tls::{Encryption, Identity, MustEncrypt, Trust};
 use signal_hook::consts::SIGHUP;
 
 use super::files::{read, read_secret};
 use super::target::Target;
 use crate::cli::GuardArgs;
+use crate::interrupt::Interrupt;
 use crate::output;
 
 /// The files that the encryption is made of.
@@ -22,12 +22,14 @@ pub struct Files<'a> {
 }
 
 impl<'a> Files<'a> {
-    /// Those of the command line. From now on, SIGHUP does not end the process if there is one.
-    pub fn new(args: &'a GuardArgs, target: &'a Target) -> anyhow::Result<Self> {
+    /// Those of the command line. Without any, SIGHUP is an interrupt.
+    pub fn new(args: &'a GuardArgs, target: &'a Target, interrupt: &Interrupt) -> anyhow::Result<Self> {
         let hung_up = Arc::new(AtomicBool::new(false));
-        if args.has_tls_files() {
+        if args.tls_cert.is_some() || args.server_ca.is_some() {
             signal_hook::flag::register(SIGHUP, Arc::clone(&hung_up))
                 .context("cannot install a signal handler")?;
+        } else {
+            interrupt.at(SIGHUP)?;
         }
         Ok(Self { args, target, hung_up })
     }
@@ -61,18 +63,17 @@ impl<'a> Files<'a> {
 
     /// By what the guard knows the server.
     fn trust(&self) -> anyhow::Result<Option<Trust>> {
-        let Target { server, host, must_encrypt } = self.target;
-        if self.args.server_ca.is_none() && !must_encrypt {
+        if self.args.server_ca.is_none() && !self.target.must_encrypt {
             return Ok(None);
         }
-        if let Server::Unix(_) = server {
+        let Some(name) = &self.target.name else {
             bail!("a Unix socket is not encrypted; leave out --server-ca and sslmode=require");
-        }
-        let Some(path) = &self.args.server_ca else {
-            return Ok(Some(Trust::in_any(host).with_context(|| format!("cannot use TLS with {host}"))?));
         };
-        let trust = Trust::in_authorities(&read(path, "authorities")?, host);
-        Ok(Some(trust.with_context(|| format!("cannot check {host} by the authorities {}", path.display()))?))
+        let Some(path) = &self.args.server_ca else {
+            return Ok(Some(Trust::in_any(name).with_context(|| format!("cannot use TLS with {name}"))?));
+        };
+        let trust = Trust::in_authorities(&read(path, "authorities")?, name);
+        Ok(Some(trust.with_context(|| format!("cannot check {name} by the authorities {}", path.display()))?))
     }
 }
 

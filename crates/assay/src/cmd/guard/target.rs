@@ -10,8 +10,8 @@ use assay_proxy::Server;
 pub struct Target {
     /// Where it is.
     pub server: Server,
-    /// The name that its certificate has to have.
-    pub host: String,
+    /// The name that its certificate has to have; `None` for a Unix socket, which is not encrypted.
+    pub name: Option<String>,
     /// Whether its address says that connections are encrypted.
     pub must_encrypt: bool,
 }
@@ -23,15 +23,13 @@ impl Target {
         let must_encrypt = address.must_encrypt();
         match address.host() {
             None => bail!("--to has several servers; give one"),
-            Some(Host::Unix(path)) => {
-                Ok(Self { server: Server::Unix(path), host: "localhost".to_owned(), must_encrypt })
-            }
+            Some(Host::Unix(path)) => Ok(Self { server: Server::Unix(path), name: None, must_encrypt }),
             Some(Host::Tcp(host, port)) => {
                 let look_up = || format!("cannot find the host {}", assay_report::visible(&host));
                 let mut found = (&*host, port).to_socket_addrs().with_context(look_up)?;
                 let server = Server::Tcp(found.next().with_context(look_up)?);
-                let host = address.name().unwrap_or(&host).to_owned();
-                Ok(Self { server, host, must_encrypt })
+                let name = Some(address.name().unwrap_or(&host).to_owned());
+                Ok(Self { server, name, must_encrypt })
             }
         }
     }
