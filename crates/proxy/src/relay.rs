@@ -66,6 +66,13 @@ pub struct Options {
     pub cpu: Option<GroupTime>,
     /// Longest time that a transaction waits.
     pub longest_wait: Duration,
+    /// Who may log in.
+    pub access: Access,
+}
+
+/// Who may log in, and how connections are encrypted.
+#[derive(Debug)]
+pub struct Access {
     /// The roles that log in at the guard; without a list, all log in at the server.
     pub users: Option<Users>,
     /// How connections are encrypted.
@@ -247,8 +254,8 @@ impl Relay {
             gate: Gate::new(options.tuning.start, options.longest_wait),
             control: Control::new(options.law, options.tuning),
             cpu: options.cpu,
-            users: options.users,
-            encryption: options.encryption,
+            users: options.access.users,
+            encryption: options.access.encryption,
             seed: Key::new(seed),
             logins: Logins::default(),
             opening: 0,
@@ -275,15 +282,16 @@ impl Relay {
     }
 
     /// Relays until `stop` is set, then ends all sessions, and returns what happened, and the limits.
-    /// `observe` gets what the law made of each period. `changed` is asked ten times a second for what
-    /// connections that begin from then on are encrypted with. Everything waits until they return.
+    /// `observe` gets what the law made of each period. `changed` is asked ten times a second for
+    /// access that has changed: that of connections that begin from then on. Everything waits until they
+    /// return.
     ///
     /// # Errors
     /// If the kernel does not report events.
     pub fn run(
         mut self,
         stop: &AtomicBool,
-        mut changed: impl FnMut() -> Option<Encryption>,
+        mut changed: impl FnMut() -> Option<Access>,
         mut observe: impl FnMut(&Moment),
     ) -> io::Result<(Counts, Course)> {
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
@@ -314,8 +322,8 @@ impl Relay {
             if self.at >= due {
                 due = self.at + TICK;
                 self.tick();
-                if let Some(encryption) = changed() {
-                    self.encryption = encryption;
+                if let Some(access) = changed() {
+                    self.change_access(access);
                 }
                 if self.control.is_due(self.at) {
                     observe(&self.end_period());
@@ -386,6 +394,15 @@ impl Relay {
         }
         if self.listener.is_paused() {
             self.accept();
+        }
+    }
+
+    /// Connections and logins that begin have this access. Whether there is a list of users does not change.
+    fn change_access(&mut self, Access { users, encryption }: Access) {
+        self.encryption = encryption;
+        if let (Some(present), Some(mut users)) = (&mut self.users, users) {
+            users.keep_keys(present);
+            *present = users;
         }
     }
 

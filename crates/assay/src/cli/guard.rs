@@ -21,11 +21,11 @@ pub struct GuardArgs {
     #[arg(long, value_name = "ADDRESS")]
     pub to: String,
     /// List of the roles that may log in, and their secrets, in the format of PgBouncer. The guard asks for
-    /// their passwords; without a list, the server does.
+    /// their passwords; without a list, the server does. On SIGHUP, the guard reads its files for logins and
+    /// for TLS again, and goes on.
     #[arg(long, value_name = "FILE")]
     pub users: Option<PathBuf>,
-    /// Certificate for clients that ask for TLS, in PEM, with those of its authorities behind it. On SIGHUP,
-    /// the guard reads its files for TLS again, and goes on.
+    /// Certificate for clients that ask for TLS, in PEM, with those of its authorities behind it.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
     /// Key of that certificate, in PEM.

@@ -1,16 +1,14 @@
 //! `assay guard`: relays a database, and limits the transactions that are in flight.
 
-mod encryption;
+mod access;
 mod files;
 mod log;
 mod target;
 
 use std::num::NonZero;
-use std::path::Path;
 use std::thread;
 
 use anyhow::Context;
-use assay_proxy::postgres::users::Users;
 use assay_proxy::{Options, Relay};
 use assay_reflect::Cgroup;
 use assay_reflect::advice::Advice;
@@ -18,8 +16,7 @@ use assay_reflect::facility::GroupTime;
 use assay_reflect::law::{Law, Tuning};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
-use self::encryption::Files;
-use self::files::{cannot_read, read_secret};
+use self::access::Files;
 use self::log::Log;
 use self::target::Target;
 use crate::cli::GuardArgs;
@@ -32,11 +29,10 @@ pub fn run(args: &GuardArgs) -> anyhow::Result<()> {
     let target = Target::of(&args.to)?;
     // Passwords and the data of the clients do not belong into a core dump.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).context("cannot switch off core dumps")?;
-    let users = args.users.as_deref().map(users).transpose()?;
     open_files::raise_limit();
     let interrupt = Interrupt::listen_but_to_hangup()?;
     let files = Files::new(args, &target, &interrupt)?;
-    let encryption = files.read()?;
+    let access = files.read()?;
     let (law, tuning) = law(args);
     let group = args.cgroup.as_deref().map(Cgroup::open).transpose()?;
     let cpu = group.map(GroupTime::open).transpose()?;
@@ -47,8 +43,7 @@ pub fn run(args: &GuardArgs) -> anyhow::Result<()> {
         tuning,
         longest_wait: args.max_wait,
         cpu,
-        users,
-        encryption,
+        access,
     })?;
     let mut log = args.log.as_deref().map(|path| Log::open(path, law)).transpose()?;
     output::say(&format!("relaying {} to {}", relay.address(), target.server));
@@ -69,11 +64,4 @@ fn law(args: &GuardArgs) -> (&'static Law, Tuning) {
         (None, Some(start)) => (args.law, Tuning { start, ..tuning }),
         (None, None) => (args.law, tuning),
     }
-}
-
-/// The list of users.
-fn users(path: &Path) -> anyhow::Result<Users> {
-    const WHAT: &str = "list of users";
-    let text = String::from_utf8(read_secret(path, WHAT)?).with_context(|| cannot_read(path, WHAT))?;
-    Users::parse(&text).with_context(|| cannot_read(path, WHAT))
 }

@@ -410,10 +410,10 @@ fn files_are_read_again_on_request_and_change_nothing_if_they_cannot_be_used() {
     for (next, message, of_before) in [
         (
             &broken,
-            "there is no private key in PEM; one that is encrypted itself cannot be read; connections begin",
+            "there is no private key in PEM; one that is encrypted itself cannot be read; all files stay",
             true,
         ),
-        (&new, "the files for TLS were read again", false),
+        (&new, "the files for logins and for TLS were read again", false),
     ] {
         next.replace(&files);
         kill_process(Pid::from_child(&guard.child), Signal::HUP).unwrap();

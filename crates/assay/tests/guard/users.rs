@@ -17,7 +17,7 @@ use crate::login::{end_processes_of, with_passwords};
 use crate::postgres_server::Server;
 use crate::session::process;
 use crate::wire::answer;
-use crate::{Guard, command, text};
+use crate::{Guard, command, next_line, text};
 
 /// A list of users that only its owner can read.
 pub fn list(lines: &str) -> NamedTempFile {
@@ -242,4 +242,57 @@ fn a_list_that_is_not_one_is_refused_in_one_line() {
         assert!(!messages.contains("secret") && messages.lines().count() == 1, "{messages}");
         assert!(output.stdout.is_empty());
     }
+}
+
+/// Has a guard read its files again, and returns what it says.
+fn read_again(guard: &mut Guard) -> String {
+    kill_process(Pid::from_child(&guard.child), Signal::HUP).unwrap();
+    next_line(&mut guard.messages)
+}
+
+#[test]
+fn the_list_is_read_again_on_request_and_sessions_go_on() {
+    const AGAIN: &str = "the files for logins and for TLS were read again\n";
+    let server = Server::start();
+    with_passwords(&server);
+    let file = kept_by(&server);
+    let mut guard = start(&server, &file, "2");
+    let refused = |guard: &Guard, role: &str| {
+        let error = guard.connect(role, "same").err().unwrap();
+        assert_eq!(error.code(), Some(&SqlState::INVALID_PASSWORD), "{error}");
+    };
+    refused(&guard, "later");
+    let [mut scram, mut md5] = ["scram", "md5"].map(|role| guard.connect(role, "same").unwrap());
+    process(&mut md5);
+    // A broken list, and one that others can read, change nothing.
+    let before = fs::read_to_string(file.path()).unwrap();
+    fs::write(file.path(), "\"scram\" right").unwrap();
+    let message = read_again(&mut guard);
+    assert!(message.contains("line 1: it is not \"ROLE\" \"SECRET\"; all files stay in use"), "{message}");
+    guard.connect("md5", "same").unwrap();
+    // One role more, one less, and another password.
+    let scram_line = before.lines().find(|line| line.starts_with("\"scram\"")).unwrap();
+    fs::write(file.path(), format!("{scram_line}\n\"later\" \"right\"\n\"clear\" \"other\"")).unwrap();
+    assert_eq!(read_again(&mut guard), AGAIN);
+    let error = guard.connect("later", "same").err().unwrap();
+    // The server has no rule for it.
+    assert_eq!(error.code(), Some(&SqlState::INVALID_AUTHORIZATION_SPECIFICATION), "{error}");
+    for role in ["md5", "clear", "postgres"] {
+        refused(&guard, role);
+    }
+    // The guard still has the key by which it logs in as a role with the same verifier.
+    scram.batch_execute("SET work_mem = '7MB'").unwrap();
+    let own = process(&mut scram);
+    assert_ne!(process(&mut guard.connect("scram", "same").unwrap()), own);
+    // A session of a role that is not in the list any more has its connection, and gets no other one.
+    process(&mut md5);
+    end_processes_of(&server, "md5", "0");
+    let error = md5.simple_query("SELECT 1").and_then(|_| md5.simple_query("SELECT 1")).unwrap_err();
+    assert!(error.is_closed() || error.code() == Some(&SqlState::CONNECTION_FAILURE), "{error}");
+    // It is as it was before.
+    fs::write(file.path(), before).unwrap();
+    assert_eq!(read_again(&mut guard), AGAIN);
+    process(&mut guard.connect("md5", "same").unwrap());
+    refused(&guard, "later");
+    guard.end();
 }

@@ -113,7 +113,7 @@ pub enum Login {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoAnswer {
     /// There is no secret of the role.
-    #[error("it asks for a password, which it has not done before")]
+    #[error("it asks for a password, and the guard has none of this role")]
     NoSecret,
     /// Others could read the password.
     #[error(

@@ -116,10 +116,23 @@ impl Users {
         }
     }
 
-    /// A client has proved that it has these keys of a role.
+    /// A client has proved that it has these keys of a role, whose secret may have changed since it was asked.
     pub fn learn(&mut self, role: &[u8], proved: Keys) {
-        if let Some(Secret::Scram { keys, .. }) = self.secrets.get_mut(role) {
+        if let Some(Secret::Scram { verifier, keys }) = self.secrets.get_mut(role)
+            && *verifier == Verifier::new(&proved, verifier.hashing().clone())
+        {
             *keys = Some(proved);
+        }
+    }
+
+    /// Takes from an earlier list what has become known of the secrets that are in both.
+    pub fn keep_keys(&mut self, earlier: &mut Self) {
+        for (role, secret) in &mut self.secrets {
+            if let Some(earlier) = earlier.secrets.get_mut(role)
+                && secret.is_same(earlier)
+            {
+                std::mem::swap(secret, earlier);
+            }
         }
     }
 
@@ -145,6 +158,16 @@ impl Secret {
                 });
                 Some(&keys[at].1)
             }
+        }
+    }
+
+    /// Whether it was stated in the same way. What has become known of it since does not count.
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Password { text, .. }, Self::Password { text: other, .. }) => text == other,
+            (Self::Md5(hash), Self::Md5(other)) => hash == other,
+            (Self::Scram { verifier, .. }, Self::Scram { verifier: other, .. }) => verifier == other,
+            _ => false,
         }
     }
 
@@ -308,5 +331,30 @@ mod tests {
         assert_eq!(secret.keys(verifier.hashing()), Some(&proved));
         assert_eq!(secret.keys(&hashings[0]), None);
         assert!(secret.md5(b"five").is_none());
+        users.learn(b"five", keys[0].clone());
+        assert_eq!(users.secret(b"five").unwrap().keys(verifier.hashing()), Some(&proved));
+    }
+
+    #[test]
+    fn keys_stay_known_while_their_secret_is_in_the_list() {
+        let (hashing, other) = (Hashing::new([1; 16]), VERIFIER.replace("$W", "$X"));
+        let mut one = users(&format!("\"scram\" \"{VERIFIER}\"\n\"password\" \"pencil\""));
+        let Check::Scram(verifier) = one.check(b"scram", &Key::new([7; 32])) else { panic!("no verifier") };
+        let proved = Keys::of_password("pencil", verifier.hashing());
+        one.learn(b"scram", proved.clone());
+        one.secret(b"password").unwrap().keys(&hashing).unwrap();
+        let mut same = users(&format!("\"password\" \"pencil\"\n\"scram\" \"{VERIFIER}\""));
+        same.keep_keys(&mut one);
+        assert_eq!(same.secret(b"scram").unwrap().keys(verifier.hashing()), Some(&proved));
+        let Some(Secret::Password { keys, .. }) = same.secret(b"password") else { panic!("no password") };
+        assert_eq!(keys.len(), 1);
+        let mut changed = users(&format!("\"password\" \"other\"\n\"scram\" \"{other}\""));
+        changed.keep_keys(&mut same);
+        assert_eq!(changed.secret(b"scram").unwrap().keys(verifier.hashing()), None);
+        assert!(*changed.secret(b"password").unwrap() == "other".parse().unwrap());
+        let mut fewer = users("\"scram\" \"pencil\"");
+        fewer.keep_keys(&mut changed);
+        assert!(*fewer.secret(b"scram").unwrap() == "pencil".parse().unwrap());
+        assert!(fewer.secret(b"password").is_none());
     }
 }

@@ -117,8 +117,9 @@ impl Relay {
             Ok(None) => {}
             Ok(Some(answer)) => self.send_to_backend(key, &answer),
             Err(error) => {
-                // The server has trusted the role before, and does so no more.
-                pool.into_iter().for_each(|pool| pool.is_open &= error != NoAnswer::NoSecret);
+                // The server has trusted the role before, and does so no more. A list may get it again.
+                let has_none = error == NoAnswer::NoSecret;
+                pool.into_iter().for_each(|pool| pool.is_open &= pool.is_listed || !has_none);
                 return Err(error);
             }
         }

@@ -1,20 +1,22 @@
-//! How the guard encrypts its connections: files, which are read again on SIGHUP.
+//! Who may log in, and how connections are encrypted: files, which are read again on SIGHUP.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, bail};
+use assay_proxy::Access;
+use assay_proxy::postgres::users::Users;
 use assay_proxy::tls::{Encryption, Identity, MustEncrypt, Trust};
 use signal_hook::consts::SIGHUP;
 
-use super::files::{read, read_secret};
+use super::files::{cannot_read, read, read_secret};
 use super::target::Target;
 use crate::cli::GuardArgs;
 use crate::interrupt::Interrupt;
 use crate::output;
 
-/// The files that the encryption is made of.
+/// The files that access is made of.
 pub struct Files<'a> {
     args: &'a GuardArgs,
     target: &'a Target,
@@ -25,7 +27,7 @@ impl<'a> Files<'a> {
     /// Those of the command line. Without any, SIGHUP is an interrupt.
     pub fn new(args: &'a GuardArgs, target: &'a Target, interrupt: &Interrupt) -> anyhow::Result<Self> {
         let hung_up = Arc::new(AtomicBool::new(false));
-        if args.tls_cert.is_some() || args.server_ca.is_some() {
+        if [&args.users, &args.tls_cert, &args.server_ca].iter().any(|file| file.is_some()) {
             signal_hook::flag::register(SIGHUP, Arc::clone(&hung_up))
                 .context("cannot install a signal handler")?;
         } else {
@@ -35,27 +37,29 @@ impl<'a> Files<'a> {
     }
 
     /// Reads them.
-    pub fn read(&self) -> anyhow::Result<Encryption> {
+    pub fn read(&self) -> anyhow::Result<Access> {
+        let users = self.args.users.as_deref().map(users).transpose()?;
         let clients = match (&self.args.tls_cert, &self.args.tls_key) {
             (Some(certificate), Some(key)) => Some(identity(certificate, key)?),
             _ => None,
         };
         let clients_must = if self.args.require_tls { MustEncrypt::Yes } else { MustEncrypt::No };
-        Ok(Encryption { clients, clients_must, server: self.trust()? })
+        let encryption = Encryption { clients, clients_must, server: self.trust()? };
+        Ok(Access { users, encryption })
     }
 
     /// Reads them again if that is asked for. Files that cannot be used change nothing.
-    pub fn read_again(&self) -> Option<Encryption> {
+    pub fn read_again(&self) -> Option<Access> {
         if !self.hung_up.swap(false, Ordering::Relaxed) {
             return None;
         }
         match self.read() {
-            Ok(encryption) => {
-                output::say("the files for TLS were read again");
-                Some(encryption)
+            Ok(access) => {
+                output::say("the files for logins and for TLS were read again");
+                Some(access)
             }
             Err(error) => {
-                output::say(&format!("{error:#}; connections begin with the earlier files"));
+                output::say(&format!("{error:#}; all files stay in use as they were read before"));
                 None
             }
         }
@@ -75,6 +79,13 @@ impl<'a> Files<'a> {
         let trust = Trust::in_authorities(&read(path, "authorities")?, name);
         Ok(Some(trust.with_context(|| format!("cannot check {name} by the authorities {}", path.display()))?))
     }
+}
+
+/// The list of users.
+fn users(path: &Path) -> anyhow::Result<Users> {
+    const WHAT: &str = "list of users";
+    let text = String::from_utf8(read_secret(path, WHAT)?).with_context(|| cannot_read(path, WHAT))?;
+    Users::parse(&text).with_context(|| cannot_read(path, WHAT))
 }
 
 fn identity(certificate: &Path, key: &Path) -> anyhow::Result<Identity> {
