@@ -17,4 +17,4 @@ pub mod postgres;
 mod relay;
 pub mod tls;
 
-pub use relay::{Access, Counts, NoRelay, Options, Relay, Server, Waits};
+pub use relay::{Access, Counts, Lookup, NoRelay, Options, Relay, Server, Waits};

@@ -12,6 +12,7 @@ mod encryption;
 mod greeting;
 mod listener;
 mod login;
+mod lookup;
 mod opening;
 mod pool;
 mod proof;
@@ -47,9 +48,11 @@ use backend::{Backend, BackendKey, Role};
 use client::{Client, ClientKey, Phase};
 use listener::Listener;
 use login::Logins;
+use lookup::Lookups;
 use pool::{Pool, PoolKey};
 
 pub use listener::{NoRelay, Server};
+pub use lookup::Lookup;
 
 /// What a relay does.
 #[derive(Debug)]
@@ -68,6 +71,8 @@ pub struct Options {
     pub longest_wait: Duration,
     /// Who may log in.
     pub access: Access,
+    /// How roles are looked up that are not in the list of users, if there is one.
+    pub lookup: Option<Lookup>,
 }
 
 /// Who may log in, and how connections are encrypted.
@@ -100,6 +105,8 @@ pub struct Counts {
     pub refused: u64,
     /// Logins at the guard with a wrong password, or of a role that is not in the list.
     pub not_proved: u64,
+    /// Roles that were looked up at the server.
+    pub looked_up: u64,
     /// Sessions that ended with an error of the guard.
     pub turned_away: u64,
     /// The waits of the transactions that were admitted later than they arrived.
@@ -146,6 +153,7 @@ pub struct Relay {
     control: Control,
     cpu: Option<GroupTime>,
     users: Option<Users>,
+    lookups: Option<Lookups>,
     encryption: Encryption,
     /// Makes the salts for the clients: they show nothing of the list of users.
     seed: Key,
@@ -255,6 +263,7 @@ impl Relay {
             control: Control::new(options.law, options.tuning),
             cpu: options.cpu,
             users: options.access.users,
+            lookups: options.lookup.map(Lookups::new),
             encryption: options.access.encryption,
             seed: Key::new(seed),
             logins: Logins::default(),
@@ -401,7 +410,7 @@ impl Relay {
     fn change_access(&mut self, Access { users, encryption }: Access) {
         self.encryption = encryption;
         if let (Some(present), Some(mut users)) = (&mut self.users, users) {
-            users.keep_keys(present);
+            users.succeed(present);
             *present = users;
         }
     }
@@ -436,7 +445,9 @@ impl Relay {
         let readings = std::mem::take(&mut self.readings);
         readings == 0
             && self.backends.values().all(|backend| match backend.role {
-                Role::Login(_) | Role::Idle | Role::MakingRoom(_) | Role::Cancelling(..) => true,
+                Role::Login(_) | Role::Asked | Role::Idle | Role::MakingRoom(_) | Role::Cancelling(..) => {
+                    true
+                }
                 Role::Serving(client) => self.clients[client].session.is_answered(),
                 Role::Opening | Role::Settling | Role::Ending => false,
             })

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use assay_proxy::postgres::lookup::QUERY;
 use assay_reflect::law::{Law, Limit};
 use clap::builder::TypedValueParser;
 use clap::{Args, value_parser};
@@ -25,6 +26,15 @@ pub struct GuardArgs {
     /// for TLS again, and goes on.
     #[arg(long, value_name = "FILE")]
     pub users: Option<PathBuf>,
+    /// Role as which the guard looks up roles that are not in the list, at the server.
+    #[arg(long, value_name = "ROLE", requires = "users")]
+    pub auth_user: Option<String>,
+    /// Query by which it does, which returns one row with the role $1 and its secret, or none.
+    #[arg(long, value_name = "SQL", requires = "auth_user", default_value = QUERY)]
+    pub auth_query: String,
+    /// Database in which it does.
+    #[arg(long, value_name = "NAME", requires = "auth_user", default_value = "postgres")]
+    pub auth_dbname: String,
     /// Certificate for clients that ask for TLS, in PEM, with those of its authorities behind it.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,

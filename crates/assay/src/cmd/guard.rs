@@ -9,7 +9,7 @@ use std::num::NonZero;
 use std::thread;
 
 use anyhow::Context;
-use assay_proxy::{Options, Relay};
+use assay_proxy::{Lookup, Options, Relay};
 use assay_reflect::Cgroup;
 use assay_reflect::advice::Advice;
 use assay_reflect::facility::GroupTime;
@@ -44,6 +44,7 @@ pub fn run(args: &GuardArgs) -> anyhow::Result<()> {
         longest_wait: args.max_wait,
         cpu,
         access,
+        lookup: lookup(args),
     })?;
     let mut log = args.log.as_deref().map(|path| Log::open(path, law)).transpose()?;
     output::say(&format!("relaying {} to {}", relay.address(), target.server));
@@ -53,6 +54,12 @@ pub fn run(args: &GuardArgs) -> anyhow::Result<()> {
     let (counts, limits) = relayed.context("cannot wait for the clients and the server")?;
     let passed = Passed { law, counts, limits, unlogged };
     output::show(&section::guard::report(&passed), args.print.format())
+}
+
+/// How roles are looked up that are not in the list.
+fn lookup(args: &GuardArgs) -> Option<Lookup> {
+    let role = args.auth_user.clone()?;
+    Some(Lookup { role, database: args.auth_dbname.clone(), query: args.auth_query.clone() })
 }
 
 /// The law, and where it begins.

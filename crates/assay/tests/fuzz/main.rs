@@ -40,7 +40,7 @@ struct Target {
     parse: fn(&[u8]),
 }
 
-const TARGETS: [Target; 22] = [
+const TARGETS: [Target; 23] = [
     Target { name: "machine file", seeds: machines, parse: parse_machine },
     Target { name: "demand file", seeds: demands, parse: parse_demand },
     Target { name: "matrix file", seeds: matrices, parse: parse_matrix },
@@ -67,6 +67,7 @@ const TARGETS: [Target; 22] = [
     Target { name: "messages of a session", seeds: proxy::conversations, parse: proxy::parse_conversation },
     Target { name: "messages of a login", seeds: proxy::logins, parse: proxy::parse_login },
     Target { name: "list of users", seeds: proxy::users, parse: proxy::parse_users },
+    Target { name: "answer to a lookup", seeds: proxy::lookups, parse: proxy::parse_lookup },
 ];
 
 #[test]

@@ -1,6 +1,7 @@
 //! What the guard reads of its clients, of the server, and of its user.
 
 use assay_proxy::postgres::frame::{Frames, Piece, Side, message};
+use assay_proxy::postgres::lookup;
 use assay_proxy::postgres::scram::{Attempt, Binding, Challenge, MECHANISM, Verifier};
 use assay_proxy::postgres::session::Session;
 use assay_proxy::postgres::startup::{self, CancelKey};
@@ -67,6 +68,25 @@ pub fn parse_users(input: &[u8]) {
     if Users::parse(text).is_ok() {
         assert!(Users::parse(&format!("{text}\nmore")).is_err());
         assert!(Users::parse(&format!("{text}\n;more")).is_ok());
+    }
+}
+
+pub fn lookups() -> Vec<Vec<u8>> {
+    let row = |secret: &[u8]| message(b'D', &[b"\0\x02\0\0\0\x03one", secret].concat());
+    let found = [row(b"\0\0\0\x06pencil"), row(b"\xff\xff\xff\xff")];
+    let all = |rows: &[Vec<u8>]| {
+        let steps = [message(b'1', b""), message(b'2', b"")].concat();
+        [&steps[..], &rows.concat(), &message(b'C', b"SELECT 1\0"), &message(b'Z', b"I")].concat()
+    };
+    let failed = message(b'E', b"SERROR\0VERROR\0C42501\0Mnot permitted\0\0");
+    vec![all(&found[..1]), all(&found[1..]), all(&[]), [failed, message(b'Z', b"I")].concat()]
+}
+
+/// An answer is read with its length only, and only in whole.
+pub fn parse_lookup(input: &[u8]) {
+    if let Ok(Some((found, length))) = lookup::answer(input, b"one") {
+        assert_eq!(lookup::answer(&input[..length - 1], b"one"), Ok(None));
+        assert_eq!(lookup::answer(&input[..length], b"one"), Ok(Some((found, length))));
     }
 }
 

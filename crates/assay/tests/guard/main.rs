@@ -7,6 +7,7 @@ mod encryption;
 mod identity;
 mod law;
 mod login;
+mod lookup;
 #[path = "../shared/postgres_server.rs"]
 mod postgres_server;
 mod room;

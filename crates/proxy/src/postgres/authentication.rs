@@ -122,10 +122,10 @@ pub enum NoAnswer {
     )]
     Exposed,
     /// The secret is not enough.
-    #[error("it asks for {0}, for which the secret of this role in the list of users does not suffice")]
+    #[error("it asks for {0}, for which the guard's secret of this role does not suffice")]
     Secret(&'static str),
     /// It has another verifier than the guard, which has no password.
-    #[error("its secret of this role is another one than that in the list of users")]
+    #[error("its secret of this role is another one than the guard's")]
     Other,
     /// There is no answer to what it asks.
     #[error("it asks for an authentication of type {0}, which the guard does not have")]

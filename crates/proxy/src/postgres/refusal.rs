@@ -57,7 +57,18 @@ impl Refusal {
 /// Returns the SQLSTATE of an error of the server, from the body of its message.
 #[must_use]
 pub fn code(body: &[u8]) -> Option<&[u8]> {
-    body.split(|byte| *byte == 0).find_map(|field| field.strip_prefix(b"C"))
+    field(b'C', body)
+}
+
+/// Returns the text of an error of the server, from the body of its message.
+#[must_use]
+pub fn text(body: &[u8]) -> String {
+    String::from_utf8_lossy(field(b'M', body).unwrap_or_default()).into_owned()
+}
+
+/// Returns a field (PostgreSQL's manual, *Error and Notice Message Fields*).
+fn field(kind: u8, body: &[u8]) -> Option<&[u8]> {
+    body.split(|byte| *byte == 0).find_map(|field| field.strip_prefix(&[kind]))
 }
 
 /// `ReadyForQuery`, outside of a transaction.
@@ -75,6 +86,6 @@ mod tests {
         let message = Refusal::CANCELLED.message("too\0late");
         assert_eq!(message, b"E\0\0\0\x24SERROR\0VERROR\0C57014\0Mtoo late\0\0");
         assert_eq!(code(&message[5..]), Some(&b"57014"[..]));
-        assert_eq!(code(b"SERROR\0"), None);
+        assert_eq!((code(b"SERROR\0"), text(&message[5..])), (None, "too late".to_owned()));
     }
 }

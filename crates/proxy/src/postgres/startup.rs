@@ -132,6 +132,15 @@ fn parameters(body: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
 }
 
 impl Startup {
+    /// A session with these parameters: names and values.
+    #[must_use]
+    pub fn new(parameters: &[(&[u8], &[u8])]) -> Self {
+        let pairs = parameters.iter().flat_map(|(name, value)| [*name, b"\0", *value, b"\0"]);
+        let pairs = pairs.collect::<Vec<_>>().concat();
+        let length = u32::try_from(pairs.len() + 9).unwrap_or(u32::MAX).to_be_bytes();
+        Self([&length[..], &VERSION_3_0, &pairs, b"\0"].concat().into())
+    }
+
     /// Returns the packet.
     #[must_use]
     pub fn packet(&self) -> &[u8] {
@@ -157,10 +166,7 @@ impl Startup {
         let count = u32::try_from(extensions.len()).unwrap_or(u32::MAX).to_be_bytes();
         let mut body = [VERSION_3_0, count].concat();
         extensions.iter().for_each(|(name, _)| body.extend([*name, b"\0"].concat()));
-        let pairs = plain.iter().flat_map(|(name, value)| [*name, b"\0", *value, b"\0"]);
-        let pairs = pairs.collect::<Vec<_>>().concat();
-        let length = u32::try_from(pairs.len() + 9).unwrap_or(u32::MAX).to_be_bytes();
-        self.0 = [&length[..], &VERSION_3_0, &pairs, b"\0"].concat().into();
+        *self = Self::new(&plain);
         Some(message(b'v', &body))
     }
 

@@ -11,8 +11,12 @@ use super::scram::{Hashing, Key, Keys, NoVerifier, Verifier};
 /// Roles and their secrets.
 #[derive(Debug)]
 pub struct Users {
-    secrets: HashMap<Box<[u8]>, Secret>,
+    listed: Secrets,
+    /// Those of other roles, as the server has stated them last.
+    looked_up: Secrets,
 }
+
+type Secrets = HashMap<Box<[u8]>, Secret>;
 
 /// What is known of the password of a role.
 #[derive(Clone, PartialEq, Eq)]
@@ -83,7 +87,7 @@ impl Users {
     /// # Errors
     /// If a line cannot be read. The error shows nothing of it.
     pub fn parse(text: &str) -> Result<Self, BadUsers> {
-        let mut secrets = HashMap::new();
+        let mut listed = HashMap::new();
         for (line, text) in (1..).zip(text.lines()) {
             let bad = |reason| BadUsers { line, reason };
             let text = text.trim();
@@ -93,11 +97,11 @@ impl Users {
             let fields = quoted(text).and_then(|(role, rest)| Some((role, quoted(rest.trim_start())?.0)));
             let (role, secret) = fields.ok_or_else(|| bad(BadUser::Form))?;
             let secret = secret.parse().map_err(bad)?;
-            if secrets.insert(role.into_bytes().into_boxed_slice(), secret).is_some() {
+            if listed.insert(role.into_bytes().into_boxed_slice(), secret).is_some() {
                 return Err(bad(BadUser::Twice));
             }
         }
-        Ok(Self { secrets })
+        Ok(Self { listed, looked_up: HashMap::new() })
     }
 
     /// Returns with what the proof of a role is checked. One that is not in the list gets a check that no
@@ -105,7 +109,7 @@ impl Users {
     /// random key, and always the same.
     pub fn check(&mut self, role: &[u8], seed: &Key) -> Check {
         let hashing = Hashing::new(seed.salt(role));
-        match self.secrets.get_mut(role) {
+        match self.secret(role) {
             None => Check::Scram(seed.verifier_of_none(hashing)),
             Some(Secret::Md5(hash)) => Check::Md5(hash.clone()),
             Some(Secret::Scram { verifier, .. }) => Check::Scram(verifier.clone()),
@@ -116,19 +120,36 @@ impl Users {
         }
     }
 
-    /// A client has proved that it has these keys of a role, whose secret may have changed since it was asked.
+    /// A client has proved that it has these keys of a role. The secret may have changed since it was asked.
     pub fn learn(&mut self, role: &[u8], proved: Keys) {
-        if let Some(Secret::Scram { verifier, keys }) = self.secrets.get_mut(role)
+        if let Some(Secret::Scram { verifier, keys }) = self.secret(role)
             && *verifier == Verifier::new(&proved, verifier.hashing().clone())
         {
             *keys = Some(proved);
         }
     }
 
-    /// Takes from an earlier list what has become known of the secrets that are in both.
-    pub fn keep_keys(&mut self, earlier: &mut Self) {
-        for (role, secret) in &mut self.secrets {
-            if let Some(earlier) = earlier.secrets.get_mut(role)
+    /// Whether a role is in the list.
+    #[must_use]
+    pub fn lists(&self, role: &[u8]) -> bool {
+        self.listed.contains_key(role)
+    }
+
+    /// The server has stated the secret of a role that is not in the list, or that it has none.
+    pub fn found(&mut self, role: &[u8], secret: Option<Secret>) {
+        match (self.looked_up.get(role), secret) {
+            (Some(known), Some(secret)) if known.is_same(&secret) => {}
+            (_, Some(secret)) => _ = self.looked_up.insert(role.into(), secret),
+            (_, None) => _ = self.looked_up.remove(role),
+        }
+    }
+
+    /// Takes from an earlier list the roles that were looked up, and what has become known of the secrets
+    /// that are in both.
+    pub fn succeed(&mut self, earlier: &mut Self) {
+        self.looked_up = std::mem::take(&mut earlier.looked_up);
+        for (role, secret) in &mut self.listed {
+            if let Some(earlier) = earlier.listed.get_mut(role)
                 && secret.is_same(earlier)
             {
                 std::mem::swap(secret, earlier);
@@ -138,7 +159,7 @@ impl Users {
 
     /// Returns the secret of a role.
     pub fn secret(&mut self, role: &[u8]) -> Option<&mut Secret> {
-        self.secrets.get_mut(role)
+        self.listed.get_mut(role).or_else(|| self.looked_up.get_mut(role))
     }
 }
 
@@ -336,6 +357,31 @@ mod tests {
     }
 
     #[test]
+    fn a_role_that_is_looked_up_has_the_secret_that_was_found_last() {
+        let mut users = users("\"one\" \"listed\"");
+        let secret = |text: &str| text.parse::<Secret>().unwrap();
+        let hashing = Hashing::new([1; 16]);
+        users.found(b"two", Some(secret("pencil")));
+        let keys = users.secret(b"two").unwrap().keys(&hashing).unwrap().clone();
+        users.found(b"two", Some(secret("pencil")));
+        assert!(*users.secret(b"two").unwrap() != secret("pencil"), "what is known of it is lost");
+        assert_eq!(users.secret(b"two").unwrap().keys(&hashing), Some(&keys));
+        assert_eq!((users.lists(b"one"), users.lists(b"two")), (true, false));
+        // A list does without it, or has its own secret of it.
+        let mut next = Users::parse("\"three\" \"listed\"").unwrap();
+        next.succeed(&mut users);
+        assert!(next.secret(b"two").is_some() && next.secret(b"one").is_none());
+        let mut last = Users::parse("\"two\" \"listed\"").unwrap();
+        last.succeed(&mut next);
+        assert!(*last.secret(b"two").unwrap() == secret("listed"));
+        last.found(b"four", Some(secret("pencil")));
+        last.found(b"four", Some(secret("other")));
+        assert!(*last.secret(b"four").unwrap() == secret("other"));
+        last.found(b"four", None);
+        assert!(last.secret(b"four").is_none());
+    }
+
+    #[test]
     fn keys_stay_known_while_their_secret_is_in_the_list() {
         let (hashing, other) = (Hashing::new([1; 16]), VERIFIER.replace("$W", "$X"));
         let mut one = users(&format!("\"scram\" \"{VERIFIER}\"\n\"password\" \"pencil\""));
@@ -344,16 +390,16 @@ mod tests {
         one.learn(b"scram", proved.clone());
         one.secret(b"password").unwrap().keys(&hashing).unwrap();
         let mut same = users(&format!("\"password\" \"pencil\"\n\"scram\" \"{VERIFIER}\""));
-        same.keep_keys(&mut one);
+        same.succeed(&mut one);
         assert_eq!(same.secret(b"scram").unwrap().keys(verifier.hashing()), Some(&proved));
         let Some(Secret::Password { keys, .. }) = same.secret(b"password") else { panic!("no password") };
         assert_eq!(keys.len(), 1);
         let mut changed = users(&format!("\"password\" \"other\"\n\"scram\" \"{other}\""));
-        changed.keep_keys(&mut same);
+        changed.succeed(&mut same);
         assert_eq!(changed.secret(b"scram").unwrap().keys(verifier.hashing()), None);
         assert!(*changed.secret(b"password").unwrap() == "other".parse().unwrap());
         let mut fewer = users("\"scram\" \"pencil\"");
-        fewer.keep_keys(&mut changed);
+        fewer.succeed(&mut changed);
         assert!(*fewer.secret(b"scram").unwrap() == "pencil".parse().unwrap());
         assert!(fewer.secret(b"password").is_none());
     }

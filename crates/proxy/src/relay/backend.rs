@@ -62,6 +62,8 @@ pub enum Role {
     Login(ClientKey),
     /// The guard logs in.
     Opening,
+    /// The guard has asked for the secret of a role.
+    Asked,
     /// It is in a transaction of a client, or bound to it.
     Serving(ClientKey),
     /// It is ready for any transaction.
@@ -82,6 +84,7 @@ impl Role {
         match self {
             Self::Login(client) | Self::Serving(client) => Some(client),
             Self::Opening
+            | Self::Asked
             | Self::Idle
             | Self::Settling
             | Self::Ending
@@ -197,6 +200,7 @@ impl Relay {
             let used = match role {
                 Role::Login(client) => self.login_reply(key, client, input),
                 Role::Opening => self.opening_reply(key, input),
+                Role::Asked => self.lookup_reply(key, input),
                 Role::Serving(client) => self.transaction_reply(key, client, input),
                 Role::Idle | Role::Settling => self.stray_reply(key, input),
                 Role::Ending | Role::MakingRoom(_) | Role::Cancelling(..) => input.len(),
@@ -352,7 +356,9 @@ impl Relay {
             self.not_opened(pool, &self.no_connection_message(text));
             return;
         }
-        if let Some(client) = backend.role.client() {
+        if backend.role == Role::Asked {
+            self.lookup_fails(text);
+        } else if let Some(client) = backend.role.client() {
             let text = format!("the server at {} fails: {text}", self.server);
             self.turn_away(client, Refusal::NO_SERVER, &text);
         }
@@ -370,6 +376,9 @@ impl Relay {
         };
         if self.backends[key].role == Role::Opening {
             return self.server_fails(key, &reason(&self.backends[key]));
+        }
+        if self.backends[key].role == Role::Asked {
+            self.lookup_fails(&reason(&self.backends[key]));
         }
         self.lose_greeting(key);
         self.unshare(key);

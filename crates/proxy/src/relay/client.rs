@@ -12,13 +12,13 @@ use super::connection::{Connection, Read, joined};
 use super::listener::Accepted;
 use super::login::{STARTUP_TIME, Turn};
 use super::pool::PoolKey;
-use super::proof::Proof;
 use super::{EDGES, Relay, Side, random};
 use crate::gate::{Arrival, Permit, Ticket};
+use crate::postgres::authentication::Examination;
 use crate::postgres::frame::{self, Frames, LONGEST_HEAD};
 use crate::postgres::refusal::{READY, Refusal};
 use crate::postgres::session::{End, Session};
-use crate::postgres::startup::CancelKey;
+use crate::postgres::startup::{CancelKey, Startup};
 
 new_key_type! {
     /// The name of a client.
@@ -48,8 +48,10 @@ pub struct Client {
     pub turn: Turn,
     /// When the settings were as it knows them.
     pub greeted: Duration,
+    /// How its session shall begin, where it logs in at the guard.
+    pub startup: Option<Startup>,
     /// What it has to prove.
-    pub proof: Option<Box<Proof>>,
+    pub examination: Option<Box<Examination>>,
 }
 
 /// What a client does.
@@ -59,7 +61,8 @@ pub enum Phase {
     Starting,
     /// It proves to the guard that it has the password of its role.
     Proving,
-    /// It waits until fewer others log in, or until the guard has logged in itself.
+    /// It waits until fewer others log in, until its role is looked up, or until the guard has logged in
+    /// itself.
     LoginQueued,
     /// It logs in at the server.
     Login,
@@ -130,7 +133,8 @@ impl Relay {
             waits_for_handshake: false,
             turn: Turn::Client,
             greeted: Duration::ZERO,
-            proof: None,
+            startup: None,
+            examination: None,
         });
         let socket = self.clients[key].connection.socket();
         if epoll::add(&self.epoll, socket, Side::Client(key).token(), EDGES).is_err() {

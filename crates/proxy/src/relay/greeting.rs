@@ -8,7 +8,7 @@ use super::backend::{BackendKey, Role};
 use super::client::{ClientKey, Phase};
 use super::login::LOGINS;
 use super::opening::Opening;
-use super::pool::{Pool, PoolKey};
+use super::pool::{Kind, Pool, PoolKey};
 use crate::postgres::authentication::ACCEPTED;
 use crate::postgres::refusal::READY;
 
@@ -31,11 +31,6 @@ impl Pool {
     /// Whether a connection that was opened then began with other settings than sessions do by now.
     pub fn has_other_settings(&self, opened: Duration) -> bool {
         self.greeting.as_ref().is_some_and(|greeting| opened < greeting.since)
-    }
-
-    /// Whether logins wait until the guard has logged in.
-    pub fn waits_for_greeting(&self) -> bool {
-        self.is_listed && self.greeting.is_none() && !self.logins.is_empty()
     }
 }
 
@@ -72,7 +67,7 @@ impl Relay {
     /// The guard has logged in: sessions begin with what the server has said to it. Connections that began
     /// with other settings end when they are free.
     pub(super) fn set_greeting(&mut self, key: PoolKey, messages: Vec<u8>) {
-        let Some(pool) = self.pools.get_mut(key).filter(|pool| pool.is_listed) else { return };
+        let Some(pool) = self.pools.get_mut(key).filter(|pool| pool.kind == Kind::AtGuard) else { return };
         match &mut pool.greeting {
             Some(greeting) if greeting.messages == messages => {
                 greeting.asked = self.at;

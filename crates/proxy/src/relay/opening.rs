@@ -3,7 +3,7 @@
 use super::Relay;
 use super::backend::{BackendKey, Role};
 use super::login::{STARTUP_TIME, Step};
-use super::pool::{Pool, PoolKey};
+use super::pool::{Kind, Pool, PoolKey};
 use super::random;
 use crate::postgres::authentication::{Login, NoAnswer};
 use crate::postgres::channel::Channel;
@@ -119,7 +119,7 @@ impl Relay {
             Err(error) => {
                 // The server has trusted the role before, and does so no more. A list may get it again.
                 let has_none = error == NoAnswer::NoSecret;
-                pool.into_iter().for_each(|pool| pool.is_open &= pool.is_listed || !has_none);
+                pool.into_iter().for_each(|pool| pool.is_open &= pool.kind != Kind::AtServer || !has_none);
                 return Err(error);
             }
         }

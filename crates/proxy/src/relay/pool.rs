@@ -40,16 +40,26 @@ pub struct Pool {
     pub full_until: Option<Duration>,
     /// When a connection was ended to make room, unless that has helped.
     pub freed: Option<Duration>,
-    /// Whether the guard has a list of users, and so the secret of the role of this pool.
-    pub is_listed: bool,
-    /// Whether the guard can log in itself: with that secret, or because the server asked for no password.
+    pub kind: Kind,
+    /// Whether the guard can log in itself: with a secret, or because the server asked for no password.
     pub is_open: bool,
     /// What the server says to a session that begins.
     pub greeting: Option<Greeting>,
-    /// Sessions. The pool ends with the last one, or some time later if it is listed.
+    /// Sessions. The pool ends with the last one, or some time later if the guard can open it anew.
     pub sessions: usize,
-    /// When the last one has left, if it was listed.
+    /// When the last one has left, and the pool has not ended.
     pub left: Duration,
+}
+
+/// What a pool is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Sessions that log in at the server.
+    AtServer,
+    /// Sessions that log in at the guard, which has the secrets of their roles.
+    AtGuard,
+    /// Clients whose roles are looked up, after which they have another pool.
+    Lookups,
 }
 
 /// Connections that a pool keeps to which the guard cannot add: the limit may rise. The peaks of the servers
@@ -61,9 +71,41 @@ const KEPT: u32 = 16;
 const IDLE_TIME: Duration = Duration::from_secs(10);
 
 impl Pool {
+    /// One without connections.
+    pub fn new(startup: Startup, kind: Kind) -> Self {
+        Self {
+            startup,
+            idle: VecDeque::new(),
+            shared: 0,
+            opening: 0,
+            logging_in: 0,
+            expecting: VecDeque::new(),
+            parked: BTreeMap::new(),
+            logins: VecDeque::new(),
+            full_until: None,
+            freed: None,
+            kind,
+            is_open: kind != Kind::AtServer,
+            greeting: None,
+            sessions: 0,
+            left: Duration::ZERO,
+        }
+    }
+
+    /// Whether logins wait until the guard has logged in.
+    pub fn waits_for_guard(&self) -> bool {
+        let lacks_login = match self.kind {
+            Kind::AtServer => false,
+            Kind::AtGuard => self.greeting.is_none(),
+            Kind::Lookups => self.shared == 0,
+        };
+        lacks_login && !self.logins.is_empty()
+    }
+
     /// Whether it has a connection, or one is on its way, that may become free.
     pub fn has_one(&self) -> bool {
-        self.shared + self.opening + self.logging_in > 0 || (!self.is_listed && !self.logins.is_empty())
+        self.shared + self.opening + self.logging_in > 0
+            || (self.kind == Kind::AtServer && !self.logins.is_empty())
     }
 
     /// Whether the server has refused a connection, and is not to be asked yet.
@@ -81,30 +123,17 @@ impl Relay {
     /// A session begins.
     pub(super) fn join_pool(&mut self, startup: Startup) -> PoolKey {
         let pools = &mut self.pools;
-        let is_listed = self.users.is_some();
-        let key = *self.pool_of.entry(startup).or_insert_with_key(|startup| {
-            let startup = startup.clone();
-            pools.insert(Pool {
-                startup,
-                idle: VecDeque::new(),
-                shared: 0,
-                opening: 0,
-                logging_in: 0,
-                expecting: VecDeque::new(),
-                parked: BTreeMap::new(),
-                logins: VecDeque::new(),
-                full_until: None,
-                freed: None,
-                is_listed,
-                is_open: is_listed,
-                greeting: None,
-                sessions: 0,
-                left: Duration::ZERO,
-            })
-        });
+        let kind = if self.users.is_some() { Kind::AtGuard } else { Kind::AtServer };
+        let entry = self.pool_of.entry(startup);
+        let key = *entry.or_insert_with_key(|startup| pools.insert(Pool::new(startup.clone(), kind)));
+        self.enter_pool(key);
+        key
+    }
+
+    /// A pool has one more session.
+    pub(super) fn enter_pool(&mut self, key: PoolKey) {
         self.left.retain(|left| *left != key);
         self.pools[key].sessions += 1;
-        key
     }
 
     /// A session ends.
@@ -114,12 +143,12 @@ impl Relay {
         if pool.sessions > 0 {
             return;
         }
-        if pool.is_listed {
+        if pool.kind == Kind::AtServer {
+            self.end_pool(key);
+        } else {
             // Programs that connect anew for each request find their connections.
             pool.left = self.at;
             self.left.push_back(key);
-        } else {
-            self.end_pool(key);
         }
     }
 
@@ -140,7 +169,9 @@ impl Relay {
 
     fn end_pool(&mut self, key: PoolKey) {
         let Some(pool) = self.pools.remove(key) else { return };
-        self.pool_of.remove(&pool.startup);
+        if pool.kind != Kind::Lookups {
+            self.pool_of.remove(&pool.startup);
+        }
         for (backend, _) in pool.idle {
             self.terminate(backend);
         }
@@ -214,8 +245,11 @@ impl Relay {
         } else {
             backend.role = Role::Idle;
             pool.idle.push_back((key, self.at));
-            let pool = backend.pool;
-            self.unpark(pool);
+            let (pool, kind) = (backend.pool, pool.kind);
+            match kind {
+                Kind::AtServer | Kind::AtGuard => self.unpark(pool),
+                Kind::Lookups => self.ask(),
+            }
         }
     }
 

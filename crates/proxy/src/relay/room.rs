@@ -3,15 +3,18 @@
 //! transactions may be higher than `max_connections` of the server, or the limit of a role or a database,
 //! which no message of the protocol says.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use super::backend::{BackendKey, Role};
 use super::client::{ClientKey, Phase};
 use super::login::LOGINS;
+use super::lookup::no_lookup_text;
 use super::opening::Opening;
-use super::pool::{Pool, PoolKey};
+use super::pool::{Kind, Pool, PoolKey};
 use super::{Relay, due};
-use crate::postgres::refusal::{Refusal, TERMINATE};
+use crate::postgres::frame::HEADER;
+use crate::postgres::refusal::{self, Refusal, TERMINATE};
 
 /// Time between two attempts where the server had no room: each one starts a process there, and a client
 /// that waits notices a second.
@@ -79,7 +82,7 @@ impl Relay {
     fn open_backends(&mut self, key: PoolKey) {
         while let Some(pool) = self.pools.get(key)
             && self.opening < LOGINS
-            && (pool.opening as usize) < pool.expecting.len().max(pool.waits_for_greeting().into())
+            && (pool.opening as usize) < pool.expecting.len().max(pool.waits_for_guard().into())
         {
             if !self.open_backend(key, Opening::default()) {
                 return;
@@ -120,8 +123,15 @@ impl Relay {
     /// Ends the sessions that wait for a connection of a pool.
     fn give_up(&mut self, key: PoolKey, message: &[u8]) {
         let pool = &mut self.pools[key];
+        let message = match pool.kind {
+            Kind::AtServer | Kind::AtGuard => Cow::Borrowed(message),
+            Kind::Lookups => {
+                let text = no_lookup_text(&refusal::text(&message[HEADER..]));
+                Cow::Owned(Refusal::NO_SERVER.message(&text))
+            }
+        };
         let mut clients: Vec<_> = pool.parked.values().copied().collect();
-        if pool.waits_for_greeting() {
+        if pool.waits_for_guard() {
             clients.extend(pool.logins.drain(..));
         }
         // Logins may have been given up.
@@ -129,7 +139,7 @@ impl Relay {
             .retain(|client| self.clients.get(*client).is_some_and(|client| client.phase != Phase::Ending));
         for client in clients {
             self.counts.turned_away += 1;
-            self.send_to_client(client, message);
+            self.send_to_client(client, &message);
             self.end_client(client);
         }
     }
@@ -195,7 +205,7 @@ impl Relay {
         if pool.opening + pool.logging_in > 0 {
             return;
         }
-        while !pool.is_listed
+        while pool.kind == Kind::AtServer
             && let Some(login) = pool.logins.pop_front()
         {
             // It may have given up.
@@ -204,7 +214,7 @@ impl Relay {
                 return;
             }
         }
-        if pool.is_open && (!pool.parked.is_empty() || pool.waits_for_greeting()) {
+        if pool.is_open && (!pool.parked.is_empty() || pool.waits_for_guard()) {
             if self.opening < LOGINS {
                 self.open_backend(key, Opening::default());
             }
@@ -222,6 +232,7 @@ impl Relay {
                 _ => {}
             }
         }
+        self.look_after_lookups();
         self.end_left_pools();
         for key in self.pools.keys().collect::<Vec<_>>() {
             self.close_idle(key);

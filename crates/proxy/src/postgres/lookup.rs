@@ -1,0 +1,199 @@
+//! The secret of a role, by a query of the server: the role is its parameter, and its result has a row with
+//! the role and its secret. PgBouncer's `auth_query` has the same form.
+
+use super::frame::{Frames, HEADER, LONGEST_HEAD, Malformed, Piece, Side, message};
+use super::refusal;
+use super::users::{BadUser, Secret};
+
+/// The query for what the server itself keeps of roles that may log in. Only a superuser can read that.
+pub const QUERY: &str = "SELECT rolname, rolpassword FROM pg_catalog.pg_authid WHERE rolname = $1 \
+    AND rolcanlogin AND (rolvaliduntil IS NULL OR rolvaliduntil > pg_catalog.now())";
+
+/// Why a query does not say whether there is a secret. The connection can be used further.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoAnswer {
+    /// It failed.
+    #[error("the query fails: {0}")]
+    Failed(String),
+    /// Its result has another form.
+    #[error("the query has to return one row with the role and its secret, or none")]
+    Form,
+    /// The secret cannot be used.
+    #[error("{0}")]
+    Secret(#[from] BadUser),
+    /// It is no text.
+    #[error("the secret of this role is not UTF-8")]
+    Encoding,
+}
+
+/// An answer after which the connection cannot be used any more.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadAnswer {
+    /// It cannot be read.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// It has a message that is not one of a result.
+    #[error("the query is answered with a message of type 0x{0:02x}")]
+    Kind(u8),
+    /// The query has begun a transaction, and not ended it.
+    #[error("the query leaves a transaction open")]
+    Open,
+    /// It is too long.
+    #[error("the answer to the query is longer than {LONGEST_HEAD} bytes")]
+    Long,
+}
+
+/// What a query says of a role: its secret, if it has one.
+pub type Found = Result<Option<Secret>, NoAnswer>;
+
+/// Returns the messages that ask for the secret of a role.
+#[must_use]
+pub fn question(query: &str, role: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(role.len()).unwrap_or(u32::MAX).to_be_bytes();
+    [
+        message(b'P', &[b"\0", query.as_bytes(), b"\0\0\0"].concat()),
+        // One parameter, and all results, as text.
+        message(b'B', &[b"\0\0\0\0\0\x01", &length[..], role, b"\0\0"].concat()),
+        message(b'E', b"\0\0\0\0\0"),
+        message(b'S', b""),
+    ]
+    .concat()
+}
+
+/// Reads the answer to the question for a role, and returns what it says with its length; `None` if there is
+/// more to come.
+///
+/// # Errors
+/// If the connection cannot be used any more.
+pub fn answer(input: &[u8], role: &[u8]) -> Result<Option<(Found, usize)>, BadAnswer> {
+    let (mut frames, mut used, mut found) = (Frames::new(Side::Server), 0, Ok(None));
+    let mut has_row = false;
+    while let Some((piece, taken)) = frames.next(&input[used..])?
+        && !frames.is_inside()
+    {
+        let Piece::First { kind, body } = piece else { unreachable!("whole messages have one piece") };
+        used += taken;
+        match kind {
+            b'Z' if body != b"I" => return Err(BadAnswer::Open),
+            b'Z' => return Ok(Some((found, used))),
+            b'E' if found.is_ok() => found = Err(NoAnswer::Failed(refusal::text(body))),
+            b'D' if found.is_ok() => {
+                found = match columns(body).as_deref() {
+                    // The server cuts a name that is too long before it compares it.
+                    Some([Some(name), _]) if *name != role => continue,
+                    // A function that returns no set returns this if its query finds nothing.
+                    Some([None, None]) => continue,
+                    Some([Some(_), secret]) if !has_row => secret.map(secret_of).transpose(),
+                    _ => Err(NoAnswer::Form),
+                };
+                has_row = true;
+            }
+            // The steps of a query, and what the server sends without being asked.
+            b'1' | b'2' | b'C' | b'D' | b'E' | b'I' | b'N' | b'S' | b'A' => {}
+            kind => return Err(BadAnswer::Kind(kind)),
+        }
+    }
+    if input.len() > HEADER + LONGEST_HEAD { Err(BadAnswer::Long) } else { Ok(None) }
+}
+
+/// The columns of a row; `None` if it is none. Those without a value are NULL.
+fn columns(row: &[u8]) -> Option<Vec<Option<&[u8]>>> {
+    let (_, mut rest) = row.split_first_chunk::<2>()?;
+    let mut columns = Vec::new();
+    while !rest.is_empty() {
+        let (length, behind) = rest.split_first_chunk()?;
+        let length = usize::try_from(i32::from_be_bytes(*length)).ok();
+        let (value, behind) = behind.split_at_checked(length.unwrap_or(0))?;
+        columns.push(length.map(|_| value));
+        rest = behind;
+    }
+    Some(columns)
+}
+
+fn secret_of(text: &[u8]) -> Result<Secret, NoAnswer> {
+    Ok(str::from_utf8(text).map_err(|_| NoAnswer::Encoding)?.parse()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::postgres::refusal::{READY, Refusal};
+
+    fn row(columns: &[Option<&[u8]>]) -> Vec<u8> {
+        let column = |column: &Option<&[u8]>| match column {
+            None => (-1i32).to_be_bytes().to_vec(),
+            Some(value) => [&u32::try_from(value.len()).unwrap().to_be_bytes(), *value].concat(),
+        };
+        let count = u16::try_from(columns.len()).unwrap().to_be_bytes();
+        message(b'D', &[&count[..], &columns.iter().flat_map(column).collect::<Vec<_>>()].concat())
+    }
+
+    fn result(messages: &[Vec<u8>]) -> Vec<u8> {
+        let steps = [message(b'1', b""), message(b'N', b"\0"), message(b'2', b"")].concat();
+        [&steps, &*messages.concat(), &message(b'C', b"SELECT\0"), &READY].concat()
+    }
+
+    fn found(messages: &[Vec<u8>]) -> Found {
+        let input = result(messages);
+        for end in 0..input.len() {
+            assert_eq!(answer(&input[..end], b"one"), Ok(None));
+        }
+        let (found, length) = answer(&[&input[..], b"S"].concat(), b"one").unwrap().unwrap();
+        assert_eq!(length, input.len());
+        found
+    }
+
+    #[test]
+    fn a_row_has_the_role_and_its_secret() {
+        let one = |secret| row(&[Some(b"one"), secret]);
+        assert_eq!(found(&[one(Some(b"pencil"))]), Ok(Some("pencil".parse().unwrap())));
+        let other = row(&[Some(b"other"), Some(b"secret")]);
+        assert_eq!(found(&[other, one(Some(b"pencil"))]), Ok(Some("pencil".parse().unwrap())));
+        for none in [&[one(None)][..], &[], &[row(&[Some(b"One"), Some(b"secret")])], &[row(&[None, None])]] {
+            assert_eq!(found(none), Ok(None));
+        }
+    }
+
+    #[test]
+    fn a_result_that_says_nothing_of_the_role_is_an_error() {
+        let one = row(&[Some(b"one"), Some(b"pencil")]);
+        for rows in [
+            &[one.clone(), one.clone()][..],
+            &[row(&[Some(b"one"), None]), one.clone()],
+            &[row(&[Some(b"one")])],
+            &[row(&[Some(b"one"), Some(b"pencil"), None])],
+            &[row(&[None, Some(b"pencil")])],
+            &[row(&[])],
+            &[message(b'D', b"\0\x02\0\0\0\x04one")],
+            &[message(b'D', b"\0")],
+        ] {
+            assert_eq!(found(rows), Err(NoAnswer::Form), "{rows:?}");
+        }
+        let error = Refusal::FULL.message("not one");
+        assert_eq!(found(&[one.clone(), error]), Err(NoAnswer::Failed("not one".to_owned())));
+        let secret = |secret| found(&[row(&[Some(b"one"), Some(secret)])]).unwrap_err().to_string();
+        assert!(secret(b"SCRAM-SHA-256$secret").starts_with("the secret of this role cannot be read"));
+        assert_eq!(secret(b"\xff"), "the secret of this role is not UTF-8");
+    }
+
+    #[test]
+    fn a_connection_is_lost_after_what_is_no_result() {
+        for (messages, error) in [
+            (message(b'G', b"\0\0\0"), BadAnswer::Kind(b'G')),
+            (message(b'Z', b"T"), BadAnswer::Open),
+            (row(&[Some(&[b'x'; LONGEST_HEAD])])[..=HEADER + LONGEST_HEAD].to_vec(), BadAnswer::Long),
+        ] {
+            assert_eq!(answer(&messages, b"one"), Err(error));
+        }
+        assert!(matches!(answer(b"D\0\0\0\0", b"one"), Err(BadAnswer::Malformed(_))));
+    }
+
+    #[test]
+    fn the_role_is_a_parameter() {
+        let sent = question("q", b"o'ne");
+        assert_eq!(
+            sent,
+            b"P\0\0\0\x09\0q\0\0\0B\0\0\0\x14\0\0\0\0\0\x01\0\0\0\x04o'ne\0\0E\0\0\0\x09\0\0\0\0\0S\0\0\0\x04"
+        );
+    }
+}
