@@ -103,10 +103,12 @@ pub struct Counts {
     pub abandoned: u64,
     /// Transactions that waited too long.
     pub refused: u64,
-    /// Logins at the guard with a wrong password, or of a role that is not in the list.
+    /// Logins at the guard with a wrong password, or of a role of which it has no secret.
     pub not_proved: u64,
     /// Roles that were looked up at the server.
     pub looked_up: u64,
+    /// Those of which the server did not say whether they have a secret.
+    pub not_looked_up: u64,
     /// Sessions that ended with an error of the guard.
     pub turned_away: u64,
     /// The waits of the transactions that were admitted later than they arrived.
@@ -292,8 +294,8 @@ impl Relay {
 
     /// Relays until `stop` is set, then ends all sessions, and returns what happened, and the limits.
     /// `observe` gets what the law made of each period. `changed` is asked ten times a second for
-    /// access that has changed: that of connections that begin from then on. Everything waits until they
-    /// return.
+    /// access that has changed: that of connections that begin from then on. `say` gets messages for who
+    /// runs the relay. Everything waits until they return.
     ///
     /// # Errors
     /// If the kernel does not report events.
@@ -302,6 +304,7 @@ impl Relay {
         stop: &AtomicBool,
         mut changed: impl FnMut() -> Option<Access>,
         mut observe: impl FnMut(&Moment),
+        mut say: impl FnMut(&str),
     ) -> io::Result<(Counts, Course)> {
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
         let mut due = TICK;
@@ -333,6 +336,9 @@ impl Relay {
                 self.tick();
                 if let Some(access) = changed() {
                     self.change_access(access);
+                }
+                if let Some(message) = self.lookup_failure() {
+                    say(&message);
                 }
                 if self.control.is_due(self.at) {
                     observe(&self.end_period());

@@ -8,7 +8,7 @@ mod target;
 use std::num::NonZero;
 use std::thread;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use assay_proxy::{Lookup, Options, Relay};
 use assay_reflect::Cgroup;
 use assay_reflect::advice::Advice;
@@ -33,6 +33,7 @@ pub fn run(args: &GuardArgs) -> anyhow::Result<()> {
     let interrupt = Interrupt::listen_but_to_hangup()?;
     let files = Files::new(args, &target, &interrupt)?;
     let access = files.read()?;
+    let lookup = lookup(args, &target)?;
     let (law, tuning) = law(args);
     let group = args.cgroup.as_deref().map(Cgroup::open).transpose()?;
     let cpu = group.map(GroupTime::open).transpose()?;
@@ -44,12 +45,12 @@ pub fn run(args: &GuardArgs) -> anyhow::Result<()> {
         longest_wait: args.max_wait,
         cpu,
         access,
-        lookup: lookup(args),
+        lookup,
     })?;
     let mut log = args.log.as_deref().map(|path| Log::open(path, law)).transpose()?;
     output::say(&format!("relaying {} to {}", relay.address(), target.server));
     let observe = |moment: &_| log.iter_mut().for_each(|log| log.add(moment));
-    let relayed = relay.run(interrupt.flag(), || files.read_again(), observe);
+    let relayed = relay.run(interrupt.flag(), || files.read_again(), observe, output::say);
     let unlogged = log.map(Log::close);
     let (counts, limits) = relayed.context("cannot wait for the clients and the server")?;
     let passed = Passed { law, counts, limits, unlogged };
@@ -57,9 +58,15 @@ pub fn run(args: &GuardArgs) -> anyhow::Result<()> {
 }
 
 /// How roles are looked up that are not in the list.
-fn lookup(args: &GuardArgs) -> Option<Lookup> {
-    let role = args.auth_user.clone()?;
-    Some(Lookup { role, database: args.auth_dbname.clone(), query: args.auth_query.clone() })
+fn lookup(args: &GuardArgs, target: &Target) -> anyhow::Result<Option<Lookup>> {
+    let Some(role) = args.auth_user.clone() else { return Ok(None) };
+    if !target.server.is_local() && !target.must_encrypt && args.server_ca.is_none() {
+        bail!(
+            "the server would send secrets over a network without TLS; give --server-ca, or add \
+             sslmode=require to the address of the server"
+        );
+    }
+    Ok(Some(Lookup { role, database: args.auth_dbname.clone(), query: args.auth_query.clone() }))
 }
 
 /// The law, and where it begins.

@@ -1,16 +1,20 @@
 //! Roles that the guard looks up at the server.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::thread;
 
+use assay_proxy::postgres::frame::message;
 use postgres::error::SqlState;
-use postgres::{Client, NoTls};
+use postgres::{Client, NoTls, Row};
 use tempfile::NamedTempFile;
 
-use crate::Guard;
 use crate::login::with_passwords;
 use crate::postgres_server::Server;
 use crate::session::process;
 use crate::users::list;
+use crate::wire::{answer, packet};
+use crate::{Guard, command, next_line, text};
 
 /// A guard with an empty list, which looks up roles as one whom the server asks for no password.
 fn start(server: &Server, arguments: &[&str]) -> (Guard, NamedTempFile) {
@@ -104,71 +108,116 @@ fn the_list_goes_before_the_server() {
 }
 
 #[test]
-fn a_query_that_says_nothing_of_a_role_is_reported() {
-    let server = Server::start();
+fn a_query_that_says_nothing_of_a_role_is_reported_to_its_owner() {
+    const BAD: &str = "the query has to return one row with the role and its secret";
+    let mut server = Server::start();
     with_passwords(&server);
-    server.session().batch_execute("CREATE DATABASE \"no role\"").unwrap();
-    for (arguments, reason) in [
-        (&["--auth-query", "SELEC $1"][..], "the query fails: syntax error at or near \"SELEC\""),
-        (&["--auth-query", "SELECT $1"], "the query has to return one row with the role and its secret"),
-        (&["--auth-query", "SELECT $1, ''"], "the secret of this role is empty"),
-        (&["--auth-query", "VALUES ($1, 'a'), ($1, 'b')"], "the query has to return one row with the role"),
-        (&["--auth-query", "BEGIN"], "the query fails: bind message supplies 1 parameters"),
+    let (not_proved, no_server) = (SqlState::INVALID_PASSWORD, SqlState::CONNECTION_FAILURE);
+    for (arguments, code, reason) in [
+        (["--auth-query", "SELEC $1"], &no_server, "the query fails: syntax error at or near \"SELEC\""),
+        (["--auth-query", "SELECT $1"], &not_proved, BAD),
+        (["--auth-query", "VALUES ($1, 'a'), ($1, 'b')"], &not_proved, BAD),
+        (["--auth-query", "SELECT $1, ''"], &not_proved, "the secret of this role is empty"),
+        (["--auth-query", "BEGIN"], &no_server, "the query fails: bind message supplies 1 parameters"),
         (
-            &["--auth-query", "COPY pg_class FROM STDIN"],
-            "the query fails: bind message supplies 1 parameters",
+            ["--auth-query", "SELECT $1, pg_sleep(3600)::text"],
+            &no_server,
+            "the query fails: canceling statement due to statement timeout",
         ),
-        (&["--auth-dbname", "missing"], "database \"missing\" does not exist"),
+        (["--auth-dbname", "missing"], &no_server, "database \"missing\" does not exist"),
+        (["--auth-user", "nobody"], &no_server, "no pg_hba.conf entry for host \"[local]\", user \"nobody\""),
     ] {
-        let (guard, _list) = start(&server, &[&["--auth-user", "postgres"], arguments].concat());
-        for _ in 0..2 {
-            let (code, message) = refusal(&guard, "scram", "right");
-            assert!(message.starts_with("cannot look up the role at the server: "), "{message}");
-            assert!(message.contains(reason) && code == SqlState::CONNECTION_FAILURE, "{message}");
-        }
-        assert_eq!(guard.end().of("ended with an error of the guard"), 2);
+        let user = if arguments[0] == "--auth-user" { &[][..] } else { &["--auth-user", "postgres"] };
+        let (mut guard, _list) = start(&server, &[user, &arguments].concat());
+        let (refused, message) = refusal(&guard, "scram", "right");
+        assert_eq!(refused, *code, "{message}");
+        assert!(!message.contains(reason), "{message}");
+        let said = next_line(&mut guard.messages);
+        assert!(said.starts_with(&format!("cannot look up a role at the server: {reason}")), "{said}");
+        assert_eq!(guard.end().of("lookups that failed"), 1);
     }
-    let (guard, _list) = start(&server, &["--auth-user", "nobody"]);
-    let (_, message) = refusal(&guard, "scram", "right");
-    assert!(message.contains("no pg_hba.conf entry for host \"[local]\", user \"nobody\""), "{message}");
+    let (mut guard, _list) = start(&server, &["--auth-user", "postgres"]);
+    server.stop();
+    assert_eq!(refusal(&guard, "scram", "right").0, no_server);
+    let said = next_line(&mut guard.messages);
+    assert!(said.contains("at the server: cannot connect to the server at "), "{said}");
     guard.end();
 }
 
 #[test]
 fn lookups_go_on_after_the_server_has_ended_their_connection() {
-    let mut server = Server::start();
+    const QUERY: &str = "SELECT rolname, rolpassword FROM pg_authid, pg_advisory_xact_lock_shared(hashtext($1)) \
+                         WHERE rolname = $1";
+    let server = Server::start();
     with_passwords(&server);
-    let query =
-        "SELECT rolname, rolpassword FROM pg_authid, pg_advisory_xact_lock_shared(1) WHERE rolname = $1";
-    let (guard, _list) = start(&server, &["--auth-user", "postgres", "--auth-query", query]);
-    let end_connection = |administrator: &mut Client| {
-        const END: &str = "SELECT pg_terminate_backend(pid, 3600000) FROM pg_stat_activity \
-                           WHERE application_name = 'assay guard'";
-        administrator.batch_execute(END).unwrap();
-    };
+    let users = list("\"postgres\" \"right\"");
+    let users = ["--users", users.path().to_str().unwrap()];
+    let lookups = ["--auth-user", "postgres", "--auth-query", QUERY];
+    let mut guard = Guard::start(&server, &[&users[..], &["--limit", "1"], &lookups].concat());
     let mut administrator = server.session();
-    guard.connect("scram", "same").unwrap();
-    // While it has nothing to do, and while clients wait for it.
-    end_connection(&mut administrator);
-    guard.connect("scram", "same").unwrap();
-    administrator.batch_execute("SELECT pg_advisory_lock(1)").unwrap();
-    let logins: Vec<_> = (0..3)
-        .map(|_| {
-            let parameters = guard.parameters("scram", "same");
-            thread::spawn(move || Client::connect(&parameters, NoTls).is_ok())
-        })
-        .collect();
-    let blocked = "SELECT count(*) FROM pg_locks WHERE NOT granted";
-    while administrator.query_one(blocked, &[]).unwrap().get::<_, i64>(0) == 0 {}
-    end_connection(&mut administrator);
-    administrator.batch_execute("SELECT pg_advisory_unlock(1)").unwrap();
-    let accepted = logins.into_iter().filter_map(|login| login.join().unwrap().then_some(()));
-    assert_eq!(accepted.count(), 2);
-    drop(administrator);
-    server.stop();
-    let (_, message) = refusal(&guard, "scram", "right");
-    assert!(message.starts_with("cannot look up the role at the server: "), "{message}");
+    let mut run = |query: &str| administrator.query_one(query, &[]).unwrap();
+    let lock = |role| format!("SELECT pg_advisory_lock(hashtext('{role}'))");
+    let unlock = |role| format!("SELECT pg_advisory_unlock(hashtext('{role}'))");
+    let log_in = |guard: &Guard| {
+        let parameters = guard.parameters("scram", "same");
+        thread::spawn(move || Client::connect(&parameters, NoTls).is_ok())
+    };
+    let blocked = |run: &mut dyn FnMut(&str) -> Row| {
+        let query = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+        while run(query).get::<_, i64>(0) == 0 {}
+    };
+    let end_connection = "SELECT count(pg_terminate_backend(pid, 3600000)) FROM pg_stat_activity \
+                          WHERE application_name = 'assay guard'";
+    run(&lock("scram"));
+    run(&lock("md5"));
+    let first = log_in(&guard);
+    blocked(&mut run);
+    // The next one waits for the same connection, once a session has begun that came later.
+    let mut second = TcpStream::connect(guard.address).unwrap();
+    second.write_all(&packet("user\0md5\0database\0postgres\0\0")).unwrap();
+    guard.session("same");
+    run(&unlock("scram"));
+    assert!(first.join().unwrap());
+    // Its connection may have been lost before.
+    blocked(&mut run);
+    run(end_connection);
+    run(&unlock("md5"));
+    let mut kind = [0];
+    second.read_exact(&mut kind).unwrap();
+    assert_eq!(kind, *b"R");
+    // One that is lost while nothing waits for it is replaced, and no new one.
+    run(end_connection);
+    run(&lock("scram"));
+    let third = log_in(&guard);
+    blocked(&mut run);
+    run(end_connection);
+    assert!(!third.join().unwrap());
+    let said = next_line(&mut guard.messages);
+    assert_eq!(said, "cannot look up a role at the server: it has closed the connection\n");
+    run(&unlock("scram"));
+    assert!(log_in(&guard).join().unwrap());
+    assert_eq!(guard.end().of("lookups that failed"), 1);
+}
+
+#[test]
+fn a_client_may_send_the_beginning_of_its_login_early() {
+    let server = Server::start();
+    let (guard, _list) = start(&server, &["--auth-user", "postgres"]);
+    let quits = [packet("user\0scram\0\0"), message(b'X', b"")].concat();
+    assert_eq!(answer(&guard, &quits), "R   \x17   \nSCRAM-SHA-256  ");
     guard.end();
+}
+
+#[test]
+fn secrets_are_not_sent_over_a_network_without_tls() {
+    let empty = list("");
+    let users = ["--users", empty.path().to_str().unwrap(), "--auth-user", "guard"];
+    let address = ["--listen", "127.0.0.1:0", "--to", "postgres://192.0.2.1"];
+    let output = command(&[address, users].concat()).output().unwrap();
+    let messages = text(&output.stderr);
+    assert!(!output.status.success() && output.stdout.is_empty(), "{messages}");
+    assert!(messages.contains("the server would send secrets over a network without TLS"), "{messages}");
+    assert_eq!(messages.lines().count(), 1);
 }
 
 #[test]

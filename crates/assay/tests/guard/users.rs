@@ -231,7 +231,7 @@ fn a_list_that_is_not_one_is_refused_in_one_line() {
     for (path, message) in [
         (good.path(), "others can read or change the list of users"),
         (bad.path(), "line 1: it is not \"ROLE\" \"SECRET\""),
-        (directory.path(), "cannot read the list of users"),
+        (directory.path(), "is no regular file"),
         ("/no/list".as_ref(), "cannot open the list of users /no/list"),
     ] {
         let path = path.to_str().unwrap();

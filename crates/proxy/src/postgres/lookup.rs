@@ -5,13 +5,14 @@ use super::frame::{Frames, HEADER, LONGEST_HEAD, Malformed, Piece, Side, message
 use super::refusal;
 use super::users::{BadUser, Secret};
 
-/// The query for what the server itself keeps of roles that may log in. Only a superuser can read that.
+/// The query for what the server itself keeps of roles that may log in. Only a superuser can read that. It
+/// finds no superuser: the server's rules for the addresses of clients do not protect them behind the guard.
 pub const QUERY: &str = "SELECT rolname, rolpassword FROM pg_catalog.pg_authid WHERE rolname = $1 \
-    AND rolcanlogin AND (rolvaliduntil IS NULL OR rolvaliduntil > pg_catalog.now())";
+    AND rolcanlogin AND NOT rolsuper AND coalesce(rolvaliduntil > pg_catalog.now(), true)";
 
-/// Why a query does not say whether there is a secret. The connection can be used further.
+/// A result that does not say whether there is a secret. The connection can be used further.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoAnswer {
+pub enum BadResult {
     /// It failed.
     #[error("the query fails: {0}")]
     Failed(String),
@@ -44,7 +45,7 @@ pub enum BadAnswer {
 }
 
 /// What a query says of a role: its secret, if it has one.
-pub type Found = Result<Option<Secret>, NoAnswer>;
+pub type Found = Result<Option<Secret>, BadResult>;
 
 /// Returns the messages that ask for the secret of a role.
 #[must_use]
@@ -76,7 +77,7 @@ pub fn answer(input: &[u8], role: &[u8]) -> Result<Option<(Found, usize)>, BadAn
         match kind {
             b'Z' if body != b"I" => return Err(BadAnswer::Open),
             b'Z' => return Ok(Some((found, used))),
-            b'E' if found.is_ok() => found = Err(NoAnswer::Failed(refusal::text(body))),
+            b'E' if found.is_ok() => found = Err(BadResult::Failed(refusal::text(body))),
             b'D' if found.is_ok() => {
                 found = match columns(body).as_deref() {
                     // The server cuts a name that is too long before it compares it.
@@ -84,7 +85,7 @@ pub fn answer(input: &[u8], role: &[u8]) -> Result<Option<(Found, usize)>, BadAn
                     // A function that returns no set returns this if its query finds nothing.
                     Some([None, None]) => continue,
                     Some([Some(_), secret]) if !has_row => secret.map(secret_of).transpose(),
-                    _ => Err(NoAnswer::Form),
+                    _ => Err(BadResult::Form),
                 };
                 has_row = true;
             }
@@ -110,8 +111,8 @@ fn columns(row: &[u8]) -> Option<Vec<Option<&[u8]>>> {
     Some(columns)
 }
 
-fn secret_of(text: &[u8]) -> Result<Secret, NoAnswer> {
-    Ok(str::from_utf8(text).map_err(|_| NoAnswer::Encoding)?.parse()?)
+fn secret_of(text: &[u8]) -> Result<Secret, BadResult> {
+    Ok(str::from_utf8(text).map_err(|_| BadResult::Encoding)?.parse()?)
 }
 
 #[cfg(test)]
@@ -167,10 +168,10 @@ mod tests {
             &[message(b'D', b"\0\x02\0\0\0\x04one")],
             &[message(b'D', b"\0")],
         ] {
-            assert_eq!(found(rows), Err(NoAnswer::Form), "{rows:?}");
+            assert_eq!(found(rows), Err(BadResult::Form), "{rows:?}");
         }
         let error = Refusal::FULL.message("not one");
-        assert_eq!(found(&[one.clone(), error]), Err(NoAnswer::Failed("not one".to_owned())));
+        assert_eq!(found(&[one.clone(), error]), Err(BadResult::Failed("not one".to_owned())));
         let secret = |secret| found(&[row(&[Some(b"one"), Some(secret)])]).unwrap_err().to_string();
         assert!(secret(b"SCRAM-SHA-256$secret").starts_with("the secret of this role cannot be read"));
         assert_eq!(secret(b"\xff"), "the secret of this role is not UTF-8");

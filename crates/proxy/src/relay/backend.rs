@@ -178,7 +178,8 @@ impl Relay {
         }
         match backend.connection.read(buffer) {
             Read::Bytes(length) => {
-                self.readings += 1;
+                // A lookup is no transaction.
+                self.readings += u64::from(backend.role != Role::Asked);
                 self.take_reply(key, &buffer[..length]);
             }
             Read::End => self.backend_ended(key),
@@ -357,7 +358,7 @@ impl Relay {
             return;
         }
         if backend.role == Role::Asked {
-            self.lookup_fails(text);
+            self.lose_lookup(key, text);
         } else if let Some(client) = backend.role.client() {
             let text = format!("the server at {} fails: {text}", self.server);
             self.turn_away(client, Refusal::NO_SERVER, &text);
@@ -378,7 +379,7 @@ impl Relay {
             return self.server_fails(key, &reason(&self.backends[key]));
         }
         if self.backends[key].role == Role::Asked {
-            self.lookup_fails(&reason(&self.backends[key]));
+            self.lose_lookup(key, &reason(&self.backends[key]));
         }
         self.lose_greeting(key);
         self.unshare(key);

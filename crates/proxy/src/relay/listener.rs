@@ -122,6 +122,7 @@ impl Listener {
 
 impl Server {
     /// Whether it is on this machine.
+    #[must_use]
     pub fn is_local(&self) -> bool {
         match self {
             Self::Tcp(address) => address.ip().is_loopback(),

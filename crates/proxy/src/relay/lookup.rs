@@ -9,9 +9,8 @@ use std::time::Duration;
 use super::Relay;
 use super::backend::{BackendKey, Role};
 use super::client::{ClientKey, Phase};
-use super::login::STARTUP_TIME;
 use super::pool::{Kind, Pool, PoolKey};
-use crate::postgres::lookup::{Found, answer, question};
+use crate::postgres::lookup::{BadResult, Found, answer, question};
 use crate::postgres::refusal::Refusal;
 use crate::postgres::startup::Startup;
 
@@ -32,6 +31,10 @@ pub struct Lookups {
     lookup: Lookup,
     pool: PoolKey,
     asked: Option<Asked>,
+    /// Why a role could not be looked up, until that is said.
+    failure: Option<String>,
+    /// When another failure is said.
+    silent_until: Duration,
 }
 
 /// A question to the server.
@@ -43,12 +46,26 @@ struct Asked {
     since: Duration,
 }
 
+/// Time that the server has for an answer (`statement_timeout`): a lock must not keep all others waiting.
+const ANSWER_TIME: Duration = Duration::from_secs(10);
+
+/// Time after which a server that has not even reported that this time is over is given up.
+const LOST_TIME: Duration = Duration::from_secs(15);
+
+/// Time between two messages on failures. Clients that have proved nothing can bring them about.
+const SILENT_TIME: Duration = Duration::from_secs(10);
+
+/// What a client gets whose role cannot be looked up. The reason is not for one that has proved nothing.
+pub const NO_LOOKUP: &str = "the guard cannot look up this role at the server";
+
 impl Lookup {
     fn startup(&self) -> Startup {
+        let answer_time = ANSWER_TIME.as_millis().to_string();
         Startup::new(&[
             (b"user", self.role.as_bytes()),
             (b"database", self.database.as_bytes()),
             (b"application_name", b"assay guard"),
+            (b"statement_timeout", answer_time.as_bytes()),
         ])
     }
 }
@@ -56,7 +73,8 @@ impl Lookup {
 impl Lookups {
     /// Nothing was asked yet.
     pub fn new(lookup: Lookup) -> Self {
-        Self { lookup, pool: PoolKey::default(), asked: None }
+        let (pool, silent_until) = (PoolKey::default(), Duration::ZERO);
+        Self { lookup, pool, asked: None, failure: None, silent_until }
     }
 }
 
@@ -102,7 +120,7 @@ impl Relay {
         match answer(input, &asked.role) {
             Ok(None) => 0,
             Ok(Some((found, length))) => {
-                self.looked_up(found);
+                self.take_found(found);
                 self.release(key);
                 length
             }
@@ -114,35 +132,43 @@ impl Relay {
     }
 
     /// The server has answered: the client can prove that it has the secret.
-    fn looked_up(&mut self, found: Found) {
-        let Some(Asked { client, role, .. }) = self.take_asked() else { return };
-        match (found, &mut self.users) {
-            (Ok(secret), Some(users)) => {
-                users.found(&role, secret);
-                // It may have given up.
-                if let Some(known) = self.clients.get_mut(client)
-                    && known.phase == Phase::LoginQueued
-                {
-                    let pool = known.pool.take();
-                    pool.into_iter().for_each(|pool| self.leave_pool(pool));
-                    self.examine(client);
-                }
+    fn take_found(&mut self, found: Found) {
+        let Some(asked) = self.take_asked() else { return };
+        let secret = match found {
+            Ok(secret) => secret,
+            Err(error @ BadResult::Failed(_)) => return self.not_looked_up(asked.client, &error.to_string()),
+            Err(error) => {
+                // To the client, there is no such role.
+                self.lookup_failed(&error.to_string());
+                None
             }
-            (Ok(_), None) => {}
-            (Err(error), _) => self.not_looked_up(client, &error.to_string()),
+        };
+        if let Some(users) = &mut self.users {
+            users.found(&asked.role, secret);
+        }
+        // It may have given up.
+        if let Some(client) = self.clients.get_mut(asked.client)
+            && client.phase == Phase::LoginQueued
+        {
+            let pool = client.pool.take();
+            pool.into_iter().for_each(|pool| self.leave_pool(pool));
+            self.examine(asked.client);
+            // It may have sent its first message.
+            self.resumed.push_back(asked.client);
         }
     }
 
-    /// The connection for lookups is lost.
-    pub(super) fn lookup_fails(&mut self, reason: &str) {
-        if let Some(asked) = self.take_asked() {
-            self.not_looked_up(asked.client, reason);
-        }
-    }
-
-    fn not_looked_up(&mut self, client: ClientKey, reason: &str) {
-        if self.clients.get(client).is_some_and(|client| client.phase == Phase::LoginQueued) {
-            self.turn_away(client, Refusal::NO_SERVER, &no_lookup_text(reason));
+    /// The connection for lookups is lost. One that had nothing to do before may have been lost then; the
+    /// server is asked again over another one.
+    pub(super) fn lose_lookup(&mut self, key: BackendKey, reason: &str) {
+        let Some(asked) = self.take_asked() else { return };
+        let client = self.clients.get(asked.client).filter(|client| client.phase == Phase::LoginQueued);
+        let pool = client.and_then(|client| self.pools.get_mut(client.pool?));
+        match pool {
+            Some(pool) if self.backends[key].opened < asked.since && self.at < asked.since + LOST_TIME => {
+                pool.logins.push_front(asked.client);
+            }
+            _ => self.not_looked_up(asked.client, reason),
         }
     }
 
@@ -150,18 +176,36 @@ impl Relay {
         self.lookups.as_mut()?.asked.take()
     }
 
+    fn not_looked_up(&mut self, client: ClientKey, reason: &str) {
+        self.lookup_failed(reason);
+        if self.clients.get(client).is_some_and(|client| client.phase == Phase::LoginQueued) {
+            self.turn_away(client, Refusal::NO_SERVER, NO_LOOKUP);
+        }
+    }
+
+    /// A role was not looked up.
+    pub(super) fn lookup_failed(&mut self, reason: &str) {
+        self.counts.not_looked_up += 1;
+        if let Some(lookups) = &mut self.lookups
+            && self.at >= lookups.silent_until
+        {
+            lookups.silent_until = self.at + SILENT_TIME;
+            lookups.failure = Some(format!("cannot look up a role at the server: {reason}"));
+        }
+    }
+
+    /// Returns why a role could not be looked up, if that is to be said.
+    pub(super) fn lookup_failure(&mut self) -> Option<String> {
+        self.lookups.as_mut()?.failure.take()
+    }
+
     /// Goes on after a question that the server has not answered for too long.
     pub(super) fn look_after_lookups(&mut self) {
         if let Some(Lookups { asked: Some(asked), .. }) = &self.lookups
-            && self.at >= asked.since + STARTUP_TIME
+            && self.at >= asked.since + LOST_TIME
         {
             self.server_fails(asked.backend, "it does not answer");
         }
         self.ask();
     }
-}
-
-/// What a client learns whose role cannot be looked up.
-pub fn no_lookup_text(reason: &str) -> String {
-    format!("cannot look up the role at the server: {reason}")
 }

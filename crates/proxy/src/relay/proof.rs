@@ -1,5 +1,5 @@
 //! How sessions begin where the guard has a list of users: each client proves to the guard that it has the
-//! password of its role. The server is not asked.
+//! password of its role. The server sees none of these logins.
 
 use super::client::{ClientKey, Phase};
 use super::pool::{Pool, PoolKey};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::backend::{BackendKey, Role};
 use super::client::{ClientKey, Phase};
 use super::login::LOGINS;
-use super::lookup::no_lookup_text;
+use super::lookup::NO_LOOKUP;
 use super::opening::Opening;
 use super::pool::{Kind, Pool, PoolKey};
 use super::{Relay, due};
@@ -123,13 +123,6 @@ impl Relay {
     /// Ends the sessions that wait for a connection of a pool.
     fn give_up(&mut self, key: PoolKey, message: &[u8]) {
         let pool = &mut self.pools[key];
-        let message = match pool.kind {
-            Kind::AtServer | Kind::AtGuard => Cow::Borrowed(message),
-            Kind::Lookups => {
-                let text = no_lookup_text(&refusal::text(&message[HEADER..]));
-                Cow::Owned(Refusal::NO_SERVER.message(&text))
-            }
-        };
         let mut clients: Vec<_> = pool.parked.values().copied().collect();
         if pool.waits_for_guard() {
             clients.extend(pool.logins.drain(..));
@@ -137,6 +130,13 @@ impl Relay {
         // Logins may have been given up.
         clients
             .retain(|client| self.clients.get(*client).is_some_and(|client| client.phase != Phase::Ending));
+        let message = match self.pools[key].kind {
+            Kind::AtServer | Kind::AtGuard => Cow::Borrowed(message),
+            Kind::Lookups => {
+                clients.iter().for_each(|_| self.lookup_failed(&refusal::text(&message[HEADER..])));
+                Cow::Owned(Refusal::NO_SERVER.message(NO_LOOKUP))
+            }
+        };
         for client in clients {
             self.counts.turned_away += 1;
             self.send_to_client(client, &message);

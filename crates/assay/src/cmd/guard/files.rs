@@ -1,6 +1,6 @@
 //! Files that the guard reads.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -28,6 +28,10 @@ pub fn cannot_read(path: &Path, what: &str) -> String {
 }
 
 fn open(path: &Path, what: &str) -> anyhow::Result<File> {
+    // Nothing is left in a pipe when the guard reads it again, or it would wait for the writer.
+    if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        bail!("the {what} {} is no regular file; give another path", path.display());
+    }
     File::open(path).with_context(|| format!("cannot open the {what} {}", path.display()))
 }
 
