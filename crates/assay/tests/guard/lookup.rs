@@ -7,7 +7,6 @@ use std::thread;
 use assay_proxy::postgres::frame::message;
 use postgres::error::SqlState;
 use postgres::{Client, NoTls, Row};
-use tempfile::NamedTempFile;
 
 use crate::login::with_passwords;
 use crate::postgres_server::Server;
@@ -16,12 +15,14 @@ use crate::users::list;
 use crate::wire::{answer, packet};
 use crate::{Guard, command, next_line, text};
 
-/// A guard with an empty list, which looks up roles as one whom the server asks for no password.
-fn start(server: &Server, arguments: &[&str]) -> (Guard, NamedTempFile) {
-    let empty = list("");
-    let path = empty.path().to_str().unwrap().to_owned();
-    let arguments = [&["--users", &path, "--limit", "2"], arguments].concat();
-    (Guard::start(server, &arguments), empty)
+/// The role as which guards look up others, which is not looked up itself.
+const LISTED: &str = "\"postgres\" \"right\"";
+
+/// A guard with a list of these lines, which looks up other roles.
+fn start(server: &Server, lines: &str, arguments: &[&str]) -> Guard {
+    let users = list(lines);
+    let users = ["--users", users.path().to_str().unwrap(), "--limit", "1"];
+    Guard::start(server, &[&users, arguments].concat())
 }
 
 /// Why a role cannot log in.
@@ -32,6 +33,11 @@ fn refusal(guard: &Guard, role: &str, password: &str) -> (SqlState, String) {
     (error.code().clone(), error.message().to_owned())
 }
 
+/// What a client sends that leaves when it has to prove that it is a role.
+fn quits(role: &str) -> Vec<u8> {
+    [packet(&format!("user\0{role}\0\0")), message(b'X', b"")].concat()
+}
+
 #[test]
 fn what_the_server_keeps_of_a_role_counts_at_once() {
     let server = Server::start();
@@ -39,12 +45,12 @@ fn what_the_server_keeps_of_a_role_counts_at_once() {
     let mut administrator = server.session();
     administrator
         .batch_execute(
-            "CREATE ROLE nologin PASSWORD 'right'; CREATE ROLE without LOGIN; \
+            "ALTER ROLE postgres PASSWORD 'right'; CREATE ROLE nologin PASSWORD 'right'; CREATE ROLE without LOGIN; \
              CREATE ROLE expired PASSWORD 'right' LOGIN VALID UNTIL '2020-01-01'; \
              SET password_encryption = 'scram-sha-256'; CREATE ROLE \"'; DROP ROLE md5 --\" LOGIN PASSWORD 'right'",
         )
         .unwrap();
-    let (guard, _list) = start(&server, &["--auth-user", "postgres"]);
+    let guard = start(&server, "", &["--auth-user", "postgres"]);
     let refused = |role: &str, password: &str| {
         let (code, message) = refusal(&guard, role, password);
         assert_eq!(code, SqlState::INVALID_PASSWORD, "{message}");
@@ -57,7 +63,7 @@ fn what_the_server_keeps_of_a_role_counts_at_once() {
         assert_eq!(user, role);
         refused(role, "wrong");
     }
-    for role in ["nologin", "without", "expired", "missing"] {
+    for role in ["nologin", "without", "expired", "missing", "postgres"] {
         refused(role, "right");
     }
     // The server has no rule for it.
@@ -71,8 +77,8 @@ fn what_the_server_keeps_of_a_role_counts_at_once() {
     administrator.batch_execute("ALTER ROLE md5 NOLOGIN").unwrap();
     refused("md5", "right");
     let counts = guard.end();
-    assert_eq!((counts.of("logged in"), counts.of("roles looked up")), (5, 14));
-    assert_eq!((counts.of("refused at the login"), counts.of("ended with an error of the guard")), (8, 1));
+    assert_eq!((counts.of("logged in"), counts.of("roles looked up")), (5, 15));
+    assert_eq!((counts.of("refused at the login"), counts.of("ended with an error of the guard")), (9, 1));
 }
 
 #[test]
@@ -80,7 +86,7 @@ fn the_list_goes_before_the_server() {
     let server = Server::start();
     with_passwords(&server);
     // The server asks the role that looks up others for its password, too.
-    let users = list("\"clear\" \"right\"\n\"md5\" \"listed\"");
+    let users = "\"clear\" \"right\"\n\"md5\" \"listed\"";
     let query = "SELECT * FROM secret_of($1)";
     server
         .session()
@@ -94,9 +100,7 @@ fn the_list_goes_before_the_server() {
              GRANT EXECUTE ON FUNCTION secret_of TO clear",
         )
         .unwrap();
-    let users = ["--users", users.path().to_str().unwrap()];
-    let arguments = [&users[..], &["--limit", "1", "--auth-user", "clear", "--auth-query", query]].concat();
-    let guard = Guard::start(&server, &arguments);
+    let guard = start(&server, users, &["--auth-user", "clear", "--auth-query", query]);
     for role in ["scram", "clear"] {
         process(&mut guard.connect(role, "same").unwrap());
     }
@@ -128,7 +132,7 @@ fn a_query_that_says_nothing_of_a_role_is_reported_to_its_owner() {
         (["--auth-user", "nobody"], &no_server, "no pg_hba.conf entry for host \"[local]\", user \"nobody\""),
     ] {
         let user = if arguments[0] == "--auth-user" { &[][..] } else { &["--auth-user", "postgres"] };
-        let (mut guard, _list) = start(&server, &[user, &arguments].concat());
+        let mut guard = start(&server, "", &[user, &arguments].concat());
         let (refused, message) = refusal(&guard, "scram", "right");
         assert_eq!(refused, *code, "{message}");
         assert!(!message.contains(reason), "{message}");
@@ -136,7 +140,7 @@ fn a_query_that_says_nothing_of_a_role_is_reported_to_its_owner() {
         assert!(said.starts_with(&format!("cannot look up a role at the server: {reason}")), "{said}");
         assert_eq!(guard.end().of("lookups that failed"), 1);
     }
-    let (mut guard, _list) = start(&server, &["--auth-user", "postgres"]);
+    let mut guard = start(&server, "", &["--auth-user", "postgres"]);
     server.stop();
     assert_eq!(refusal(&guard, "scram", "right").0, no_server);
     let said = next_line(&mut guard.messages);
@@ -150,10 +154,7 @@ fn lookups_go_on_after_the_server_has_ended_their_connection() {
                          WHERE rolname = $1";
     let server = Server::start();
     with_passwords(&server);
-    let users = list("\"postgres\" \"right\"");
-    let users = ["--users", users.path().to_str().unwrap()];
-    let lookups = ["--auth-user", "postgres", "--auth-query", QUERY];
-    let mut guard = Guard::start(&server, &[&users[..], &["--limit", "1"], &lookups].concat());
+    let mut guard = start(&server, LISTED, &["--auth-user", "postgres", "--auth-query", QUERY]);
     let mut administrator = server.session();
     let mut run = |query: &str| administrator.query_one(query, &[]).unwrap();
     let lock = |role| format!("SELECT pg_advisory_lock(hashtext('{role}'))");
@@ -202,10 +203,24 @@ fn lookups_go_on_after_the_server_has_ended_their_connection() {
 #[test]
 fn a_client_may_send_the_beginning_of_its_login_early() {
     let server = Server::start();
-    let (guard, _list) = start(&server, &["--auth-user", "postgres"]);
-    let quits = [packet("user\0scram\0\0"), message(b'X', b"")].concat();
-    assert_eq!(answer(&guard, &quits), "R   \x17   \nSCRAM-SHA-256  ");
+    let guard = start(&server, "", &["--auth-user", "postgres"]);
+    assert_eq!(answer(&guard, &quits("scram")), "R   \x17   \nSCRAM-SHA-256  ");
     guard.end();
+}
+
+#[test]
+fn lookups_are_no_work_on_transactions() {
+    let server = Server::start();
+    let guard = start(&server, LISTED, &["--auth-user", "postgres"]);
+    let [mut holder, mut other] = ["1", "2"].map(|name| guard.session(name));
+    // The other one waits for the holder, which waits for this program.
+    holder.batch_execute("BEGIN").unwrap();
+    let waiting = thread::spawn(move || process(&mut other));
+    while !waiting.is_finished() {
+        assert!(answer(&guard, &quits("missing")).starts_with('R'));
+    }
+    waiting.join().unwrap();
+    assert_eq!(guard.end().of("admitted beyond the limit"), 1);
 }
 
 #[test]
@@ -225,9 +240,7 @@ fn a_lookup_waits_for_room_at_the_server() {
     let server =
         Server::start_with(&["listen_addresses=", "max_connections=4", "superuser_reserved_connections=0"]);
     with_passwords(&server);
-    let users = list("\"postgres\" \"right\"");
-    let users = ["--users", users.path().to_str().unwrap()];
-    let guard = Guard::start(&server, &[&users[..], &["--limit", "1", "--auth-user", "postgres"]].concat());
+    let guard = start(&server, LISTED, &["--auth-user", "postgres"]);
     // Each one has another connection, and there are only four.
     let mut sessions: Vec<_> = (0..5).map(|name| guard.session(&name.to_string())).collect();
     process(&mut guard.connect("scram", "same").unwrap());

@@ -262,7 +262,8 @@ fn the_list_is_read_again_on_request_and_sessions_go_on() {
         assert_eq!(error.code(), Some(&SqlState::INVALID_PASSWORD), "{error}");
     };
     refused(&guard, "later");
-    let [mut scram, mut md5] = ["scram", "md5"].map(|role| guard.connect(role, "same").unwrap());
+    let [mut scram, mut same, mut md5] =
+        ["scram", "scram", "md5"].map(|role| guard.connect(role, "same").unwrap());
     process(&mut md5);
     // A broken list, and one that others can read, change nothing.
     let before = fs::read_to_string(file.path()).unwrap();
@@ -283,7 +284,7 @@ fn the_list_is_read_again_on_request_and_sessions_go_on() {
     // The guard still has the key by which it logs in as a role with the same verifier.
     scram.batch_execute("SET work_mem = '7MB'").unwrap();
     let own = process(&mut scram);
-    assert_ne!(process(&mut guard.connect("scram", "same").unwrap()), own);
+    assert_ne!(process(&mut same), own);
     // A session of a role that is not in the list any more has its connection, and gets no other one.
     process(&mut md5);
     end_processes_of(&server, "md5", "0");
