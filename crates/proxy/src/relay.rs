@@ -105,9 +105,9 @@ pub struct Counts {
     pub refused: u64,
     /// Logins at the guard with a wrong password, or of a role of which it has no secret.
     pub not_proved: u64,
-    /// Roles that were looked up at the server.
+    /// Logins of roles that had to be looked up at the server.
     pub looked_up: u64,
-    /// Those of which the server did not say whether they have a secret.
+    /// Those of them of which the server did not say whether the role has a secret.
     pub not_looked_up: u64,
     /// Sessions that ended with an error of the guard.
     pub turned_away: u64,
@@ -304,7 +304,7 @@ impl Relay {
         stop: &AtomicBool,
         mut changed: impl FnMut() -> Option<Access>,
         mut observe: impl FnMut(&Moment),
-        mut say: impl FnMut(&str),
+        mut say: impl FnMut(String),
     ) -> io::Result<(Counts, Course)> {
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
         let mut due = TICK;
@@ -337,15 +337,14 @@ impl Relay {
                 if let Some(access) = changed() {
                     self.change_access(access);
                 }
-                if let Some(message) = self.lookup_failure() {
-                    say(&message);
-                }
+                self.lookup_failure().into_iter().for_each(&mut say);
                 if self.control.is_due(self.at) {
                     observe(&self.end_period());
                 }
             }
             self.resume();
         }
+        self.lookup_failure().into_iter().for_each(say);
         self.end_all();
         Ok((self.counts, self.control.course()))
     }

@@ -3,6 +3,7 @@
 mod access;
 mod files;
 mod log;
+mod messages;
 mod target;
 
 use std::num::NonZero;
@@ -18,6 +19,7 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use self::access::Files;
 use self::log::Log;
+use self::messages::Messages;
 use self::target::Target;
 use crate::cli::GuardArgs;
 use crate::interrupt::Interrupt;
@@ -50,7 +52,9 @@ pub fn run(args: &GuardArgs) -> anyhow::Result<()> {
     let mut log = args.log.as_deref().map(|path| Log::open(path, law)).transpose()?;
     output::say(&format!("relaying {} to {}", relay.address(), target.server));
     let observe = |moment: &_| log.iter_mut().for_each(|log| log.add(moment));
-    let relayed = relay.run(interrupt.flag(), || files.read_again(), observe, output::say);
+    let messages = Messages::begin();
+    let relayed = relay.run(interrupt.flag(), || files.read_again(), observe, |text| messages.say(text));
+    messages.end();
     let unlogged = log.map(Log::close);
     let (counts, limits) = relayed.context("cannot wait for the clients and the server")?;
     let passed = Passed { law, counts, limits, unlogged };

@@ -37,7 +37,7 @@ pub fn report(Passed { law, counts, limits: course, unlogged }: &Passed) -> Repo
         ("logged in", counts.sessions),
         ("with TLS", counts.encrypted),
         ("refused at the login, for a wrong password or an unknown role", counts.not_proved),
-        ("roles looked up at the server", counts.looked_up),
+        ("roles that had to be looked up at the server", counts.looked_up),
         ("lookups that failed", counts.not_looked_up),
         ("ended with an error of the guard", counts.turned_away),
         ("connections of clients that could not be encrypted", counts.not_encrypted),

@@ -10,6 +10,9 @@ use super::users::{BadUser, Secret};
 pub const QUERY: &str = "SELECT rolname, rolpassword FROM pg_catalog.pg_authid WHERE rolname = $1 \
     AND rolcanlogin AND NOT rolsuper AND coalesce(rolvaliduntil > pg_catalog.now(), true)";
 
+/// The SQLSTATE of a parameter that is no text in the encoding of the server (`character_not_in_repertoire`).
+const NOT_IN_REPERTOIRE: &[u8] = b"22021";
+
 /// A result that does not say whether there is a secret. The connection can be used further.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadResult {
@@ -77,6 +80,8 @@ pub fn answer(input: &[u8], role: &[u8]) -> Result<Option<(Found, usize)>, BadAn
         match kind {
             b'Z' if body != b"I" => return Err(BadAnswer::Open),
             b'Z' => return Ok(Some((found, used))),
+            // No role has a name that is no text.
+            b'E' if refusal::code(body) == Some(NOT_IN_REPERTOIRE) => {}
             b'E' if found.is_ok() => found = Err(BadResult::Failed(refusal::text(body))),
             b'D' if found.is_ok() => {
                 found = match columns(body).as_deref() {
@@ -170,6 +175,8 @@ mod tests {
         ] {
             assert_eq!(found(rows), Err(BadResult::Form), "{rows:?}");
         }
+        let no_text = Refusal { code: "22021", ..Refusal::FULL };
+        assert_eq!(found(&[no_text.message("\\xff")]), Ok(None));
         let error = Refusal::FULL.message("not one");
         assert_eq!(found(&[one.clone(), error]), Err(BadResult::Failed("not one".to_owned())));
         let secret = |secret| found(&[row(&[Some(b"one"), Some(secret)])]).unwrap_err().to_string();

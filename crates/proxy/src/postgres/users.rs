@@ -144,15 +144,16 @@ impl Users {
         }
     }
 
-    /// Takes from an earlier list the roles that were looked up, and what has become known of the secrets
-    /// that are in both.
+    /// Takes from an earlier list the roles that were looked up and are not listed now, and what has become
+    /// known of the secrets that are the same.
     pub fn succeed(&mut self, earlier: &mut Self) {
         self.looked_up = std::mem::take(&mut earlier.looked_up);
         for (role, secret) in &mut self.listed {
-            if let Some(earlier) = earlier.listed.get_mut(role)
-                && secret.is_same(earlier)
+            let looked_up = self.looked_up.remove(role);
+            if let Some(known) = earlier.listed.remove(role).or(looked_up)
+                && secret.is_same(&known)
             {
-                std::mem::swap(secret, earlier);
+                *secret = known;
             }
         }
     }
@@ -371,9 +372,12 @@ mod tests {
         let mut next = Users::parse("\"three\" \"listed\"").unwrap();
         next.succeed(&mut users);
         assert!(next.secret(b"two").is_some() && next.secret(b"one").is_none());
-        let mut last = Users::parse("\"two\" \"listed\"").unwrap();
-        last.succeed(&mut next);
-        assert!(*last.secret(b"two").unwrap() == secret("listed"));
+        let mut same = Users::parse("\"two\" \"pencil\"").unwrap();
+        same.succeed(&mut next);
+        assert!(*same.secret(b"two").unwrap() != secret("pencil"), "what is known of it is lost");
+        let mut last = Users::parse("").unwrap();
+        last.succeed(&mut same);
+        assert!(last.secret(b"two").is_none());
         last.found(b"four", Some(secret("pencil")));
         last.found(b"four", Some(secret("other")));
         assert!(*last.secret(b"four").unwrap() == secret("other"));

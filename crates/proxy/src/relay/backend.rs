@@ -358,7 +358,7 @@ impl Relay {
             return;
         }
         if backend.role == Role::Asked {
-            self.lose_lookup(key, text);
+            self.lookup_fails(text);
         } else if let Some(client) = backend.role.client() {
             let text = format!("the server at {} fails: {text}", self.server);
             self.turn_away(client, Refusal::NO_SERVER, &text);

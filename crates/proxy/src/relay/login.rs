@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::Relay;
 use super::backend::{BackendKey, Role};
 use super::client::{ClientKey, Phase};
+use super::pool::Kind;
 use crate::postgres::authentication::{misses_binding, without_binding};
 use crate::postgres::frame::Piece;
 use crate::postgres::refusal::{self, Refusal};
@@ -283,17 +284,19 @@ impl Relay {
     /// The time to log in is over.
     pub(super) fn startup_is_due(&mut self, key: ClientKey) {
         let Some(client) = self.clients.get(key) else { return };
-        match client.phase {
-            Phase::Starting => self.remove_client(key),
-            phase @ (Phase::Proving | Phase::LoginQueued | Phase::Login) => {
-                let pool = client.pool.and_then(|pool| self.pools.get(pool));
-                if phase == Phase::LoginQueued && pool.is_some_and(|pool| pool.full_until.is_some()) {
-                    let text =
-                        "the server has had no room for this session for too long; connect again later";
-                    self.turn_away(key, Refusal::NO_ROOM, text);
-                } else {
-                    self.turn_away(key, Refusal::NO_SERVER, "the login took too long; connect again later");
-                }
+        let pool = client.pool.and_then(|pool| self.pools.get(pool));
+        let is_full = pool.is_some_and(|pool| pool.full_until.is_some());
+        match (client.phase, pool.map(|pool| pool.kind)) {
+            (Phase::Starting, _) => self.remove_client(key),
+            (Phase::LoginQueued, Some(Kind::Lookups)) => {
+                self.not_looked_up(key, if is_full { "it has no room" } else { "it took too long" });
+            }
+            (Phase::LoginQueued, _) if is_full => {
+                let text = "the server has had no room for this session for too long; connect again later";
+                self.turn_away(key, Refusal::NO_ROOM, text);
+            }
+            (Phase::Proving | Phase::LoginQueued | Phase::Login, _) => {
+                self.turn_away(key, Refusal::NO_SERVER, "the login took too long; connect again later");
             }
             _ => {}
         }

@@ -47,10 +47,10 @@ struct Asked {
 }
 
 /// Time that the server has for an answer (`statement_timeout`): a lock must not keep all others waiting.
-const ANSWER_TIME: Duration = Duration::from_secs(10);
+const ANSWER_TIME: Duration = Duration::from_secs(20);
 
 /// Time after which a server that has not even reported that this time is over is given up.
-const LOST_TIME: Duration = Duration::from_secs(15);
+const LOST_TIME: Duration = Duration::from_secs(30);
 
 /// Time between two messages on failures. Clients that have proved nothing can bring them about.
 const SILENT_TIME: Duration = Duration::from_secs(10);
@@ -86,6 +86,7 @@ impl Relay {
             lookups.pool = self.pools.insert(Pool::new(lookups.lookup.startup(), Kind::Lookups));
         }
         let pool = lookups.pool;
+        self.counts.looked_up += 1;
         self.enter_pool(pool);
         self.wait_for_login(key, pool);
         self.ask();
@@ -110,7 +111,6 @@ impl Relay {
         let question = question(&lookups.lookup.query, &role);
         lookups.asked = Some(Asked { backend, client, role, since: self.at });
         self.backends[backend].role = Role::Asked;
-        self.counts.looked_up += 1;
         self.send_to_backend(backend, &question);
     }
 
@@ -158,17 +158,22 @@ impl Relay {
         }
     }
 
-    /// The connection for lookups is lost. One that had nothing to do before may have been lost then; the
-    /// server is asked again over another one.
+    /// The connection for lookups is lost. If it has answered before, it may have been lost since then, and
+    /// the server is asked again over another one.
     pub(super) fn lose_lookup(&mut self, key: BackendKey, reason: &str) {
         let Some(asked) = self.take_asked() else { return };
         let client = self.clients.get(asked.client).filter(|client| client.phase == Phase::LoginQueued);
         let pool = client.and_then(|client| self.pools.get_mut(client.pool?));
         match pool {
-            Some(pool) if self.backends[key].opened < asked.since && self.at < asked.since + LOST_TIME => {
-                pool.logins.push_front(asked.client);
-            }
+            Some(pool) if self.backends[key].opened < asked.since => pool.logins.push_front(asked.client),
             _ => self.not_looked_up(asked.client, reason),
+        }
+    }
+
+    /// The connection for lookups cannot be used any more.
+    pub(super) fn lookup_fails(&mut self, reason: &str) {
+        if let Some(asked) = self.take_asked() {
+            self.not_looked_up(asked.client, reason);
         }
     }
 
@@ -176,7 +181,8 @@ impl Relay {
         self.lookups.as_mut()?.asked.take()
     }
 
-    fn not_looked_up(&mut self, client: ClientKey, reason: &str) {
+    /// A client cannot log in, as its role was not looked up.
+    pub(super) fn not_looked_up(&mut self, client: ClientKey, reason: &str) {
         self.lookup_failed(reason);
         if self.clients.get(client).is_some_and(|client| client.phase == Phase::LoginQueued) {
             self.turn_away(client, Refusal::NO_SERVER, NO_LOOKUP);
