@@ -53,7 +53,8 @@ pub fn run(args: &GuardArgs) -> anyhow::Result<()> {
     output::say(&format!("relaying {} to {}", relay.address(), target.server));
     let observe = |moment: &_| log.iter_mut().for_each(|log| log.add(moment));
     let messages = Messages::begin();
-    let relayed = relay.run(interrupt.flag(), || files.read_again(), observe, |text| messages.say(text));
+    let changed = || files.read_again(&messages);
+    let relayed = relay.run(interrupt.flag(), changed, observe, |text| messages.say(text));
     messages.end();
     let unlogged = log.map(Log::close);
     let (counts, limits) = relayed.context("cannot wait for the clients and the server")?;

@@ -91,7 +91,8 @@ fn the_list_goes_before_the_server() {
     server
         .session()
         .batch_execute(
-            "CREATE SCHEMA guard; CREATE FUNCTION guard.secret_of(role name, OUT name, OUT text) LANGUAGE sql SECURITY DEFINER \
+            "CREATE SCHEMA guard; \
+             CREATE FUNCTION guard.secret_of(role name, OUT name, OUT text) LANGUAGE sql SECURITY DEFINER \
                  SET search_path = pg_catalog, pg_temp \
                  AS 'SELECT rolname, rolpassword FROM pg_authid \
                      WHERE rolname = role AND rolcanlogin AND NOT rolsuper \
@@ -181,7 +182,7 @@ fn lookups_go_on_after_the_server_has_ended_their_connection() {
     let mut kind = [0];
     second.read_exact(&mut kind).unwrap();
     assert_eq!(kind, *b"R");
-    // One that is lost while nothing waits for it is replaced, and no new one.
+    // One that is lost while it has nothing to do costs no login. The new one that replaces it does.
     run(end_connection);
     run(&lock("scram"));
     let third = log_in(&guard);

@@ -13,6 +13,10 @@ use crate::place::{Going, OLD, PATIENCE, Place, RUN, Said, patiently};
 
 const SIGNALS: [(&str, Signal); 2] = [("SIGINT", Signal::INT), ("SIGTERM", Signal::TERM)];
 
+/// A run that goes on until it is interrupted.
+const LONG_BENCH: [&str; 8] =
+    ["bench", "call", "--budget", "60", "--precision", "0.001%", "--store", "store.db"];
+
 /// Sleeps for a random part of `limit_ms`, or for `PLACES_DELAY_MS`, and returns a description for a failure.
 fn random_delay(what: &str, limit_ms: u64) -> String {
     let delay_ms = match env::var("PLACES_DELAY_MS") {
@@ -72,18 +76,7 @@ fn an_interrupted_bench_shows_its_results_writes_no_machine_and_can_be_resumed()
     for (name, signal) in SIGNALS {
         let place = Place::new();
         fs::write(place.path("old.machine.json"), OLD).unwrap();
-        let mut going = place.start(&[
-            "bench",
-            "call",
-            "--budget",
-            "60",
-            "--precision",
-            "0.001%",
-            "--store",
-            "store.db",
-            "-o",
-            "old.machine.json",
-        ]);
+        let mut going = place.start(&[&LONG_BENCH[..], &["-o", "old.machine.json"]].concat());
         going.await_line("measuring ");
         let story = random_delay(&format!("{name} in bench"), 500);
         going.signal(signal);
@@ -101,17 +94,7 @@ fn an_interrupted_bench_shows_its_results_writes_no_machine_and_can_be_resumed()
 #[test]
 fn a_resumed_run_measures_its_own_primitives_and_keeps_its_samples() {
     let place = Place::new();
-    let going = place.start(&[
-        "bench",
-        "call",
-        "null",
-        "--budget",
-        "60",
-        "--precision",
-        "0.001%",
-        "--store",
-        "store.db",
-    ]);
+    let going = place.start(&[&LONG_BENCH[..], &["null"]].concat());
     // Wait for at least one sample to keep.
     patiently(PATIENCE, || place.samples().first().map(drop)).unwrap();
     going.signal(Signal::INT);

@@ -100,6 +100,13 @@ enum Stop {
 /// Time for a client to read its last message.
 const ENDING_TIME: Duration = Duration::from_secs(5);
 
+impl Client {
+    /// The role as which it logs in at the guard.
+    pub fn role(&self) -> &[u8] {
+        self.startup.as_ref().map_or(&[], Startup::role)
+    }
+}
+
 impl Relay {
     /// Accepts all clients that have come.
     pub(super) fn accept(&mut self) {

@@ -56,7 +56,7 @@ const LOST_TIME: Duration = Duration::from_secs(30);
 const SILENT_TIME: Duration = Duration::from_secs(10);
 
 /// What a client gets whose role cannot be looked up. The reason is not for one that has proved nothing.
-pub const NO_LOOKUP: &str = "the guard cannot look up this role at the server";
+const NO_LOOKUP: &str = "the guard cannot look up this role at the server";
 
 impl Lookup {
     fn startup(&self) -> Startup {
@@ -105,8 +105,7 @@ impl Relay {
     }
 
     fn ask_for(&mut self, client: ClientKey, backend: BackendKey) {
-        let startup = self.clients[client].startup.as_ref();
-        let role = Box::from(startup.map_or(&[][..], Startup::role));
+        let role = Box::from(self.clients[client].role());
         let Some(lookups) = &mut self.lookups else { return };
         let question = question(&lookups.lookup.query, &role);
         lookups.asked = Some(Asked { backend, client, role, since: self.at });
@@ -190,7 +189,7 @@ impl Relay {
     }
 
     /// A role was not looked up.
-    pub(super) fn lookup_failed(&mut self, reason: &str) {
+    fn lookup_failed(&mut self, reason: &str) {
         self.counts.not_looked_up += 1;
         if let Some(lookups) = &mut self.lookups
             && self.at >= lookups.silent_until

@@ -58,7 +58,7 @@ impl Relay {
             }
         };
         let Some(examination) = client.examination.take() else { return Some(taken) };
-        let role = client.startup.as_ref().map_or(&[][..], Startup::role);
+        let role = client.role();
         match examination.take(body) {
             Ok(Progress::Asked(examination, question)) => {
                 client.examination = Some(Box::new(examination));

@@ -3,13 +3,11 @@
 //! transactions may be higher than `max_connections` of the server, or the limit of a role or a database,
 //! which no message of the protocol says.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use super::backend::{BackendKey, Role};
 use super::client::{ClientKey, Phase};
 use super::login::LOGINS;
-use super::lookup::NO_LOOKUP;
 use super::opening::Opening;
 use super::pool::{Kind, Pool, PoolKey};
 use super::{Relay, due};
@@ -130,16 +128,14 @@ impl Relay {
         // Logins may have been given up.
         clients
             .retain(|client| self.clients.get(*client).is_some_and(|client| client.phase != Phase::Ending));
-        let message = match self.pools[key].kind {
-            Kind::AtServer | Kind::AtGuard => Cow::Borrowed(message),
-            Kind::Lookups => {
-                clients.iter().for_each(|_| self.lookup_failed(&refusal::text(&message[HEADER..])));
-                Cow::Owned(Refusal::NO_SERVER.message(NO_LOOKUP))
-            }
-        };
+        if pool.kind == Kind::Lookups {
+            let reason = refusal::text(&message[HEADER..]);
+            clients.into_iter().for_each(|client| self.not_looked_up(client, &reason));
+            return;
+        }
         for client in clients {
             self.counts.turned_away += 1;
-            self.send_to_client(client, &message);
+            self.send_to_client(client, message);
             self.end_client(client);
         }
     }

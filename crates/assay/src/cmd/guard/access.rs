@@ -11,10 +11,10 @@ use assay_proxy::tls::{Encryption, Identity, MustEncrypt, Trust};
 use signal_hook::consts::SIGHUP;
 
 use super::files::{cannot_read, read, read_secret};
+use super::messages::Messages;
 use super::target::Target;
 use crate::cli::GuardArgs;
 use crate::interrupt::Interrupt;
-use crate::output;
 
 /// The files that access is made of.
 pub struct Files<'a> {
@@ -49,17 +49,17 @@ impl<'a> Files<'a> {
     }
 
     /// Reads them again if that is asked for. Files that cannot be used change nothing.
-    pub fn read_again(&self) -> Option<Access> {
+    pub fn read_again(&self, messages: &Messages) -> Option<Access> {
         if !self.hung_up.swap(false, Ordering::Relaxed) {
             return None;
         }
         match self.read() {
             Ok(access) => {
-                output::say("the files for logins and for TLS were read again");
+                messages.say("the files for logins and for TLS were read again".to_owned());
                 Some(access)
             }
             Err(error) => {
-                output::say(&format!("{error:#}; all files stay in use as they were read before"));
+                messages.say(format!("{error:#}; all files stay in use as they were read before"));
                 None
             }
         }

@@ -1,4 +1,4 @@
-//! What the relay says while it is at work. A thread of its own writes it, so that no session waits for the
+//! What the guard says while it relays. A thread of its own writes it, so that no session waits for the
 //! reader of the messages.
 
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -14,7 +14,7 @@ pub struct Messages {
     writer: JoinHandle<()>,
 }
 
-/// Messages that can wait for their reader. The relay says few; those that find no place are dropped.
+/// Messages that can wait for their reader. There are few; those that find no place are dropped.
 const WAITING: usize = 16;
 
 impl Messages {
