@@ -107,7 +107,7 @@ pub struct Counts {
     pub not_proved: u64,
     /// Logins of roles that had to be looked up at the server.
     pub looked_up: u64,
-    /// Those of them of which the server did not say whether the role has a secret.
+    /// Those of them of which the server did not say whether the role has a secret before the client gave up.
     pub not_looked_up: u64,
     /// Sessions that ended with an error of the guard.
     pub turned_away: u64,

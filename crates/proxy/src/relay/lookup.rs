@@ -138,18 +138,15 @@ impl Relay {
             Err(error @ BadResult::Failed(_)) => return self.not_looked_up(asked.client, &error.to_string()),
             Err(error) => {
                 // To the client, there is no such role.
-                self.lookup_failed(&error.to_string());
+                self.lookup_failed(asked.client, &error.to_string());
                 None
             }
         };
         if let Some(users) = &mut self.users {
             users.found(&asked.role, secret);
         }
-        // It may have given up.
-        if let Some(client) = self.clients.get_mut(asked.client)
-            && client.phase == Phase::LoginQueued
-        {
-            let pool = client.pool.take();
+        if self.is_looked_up(asked.client) {
+            let pool = self.clients[asked.client].pool.take();
             pool.into_iter().for_each(|pool| self.leave_pool(pool));
             self.examine(asked.client);
             // It may have sent its first message.
@@ -161,9 +158,9 @@ impl Relay {
     /// the server is asked again over another one.
     pub(super) fn lose_lookup(&mut self, key: BackendKey, reason: &str) {
         let Some(asked) = self.take_asked() else { return };
-        let client = self.clients.get(asked.client).filter(|client| client.phase == Phase::LoginQueued);
-        let pool = client.and_then(|client| self.pools.get_mut(client.pool?));
-        match pool {
+        // One that has given up has none.
+        let pool = self.clients.get(asked.client).and_then(|client| client.pool);
+        match pool.and_then(|pool| self.pools.get_mut(pool)) {
             Some(pool) if self.backends[key].opened < asked.since => pool.logins.push_front(asked.client),
             _ => self.not_looked_up(asked.client, reason),
         }
@@ -182,15 +179,20 @@ impl Relay {
 
     /// A client cannot log in, as its role was not looked up.
     pub(super) fn not_looked_up(&mut self, client: ClientKey, reason: &str) {
-        self.lookup_failed(reason);
-        if self.clients.get(client).is_some_and(|client| client.phase == Phase::LoginQueued) {
+        self.lookup_failed(client, reason);
+        if self.is_looked_up(client) {
             self.turn_away(client, Refusal::NO_SERVER, NO_LOOKUP);
         }
     }
 
-    /// A role was not looked up.
-    fn lookup_failed(&mut self, reason: &str) {
-        self.counts.not_looked_up += 1;
+    /// Whether a client waits until its role is looked up. It may have given up since it was asked for.
+    fn is_looked_up(&self, client: ClientKey) -> bool {
+        self.clients.get(client).is_some_and(|client| client.phase == Phase::LoginQueued)
+    }
+
+    /// The role of a client was not looked up.
+    fn lookup_failed(&mut self, client: ClientKey, reason: &str) {
+        self.counts.not_looked_up += u64::from(self.is_looked_up(client));
         if let Some(lookups) = &mut self.lookups
             && self.at >= lookups.silent_until
         {
