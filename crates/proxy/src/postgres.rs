@@ -9,5 +9,6 @@ pub mod refusal;
 pub mod scram;
 pub mod session;
 pub mod startup;
+pub mod statement;
 pub mod text;
 pub mod users;

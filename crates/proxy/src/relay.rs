@@ -14,6 +14,7 @@ mod listener;
 mod login;
 mod lookup;
 mod opening;
+mod passage;
 mod pool;
 mod proof;
 mod room;
@@ -115,6 +116,9 @@ pub struct Counts {
     pub waits: Waits,
     /// Sessions that needed their own connection of the server, by reason.
     pub pinned: BTreeMap<Pin, u64>,
+    /// Statements that were prepared on a connection of the server for sessions that had prepared them on
+    /// another one.
+    pub prepared_again: u64,
     /// Connections of the server that the guard opened for itself.
     pub opened: u64,
     /// Times that the server had no room for a further connection.

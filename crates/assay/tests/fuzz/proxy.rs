@@ -1,10 +1,11 @@
 //! What the guard reads of its clients, of the server, and of its user.
 
-use assay_proxy::postgres::frame::{Frames, Piece, Side, message};
+use assay_proxy::postgres::frame::{Frames, HEADER, Piece, Side, message};
 use assay_proxy::postgres::lookup;
 use assay_proxy::postgres::scram::{Attempt, Binding, Challenge, MECHANISM, Verifier};
-use assay_proxy::postgres::session::Session;
+use assay_proxy::postgres::session::{Session, Violation};
 use assay_proxy::postgres::startup::{self, CancelKey};
+use assay_proxy::postgres::statement::{Definitions, Pass, Prepared, Server};
 use assay_proxy::postgres::users::Users;
 
 pub fn first_packets() -> Vec<Vec<u8>> {
@@ -103,32 +104,80 @@ pub fn conversations() -> Vec<Vec<u8>> {
         message(b'E', b"\0\0\0\0"),
         message(b'S', b""),
     ];
-    let answered = [message(b'1', b""), message(b'2', b""), message(b'C', b"SELECT 1\0"), ready];
+    let answered = [message(b'1', b""), message(b'2', b""), message(b'C', b"SELECT 1\0"), ready.clone()];
+    let named = [
+        message(b'P', b"one\0SELECT 1\0\0\0"),
+        message(b'P', b"two\0SELECT 1\0\0\0"),
+        message(b'B', b"\0two\0\0\0\0\0\0\0"),
+        message(b'C', b"Sone\0"),
+        message(b'S', b""),
+        message(b'Q', b"DEALLOCATE two\0"),
+        message(b'Q', b"DEALLOCATE ALL\0"),
+    ];
+    let prepared = [
+        [message(b'1', b""), message(b'3', b""), message(b'2', b""), message(b'3', b""), ready.clone()]
+            .concat(),
+        [message(b'I', b""), ready.clone(), message(b'C', b"DEALLOCATE ALL\0"), ready].concat(),
+    ];
     let both =
         |client: &[Vec<u8>], server: &[Vec<u8>]| [&client.concat()[..], b"\n", &server.concat()].concat();
-    vec![both(&simple, &copied), both(&extended, &answered)]
+    vec![both(&simple, &copied), both(&extended, &answered), both(&named, &prepared)]
 }
 
-/// Every byte is returned once, and in order; a session ends, or fails, without a panic.
+/// One direction of a conversation.
+struct Way<'a> {
+    from: Frames,
+    /// Bytes that the last message lacks that was passed on.
+    lacking: usize,
+    rest: &'a [u8],
+}
+
+impl<'a> Way<'a> {
+    fn new(side: Side, rest: &'a [u8]) -> Self {
+        Self { from: Frames::new(side), lacking: 0, rest }
+    }
+
+    /// Passes on the next piece. Returns whether that is possible.
+    fn pass<'b>(&mut self, pass: impl FnOnce(Piece) -> Result<Pass<'b>, Violation>) -> bool {
+        let Ok(Some((piece, length))) = self.from.next(self.rest) else { return false };
+        let (taken, rest) = self.rest.split_at(length);
+        assert!(taken.ends_with(piece.body()));
+        self.rest = rest;
+        let mut passed = match pass(piece) {
+            Ok(Pass::AsIs) => taken,
+            Ok(Pass::Instead(messages)) => messages,
+            Err(_) => return false,
+        };
+        while !passed.is_empty() {
+            if self.lacking == 0 {
+                let (header, body) = passed.split_first_chunk::<HEADER>().unwrap();
+                self.lacking =
+                    usize::try_from(u32::from_be_bytes(header[1..].try_into().unwrap())).unwrap() - 4;
+                passed = body;
+            }
+            let length = self.lacking.min(passed.len());
+            self.lacking -= length;
+            passed = &passed[length..];
+        }
+        assert_eq!(self.lacking > 0, self.from.is_inside());
+        true
+    }
+}
+
+/// Every byte is returned once, and in order; a session ends, or fails, without a panic. What is passed on are
+/// messages, too, which end where those end that came.
 pub fn parse_conversation(input: &[u8]) {
     let end = input.iter().position(|byte| *byte == b'\n').unwrap_or(input.len());
-    let (client, server) = (&input[..end], &input[(end + 1).min(input.len())..]);
-    let (mut from_client, mut from_server) = (Frames::new(Side::Client), Frames::new(Side::Server));
-    let (mut sent, mut received) = (0, 0);
+    let mut client = Way::new(Side::Client, &input[..end]);
+    let mut server = Way::new(Side::Server, &input[(end + 1).min(input.len())..]);
     let mut session = Session::default();
-    let pieces = |frames: &mut Frames, rest: &[u8], take: &mut dyn FnMut(Piece) -> bool| {
-        let Ok(Some((piece, taken))) = frames.next(rest) else { return None };
-        assert!(taken <= rest.len() && rest[..taken].ends_with(piece.body()));
-        take(piece).then_some(taken)
-    };
+    let (mut prepared, mut definitions) = (Prepared::default(), Definitions::default());
     loop {
-        let of_client = pieces(&mut from_client, &client[sent..], &mut |piece| session.client(piece).is_ok());
-        sent += of_client.unwrap_or(0);
-        let of_server =
-            pieces(&mut from_server, &server[received..], &mut |piece| session.server(piece).is_ok());
+        let (prepared, definitions) = (&mut prepared, &mut definitions);
+        let sent = client.pass(|piece| session.client(piece, Server { prepared, definitions }));
+        let received = server.pass(|piece| session.server(piece, Server { prepared, definitions }));
         session.end();
-        received += of_server.unwrap_or(0);
-        if of_client.is_none() && of_server.is_none() {
+        if !sent && !received {
             return;
         }
     }

@@ -29,6 +29,8 @@ pub enum Piece<'a> {
         kind: u8,
         /// What there is of its body.
         body: &'a [u8],
+        /// Bytes of its body that follow.
+        rest: usize,
     },
     /// What follows in the same message.
     Rest(&'a [u8]),
@@ -69,6 +71,9 @@ pub const HEADER: usize = 5;
 /// Longest part of a message that is waited for. Only names and the few short messages of the server are.
 /// Answers to the server's questions at the login are as long at most (`PG_MAX_AUTH_TOKEN_LENGTH`).
 pub const LONGEST_HEAD: usize = 64 << 10;
+
+/// Longest query that is waited for: with `DEALLOCATE` and any name (`NAMEDATALEN`).
+const LONGEST_DROP: usize = 128;
 
 /// The server accepts no longer message (`PQ_LARGE_MESSAGE_LIMIT`).
 const LONGEST: u32 = 0x3fff_ffff;
@@ -123,12 +128,12 @@ impl Frames {
             _ => return Err(Malformed::Length { kind, length }),
         };
         let there = &rest[..body.min(rest.len())];
-        if there.len() < body && !head_of(self.side, kind).is_in(there) {
+        if there.len() < body && !head_of(self.side, kind, body).is_in(there) {
             // What is waited for is kept in memory.
             return if there.len() > LONGEST_HEAD { Err(Malformed::Name { kind }) } else { Ok(None) };
         }
         self.rest = body - there.len();
-        Ok(Some((Piece::First { kind, body: there }, HEADER + there.len())))
+        Ok(Some((Piece::First { kind, body: there, rest: self.rest }, HEADER + there.len())))
     }
 }
 
@@ -145,13 +150,26 @@ impl Head {
 /// Returns a message.
 #[must_use]
 pub fn message(kind: u8, body: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(body.len() + 4).unwrap_or(u32::MAX);
-    [&[kind], &length.to_be_bytes()[..], body].concat()
+    let mut message = Vec::with_capacity(HEADER + body.len());
+    begin(&mut message, kind, &[body], 0);
+    message
 }
 
-/// What the relay reads of a message.
-fn head_of(side: Side, kind: u8) -> Head {
+/// Appends the beginning of a message, of whose body `rest` bytes follow these parts.
+pub fn begin(to: &mut Vec<u8>, kind: u8, parts: &[&[u8]], rest: usize) {
+    let length = 4 + parts.iter().map(|part| part.len()).sum::<usize>() + rest;
+    to.push(kind);
+    to.extend(u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+    parts.iter().for_each(|part| to.extend_from_slice(part));
+}
+
+/// What the relay reads of a message with a body of this length.
+fn head_of(side: Side, kind: u8, length: usize) -> Head {
     match (side, kind) {
+        // A statement that is prepared; an error.
+        (Side::Client, b'P') | (Side::Server, b'E') if length <= LONGEST_HEAD => Head::Whole,
+        // A statement that is dropped.
+        (Side::Client, b'Q') if length <= LONGEST_DROP => Head::Whole,
         // The name of the statement; those of the portal and of the statement.
         (Side::Client, b'P') => Head::Strings(1),
         (Side::Client, b'B') => Head::Strings(2),
@@ -179,7 +197,7 @@ mod tests {
             while let Some((piece, taken)) = frames.next(&input[begin..end.max(begin)])? {
                 begin += taken;
                 match piece {
-                    Piece::First { kind, body } => messages.push((kind, body.to_vec())),
+                    Piece::First { kind, body, .. } => messages.push((kind, body.to_vec())),
                     Piece::Rest(bytes) => messages.last_mut().unwrap().1.extend_from_slice(bytes),
                 }
             }
@@ -193,7 +211,10 @@ mod tests {
         let mut frames = Frames::new(Side::Client);
         assert_eq!(frames.next(&bind[..HEADER + 16]).unwrap(), None);
         let (piece, taken) = frames.next(&bind[..HEADER + 17]).unwrap().unwrap();
-        assert_eq!((piece, taken), (Piece::First { kind: b'B', body: b"portal\0statement\0" }, HEADER + 17));
+        assert_eq!(
+            (piece, taken),
+            (Piece::First { kind: b'B', body: b"portal\0statement\0", rest: 20 }, HEADER + 17)
+        );
         assert!(frames.is_inside() && frames.kind(b"Q").is_none());
         let rest = &bind[taken..];
         assert_eq!(frames.next(rest).unwrap(), Some((Piece::Rest(rest), rest.len())));

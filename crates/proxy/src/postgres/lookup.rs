@@ -75,7 +75,7 @@ pub fn answer(input: &[u8], role: &[u8]) -> Result<Option<(Found, usize)>, BadAn
     while let Some((piece, taken)) = frames.next(&input[used..])?
         && !frames.is_inside()
     {
-        let Piece::First { kind, body } = piece else { unreachable!("whole messages have one piece") };
+        let Piece::First { kind, body, .. } = piece else { unreachable!("whole messages have one piece") };
         used += taken;
         match kind {
             b'Z' if body != b"I" => return Err(BadAnswer::Open),

@@ -66,6 +66,13 @@ pub fn text(body: &[u8]) -> String {
     String::from_utf8_lossy(field(b'M', body).unwrap_or_default()).into_owned()
 }
 
+/// Whether a prepared statement does not return any more what it did when it was prepared, from the body of an
+/// error of the server. Only the function of the server that found it distinguishes this error.
+#[must_use]
+pub fn is_changed_statement(body: &[u8]) -> bool {
+    field(b'R', body) == Some(b"RevalidateCachedQuery")
+}
+
 /// Returns a field (PostgreSQL's manual, *Error and Notice Message Fields*).
 fn field(kind: u8, body: &[u8]) -> Option<&[u8]> {
     body.split(|byte| *byte == 0).find_map(|field| field.strip_prefix(&[kind]))

@@ -6,9 +6,12 @@
 //! that the server reads while it takes data for `COPY`, which it ignores.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use super::frame::Piece;
-use super::text::{Pin, Set, Text};
+use super::refusal;
+use super::statement::{Definition, Pass, Prepared, Server, Statements, Step, StepKind};
+use super::text::{Pin, Set, Text, dropped};
 
 /// The state of a session.
 #[derive(Debug)]
@@ -25,7 +28,7 @@ pub struct Session {
     ready: Option<u8>,
     /// The text that comes now.
     text: Option<Text>,
-    unnamed: Unnamed,
+    statements: Statements,
     /// Whether a text of this transaction may contain a `SET` that lasts.
     may_set: bool,
     pin: Option<Pin>,
@@ -33,25 +36,18 @@ pub struct Session {
 }
 
 /// What a message makes the server owe.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 enum Owed {
     /// `ReadyForQuery` after a `Query` or a `FunctionCall`.
     Query,
+    /// The same after an empty query, which is sent instead of one that drops a statement.
+    Drop,
     /// `ReadyForQuery` after a `Sync`.
     Sync,
+    /// The answer to a step of the extended protocol.
+    Step(Step),
     /// Nothing: here ends the data of a `COPY`, if the server takes it.
     CopyEnd,
-}
-
-/// The unnamed statement, which stays with a connection until the next one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Unnamed {
-    /// It is not of this transaction, and may be of another session.
-    Foreign,
-    /// It was parsed in this transaction.
-    Parsed,
-    /// It was also bound, so that it has been of use.
-    Bound,
 }
 
 /// How a transaction ended.
@@ -68,12 +64,6 @@ pub enum End {
 /// The client or the server does something that cannot be relayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    /// The client uses the unnamed statement of an earlier transaction.
-    #[error(
-        "the unnamed statement of an earlier transaction cannot be used again; send Parse again, or use a named \
-         statement"
-    )]
-    Unnamed,
     /// The client sends a simple query in the middle of the extended protocol.
     #[error("a simple query after messages of the extended protocol without Sync is not relayed")]
     Unsynced,
@@ -83,13 +73,25 @@ pub enum Violation {
     /// The client sends a message that is not one of its own.
     #[error("message type 0x{0:02x} is not one that a client sends")]
     Unknown(u8),
-    /// The server ends a query that was not sent.
-    #[error("the server answers a query that was not sent")]
+    /// The server answers what was not sent.
+    #[error("the server answers what was not sent")]
     Unasked,
 }
 
 /// Outside of a transaction.
 const IDLE: u8 = b'I';
+
+/// There is no prepared statement of this name (`invalid_sql_statement_name`).
+const NO_STATEMENT: &[u8] = b"26000";
+
+/// `ParseComplete`.
+const PARSED: Pass = Pass::Instead(b"1\0\0\0\x04");
+
+/// `CommandComplete` of `DEALLOCATE`.
+const DROPPED: Pass = Pass::Instead(b"C\0\0\0\x0fDEALLOCATE\0");
+
+/// No message.
+const NOTHING: Pass = Pass::Instead(b"");
 
 impl Default for Session {
     fn default() -> Self {
@@ -100,7 +102,7 @@ impl Default for Session {
             doubtful: 0,
             ready: None,
             text: None,
-            unnamed: Unnamed::Foreign,
+            statements: Statements::default(),
             may_set: false,
             pin: None,
             end: End::Committed,
@@ -130,98 +132,136 @@ impl Session {
         }
         self.ready = None;
         self.end_text();
-        if self.unnamed == Unnamed::Parsed {
+        if self.statements.is_stuck() {
             self.needs(Pin::Statement);
         }
-        self.unnamed = Unnamed::Foreign;
+        if self.pin.is_none() {
+            self.statements.leave();
+        }
         self.may_set = false;
         Some(std::mem::replace(&mut self.end, End::Committed))
     }
 
-    /// Takes a piece of what the client sends, before it is passed on.
+    /// Takes a piece of what the client sends, and returns how it is passed on to the server.
     ///
     /// # Errors
     /// If it must not be passed on.
-    pub fn client(&mut self, piece: Piece) -> Result<(), Violation> {
-        let (kind, body) = match piece {
+    pub fn client<'a>(&mut self, piece: Piece, mut server: Server<'a>) -> Result<Pass<'a>, Violation> {
+        let (kind, body, rest) = match piece {
             Piece::Rest(bytes) => {
                 if let Some(text) = &mut self.text {
                     text.read(bytes);
                 }
-                return Ok(());
+                return Ok(Pass::AsIs);
             }
-            Piece::First { kind, body } => (kind, body),
+            Piece::First { kind, body, rest } => (kind, body, rest),
         };
         self.end_text();
+        server.prepared.begin();
         match kind {
-            b'Q' | b'F' if self.copying => return Err(Violation::Copying),
+            b'Q' | b'F' | b'P' | b'B' | b'D' | b'E' | b'C' if self.copying => return Err(Violation::Copying),
             b'Q' | b'F' if self.unsynced => return Err(Violation::Unsynced),
             b'S' if self.copying => self.doubtful += 1,
-            b'Q' => {
-                self.owed.push_back(Owed::Query);
-                self.unnamed = Unnamed::Foreign;
-                self.text(body);
-            }
+            b'Q' => self.query(body, rest, server.prepared),
             b'F' => self.owed.push_back(Owed::Query),
             b'S' => {
                 self.owed.push_back(Owed::Sync);
                 self.unsynced = false;
             }
-            b'P' => {
-                let name = string(&mut &*body);
-                if name.is_empty() {
-                    self.unnamed = Unnamed::Parsed;
-                } else {
-                    self.needs(Pin::Statement);
-                }
-                self.text(&body[(name.len() + 1).min(body.len())..]);
+            b'P' | b'B' | b'D' | b'E' | b'C' => {
+                self.extended(kind, body, rest, &mut server);
+                self.owed.extend(server.prepared.steps().map(Owed::Step));
                 self.unsynced = true;
             }
-            b'B' => {
-                let mut rest = body;
-                string(&mut rest);
-                if self.uses_unnamed(string(&mut rest))? {
-                    self.unnamed = Unnamed::Bound;
-                }
-                self.unsynced = true;
-            }
-            b'D' => {
-                if let Some(mut name) = body.strip_prefix(b"S") {
-                    self.uses_unnamed(string(&mut name))?;
-                }
-                self.unsynced = true;
-            }
-            b'E' | b'C' => self.unsynced = true,
             b'c' | b'f' if self.copying => self.copying = false,
             b'c' | b'f' if !self.is_answered() => self.owed.push_back(Owed::CopyEnd),
             b'c' | b'f' | b'd' | b'H' => {}
             kind => return Err(Violation::Unknown(kind)),
         }
-        Ok(())
+        Ok(server.prepared.pass())
     }
 
-    /// Takes a piece of what the server sends.
+    /// A simple query, of which `rest` bytes follow.
+    fn query(&mut self, body: &[u8], rest: usize, prepared: &mut Prepared) {
+        self.statements.lose_unnamed();
+        if rest == 0 && dropped(body).is_some_and(|name| self.statements.remove(&name)) {
+            // Other sessions may use it, and it has another name.
+            prepared.send(b'Q', &[b"\0"], 0);
+            self.owed.push_back(Owed::Drop);
+        } else {
+            self.text(body);
+            self.owed.push_back(Owed::Query);
+        }
+    }
+
+    /// A step of the extended protocol, of which `rest` bytes follow.
+    fn extended(&mut self, kind: u8, body: &[u8], rest: usize, server: &mut Server) {
+        let mut behind = body;
+        match kind {
+            b'P' => {
+                let name = string(&mut behind);
+                if name.is_empty() {
+                    let definition = self.statements.parse_unnamed(behind, rest, server).map(Definition::pin);
+                    server.prepared.expect(StepKind::Unnamed);
+                    self.prepares(definition, behind);
+                } else {
+                    let definition = self.statements.parse(name, behind, rest, server);
+                    if definition.is_none() {
+                        self.needs(Pin::Statement);
+                    }
+                    self.prepares(definition.map(|definition| definition.pin()), behind);
+                }
+            }
+            b'B' => {
+                let (portal, name) = (string(&mut behind), string(&mut behind));
+                let (name, set) = self.statements.provide(name, server);
+                self.may_set |= set == Set::Lasting;
+                if let Some(name) = name {
+                    server.prepared.send(b'B', &[portal, b"\0", &name, b"\0", behind], rest);
+                }
+            }
+            b'D' | b'C' if behind.split_off_first() == Some(&b'S') => {
+                let name = string(&mut behind);
+                let name = match kind {
+                    b'D' => self.statements.provide(name, server).0,
+                    _ => self.statements.close(name, server.prepared),
+                };
+                if let Some(name) = name {
+                    server.prepared.send(kind, &[b"S", &name, b"\0"], rest);
+                }
+            }
+            b'C' => server.prepared.expect(StepKind::Close),
+            _ => {}
+        }
+    }
+
+    /// The session prepares a statement with this text, which comes in parts unless what it needs is known.
+    fn prepares(&mut self, pin: Option<Option<Pin>>, text: &[u8]) {
+        match pin {
+            Some(Some(pin)) => self.needs(pin),
+            Some(None) => {}
+            None => self.text(text),
+        }
+    }
+
+    /// Takes a piece of what the server sends, and returns how it is passed on to the client.
     ///
     /// # Errors
     /// If the server does not keep to the protocol.
-    pub fn server(&mut self, piece: Piece) -> Result<(), Violation> {
-        let Piece::First { kind, body } = piece else { return Ok(()) };
+    pub fn server(&mut self, piece: Piece, from: Server) -> Result<Pass<'static>, Violation> {
+        let Piece::First { kind, body, rest } = piece else { return Ok(Pass::AsIs) };
         match kind {
-            b'C' => self.tag(body),
-            b'E' => {
-                self.end = End::Failed;
-                self.copying = false;
-                if self.unnamed == Unnamed::Parsed {
-                    self.unnamed = Unnamed::Foreign;
-                }
-                if self.doubtful > 0 {
-                    // It cannot be known how many answers are still to come.
-                    self.needs(Pin::Copy);
-                }
-            }
-            b'G' => self.copy(),
+            // They have no body.
+            b'1' | b'3' | b'I' if rest > 0 => return Err(Violation::Unasked),
+            b'1' | b'3' => return self.step(kind),
+            b'I' if matches!(self.owed.front(), Some(Owed::Drop)) => return Ok(DROPPED),
+            b'C' => self.tag(body, from.prepared),
+            b'E' => self.error(body, from),
+            b'G' => self.copy(from.prepared),
+            // A text may mean something else with other settings.
+            b'S' => from.prepared.forget(),
             b'Z' => {
-                self.drop_copy_ends();
+                self.skip(from.prepared);
                 if self.owed.pop_front().is_none() {
                     self.doubtful = self.doubtful.checked_sub(1).ok_or(Violation::Unasked)?;
                     self.unsynced = false;
@@ -231,35 +271,89 @@ impl Session {
             }
             _ => {}
         }
-        Ok(())
+        Ok(Pass::AsIs)
+    }
+
+    /// The server has prepared or closed a statement.
+    fn step(&mut self, kind: u8) -> Result<Pass<'static>, Violation> {
+        let Some(Owed::Step(step)) = self.owed.pop_front() else { return Err(Violation::Unasked) };
+        match (kind, step.kind) {
+            (b'1', StepKind::Parse | StepKind::Unnamed) | (b'3', StepKind::Close) => Ok(Pass::AsIs),
+            (b'1', StepKind::Again | StepKind::UnnamedAgain) | (b'3', StepKind::Unneeded) => Ok(NOTHING),
+            (b'3', StepKind::Known) => Ok(PARSED),
+            _ => Err(Violation::Unasked),
+        }
+    }
+
+    fn error(&mut self, body: &[u8], Server { prepared, definitions }: Server) {
+        self.end = End::Failed;
+        self.copying = false;
+        if refusal::code(body) == Some(NO_STATEMENT) {
+            // A function may have dropped it.
+            prepared.forget();
+        }
+        if refusal::is_changed_statement(body) {
+            definitions.change();
+        }
+        if self.doubtful > 0 {
+            // It cannot be known how many answers are still to come.
+            self.needs(Pin::Copy);
+        }
     }
 
     /// The server begins to take data. What was sent before the end of the data is not what it will answer.
-    fn copy(&mut self) {
-        let is_simple = self.owed.front() == Some(&Owed::Query);
-        let end = self.owed.iter().position(|owed| *owed == Owed::CopyEnd);
+    fn copy(&mut self, prepared: &mut Prepared) {
+        let is_simple = matches!(self.owed.front(), Some(Owed::Query));
+        let end = self.owed.iter().position(|owed| matches!(owed, Owed::CopyEnd));
         self.copying = end.is_none();
-        let before = self.owed.drain(usize::from(is_simple)..end.map_or(self.owed.len(), |end| end + 1));
-        self.doubtful += before.map(|owed| u32::from(owed != Owed::CopyEnd)).sum::<u32>();
+        let ignored = usize::from(is_simple)..end.map_or(self.owed.len(), |end| end + 1);
+        let answers = self.owed.range(ignored.clone()).filter(|owed| owed.is_ready_for_query()).count();
+        self.doubtful = self.doubtful.saturating_add(u32::try_from(answers).unwrap_or(u32::MAX));
+        self.undo(ignored, prepared);
         // The extended protocol ends with a further Sync, which may have been sent.
         self.unsynced |= !is_simple && self.owed.is_empty();
     }
 
+    /// Removes what the server has skipped after an error, and ends of data that it did not ask for.
+    fn skip(&mut self, prepared: &mut Prepared) {
+        let answered = self.owed.iter().position(Owed::is_ready_for_query);
+        self.undo(0..answered.unwrap_or(self.owed.len()), prepared);
+    }
+
+    /// Removes what the server does not do. The last message is undone first.
+    fn undo(&mut self, skipped: Range<usize>, prepared: &mut Prepared) {
+        let mut skips_unnamed = false;
+        for owed in self.owed.drain(skipped).rev() {
+            if let Owed::Step(step) = owed {
+                skips_unnamed |= step.kind == StepKind::Unnamed;
+                self.statements.undo(step, prepared);
+            }
+        }
+        let mut later = self.owed.iter().filter_map(Owed::step);
+        if skips_unnamed && !later.any(|step| step.kind == StepKind::Unnamed) {
+            self.statements.lose_unnamed();
+        }
+    }
+
     /// Removes ends of data that the server did not ask for.
     fn drop_copy_ends(&mut self) {
-        while self.owed.front() == Some(&Owed::CopyEnd) {
+        while let Some(Owed::CopyEnd) = self.owed.front() {
             self.owed.pop_front();
         }
     }
 
     /// A statement succeeded.
-    fn tag(&mut self, body: &[u8]) {
+    fn tag(&mut self, body: &[u8], prepared: &mut Prepared) {
         match string(&mut &*body) {
             tag if tag.starts_with(b"COPY") => self.doubtful = 0,
             b"SET" if self.may_last() => self.needs(Pin::Setting),
             b"LISTEN" => self.needs(Pin::Listen),
             b"PREPARE" => self.needs(Pin::Statement),
             b"LOAD" => self.needs(Pin::Library),
+            b"DEALLOCATE ALL" | b"DISCARD ALL" => {
+                prepared.forget();
+                self.statements.clear(self.owed.iter().filter_map(Owed::step));
+            }
             b"COMMIT" => self.end = End::Committed,
             // Of the transaction, or to a savepoint.
             b"ROLLBACK" if self.end == End::Committed => self.end = End::RolledBack,
@@ -270,14 +364,6 @@ impl Session {
     /// Whether a `SET` may last that was executed now. The last text that was sent may contain it, too.
     fn may_last(&self) -> bool {
         self.may_set || self.text.clone().is_some_and(|text| text.end().1 == Set::Lasting)
-    }
-
-    /// Whether a statement that the client uses is the unnamed one.
-    fn uses_unnamed(&self, name: &[u8]) -> Result<bool, Violation> {
-        if name.is_empty() && self.unnamed == Unnamed::Foreign && self.pin.is_none() {
-            return Err(Violation::Unnamed);
-        }
-        Ok(name.is_empty())
     }
 
     /// Begins the text of a query.
@@ -302,6 +388,16 @@ impl Session {
     }
 }
 
+impl Owed {
+    fn is_ready_for_query(&self) -> bool {
+        matches!(self, Self::Query | Self::Drop | Self::Sync)
+    }
+
+    fn step(&self) -> Option<&Step> {
+        if let Self::Step(step) = self { Some(step) } else { None }
+    }
+}
+
 /// Takes a string that ends with a zero byte.
 fn string<'a>(body: &mut &'a [u8]) -> &'a [u8] {
     let length = body.iter().position(|byte| *byte == 0).unwrap_or(body.len());
@@ -311,128 +407,4 @@ fn string<'a>(body: &mut &'a [u8]) -> &'a [u8] {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A conversation: what the client (`>`) and the server (`<`) send, each message as its kind and, after a
-    /// colon, its body, in which `0` stands for a zero byte. Returns how transactions ended, and the session.
-    fn converse(lines: &str) -> Result<(Vec<End>, Session), Violation> {
-        let (mut session, mut ends) = (Session::default(), Vec::new());
-        for message in lines.split_whitespace() {
-            let (from, message) = message.split_at(1);
-            let (kind, body) = message.split_once(':').unwrap_or((message, ""));
-            let body = body.replace('0', "\0").replace('_', " ");
-            let piece = Piece::First { kind: kind.as_bytes()[0], body: body.as_bytes() };
-            if from == ">" {
-                session.client(piece)?;
-            } else {
-                session.server(piece)?;
-                ends.extend(session.end());
-            }
-        }
-        Ok((ends, session))
-    }
-
-    fn ends(lines: &str) -> Vec<End> {
-        converse(lines).unwrap().0
-    }
-
-    fn pin(lines: &str) -> Option<Pin> {
-        converse(lines).unwrap().1.pin()
-    }
-
-    use End::{Committed, Failed, RolledBack};
-
-    #[test]
-    fn a_transaction_ends_when_the_server_is_ready_outside_of_one() {
-        assert_eq!(ends(">Q <T <D <C:SELECT_10 <Z:I"), [Committed]);
-        assert_eq!(ends(">Q <C:BEGIN0 <Z:T >Q <C:UPDATE_10 <Z:T >Q <C:COMMIT0 <Z:I >Q"), [Committed]);
-        assert_eq!(ends(">Q <C:BEGIN0 <Z:T >Q <E <Z:E >Q <C:ROLLBACK0 <Z:I >Q <Z:I"), [Failed, Committed]);
-        assert_eq!(ends(">Q <C:BEGIN0 <Z:T >Q <C:ROLLBACK0 <Z:I"), [RolledBack]);
-        assert_eq!(ends(">Q <C:BEGIN0 <Z:T >Q <E <Z:E >Q <C:ROLLBACK0 <Z:T >Q <C:COMMIT0 <Z:I"), [Committed]);
-        assert_eq!(ends(">Q <E <Z:I >F <V <Z:I"), [Failed, Committed]);
-        assert_eq!(ends(">P:00 >B:00 >D:P0 >E >S <1 <2 <n <C:SELECT_10 <Z:I"), [Committed]);
-    }
-
-    #[test]
-    fn all_that_was_sent_is_answered_before_a_transaction_ends() {
-        // Pipelined: two transactions, which use the connection together.
-        assert_eq!(ends(">P:00 >B:00 >E >S >P:00 >B:00 >E >S <1 <2 <C:X0 <Z:I"), []);
-        assert_eq!(
-            ends(">P:00 >B:00 >E >S >P:00 >B:00 >E >S <1 <2 <C:X0 <Z:I <1 <2 <C:X0 <Z:I"),
-            [Committed]
-        );
-        assert_eq!(ends(">Q >Q <C:X0 <Z:I <E <Z:I"), [Failed]);
-        // Sync is still to come.
-        assert_eq!(ends(">Q >P:00 >H <C:X0 <Z:I <1"), []);
-        assert_eq!(ends(">Q >H <C:X0 <Z:I"), [Committed]);
-        // An error skips up to Sync.
-        assert_eq!(ends(">P:00 >B:00 >E <E >E >S <Z:I"), [Failed]);
-    }
-
-    #[test]
-    fn a_sync_that_copy_ignores_is_not_answered() {
-        assert_eq!(ends(">Q <G >d >d >c <C:COPY_20 <Z:I"), [Committed]);
-        assert_eq!(ends(">Q <G >d >S >H >f <E <Z:I"), [Failed]);
-        // As libpq does: one Sync after Execute, which is ignored, one after the data.
-        assert_eq!(ends(">P:00 >B:00 >E >S <1 <2 <G >d >c >S <C:COPY_10 <Z:I"), [Committed]);
-        assert_eq!(ends(">P:00 >B:00 >E >S <1 <2 <G >d >c <C:COPY_10"), []);
-        // Without waiting.
-        assert_eq!(ends(">P:00 >B:00 >E >d >c >S <1 <2 <G <C:COPY_10 <Z:I"), [Committed]);
-        assert_eq!(ends(">P:00 >B:00 >E >S >d >c >S <1 <2 <G <C:COPY_10 <Z:I"), [Committed]);
-        assert_eq!(ends(">Q >d >c >Q <G <C:COPY_10 <Z:I <C:X0 <Z:I"), [Committed]);
-        assert_eq!(converse(">Q <G >Q").unwrap_err(), Violation::Copying);
-        // The server fails in the middle of the data: the rest is ignored.
-        assert_eq!(ends(">P:00 >B:00 >E >S <1 <2 <G >d <E >d >c >S <Z:I"), [Failed]);
-        assert_eq!(ends(">Q <G >d <E <Z:I"), [Failed]);
-        // It fails after it has begun, and before it reads: it answers what it would have ignored. The
-        // session keeps its connection, because it may also have ignored that.
-        for (lines, committed) in
-            [(">P:00 >B:00 >E >S <1 <2 <G <E <Z:I", 0), (">Q >Q <G <E <Z:I <C:X0 <Z:I", 1)]
-        {
-            let (ends, session) = converse(lines).unwrap();
-            assert_eq!(ends.iter().filter(|end| **end == Committed).count(), committed);
-            assert_eq!((ends[0], session.pin()), (Failed, Some(Pin::Copy)));
-        }
-        // It fails before.
-        assert_eq!(ends(">P:00 >B:00 >E >d >c >S <1 <E <Z:I >Q <Z:I"), [Failed, Committed]);
-    }
-
-    #[test]
-    fn a_session_is_pinned_by_what_was_executed() {
-        assert_eq!(pin(">Q:SET_x=1 <C:SET0 <Z:I"), Some(Pin::Setting));
-        assert_eq!(pin(">Q:SET_x=1 <E <Z:I"), None);
-        assert_eq!(pin(">Q:SET_LOCAL_x=1 <C:SET0 <Z:I"), None);
-        assert_eq!(pin(">Q:SET_LOCAL_x=1 >Q:SET_x=1 <E <Z:I <C:SET0 <Z:I"), Some(Pin::Setting));
-        assert_eq!(pin(">P:0SET_x=10 >B:00 >E >S <1 <2 <C:SET0 <Z:I"), Some(Pin::Setting));
-        assert_eq!(pin(">Q:LISTEN_x <C:LISTEN0 <Z:I"), Some(Pin::Listen));
-        assert_eq!(pin(">Q:PREPARE_x <C:PREPARE0 <Z:I"), Some(Pin::Statement));
-        assert_eq!(pin(">Q:LOAD_x <C:LOAD0 <Z:I"), Some(Pin::Library));
-        assert_eq!(pin(">Q:CREATE_TEMP_TABLE_t() <C:CREATE_TABLE0 <Z:I"), Some(Pin::TemporaryTable));
-        assert_eq!(pin(">P:name0SELECT0 >S <1 <Z:I"), Some(Pin::Statement));
-    }
-
-    #[test]
-    fn the_unnamed_statement_does_not_outlive_its_transaction() {
-        // It was not used, so that the client will use it later.
-        assert_eq!(pin(">P:0SELECT0 >D:S0 >S <1 <t <T <Z:I"), Some(Pin::Statement));
-        assert!(converse(">P:0SELECT0 >D:S0 >S <1 <t <T <Z:I >B:00 >E >S").is_ok());
-        assert_eq!(pin(">P:0SELECT0 >B:00 >E >S <1 <2 <C:SELECT_10 <Z:I"), None);
-        for again in [">B:00", ">D:S0"] {
-            let lines = format!(">P:0SELECT0 >B:00 >E >S <1 <2 <C:SELECT_10 <Z:I {again}");
-            assert_eq!(converse(&lines).unwrap_err(), Violation::Unnamed);
-        }
-        // A simple query drops it.
-        assert_eq!(converse(">P:0X0 >S >Q >B:00").unwrap_err(), Violation::Unnamed);
-        // In one transaction it can be used again.
-        assert!(converse(">Q:BEGIN <C:BEGIN0 <Z:T >P:0X0 >B:00 >S <1 <2 <Z:T >B:00 >E >S").is_ok());
-    }
-
-    #[test]
-    fn what_cannot_be_relayed_is_a_violation() {
-        assert_eq!(converse(">P:00 >Q").unwrap_err(), Violation::Unsynced);
-        assert_eq!(converse(">Q >p").unwrap_err(), Violation::Unknown(b'p'));
-        assert_eq!(converse("<Z:I").unwrap_err(), Violation::Unasked);
-        assert_eq!(converse(">Q <Z:I <Z:I").unwrap_err(), Violation::Unasked);
-    }
-}
+mod tests;

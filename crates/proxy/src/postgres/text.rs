@@ -6,6 +6,8 @@
 //! without need, which costs speed only. What a function does inside the server is not seen, nor words that
 //! belong together with a comment between them.
 
+use std::borrow::Cow;
+
 /// Why a session needs its own connection of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pin {
@@ -15,7 +17,7 @@ pub enum Pin {
     TemporaryTable,
     /// It listens to notifications.
     Listen,
-    /// It prepared a statement.
+    /// It prepared a statement in SQL, or one that is too long to be prepared again.
     Statement,
     /// It may hold an advisory lock.
     AdvisoryLock,
@@ -178,6 +180,36 @@ impl Text {
     }
 }
 
+/// Returns the name of the prepared statement that a query drops, if that is all that it does; its text ends
+/// with a zero byte.
+#[must_use]
+pub fn dropped(query: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let query = query.strip_suffix(b"\0")?.trim_ascii();
+    let query = query.strip_suffix(b";").unwrap_or(query);
+    let name = after_word(b"deallocate", query)?.trim_ascii_end();
+    let name = after_word(b"prepare", name).unwrap_or(name);
+    if let Some(quoted) = name.strip_prefix(b"\"") {
+        let mut parts = quoted.strip_suffix(b"\"")?.split(|byte| *byte == b'"');
+        // Each quote of the name is written twice.
+        let mut name = parts.next()?.to_vec();
+        while let Some(between) = parts.next() {
+            let after = parts.next().filter(|_| between.is_empty())?;
+            name.extend([b"\"", after].concat());
+        }
+        return Some(name.into());
+    }
+    let is_name =
+        name.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | 0x80..));
+    (is_name && !name.eq_ignore_ascii_case(b"all")).then(|| name.to_ascii_lowercase().into())
+}
+
+/// Returns what follows a word and white space.
+fn after_word<'a>(word: &[u8], text: &'a [u8]) -> Option<&'a [u8]> {
+    let (first, rest) = text.split_at_checked(word.len())?;
+    let follows = rest.first().is_some_and(u8::is_ascii_whitespace);
+    (follows && first.eq_ignore_ascii_case(word)).then(|| rest.trim_ascii_start())
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -243,6 +275,36 @@ mod tests {
         ] {
             assert_eq!(read(text).1, Set::Brief, "{text}");
         }
+    }
+
+    #[test]
+    fn a_query_that_drops_a_statement_is_that_alone() {
+        for (query, name) in [
+            ("DEALLOCATE one", "one"),
+            ("deallocate PREPARE pdo_stmt_00000001;", "pdo_stmt_00000001"),
+            (" DEALLOCATE\n\"One \"\"two\"\"\" ; ", "One \"two\""),
+            ("DEALLOCATE prepare", "prepare"),
+            ("DEALLOCATE One", "one"),
+            ("DEALLOCATE \"all\"", "all"),
+        ] {
+            let query = format!("{query}\0");
+            assert_eq!(dropped(query.as_bytes()).as_deref(), Some(name.as_bytes()), "{query}");
+        }
+        for query in [
+            "DEALLOCATE ALL",
+            "DEALLOCATE PREPARE all;",
+            "DEALLOCATE one; SELECT 1",
+            "DEALLOCATE \"one\" two\"",
+            "DEALLOCATE \"one",
+            "DEALLOCATE \"",
+            "DEALLOCATE",
+            "DEALLOCATEone",
+            "SELECT 1",
+            "",
+        ] {
+            assert_eq!(dropped(format!("{query}\0").as_bytes()), None, "{query}");
+        }
+        assert_eq!((dropped(b"DEALLOCATE one"), dropped(b"")), (None, None));
     }
 
     proptest! {

@@ -9,6 +9,7 @@ use slotmap::new_key_type;
 use super::client::{Client, ClientKey, Phase};
 use super::connection::{Connection, Read, joined};
 use super::opening::Opening;
+use super::passage::Passage;
 use super::pool::PoolKey;
 use super::{EDGES, Relay, Side};
 use crate::gate::Permit;
@@ -17,6 +18,7 @@ use crate::postgres::frame::{self, Frames, Piece};
 use crate::postgres::refusal::{Refusal, TERMINATE};
 use crate::postgres::session::End;
 use crate::postgres::startup::{CancelKey, First};
+use crate::postgres::statement::{Prepared, Server};
 
 new_key_type! {
     /// The name of a connection of the server.
@@ -35,6 +37,8 @@ pub struct Backend {
     pub pool: PoolKey,
     /// Whether all sessions of the pool may use it.
     pub is_shared: bool,
+    /// The statements that it has.
+    pub prepared: Prepared,
     /// When the server opened it.
     pub opened: Duration,
     /// What cancels it.
@@ -150,6 +154,7 @@ impl Relay {
             role,
             pool,
             is_shared: false,
+            prepared: Prepared::default(),
             opened: Duration::ZERO,
             cancel_key: CancelKey([0; 8]),
             cancels: 0,
@@ -219,29 +224,29 @@ impl Relay {
     /// What the server sends in a transaction, and to a session that it is bound to.
     fn transaction_reply(&mut self, key: BackendKey, client: ClientKey, input: &[u8]) -> usize {
         let Client { session, frames: of_client, .. } = &mut self.clients[client];
-        let frames = &mut self.backends[key].frames;
-        let (mut used, mut end) = (0, None);
+        let Backend { frames, prepared, pool, .. } = &mut self.backends[key];
+        let definitions = &mut self.pools[*pool].definitions;
+        let (mut passage, mut end) = (Passage::new(input), None);
         while end.is_none() {
-            let taken = match frames.next(&input[used..]).map_err(|error| error.to_string()) {
+            let next = match frames.next(passage.rest()) {
                 Ok(None) => break,
-                Ok(Some((piece, taken))) => {
-                    session.server(piece).map(|()| taken).map_err(|error| error.to_string())
+                Ok(Some((piece, length))) => {
+                    let passed = session.server(piece, Server { prepared, definitions });
+                    passed.map(|pass| passage.add(length, pass)).map_err(|error| error.to_string())
                 }
-                Err(error) => Err(error),
+                Err(error) => Err(error.to_string()),
             };
-            match taken {
-                Ok(taken) => used += taken,
-                Err(error) => {
-                    self.send_to_client(client, &input[..used]);
-                    self.server_fails(key, &error);
-                    return input.len();
-                }
+            if let Err(error) = next {
+                self.send_to_client(client, &passage.end());
+                self.server_fails(key, &error);
+                return input.len();
             }
             if !of_client.is_inside() {
                 end = session.end();
             }
         }
-        self.send_to_client(client, &input[..used]);
+        let used = passage.used();
+        self.send_to_client(client, &passage.end());
         // After a COPY that failed, the server may still answer while the next transaction waits.
         if let Some(end) = end
             && self.clients.get(client).is_some_and(|client| client.phase == Phase::Active)
@@ -289,12 +294,16 @@ impl Relay {
     /// What the server sends without being asked. Notices and changed settings of the server are for
     /// sessions, of which there is none.
     fn stray_reply(&mut self, key: BackendKey, input: &[u8]) -> usize {
-        let frames = &mut self.backends[key].frames;
+        let Backend { frames, prepared, .. } = &mut self.backends[key];
         let mut used = 0;
         loop {
             match frames.next(&input[used..]) {
                 Ok(None) => return used,
-                Ok(Some((Piece::Rest(_) | Piece::First { kind: b'N' | b'S', .. }, taken))) => used += taken,
+                Ok(Some((Piece::First { kind: b'S', .. }, taken))) => {
+                    prepared.forget();
+                    used += taken;
+                }
+                Ok(Some((Piece::Rest(_) | Piece::First { kind: b'N', .. }, taken))) => used += taken,
                 // It says why it ends, or does not keep to the protocol.
                 Ok(Some(_)) | Err(_) => {
                     self.backend_ended(key);

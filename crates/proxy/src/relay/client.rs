@@ -11,6 +11,7 @@ use super::backend::{Backend, BackendKey, Role};
 use super::connection::{Connection, Read, joined};
 use super::listener::Accepted;
 use super::login::{STARTUP_TIME, Turn};
+use super::passage::Passage;
 use super::pool::PoolKey;
 use super::{EDGES, Relay, Side, random};
 use crate::gate::{Arrival, Permit, Ticket};
@@ -19,6 +20,7 @@ use crate::postgres::frame::{self, Frames, LONGEST_HEAD};
 use crate::postgres::refusal::{READY, Refusal};
 use crate::postgres::session::{End, Session};
 use crate::postgres::startup::{CancelKey, Startup};
+use crate::postgres::statement::Server;
 
 new_key_type! {
     /// The name of a client.
@@ -300,19 +302,21 @@ impl Relay {
     fn take_transaction(&mut self, key: ClientKey, input: &[u8]) -> Option<usize> {
         let client = &mut self.clients[key];
         let backend = client.backend?;
-        let mut used = 0;
+        let Backend { prepared, pool, .. } = &mut self.backends[backend];
+        let definitions = &mut self.pools[*pool].definitions;
+        let mut passage = Passage::new(input);
         let stop = loop {
-            let rest = &input[used..];
+            let rest = passage.rest();
             if client.frames.kind(rest) == Some(b'X') {
                 break Some(Stop::Left);
             }
             match client.frames.next(rest) {
                 Ok(None) => break None,
-                Ok(Some((piece, taken))) => {
-                    if let Err(error) = client.session.client(piece) {
-                        break Some(Stop::Violation(error.to_string()));
+                Ok(Some((piece, length))) => {
+                    match client.session.client(piece, Server { prepared, definitions }) {
+                        Ok(pass) => passage.add(length, pass),
+                        Err(error) => break Some(Stop::Violation(error.to_string())),
                     }
-                    used += taken;
                     // The server had answered in the middle of this message.
                     if !client.frames.is_inside()
                         && let Some(end) = client.session.end()
@@ -323,7 +327,9 @@ impl Relay {
                 Err(error) => break Some(Stop::Violation(error.to_string())),
             }
         };
-        self.send_to_backend(backend, &input[..used]);
+        self.counts.prepared_again += std::mem::take(&mut prepared.again);
+        let used = passage.used();
+        self.send_to_backend(backend, &passage.end());
         match stop {
             None => return (used > 0).then_some(used),
             Some(Stop::Ended(end)) => {

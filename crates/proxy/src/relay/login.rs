@@ -66,15 +66,17 @@ impl Step {
     /// Returns what a piece means.
     pub fn of(piece: Piece) -> Self {
         match piece {
-            Piece::First { kind: b'R', body: [0, 0, 0, 0] } => Self::Accepted,
+            Piece::First { kind: b'R', body: [0, 0, 0, 0], .. } => Self::Accepted,
             // AuthenticationSASLFinal, to which there is no answer.
-            Piece::First { kind: b'R', body: [0, 0, 0, 12, ..] } => Self::Other,
+            Piece::First { kind: b'R', body: [0, 0, 0, 12, ..], .. } => Self::Other,
             Piece::First { kind: b'R', .. } => Self::Asked,
             // Without a key of this length, which protocol 3.0 has, the server ignores requests to cancel.
-            Piece::First { kind: b'K', body } => Self::Key(CancelKey(body.try_into().unwrap_or_default())),
+            Piece::First { kind: b'K', body, .. } => {
+                Self::Key(CancelKey(body.try_into().unwrap_or_default()))
+            }
             Piece::First { kind: b'Z', .. } => Self::Ready,
             Piece::First { kind: b'S', .. } => Self::Setting,
-            Piece::First { kind: b'E', body }
+            Piece::First { kind: b'E', body, .. }
                 if refusal::code(body) == Some(Refusal::FULL.code.as_bytes()) =>
             {
                 Self::Full

@@ -94,7 +94,7 @@ impl Relay {
                     }
                 }
                 Step::Asked | Step::Accepted | Step::Other => {
-                    if let Piece::First { kind: b'R', body } = piece
+                    if let Piece::First { kind: b'R', body, .. } = piece
                         && let Err(error) = self.answer(key, body)
                     {
                         self.server_fails(key, &error.to_string());
