@@ -42,6 +42,7 @@ use crate::gate::Gate;
 use crate::postgres::refusal::Refusal;
 use crate::postgres::scram::Key;
 use crate::postgres::startup::{CancelKey, Startup};
+use crate::postgres::statement::Definitions;
 use crate::postgres::text::Pin;
 use crate::postgres::users::Users;
 use crate::tls::Encryption;
@@ -155,6 +156,8 @@ pub struct Relay {
     pools: SlotMap<PoolKey, Pool>,
     pool_of: HashMap<Startup, PoolKey>,
     client_of: HashMap<CancelKey, ClientKey>,
+    /// What the sessions have prepared.
+    definitions: Definitions,
     gate: Gate<ClientKey>,
     control: Control,
     cpu: Option<GroupTime>,
@@ -253,6 +256,7 @@ impl Relay {
     pub fn listen(options: Options) -> Result<Self, NoRelay> {
         let listener = Listener::bind(options.listen)?;
         let seed = try_random().map_err(|errno| NoRelay::Random(errno.into()))?;
+        let definitions = Definitions::new(u32::from_ne_bytes(random()));
         let no_epoll = |errno: Errno| NoRelay::Events(errno.into());
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(no_epoll)?;
         epoll::add(&epoll, listener.socket(), LISTENER, EventFlags::IN | EventFlags::ET).map_err(no_epoll)?;
@@ -265,6 +269,7 @@ impl Relay {
             pools: SlotMap::with_key(),
             pool_of: HashMap::new(),
             client_of: HashMap::new(),
+            definitions,
             gate: Gate::new(options.tuning.start, options.longest_wait),
             control: Control::new(options.law, options.tuning),
             cpu: options.cpu,

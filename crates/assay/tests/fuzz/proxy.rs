@@ -171,11 +171,12 @@ pub fn parse_conversation(input: &[u8]) {
     let mut client = Way::new(Side::Client, &input[..end]);
     let mut server = Way::new(Side::Server, &input[(end + 1).min(input.len())..]);
     let mut session = Session::default();
-    let (mut prepared, mut definitions) = (Prepared::default(), Definitions::default());
+    let (mut prepared, mut definitions) = (Prepared::default(), Definitions::new(1));
+    let mut changes = 0;
     loop {
-        let (prepared, definitions) = (&mut prepared, &mut definitions);
-        let sent = client.pass(|piece| session.client(piece, Server { prepared, definitions }));
-        let received = server.pass(|piece| session.server(piece, Server { prepared, definitions }));
+        let (prepared, definitions, changes) = (&mut prepared, &mut definitions, &mut changes);
+        let sent = client.pass(|piece| session.client(piece, Server { prepared, definitions, changes }));
+        let received = server.pass(|piece| session.server(piece, Server { prepared, definitions, changes }));
         session.end();
         if !sent && !received {
             return;

@@ -19,7 +19,7 @@ const TRANSACTIONS: u32 = 150;
 /// What a session does with its name. Each checks the answer; an error is the server's.
 type Check = fn(&mut Client, &str) -> Result<(), Error>;
 
-const CHECKS: [Check; 7] = [
+const CHECKS: [Check; 9] = [
     |session, name| {
         let rows =
             session.simple_query(&format!("SELECT '{name}'; SELECT '{name}' FROM generate_series(1, 50)"))?;
@@ -69,6 +69,25 @@ const CHECKS: [Check; 7] = [
         Ok(())
     },
     |session, name| session.batch_execute(&format!("SELECT pg_sleep(0.002), '{name}'")),
+    |session, name| {
+        // Several transactions; sessions give equal names to different statements.
+        let own = session.prepare(&format!("SELECT '{name}'"))?;
+        let shared = session.prepare("SELECT $1 || ''")?;
+        for _ in 0..2 {
+            assert_eq!(session.query_one(&own, &[])?.get::<_, String>(0), name);
+            assert_eq!(session.query_one(&shared, &[&name])?.get::<_, String>(0), name);
+        }
+        Ok(())
+    },
+    |session, name| {
+        let mut transaction = session.transaction()?;
+        let fails = transaction.prepare("SELECT $1::text::int")?;
+        let error = transaction.query(&fails, &[&name]).unwrap_err();
+        match error.as_db_error() {
+            Some(own) if own.message().contains(&format!("\"{name}\"")) => transaction.rollback(),
+            _ => Err(error),
+        }
+    },
 ];
 
 /// Runs one session after the other under one name.

@@ -12,6 +12,7 @@ mod lookup;
 mod postgres_server;
 mod room;
 mod session;
+mod statement;
 mod users;
 mod wire;
 

@@ -10,7 +10,7 @@ use crate::Guard;
 use crate::postgres_server::Server;
 
 /// The first column of the rows of a simple query.
-fn select(session: &mut Client, query: &str) -> Vec<String> {
+pub fn select(session: &mut Client, query: &str) -> Vec<String> {
     let messages = session.simple_query(query).unwrap();
     let rows = messages.into_iter().filter_map(|message| match message {
         SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap().to_owned()),

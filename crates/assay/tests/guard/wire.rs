@@ -10,11 +10,11 @@ use crate::login::with_passwords;
 use crate::postgres_server::Server;
 
 /// A session that is written by hand.
-struct Wire(TcpStream);
+pub struct Wire(TcpStream);
 
 impl Wire {
     /// Logs in.
-    fn start(guard: &Guard) -> Self {
+    pub fn start(guard: &Guard) -> Self {
         let mut wire = Self(TcpStream::connect(guard.address).unwrap());
         wire.0.write_all(&packet("user\0postgres\0database\0postgres\0\0")).unwrap();
         wire.read_to(b'Z');
@@ -22,14 +22,14 @@ impl Wire {
     }
 
     /// Sends messages, each of which is its kind and its body.
-    fn send(&mut self, messages: &[(u8, &str)]) {
+    pub fn send(&mut self, messages: &[(u8, &str)]) {
         let bytes: Vec<u8> =
             messages.iter().flat_map(|(kind, body)| message(*kind, body.as_bytes())).collect();
         self.0.write_all(&bytes).unwrap();
     }
 
     /// Reads up to a message of this kind, and returns all kinds, and the text of the last.
-    fn read_to(&mut self, last: u8) -> (String, String) {
+    pub fn read_to(&mut self, last: u8) -> (String, String) {
         let mut kinds = String::new();
         loop {
             let mut header = [0; 5];
@@ -46,7 +46,7 @@ impl Wire {
 }
 
 /// A query with the unnamed statement, up to and with Execute.
-fn query(text: &str) -> [(u8, String); 3] {
+pub fn query(text: &str) -> [(u8, String); 3] {
     [
         (b'P', format!("\0{text}\0\0\0")),
         (b'B', "\0\0\0\0\0\0\0\0".to_owned()),
@@ -54,11 +54,11 @@ fn query(text: &str) -> [(u8, String); 3] {
     ]
 }
 
-fn borrowed(messages: &[(u8, String)]) -> Vec<(u8, &str)> {
+pub fn borrowed(messages: &[(u8, String)]) -> Vec<(u8, &str)> {
     messages.iter().map(|(kind, body)| (*kind, &**body)).collect()
 }
 
-const SYNC: (u8, &str) = (b'S', "");
+pub const SYNC: (u8, &str) = (b'S', "");
 
 #[test]
 fn transactions_that_are_sent_together_are_answered_in_order() {
@@ -82,18 +82,38 @@ fn transactions_that_are_sent_together_are_answered_in_order() {
 }
 
 #[test]
-fn a_statement_that_is_prepared_first_and_used_later_is_kept() {
+fn the_unnamed_statement_outlives_its_transaction() {
     let server = Server::start();
     let guard = Guard::start(&server, &["--limit", "1"]);
     let [mut wire, mut other] = [(); 2].map(|()| Wire::start(&guard));
     let mine = query("SELECT 'mine'");
     wire.send(&[borrowed(&mine[..1]), vec![(b'D', "S\0"), SYNC]].concat());
     assert_eq!(wire.read_to(b'Z').0, "1tTZ");
+    for _ in 0..2 {
+        other.send(&[borrowed(&query("SELECT 'other'")), vec![SYNC]].concat());
+        assert_eq!(other.read_to(b'Z').0, "12DCZ");
+        wire.send(&[borrowed(&mine[1..]), vec![SYNC]].concat());
+        assert!(wire.read_to(b'D').1.ends_with("mine"));
+        wire.read_to(b'Z');
+    }
+    // A simple query drops it. The connection has the one of the other session.
+    wire.send(&[(b'Q', "SELECT\0")]);
+    wire.read_to(b'Z');
     other.send(&[borrowed(&query("SELECT 'other'")), vec![SYNC]].concat());
-    assert_eq!(other.read_to(b'Z').0, "12DCZ");
+    other.read_to(b'Z');
     wire.send(&[borrowed(&mine[1..]), vec![SYNC]].concat());
-    assert!(wire.read_to(b'D').1.ends_with("mine"));
-    assert_eq!(guard.end().of("prepared statement"), 1);
+    assert!(wire.read_to(b'E').1.contains("C26000"));
+    wire.read_to(b'Z');
+    // One that is too long to be prepared again keeps its connection.
+    let long = query(&format!("SELECT '{}'", "x".repeat(70_000)));
+    wire.send(&[borrowed(&long[..1]), vec![(b'D', "S\0"), SYNC]].concat());
+    wire.read_to(b'Z');
+    other.send(&[borrowed(&query("SELECT 'other'")), vec![SYNC]].concat());
+    other.read_to(b'Z');
+    wire.send(&[borrowed(&long[1..]), vec![SYNC]].concat());
+    assert!(wire.read_to(b'D').1.ends_with("xxx"));
+    let counts = guard.end();
+    assert_eq!((counts.of("prepared statement"), counts.of("statements prepared again")), (1, 2));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use super::frame::Piece;
 use super::refusal;
-use super::statement::{Definition, Pass, Prepared, Server, Statements, Step, StepKind};
+use super::statement::{Pass, Prepared, Server, Statements, Step, StepKind};
 use super::text::{Pin, Set, Text, dropped};
 
 /// The state of a session.
@@ -201,7 +201,8 @@ impl Session {
             b'P' => {
                 let name = string(&mut behind);
                 if name.is_empty() {
-                    let definition = self.statements.parse_unnamed(behind, rest, server).map(Definition::pin);
+                    let definition =
+                        self.statements.parse_unnamed(behind, rest, server).map(|definition| definition.pin);
                     server.prepared.expect(StepKind::Unnamed);
                     self.prepares(definition, behind);
                 } else {
@@ -209,11 +210,14 @@ impl Session {
                     if definition.is_none() {
                         self.needs(Pin::Statement);
                     }
-                    self.prepares(definition.map(|definition| definition.pin()), behind);
+                    self.prepares(definition.map(|definition| definition.pin), behind);
                 }
             }
             b'B' => {
                 let (portal, name) = (string(&mut behind), string(&mut behind));
+                if name.is_empty() {
+                    self.statements.bind_unnamed();
+                }
                 let (name, set) = self.statements.provide(name, server);
                 self.may_set |= set == Set::Lasting;
                 if let Some(name) = name {
@@ -285,16 +289,14 @@ impl Session {
         }
     }
 
-    fn error(&mut self, body: &[u8], Server { prepared, definitions }: Server) {
+    fn error(&mut self, body: &[u8], Server { prepared, changes, .. }: Server) {
         self.end = End::Failed;
         self.copying = false;
-        if refusal::code(body) == Some(NO_STATEMENT) {
-            // A function may have dropped it.
+        if refusal::code(body) == Some(NO_STATEMENT) && prepared.is_named_in(&refusal::text(body)) {
+            // A function has dropped it, and maybe others.
             prepared.forget();
         }
-        if refusal::is_changed_statement(body) {
-            definitions.change();
-        }
+        *changes += u64::from(refusal::is_changed_statement(body));
         if self.doubtful > 0 {
             // It cannot be known how many answers are still to come.
             self.needs(Pin::Copy);

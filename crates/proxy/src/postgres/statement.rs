@@ -21,21 +21,17 @@ pub struct Definition {
     id: u64,
     /// Its text and the types of its parameters: all that follows the name in `Parse`.
     body: Arc<[u8]>,
-    pin: Option<Pin>,
+    /// Why a session needs its own connection that prepares it; `None` if it does not.
+    pub pin: Option<Pin>,
     /// What it may set when it is executed.
     set: Set,
 }
 
-impl Definition {
-    /// Returns why a session needs its own connection that prepares it; `None` if it does not.
-    pub fn pin(&self) -> Option<Pin> {
-        self.pin
-    }
-}
-
-/// The definitions of sessions that share connections. Equal ones are kept once.
+/// The definitions of all sessions. Equal ones are kept once.
 #[derive(Debug)]
 pub struct Definitions {
+    /// How the names begin that the guard gives.
+    prefix: String,
     known: HashMap<Arc<[u8]>, Arc<Definition>>,
     /// Memory of those that are known.
     size: usize,
@@ -43,8 +39,6 @@ pub struct Definitions {
     full: usize,
     /// Those that were ever added.
     added: u64,
-    /// Times that the results of a statement have changed their types since it was prepared.
-    revision: u64,
 }
 
 /// What a connection of the server has.
@@ -58,8 +52,8 @@ pub struct Prepared {
     named: u64,
     /// Uses so far.
     uses: u64,
-    /// Of the definitions when the statements were prepared.
-    revision: u64,
+    /// Changes of statements before these were prepared.
+    changes: u64,
     /// What is sent instead of the last message.
     instead: Vec<u8>,
     /// The answers to that.
@@ -68,13 +62,16 @@ pub struct Prepared {
     pub again: u64,
 }
 
-/// A connection of the server, and the definitions of the sessions that share it.
+/// A connection of the server, and what it has in common with others.
 #[derive(Debug)]
 pub struct Server<'a> {
-    /// What the connection has.
+    /// What it has.
     pub prepared: &'a mut Prepared,
-    /// What the sessions have prepared.
+    /// What all sessions have prepared.
     pub definitions: &'a mut Definitions,
+    /// Times that a statement did not return any more what it did when it was prepared, on this connection or
+    /// on one that is used by the same sessions.
+    pub changes: &'a mut u64,
 }
 
 /// How a message, or part of one, is passed on.
@@ -95,7 +92,7 @@ pub struct Step {
     /// The definition that the connection lacks if the message is skipped.
     lacks: Option<u64>,
     /// The name that the client has given, or has closed, and what it meant before.
-    renamed: Option<(Name, Option<Statement>)>,
+    renamed: Option<(Name, Option<Arc<Definition>>)>,
 }
 
 /// What a message does.
@@ -120,19 +117,11 @@ pub enum StepKind {
 /// The statements of a session, by the names that its client has given.
 #[derive(Debug, Default)]
 pub struct Statements {
-    named: HashMap<Name, Statement>,
+    /// Those that any connection can have. Others keep their names, on the session's own connection.
+    named: HashMap<Name, Arc<Definition>>,
     /// Memory of the named ones.
     size: usize,
     unnamed: Unnamed,
-}
-
-/// A statement of a client.
-#[derive(Debug, Clone)]
-enum Statement {
-    /// Any connection can have it.
-    Shared(Arc<Definition>),
-    /// It is on the session's own connection, under this name.
-    Own(Name),
 }
 
 /// The unnamed statement of a session.
@@ -142,7 +131,7 @@ struct Unnamed {
     definition: Option<Arc<Definition>>,
     /// Whether the connection has it, and not one of another session.
     is_here: bool,
-    /// Whether it can only be used on the connection that has it, and was not.
+    /// Whether it can only be used on the connection that has it, and was not bound.
     is_stuck: bool,
 }
 
@@ -154,9 +143,6 @@ struct Place {
 
 /// The name of a statement.
 pub type Name = Box<[u8]>;
-
-/// Before the number in a name of the guard.
-const PREFIX: &[u8] = b"assay_";
 
 /// A statement that no connection has.
 const ABSENT: &[u8] = b"assay_none";
@@ -173,13 +159,15 @@ const FULL: usize = 1 << 20;
 /// Memory for a statement beside its text, roughly.
 const OVERHEAD: usize = 128;
 
-impl Default for Definitions {
-    fn default() -> Self {
-        Self { known: HashMap::new(), size: 0, full: FULL, added: 0, revision: 0 }
-    }
-}
-
 impl Definitions {
+    /// Begins with none. The number distinguishes the names of this guard from those of a client, which may
+    /// be another guard.
+    #[must_use]
+    pub fn new(number: u32) -> Self {
+        let prefix = format!("assay_{number:08x}_");
+        Self { prefix, known: HashMap::new(), size: 0, full: FULL, added: 0 }
+    }
+
     /// Returns the definition with this body.
     fn of(&mut self, body: &[u8]) -> Arc<Definition> {
         if let Some(known) = self.known.get(body) {
@@ -201,17 +189,18 @@ impl Definitions {
         self.known.insert(body, definition.clone());
         definition
     }
-
-    /// A statement does not return what it did when it was prepared. Other connections may have it, too.
-    pub fn change(&mut self) {
-        self.revision += 1;
-    }
 }
 
 impl Prepared {
     /// The statements may not be what they are taken for: they are prepared anew when they are used next.
     pub fn forget(&mut self) {
         self.unneeded.extend(self.places.drain().map(|(_, place)| place.name));
+    }
+
+    /// Whether a text contains the name of a statement.
+    pub fn is_named_in(&self, text: &str) -> bool {
+        let names = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+        names.into_iter().any(|name| self.places.values().any(|place| *place.name == *name.as_bytes()))
     }
 
     /// Begins with the next message.
@@ -227,11 +216,6 @@ impl Prepared {
     /// Returns how the message is passed on.
     pub fn pass(&self) -> Pass<'_> {
         if self.instead.is_empty() { Pass::AsIs } else { Pass::Instead(&self.instead) }
-    }
-
-    fn name(&mut self) -> Name {
-        self.named += 1;
-        [PREFIX, self.named.to_string().as_bytes()].concat().into()
     }
 
     /// Sends a message instead of the last one, of which `rest` bytes follow.
@@ -256,8 +240,7 @@ impl Prepared {
 impl Server<'_> {
     /// Returns the name of a statement; `None` if the connection lacks it.
     fn name_of(&mut self, definition: &Definition) -> Option<Name> {
-        if self.prepared.revision != self.definitions.revision {
-            self.prepared.revision = self.definitions.revision;
+        if std::mem::replace(&mut self.prepared.changes, *self.changes) != *self.changes {
             self.prepared.forget();
         }
         self.prepared.uses += 1;
@@ -275,7 +258,8 @@ impl Server<'_> {
             prepared.unneeded.extend(oldest.map(|place| place.name));
         }
         prepared.close_unneeded();
-        let name = prepared.name();
+        prepared.named += 1;
+        let name: Name = format!("{}{}", self.definitions.prefix, prepared.named).into_bytes().into();
         prepared.send(b'P', &[&name, b"\0", &definition.body], 0);
         prepared.steps.push(Step { lacks: Some(definition.id), ..Step::new(kind) });
         prepared.places.insert(definition.id, Place { name: name.clone(), used: prepared.uses });
@@ -283,14 +267,11 @@ impl Server<'_> {
     }
 
     /// Returns the name of a statement on this connection, which has it from now on.
-    fn provide(&mut self, statement: &Statement) -> Name {
-        match statement {
-            Statement::Own(name) => name.clone(),
-            Statement::Shared(definition) => self.name_of(definition).unwrap_or_else(|| {
-                self.prepared.again += 1;
-                self.prepare(definition, StepKind::Again)
-            }),
-        }
+    fn provide(&mut self, definition: &Definition) -> Name {
+        self.name_of(definition).unwrap_or_else(|| {
+            self.prepared.again += 1;
+            self.prepare(definition, StepKind::Again)
+        })
     }
 }
 
@@ -300,18 +281,10 @@ impl Step {
     }
 }
 
-impl Statement {
-    fn set(&self) -> Set {
-        match self {
-            Self::Shared(definition) => definition.set,
-            // Its session has its own connection.
-            Self::Own(_) => Set::Brief,
-        }
-    }
-
+impl Definition {
+    /// Memory for it under a name.
     fn size(&self, name: &[u8]) -> usize {
-        let body = if let Self::Shared(definition) = self { definition.body.len() } else { 0 };
-        name.len() + body + OVERHEAD
+        name.len() + self.body.len() + OVERHEAD
     }
 }
 
@@ -339,26 +312,17 @@ impl Statements {
             let present = to.provide(present);
             to.prepared.send(b'P', &[&present, b"\0", body], rest);
             to.prepared.expect(StepKind::Parse);
-            return definition;
+        } else if let Some(definition) = &definition {
+            if to.name_of(definition).is_some() {
+                to.prepared.send(b'C', &[b"S", ABSENT, b"\0"], 0);
+                to.prepared.expect(StepKind::Known);
+            } else {
+                to.prepare(definition, StepKind::Parse);
+            }
+            self.rename(name, Some(definition.clone()), to.prepared);
+        } else {
+            to.prepared.expect(StepKind::Parse);
         }
-        let statement = match definition.clone() {
-            Some(definition) => {
-                if to.name_of(&definition).is_some() {
-                    to.prepared.send(b'C', &[b"S", ABSENT, b"\0"], 0);
-                    to.prepared.expect(StepKind::Known);
-                } else {
-                    to.prepare(&definition, StepKind::Parse);
-                }
-                Statement::Shared(definition)
-            }
-            None => {
-                let own = to.prepared.name();
-                to.prepared.send(b'P', &[&own, b"\0", body], rest);
-                to.prepared.expect(StepKind::Parse);
-                Statement::Own(own)
-            }
-        };
-        self.rename(name, Some(statement), to.prepared);
         definition
     }
 
@@ -369,15 +333,14 @@ impl Statements {
             return self.provide_unnamed(server);
         }
         match self.named.get(name) {
-            Some(statement) => (Some(server.provide(statement)), statement.set()),
-            None => (Self::unknown(name), Set::Brief),
+            Some(definition) => (Some(server.provide(definition)), definition.set),
+            None => (None, Set::Brief),
         }
     }
 
     fn provide_unnamed(&mut self, Server { prepared, .. }: &mut Server) -> (Option<Name>, Set) {
-        let Unnamed { definition, is_here, is_stuck } = &mut self.unnamed;
+        let Unnamed { definition, is_here, .. } = &mut self.unnamed;
         let set = definition.as_ref().map_or(Set::Brief, |definition| definition.set);
-        *is_stuck = false;
         if std::mem::replace(is_here, true) {
             return (None, set);
         }
@@ -399,22 +362,18 @@ impl Statements {
             self.lose_unnamed();
             return None;
         }
-        match self.rename(name, None, prepared) {
-            // Other sessions may use it.
-            Some(Statement::Shared(_)) => Some(ABSENT.into()),
-            Some(Statement::Own(own)) => Some(own),
-            None => Self::unknown(name),
-        }
-    }
-
-    /// The client has no statement of this name, and the server has to say so. It may have one of the guard.
-    fn unknown(name: &[u8]) -> Option<Name> {
-        name.starts_with(PREFIX).then(|| ABSENT.into())
+        // Other sessions may use it.
+        self.rename(name, None, prepared).map(|_| ABSENT.into())
     }
 
     /// The client gives a name to another statement, or to none, with the last message. Returns the one that
     /// had it.
-    fn rename(&mut self, name: &[u8], to: Option<Statement>, prepared: &mut Prepared) -> Option<Statement> {
+    fn rename(
+        &mut self,
+        name: &[u8],
+        to: Option<Arc<Definition>>,
+        prepared: &mut Prepared,
+    ) -> Option<Arc<Definition>> {
         let before = self.set(name, to);
         if let Some(step) = prepared.steps.last_mut() {
             step.renamed = Some((name.into(), before.clone()));
@@ -422,13 +381,13 @@ impl Statements {
         before
     }
 
-    fn set(&mut self, name: &[u8], to: Option<Statement>) -> Option<Statement> {
-        self.size += to.as_ref().map_or(0, |statement| statement.size(name));
+    fn set(&mut self, name: &[u8], to: Option<Arc<Definition>>) -> Option<Arc<Definition>> {
+        self.size += to.as_ref().map_or(0, |definition| definition.size(name));
         let before = match to {
-            Some(statement) => self.named.insert(name.into(), statement),
+            Some(definition) => self.named.insert(name.into(), definition),
             None => self.named.remove(name),
         };
-        self.size -= before.as_ref().map_or(0, |statement| statement.size(name));
+        self.size -= before.as_ref().map_or(0, |definition| definition.size(name));
         before
     }
 
@@ -455,7 +414,7 @@ impl Statements {
         let renamed = pending.filter_map(|step| step.renamed.as_ref());
         let kept: Vec<_> = renamed.filter_map(|(name, _)| self.named.remove_entry(name)).collect();
         self.named.clear();
-        self.size = kept.iter().map(|(name, statement)| statement.size(name)).sum();
+        self.size = kept.iter().map(|(name, definition)| definition.size(name)).sum();
         self.named.extend(kept);
     }
 
@@ -464,7 +423,12 @@ impl Statements {
         self.unnamed = Unnamed::default();
     }
 
-    /// Whether a statement can only be used on the connection that has it, and was not.
+    /// The client has bound the unnamed statement.
+    pub fn bind_unnamed(&mut self) {
+        self.unnamed.is_stuck = false;
+    }
+
+    /// Whether the unnamed statement can only be used on the connection that has it, and was not.
     pub fn is_stuck(&self) -> bool {
         self.unnamed.is_stuck
     }

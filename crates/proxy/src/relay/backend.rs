@@ -225,13 +225,14 @@ impl Relay {
     fn transaction_reply(&mut self, key: BackendKey, client: ClientKey, input: &[u8]) -> usize {
         let Client { session, frames: of_client, .. } = &mut self.clients[client];
         let Backend { frames, prepared, pool, .. } = &mut self.backends[key];
-        let definitions = &mut self.pools[*pool].definitions;
+        let changes = &mut self.pools[*pool].changes;
+        let definitions = &mut self.definitions;
         let (mut passage, mut end) = (Passage::new(input), None);
         while end.is_none() {
             let next = match frames.next(passage.rest()) {
                 Ok(None) => break,
                 Ok(Some((piece, length))) => {
-                    let passed = session.server(piece, Server { prepared, definitions });
+                    let passed = session.server(piece, Server { prepared, definitions, changes });
                     passed.map(|pass| passage.add(length, pass)).map_err(|error| error.to_string())
                 }
                 Err(error) => Err(error.to_string()),

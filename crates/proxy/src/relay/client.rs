@@ -303,7 +303,8 @@ impl Relay {
         let client = &mut self.clients[key];
         let backend = client.backend?;
         let Backend { prepared, pool, .. } = &mut self.backends[backend];
-        let definitions = &mut self.pools[*pool].definitions;
+        let changes = &mut self.pools[*pool].changes;
+        let definitions = &mut self.definitions;
         let mut passage = Passage::new(input);
         let stop = loop {
             let rest = passage.rest();
@@ -313,7 +314,7 @@ impl Relay {
             match client.frames.next(rest) {
                 Ok(None) => break None,
                 Ok(Some((piece, length))) => {
-                    match client.session.client(piece, Server { prepared, definitions }) {
+                    match client.session.client(piece, Server { prepared, definitions, changes }) {
                         Ok(pass) => passage.add(length, pass),
                         Err(error) => break Some(Stop::Violation(error.to_string())),
                     }

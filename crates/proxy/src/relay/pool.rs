@@ -11,7 +11,6 @@ use super::client::ClientKey;
 use super::greeting::Greeting;
 use crate::gate::Ticket;
 use crate::postgres::startup::Startup;
-use crate::postgres::statement::Definitions;
 
 new_key_type! {
     /// The name of a pool.
@@ -44,8 +43,8 @@ pub struct Pool {
     pub kind: Kind,
     /// Whether the guard can log in itself: with a secret, or because the server asked for no password.
     pub is_open: bool,
-    /// What its sessions have prepared.
-    pub definitions: Definitions,
+    /// Times that a statement of its sessions did not return any more what it did when it was prepared.
+    pub changes: u64,
     /// What the server says to a session that begins.
     pub greeting: Option<Greeting>,
     /// Sessions. The pool ends with the last one, or some time later if the guard can open it anew.
@@ -89,7 +88,7 @@ impl Pool {
             freed: None,
             kind,
             is_open: kind != Kind::AtServer,
-            definitions: Definitions::default(),
+            changes: 0,
             greeting: None,
             sessions: 0,
             left: Duration::ZERO,
