@@ -177,7 +177,7 @@ pub fn parse_conversation(input: &[u8]) {
         let (prepared, definitions, changes) = (&mut prepared, &mut definitions, &mut changes);
         let sent = client.pass(|piece| session.client(piece, Server { prepared, definitions, changes }));
         let received = server.pass(|piece| session.server(piece, Server { prepared, definitions, changes }));
-        session.end();
+        session.end(prepared);
         if !sent && !received {
             return;
         }

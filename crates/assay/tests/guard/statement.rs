@@ -25,19 +25,20 @@ fn a_statement_is_used_on_any_connection() {
     let mut processes = Vec::new();
     for turn in 0..9 {
         // Transactions of the other sessions occupy the connections that were used last.
-        for holder in 0..turn % 3 {
-            sessions[holder].batch_execute("BEGIN").unwrap();
-            process(&mut sessions[holder]);
+        let ([holders @ .., last], held) = (&mut sessions, turn % 3);
+        for holder in &mut holders[..held] {
+            holder.batch_execute("BEGIN").unwrap();
+            process(holder);
         }
-        let row = sessions[2].query_one(&mine[2], &[]).unwrap();
+        let row = last.query_one(&mine[2], &[]).unwrap();
         assert_eq!(row.get::<_, &str>(0), "mine 2");
         processes.push(row.get::<_, i32>(1));
-        let row = sessions[2].query_one(&shared[2], &[&"2"]).unwrap();
+        let row = last.query_one(&shared[2], &[&"2"]).unwrap();
         assert_eq!((row.get::<_, &str>(0), row.get(1)), ("shared 2", processes[turn]));
-        for holder in 0..turn % 3 {
-            let row = sessions[holder].query_one(&mine[holder], &[]).unwrap();
-            assert_eq!(row.get::<_, &str>(0), format!("mine {holder}"));
-            sessions[holder].batch_execute("COMMIT").unwrap();
+        for (n, holder) in holders[..held].iter_mut().enumerate() {
+            let row = holder.query_one(&mine[n], &[]).unwrap();
+            assert_eq!(row.get::<_, &str>(0), format!("mine {n}"));
+            holder.batch_execute("COMMIT").unwrap();
         }
     }
     processes.sort_unstable();

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use super::frame::Piece;
 use super::refusal;
-use super::statement::{Pass, Prepared, Server, Statements, Step, StepKind};
+use super::statement::{Pass, Prepared, Server, Statements, Step};
 use super::text::{Pin, Set, Text, dropped};
 
 /// The state of a session.
@@ -20,6 +20,8 @@ pub struct Session {
     owed: VecDeque<Owed>,
     /// What the messages since the last `Sync` need.
     unsynced: bool,
+    /// Whether the server skips all messages up to `Sync`, after an error.
+    skipping: bool,
     /// Whether the server takes data for `COPY`.
     copying: bool,
     /// Messages that the server ignores if it reads them while it takes data, and answers if it fails before.
@@ -31,6 +33,8 @@ pub struct Session {
     statements: Statements,
     /// Whether a text of this transaction may contain a `SET` that lasts.
     may_set: bool,
+    /// Whether this transaction has settings with which texts may mean something else.
+    reads_otherwise: bool,
     pin: Option<Pin>,
     end: End,
 }
@@ -70,6 +74,9 @@ pub enum Violation {
     /// The client sends a query while the server takes data.
     #[error("a query before the end of the data of COPY is not relayed")]
     Copying,
+    /// The client sends without an end, and the server does not answer.
+    #[error("more than {MOST} messages without an answer are not relayed")]
+    Unanswered,
     /// The client sends a message that is not one of its own.
     #[error("message type 0x{0:02x} is not one that a client sends")]
     Unknown(u8),
@@ -78,14 +85,15 @@ pub enum Violation {
     Unasked,
 }
 
+/// Messages whose answers are waited for. A client that sends as much as the kernel and the guard hold for it has
+/// fewer, unless the server does not answer them.
+const MOST: usize = 1 << 20;
+
 /// Outside of a transaction.
 const IDLE: u8 = b'I';
 
 /// There is no prepared statement of this name (`invalid_sql_statement_name`).
 const NO_STATEMENT: &[u8] = b"26000";
-
-/// `ParseComplete`.
-const PARSED: Pass = Pass::Instead(b"1\0\0\0\x04");
 
 /// `CommandComplete` of `DEALLOCATE`.
 const DROPPED: Pass = Pass::Instead(b"C\0\0\0\x0fDEALLOCATE\0");
@@ -98,12 +106,14 @@ impl Default for Session {
         Self {
             owed: VecDeque::new(),
             unsynced: false,
+            skipping: false,
             copying: false,
             doubtful: 0,
             ready: None,
             text: None,
             statements: Statements::default(),
             may_set: false,
+            reads_otherwise: false,
             pin: None,
             end: End::Committed,
         }
@@ -126,12 +136,15 @@ impl Session {
     /// Returns how the transaction ended if the last messages ended it, and begins the next one. The caller
     /// must not be in the middle of a message of the client: the server would take what another client sends
     /// for the rest of it.
-    pub fn end(&mut self) -> Option<End> {
+    pub fn end(&mut self, prepared: &mut Prepared) -> Option<End> {
         if self.ready != Some(IDLE) || !self.is_answered() {
             return None;
         }
         self.ready = None;
-        self.end_text();
+        self.end_text(prepared);
+        if std::mem::take(&mut self.reads_otherwise) {
+            prepared.forget();
+        }
         if self.statements.is_stuck() {
             self.needs(Pin::Statement);
         }
@@ -156,18 +169,26 @@ impl Session {
             }
             Piece::First { kind, body, rest } => (kind, body, rest),
         };
-        self.end_text();
+        self.end_text(server.prepared);
+        if self.owed.len() > MOST {
+            return Err(Violation::Unanswered);
+        }
         server.prepared.begin();
         match kind {
             b'Q' | b'F' | b'P' | b'B' | b'D' | b'E' | b'C' if self.copying => return Err(Violation::Copying),
             b'Q' | b'F' if self.unsynced => return Err(Violation::Unsynced),
             b'S' if self.copying => self.doubtful += 1,
             b'Q' => self.query(body, rest, server.prepared),
-            b'F' => self.owed.push_back(Owed::Query),
+            b'F' => {
+                self.owed.push_back(Owed::Query);
+                server.prepared.end_segment();
+            }
             b'S' => {
                 self.owed.push_back(Owed::Sync);
-                self.unsynced = false;
+                (self.unsynced, self.skipping) = (false, false);
+                server.prepared.end_segment();
             }
+            b'P' | b'B' | b'D' | b'E' | b'C' | b'c' | b'f' if self.skipping => {}
             b'P' | b'B' | b'D' | b'E' | b'C' => {
                 self.extended(kind, body, rest, &mut server);
                 self.owed.extend(server.prepared.steps().map(Owed::Step));
@@ -192,6 +213,7 @@ impl Session {
             self.text(body);
             self.owed.push_back(Owed::Query);
         }
+        prepared.end_segment();
     }
 
     /// A step of the extended protocol, of which `rest` bytes follow.
@@ -203,7 +225,6 @@ impl Session {
                 if name.is_empty() {
                     let definition =
                         self.statements.parse_unnamed(behind, rest, server).map(|definition| definition.pin);
-                    server.prepared.expect(StepKind::Unnamed);
                     self.prepares(definition, behind);
                 } else {
                     let definition = self.statements.parse(name, behind, rest, server);
@@ -219,7 +240,7 @@ impl Session {
                     self.statements.bind_unnamed();
                 }
                 let (name, set) = self.statements.provide(name, server);
-                self.may_set |= set == Set::Lasting;
+                self.sets(set, server.prepared);
                 if let Some(name) = name {
                     server.prepared.send(b'B', &[portal, b"\0", &name, b"\0", behind], rest);
                 }
@@ -234,7 +255,7 @@ impl Session {
                     server.prepared.send(kind, &[b"S", &name, b"\0"], rest);
                 }
             }
-            b'C' => server.prepared.expect(StepKind::Close),
+            b'C' => server.prepared.expect(Step::Close(None)),
             _ => {}
         }
     }
@@ -257,13 +278,12 @@ impl Session {
         match kind {
             // They have no body.
             b'1' | b'3' | b'I' if rest > 0 => return Err(Violation::Unasked),
-            b'1' | b'3' => return self.step(kind),
+            b'1' | b'3' => return self.step(kind, from.prepared),
             b'I' if matches!(self.owed.front(), Some(Owed::Drop)) => return Ok(DROPPED),
             b'C' => self.tag(body, from.prepared),
             b'E' => self.error(body, from),
             b'G' => self.copy(from.prepared),
-            // A text may mean something else with other settings.
-            b'S' => from.prepared.forget(),
+            b'S' => from.prepared.read_setting(body),
             b'Z' => {
                 self.skip(from.prepared);
                 if self.owed.pop_front().is_none() {
@@ -279,12 +299,12 @@ impl Session {
     }
 
     /// The server has prepared or closed a statement.
-    fn step(&mut self, kind: u8) -> Result<Pass<'static>, Violation> {
+    fn step(&mut self, kind: u8, prepared: &mut Prepared) -> Result<Pass<'static>, Violation> {
         let Some(Owed::Step(step)) = self.owed.pop_front() else { return Err(Violation::Unasked) };
-        match (kind, step.kind) {
-            (b'1', StepKind::Parse | StepKind::Unnamed) | (b'3', StepKind::Close) => Ok(Pass::AsIs),
-            (b'1', StepKind::Again | StepKind::UnnamedAgain) | (b'3', StepKind::Unneeded) => Ok(NOTHING),
-            (b'3', StepKind::Known) => Ok(PARSED),
+        self.statements.confirm(&step, prepared);
+        match (kind, step) {
+            (b'1', Step::Parse(_) | Step::Unnamed(_)) | (b'3', Step::Close(_)) => Ok(Pass::AsIs),
+            (b'1', Step::Again(_) | Step::UnnamedAgain(_)) | (b'3', Step::Unneeded(_)) => Ok(NOTHING),
             _ => Err(Violation::Unasked),
         }
     }
@@ -292,6 +312,7 @@ impl Session {
     fn error(&mut self, body: &[u8], Server { prepared, changes, .. }: Server) {
         self.end = End::Failed;
         self.copying = false;
+        self.skipping = self.unsynced && !self.owed.iter().any(Owed::is_ready_for_query);
         if refusal::code(body) == Some(NO_STATEMENT) && prepared.is_named_in(&refusal::text(body)) {
             // A function has dropped it, and maybe others.
             prepared.forget();
@@ -324,16 +345,10 @@ impl Session {
 
     /// Removes what the server does not do. The last message is undone first.
     fn undo(&mut self, skipped: Range<usize>, prepared: &mut Prepared) {
-        let mut skips_unnamed = false;
         for owed in self.owed.drain(skipped).rev() {
             if let Owed::Step(step) = owed {
-                skips_unnamed |= step.kind == StepKind::Unnamed;
                 self.statements.undo(step, prepared);
             }
-        }
-        let mut later = self.owed.iter().filter_map(Owed::step);
-        if skips_unnamed && !later.any(|step| step.kind == StepKind::Unnamed) {
-            self.statements.lose_unnamed();
         }
     }
 
@@ -375,12 +390,24 @@ impl Session {
         self.text = Some(text);
     }
 
-    fn end_text(&mut self) {
+    fn end_text(&mut self, prepared: &mut Prepared) {
         if let Some((pin, set)) = self.text.take().map(Text::end) {
-            self.may_set |= set == Set::Lasting;
+            self.sets(set, prepared);
             if let Some(pin) = pin {
                 self.needs(pin);
             }
+        }
+    }
+
+    /// Something is executed now or later in this transaction that sets this.
+    fn sets(&mut self, set: Set, prepared: &mut Prepared) {
+        match set {
+            Set::Brief => {}
+            Set::Reading => {
+                self.reads_otherwise = true;
+                prepared.forget();
+            }
+            Set::Lasting => self.may_set = true,
         }
     }
 

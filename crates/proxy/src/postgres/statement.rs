@@ -2,18 +2,17 @@
 //!
 //! A client prepares a statement once and uses it in later transactions, each of which may run on another
 //! connection. So a statement has a name of the guard on each connection that has it. A message that uses it
-//! gets that name, after a `Parse` of the guard if the connection lacks the statement. Sessions that prepare
-//! the same text share what a connection has.
+//! gets that name, after a `Parse` of the guard if the connection lacks the statement, or has one that was
+//! prepared before the client prepared it: its text may have meant something else then.
 //!
-//! Every message of a client becomes one that the server answers, in its place: a `Parse` of a statement
-//! that the connection has becomes a `Close` of one that does not exist, and the answer to that becomes the
-//! answer to a `Parse`. So answers stay in order by themselves, and an error skips what it would skip.
+//! What was sent is relied on within its messages up to `Sync`, of which an error skips the rest, and after
+//! that when it was answered.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::frame;
-use super::text::{Pin, Set, Text};
+use super::text::{Pin, Set, Text, changes_reading, dropped};
 
 /// What a client prepares.
 #[derive(Debug)]
@@ -39,12 +38,14 @@ pub struct Definitions {
     full: usize,
     /// Those that were ever added.
     added: u64,
+    /// Statements that were ever prepared.
+    parsed: u64,
 }
 
 /// What a connection of the server has.
 #[derive(Debug, Default)]
 pub struct Prepared {
-    /// The names of statements, by the number of their definition.
+    /// The statements, by the number of their definition.
     places: HashMap<u64, Place>,
     /// Names of statements that the server may have, and that nothing uses any more.
     unneeded: Vec<Name>,
@@ -52,13 +53,15 @@ pub struct Prepared {
     named: u64,
     /// Uses so far.
     uses: u64,
+    /// Parts of what was sent so far. An error skips the rest of its own.
+    segment: u64,
     /// Changes of statements before these were prepared.
     changes: u64,
     /// What is sent instead of the last message.
     instead: Vec<u8>,
     /// The answers to that.
     steps: Vec<Step>,
-    /// Statements that the guard has prepared for sessions that had prepared them on another connection.
+    /// Statements that the guard has prepared for sessions that had prepared them before.
     pub again: u64,
 }
 
@@ -86,42 +89,54 @@ pub enum Pass<'a> {
 /// A message that was sent to the server, and that it answers with `ParseComplete` or `CloseComplete`, unless
 /// it skips it after an error.
 #[derive(Debug)]
-pub struct Step {
-    /// What it does.
-    pub kind: StepKind,
-    /// The definition that the connection lacks if the message is skipped.
-    lacks: Option<u64>,
-    /// The name that the client has given, or has closed, and what it meant before.
-    renamed: Option<(Name, Option<Arc<Definition>>)>,
+pub enum Step {
+    /// The client prepares the unnamed statement, of this number.
+    Unnamed(u64),
+    /// The guard prepares it.
+    UnnamedAgain(u64),
+    /// The client prepares a statement; `None` if the guard does not keep it.
+    Parse(Option<Box<(Added, Renamed)>>),
+    /// The guard prepares a statement.
+    Again(Added),
+    /// The client closes a statement or a portal.
+    Close(Option<Box<Renamed>>),
+    /// The guard closes a statement.
+    Unneeded(Name),
 }
 
-/// What a message does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StepKind {
-    /// The client prepares the unnamed statement.
-    Unnamed,
-    /// The client prepares a statement.
-    Parse,
-    /// The client prepares a statement that the connection has, and another one is closed instead.
-    Known,
-    /// The client closes a statement or a portal.
-    Close,
-    /// The guard prepares a statement.
-    Again,
-    /// The guard prepares the unnamed statement.
-    UnnamedAgain,
-    /// The guard closes a statement.
-    Unneeded,
+/// A statement that the connection has, with the number of its definition.
+#[derive(Debug)]
+pub struct Added {
+    id: u64,
+    name: Name,
+}
+
+/// A name that means something else for the client, or nothing any more.
+#[derive(Debug)]
+pub struct Renamed {
+    name: Name,
+    /// When the statement was prepared that it means now, if there is one.
+    parsed: Option<u64>,
+    before: Option<Statement>,
 }
 
 /// The statements of a session, by the names that its client has given.
 #[derive(Debug, Default)]
 pub struct Statements {
     /// Those that any connection can have. Others keep their names, on the session's own connection.
-    named: HashMap<Name, Arc<Definition>>,
+    named: HashMap<Name, Statement>,
     /// Memory of the named ones.
     size: usize,
     unnamed: Unnamed,
+}
+
+/// A statement of a client.
+#[derive(Debug, Clone)]
+struct Statement {
+    definition: Arc<Definition>,
+    /// When the client prepared it, as a number of `Parse`.
+    parsed: u64,
+    state: State,
 }
 
 /// The unnamed statement of a session.
@@ -129,16 +144,31 @@ pub struct Statements {
 struct Unnamed {
     /// If it can be prepared on another connection.
     definition: Option<Arc<Definition>>,
-    /// Whether the connection has it, and not one of another session.
-    is_here: bool,
+    /// How often there was another one.
+    number: u64,
+    /// If the connection has it, and not one of another session.
+    state: Option<State>,
     /// Whether it can only be used on the connection that has it, and was not bound.
     is_stuck: bool,
 }
 
+/// A statement on a connection.
 #[derive(Debug)]
 struct Place {
     name: Name,
+    /// When it was prepared.
+    parsed: u64,
+    state: State,
     used: u64,
+}
+
+/// Whether something has happened at the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// It was sent in this segment.
+    Sent(u64),
+    /// The server has confirmed it.
+    Answered,
 }
 
 /// The name of a statement.
@@ -165,7 +195,7 @@ impl Definitions {
     #[must_use]
     pub fn new(number: u32) -> Self {
         let prefix = format!("assay_{number:08x}_");
-        Self { prefix, known: HashMap::new(), size: 0, full: FULL, added: 0 }
+        Self { prefix, known: HashMap::new(), size: 0, full: FULL, added: 0, parsed: 0 }
     }
 
     /// Returns the definition with this body.
@@ -197,6 +227,14 @@ impl Prepared {
         self.unneeded.extend(self.places.drain().map(|(_, place)| place.name));
     }
 
+    /// The server reports a setting: its name and its value.
+    pub fn read_setting(&mut self, body: &[u8]) {
+        let name = body.split(|byte| *byte == 0).next().unwrap_or_default();
+        if changes_reading(&name.to_ascii_lowercase()) {
+            self.forget();
+        }
+    }
+
     /// Whether a text contains the name of a statement.
     pub fn is_named_in(&self, text: &str) -> bool {
         let names = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
@@ -206,6 +244,11 @@ impl Prepared {
     /// Begins with the next message.
     pub fn begin(&mut self) {
         self.instead.clear();
+    }
+
+    /// What follows is executed even if something before has failed.
+    pub fn end_segment(&mut self) {
+        self.segment += 1;
     }
 
     /// Returns the answers to what was sent since the beginning.
@@ -224,67 +267,81 @@ impl Prepared {
     }
 
     /// The last message gets an answer.
-    pub fn expect(&mut self, kind: StepKind) {
-        self.steps.push(Step::new(kind));
+    pub fn expect(&mut self, step: Step) {
+        self.steps.push(step);
     }
 
     /// Closes the statements that nothing uses.
     fn close_unneeded(&mut self) {
         for name in std::mem::take(&mut self.unneeded) {
             self.send(b'C', &[b"S", &name, b"\0"], 0);
-            self.expect(StepKind::Unneeded);
+            self.expect(Step::Unneeded(name));
         }
+    }
+
+    fn place(&mut self, added: &Added) -> Option<&mut Place> {
+        self.places.get_mut(&added.id).filter(|place| place.name == added.name)
     }
 }
 
 impl Server<'_> {
     /// Returns the name of a statement; `None` if the connection lacks it.
-    fn name_of(&mut self, definition: &Definition) -> Option<Name> {
-        if std::mem::replace(&mut self.prepared.changes, *self.changes) != *self.changes {
-            self.prepared.forget();
+    fn name_of(&mut self, statement: &Statement) -> Option<Name> {
+        let prepared = &mut *self.prepared;
+        if std::mem::replace(&mut prepared.changes, *self.changes) != *self.changes {
+            prepared.forget();
         }
-        self.prepared.uses += 1;
-        let place = self.prepared.places.get_mut(&definition.id)?;
-        place.used = self.prepared.uses;
-        Some(place.name.clone())
+        prepared.uses += 1;
+        let place = prepared.places.get_mut(&statement.definition.id)?;
+        place.used = prepared.uses;
+        let is_there = place.state.holds_in(prepared.segment) && place.parsed >= statement.parsed;
+        is_there.then(|| place.name.clone())
     }
 
-    /// Prepares a statement that the connection lacks.
-    fn prepare(&mut self, definition: &Definition, kind: StepKind) -> Name {
+    /// Prepares a statement.
+    fn prepare(&mut self, definition: &Definition) -> Added {
         let prepared = &mut *self.prepared;
+        let id = definition.id;
+        let mut last = prepared.places.remove(&id);
         if prepared.places.len() >= MOST {
             let oldest = prepared.places.iter().min_by_key(|(_, place)| place.used).map(|(id, _)| *id);
-            let oldest = oldest.and_then(|id| prepared.places.remove(&id));
-            prepared.unneeded.extend(oldest.map(|place| place.name));
+            last = oldest.and_then(|id| prepared.places.remove(&id));
         }
+        prepared.unneeded.extend(last.map(|place| place.name));
         prepared.close_unneeded();
         prepared.named += 1;
+        self.definitions.parsed += 1;
         let name: Name = format!("{}{}", self.definitions.prefix, prepared.named).into_bytes().into();
         prepared.send(b'P', &[&name, b"\0", &definition.body], 0);
-        prepared.steps.push(Step { lacks: Some(definition.id), ..Step::new(kind) });
-        prepared.places.insert(definition.id, Place { name: name.clone(), used: prepared.uses });
-        name
+        let state = State::Sent(prepared.segment);
+        let place = Place { name: name.clone(), parsed: self.definitions.parsed, state, used: prepared.uses };
+        prepared.places.insert(id, place);
+        Added { id, name }
     }
 
     /// Returns the name of a statement on this connection, which has it from now on.
-    fn provide(&mut self, definition: &Definition) -> Name {
-        self.name_of(definition).unwrap_or_else(|| {
+    fn provide(&mut self, statement: &Statement) -> Name {
+        self.name_of(statement).unwrap_or_else(|| {
+            let added = self.prepare(&statement.definition);
+            let name = added.name.clone();
             self.prepared.again += 1;
-            self.prepare(definition, StepKind::Again)
+            self.prepared.expect(Step::Again(added));
+            name
         })
     }
 }
 
-impl Step {
-    fn new(kind: StepKind) -> Self {
-        Self { kind, lacks: None, renamed: None }
+impl State {
+    /// Whether what is sent in this segment can rely on it.
+    fn holds_in(self, segment: u64) -> bool {
+        self == Self::Answered || self == Self::Sent(segment)
     }
 }
 
-impl Definition {
+impl Statement {
     /// Memory for it under a name.
     fn size(&self, name: &[u8]) -> usize {
-        name.len() + self.body.len() + OVERHEAD
+        name.len() + self.definition.body.len() + OVERHEAD
     }
 }
 
@@ -292,9 +349,26 @@ impl Statements {
     /// The client prepares the unnamed statement, of which `rest` bytes follow. Returns its definition if it
     /// can be prepared on other connections.
     pub fn parse_unnamed(&mut self, body: &[u8], rest: usize, server: &mut Server) -> Option<&Definition> {
+        self.drop_in_sql(body, rest, server);
         let definition = (rest == 0).then(|| server.definitions.of(body));
-        self.unnamed = Unnamed { is_here: true, is_stuck: definition.is_none(), definition };
+        let number = self.unnamed.number + 1;
+        let state = Some(State::Sent(server.prepared.segment));
+        self.unnamed = Unnamed { state, number, is_stuck: definition.is_none(), definition };
+        server.prepared.expect(Step::Unnamed(number));
         self.unnamed.definition.as_deref()
+    }
+
+    /// The client drops a statement in SQL, which has another name on the connection.
+    fn drop_in_sql(&mut self, body: &[u8], rest: usize, server: &mut Server) {
+        let end = body.iter().position(|byte| *byte == 0).map_or(0, |end| end + 1);
+        let (text, types) = body.split_at(end);
+        let Some(statement) = dropped(text).filter(|_| rest == 0).and_then(|name| self.set(&name, None))
+        else {
+            return;
+        };
+        let name = server.provide(&statement);
+        server.prepared.places.remove(&statement.definition.id);
+        server.prepared.send(b'P', &[b"\0DEALLOCATE ", &name, b"\0", types], 0);
     }
 
     /// The client prepares a named statement, of which `rest` bytes follow. Returns its definition likewise.
@@ -306,101 +380,132 @@ impl Statements {
         to: &mut Server,
     ) -> Option<Arc<Definition>> {
         let has_room = self.size + name.len() + body.len() <= LARGEST;
-        let definition = (rest == 0 && has_room).then(|| to.definitions.of(body));
-        if let Some(present) = self.named.get(name) {
+        if rest > 0 || !has_room {
+            to.prepared.expect(Step::Parse(None));
+            return None;
+        }
+        let definition = to.definitions.of(body);
+        if let Some(present) = self.named.get(name)
+            && present.state.holds_in(to.prepared.segment)
+        {
             // The server refuses to prepare one under a name that it has.
             let present = to.provide(present);
-            to.prepared.send(b'P', &[&present, b"\0", body], rest);
-            to.prepared.expect(StepKind::Parse);
-        } else if let Some(definition) = &definition {
-            if to.name_of(definition).is_some() {
-                to.prepared.send(b'C', &[b"S", ABSENT, b"\0"], 0);
-                to.prepared.expect(StepKind::Known);
-            } else {
-                to.prepare(definition, StepKind::Parse);
-            }
-            self.rename(name, Some(definition.clone()), to.prepared);
-        } else {
-            to.prepared.expect(StepKind::Parse);
+            to.prepared.send(b'P', &[&present, b"\0", body], 0);
+            to.prepared.expect(Step::Parse(None));
+            return Some(definition);
         }
-        definition
+        let added = to.prepare(&definition);
+        let (parsed, state) = (to.definitions.parsed, State::Sent(to.prepared.segment));
+        let renamed = self.rename(name, Some(Statement { definition: definition.clone(), parsed, state }));
+        to.prepared.expect(Step::Parse(Some(Box::new((added, renamed)))));
+        Some(definition)
     }
 
     /// The client uses a statement. The connection has it from now on, under the name that is returned; `None`
     /// if that is the client's own. Also returns what it sets when it is executed.
     pub fn provide(&mut self, name: &[u8], server: &mut Server) -> (Option<Name>, Set) {
         if name.is_empty() {
-            return self.provide_unnamed(server);
+            return self.provide_unnamed(server.prepared);
         }
         match self.named.get(name) {
-            Some(definition) => (Some(server.provide(definition)), definition.set),
+            Some(statement) => (Some(server.provide(statement)), statement.definition.set),
             None => (None, Set::Brief),
         }
     }
 
-    fn provide_unnamed(&mut self, Server { prepared, .. }: &mut Server) -> (Option<Name>, Set) {
-        let Unnamed { definition, is_here, .. } = &mut self.unnamed;
+    fn provide_unnamed(&mut self, prepared: &mut Prepared) -> (Option<Name>, Set) {
+        let Unnamed { definition, number, state, .. } = &mut self.unnamed;
         let set = definition.as_ref().map_or(Set::Brief, |definition| definition.set);
-        if std::mem::replace(is_here, true) {
+        if state.is_some_and(|state| state.holds_in(prepared.segment)) {
             return (None, set);
         }
-        let Some(definition) = definition else {
-            *is_here = false;
-            return (Some(ABSENT.into()), set);
-        };
+        let Some(definition) = definition else { return (Some(ABSENT.into()), set) };
+        *number += 1;
+        *state = Some(State::Sent(prepared.segment));
         prepared.again += 1;
         prepared.send(b'P', &[b"\0", &definition.body], 0);
-        prepared.expect(StepKind::UnnamedAgain);
+        prepared.expect(Step::UnnamedAgain(*number));
         (Some(Name::default()), set)
     }
 
     /// The client closes a statement. Returns the name of the one to close instead; `None` if that is the
     /// client's own.
     pub fn close(&mut self, name: &[u8], prepared: &mut Prepared) -> Option<Name> {
-        prepared.expect(StepKind::Close);
+        if self.named.contains_key(name) {
+            let renamed = self.rename(name, None);
+            prepared.expect(Step::Close(Some(Box::new(renamed))));
+            // Other sessions may use it.
+            return Some(ABSENT.into());
+        }
         if name.is_empty() {
             self.lose_unnamed();
-            return None;
         }
-        // Other sessions may use it.
-        self.rename(name, None, prepared).map(|_| ABSENT.into())
+        prepared.expect(Step::Close(None));
+        None
     }
 
-    /// The client gives a name to another statement, or to none, with the last message. Returns the one that
-    /// had it.
-    fn rename(
-        &mut self,
-        name: &[u8],
-        to: Option<Arc<Definition>>,
-        prepared: &mut Prepared,
-    ) -> Option<Arc<Definition>> {
-        let before = self.set(name, to);
-        if let Some(step) = prepared.steps.last_mut() {
-            step.renamed = Some((name.into(), before.clone()));
-        }
-        before
+    /// The client gives a name to another statement, or to none.
+    fn rename(&mut self, name: &[u8], to: Option<Statement>) -> Renamed {
+        let parsed = to.as_ref().map(|statement| statement.parsed);
+        Renamed { name: name.into(), parsed, before: self.set(name, to) }
     }
 
-    fn set(&mut self, name: &[u8], to: Option<Arc<Definition>>) -> Option<Arc<Definition>> {
-        self.size += to.as_ref().map_or(0, |definition| definition.size(name));
+    fn set(&mut self, name: &[u8], to: Option<Statement>) -> Option<Statement> {
+        self.size += to.as_ref().map_or(0, |statement| statement.size(name));
         let before = match to {
-            Some(definition) => self.named.insert(name.into(), definition),
+            Some(statement) => self.named.insert(name.into(), statement),
             None => self.named.remove(name),
         };
-        self.size -= before.as_ref().map_or(0, |definition| definition.size(name));
+        self.size -= before.as_ref().map_or(0, |statement| statement.size(name));
         before
+    }
+
+    /// The server has answered a message.
+    pub fn confirm(&mut self, step: &Step, prepared: &mut Prepared) {
+        let (added, renamed) = match step {
+            Step::Unnamed(number) | Step::UnnamedAgain(number) => {
+                if *number == self.unnamed.number {
+                    self.unnamed.state = Some(State::Answered);
+                }
+                return;
+            }
+            Step::Parse(Some(parsed)) => (&parsed.0, Some(&parsed.1)),
+            Step::Again(added) => (added, None),
+            Step::Parse(None) | Step::Close(_) | Step::Unneeded(_) => return,
+        };
+        if let Some(place) = prepared.place(added) {
+            place.state = State::Answered;
+        }
+        let statement = renamed.and_then(|renamed| self.named.get_mut(&renamed.name));
+        if let Some(statement) =
+            statement.filter(|known| renamed.is_some_and(|by| by.parsed == Some(known.parsed)))
+        {
+            statement.state = State::Answered;
+        }
     }
 
     /// The server has skipped a message. The last one of several is undone first.
     pub fn undo(&mut self, step: Step, prepared: &mut Prepared) {
-        if let Some(place) = step.lacks.and_then(|id| prepared.places.remove(&id)) {
-            prepared.unneeded.push(place.name);
+        let (added, renamed) = match step {
+            Step::Unnamed(number) if number == self.unnamed.number => return self.lose_unnamed(),
+            Step::UnnamedAgain(number) if number == self.unnamed.number => {
+                self.unnamed.state = None;
+                return;
+            }
+            Step::Unneeded(name) => return prepared.unneeded.push(name),
+            Step::Parse(Some(parsed)) => (Some(parsed.0), Some(parsed.1)),
+            Step::Again(added) => (Some(added), None),
+            Step::Close(renamed) => (None, renamed.map(|renamed| *renamed)),
+            Step::Unnamed(_) | Step::UnnamedAgain(_) | Step::Parse(None) => return,
+        };
+        if let Some(added) = added.filter(|added| prepared.place(added).is_some()) {
+            prepared.places.remove(&added.id);
         }
-        if let Some((name, before)) = step.renamed {
+        // Another message may have changed it since.
+        if let Some(Renamed { name, parsed, before }) = renamed
+            && self.named.get(&name).map(|statement| statement.parsed) == parsed
+        {
             self.set(&name, before);
-        }
-        if step.kind == StepKind::UnnamedAgain {
-            self.unnamed.is_here = false;
         }
     }
 
@@ -409,18 +514,21 @@ impl Statements {
         self.set(name, None).is_some()
     }
 
-    /// The server has dropped all statements, but for those that are yet to be prepared by these messages.
+    /// The server has dropped all statements, but for those that are yet to be prepared.
     pub fn clear<'a>(&mut self, pending: impl Iterator<Item = &'a Step>) {
-        let renamed = pending.filter_map(|step| step.renamed.as_ref());
-        let kept: Vec<_> = renamed.filter_map(|(name, _)| self.named.remove_entry(name)).collect();
+        let names = pending.filter_map(|step| match step {
+            Step::Parse(Some(parsed)) => Some(&parsed.1.name),
+            _ => None,
+        });
+        let kept: Vec<_> = names.filter_map(|name| self.named.remove_entry(name)).collect();
         self.named.clear();
-        self.size = kept.iter().map(|(name, definition)| definition.size(name)).sum();
+        self.size = kept.iter().map(|(name, statement)| statement.size(name)).sum();
         self.named.extend(kept);
     }
 
     /// There is no unnamed statement any more.
     pub fn lose_unnamed(&mut self) {
-        self.unnamed = Unnamed::default();
+        self.unnamed = Unnamed { number: self.unnamed.number + 1, ..Unnamed::default() };
     }
 
     /// The client has bound the unnamed statement.
@@ -428,13 +536,13 @@ impl Statements {
         self.unnamed.is_stuck = false;
     }
 
-    /// Whether the unnamed statement can only be used on the connection that has it, and was not.
+    /// Whether the unnamed statement can only be used on the connection that has it, and was not bound.
     pub fn is_stuck(&self) -> bool {
         self.unnamed.is_stuck
     }
 
     /// The next transaction may run on another connection.
     pub fn leave(&mut self) {
-        self.unnamed.is_here = false;
+        self.unnamed.state = None;
     }
 }

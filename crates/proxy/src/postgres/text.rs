@@ -52,6 +52,8 @@ impl Pin {
 pub enum Set {
     /// Nothing, or one that ends with its transaction.
     Brief,
+    /// One that ends with its transaction, in which a text may mean something else.
+    Reading,
     /// One that may last.
     Lasting,
 }
@@ -67,6 +69,7 @@ pub struct Text {
     /// Whether the first word is `SET`; `None` if the text begins with something else than a word.
     is_set: Option<bool>,
     is_brief: bool,
+    changes_reading: bool,
     ended: bool,
     several: bool,
     /// Whether this is a block of another language.
@@ -86,8 +89,31 @@ enum Word {
     Other,
 }
 
-/// The longest one is `pg_try_advisory_lock`.
-const LONGEST_WORD: usize = 24;
+/// The longest one is `standard_conforming_strings`.
+const LONGEST_WORD: usize = 28;
+
+/// Settings that change what a text means when it is prepared, and the words for them in `SET`.
+const READING: [&[u8]; 13] = [
+    b"array_nulls",
+    b"backslash_quote",
+    b"client_encoding",
+    b"datestyle",
+    b"intervalstyle",
+    b"lc_monetary",
+    b"names",
+    b"schema",
+    b"search_path",
+    b"standard_conforming_strings",
+    b"time",
+    b"timezone",
+    b"transform_null_equals",
+];
+
+/// Whether a text may mean something else with another value of a setting, or of one that has this word.
+#[must_use]
+pub fn changes_reading(setting: &[u8]) -> bool {
+    READING.contains(&setting)
+}
 
 impl Default for Text {
     fn default() -> Self {
@@ -98,6 +124,7 @@ impl Default for Text {
             words: 0,
             is_set: Some(false),
             is_brief: false,
+            changes_reading: false,
             ended: false,
             several: false,
             is_block: false,
@@ -139,7 +166,12 @@ impl Text {
             first => first.is_some(),
         };
         let is_brief = brief && !self.several && !self.has_comment;
-        (self.pin, if is_brief { Set::Brief } else { Set::Lasting })
+        let set = match (is_brief, self.changes_reading) {
+            (false, _) => Set::Lasting,
+            (true, false) => Set::Brief,
+            (true, true) => Set::Reading,
+        };
+        (self.pin, set)
     }
 
     fn end_word(&mut self) {
@@ -151,6 +183,7 @@ impl Text {
         self.several |= self.ended;
         match (self.words, self.is_set) {
             (0, Some(_)) => self.is_set = Some(word == b"set"),
+            (2, Some(true)) => self.changes_reading = changes_reading(word),
             (1, Some(true)) => self.is_brief = matches!(word, b"local" | b"transaction" | b"constraints"),
             _ => {}
         }
@@ -163,6 +196,7 @@ impl Text {
             b"set_config" | b"pg_settings" => Some(Pin::Setting),
             b"set" if self.is_block => Some(Pin::Setting),
             b"listen" if self.is_block => Some(Pin::Listen),
+            b"prepare" | b"deallocate" if self.is_block => Some(Pin::Statement),
             word if [&b"pg_advisory_lock"[..], b"pg_try_advisory_lock"]
                 .iter()
                 .any(|lock| word.starts_with(lock)) =>
@@ -236,6 +270,7 @@ mod tests {
             ("UPDATE pg_settings SET setting = '1' WHERE name = 'x'", Pin::Setting),
             ("DO $$ BEGIN SET x = 1; END $$", Pin::Setting),
             ("do 'BEGIN EXECUTE ''LISTEN x''; END'", Pin::Listen),
+            ("DO $$BEGIN EXECUTE 'PREPARE x AS SELECT 1'; END$$", Pin::Statement),
             ("DECLARE c CURSOR WITH HOLD FOR SELECT 1", Pin::Cursor),
         ] {
             assert_eq!(read(text).0, Some(pin), "{text}");
@@ -272,8 +307,16 @@ mod tests {
             " SET TRANSACTION READ ONLY",
             "set constraints all deferred",
             "UPDATE t SET x = 1",
+            "UPDATE t SET time = 1",
         ] {
             assert_eq!(read(text).1, Set::Brief, "{text}");
+        }
+        for text in [
+            "SET LOCAL TimeZone = 'UTC'",
+            "set local time zone 'UTC';",
+            "SET LOCAL \"standard_conforming_strings\" TO off",
+        ] {
+            assert_eq!(read(text).1, Set::Reading, "{text}");
         }
     }
 

@@ -243,7 +243,7 @@ impl Relay {
                 return input.len();
             }
             if !of_client.is_inside() {
-                end = session.end();
+                end = session.end(prepared);
             }
         }
         let used = passage.used();
@@ -300,8 +300,8 @@ impl Relay {
         loop {
             match frames.next(&input[used..]) {
                 Ok(None) => return used,
-                Ok(Some((Piece::First { kind: b'S', .. }, taken))) => {
-                    prepared.forget();
+                Ok(Some((Piece::First { kind: b'S', body, .. }, taken))) => {
+                    prepared.read_setting(body);
                     used += taken;
                 }
                 Ok(Some((Piece::Rest(_) | Piece::First { kind: b'N', .. }, taken))) => used += taken,

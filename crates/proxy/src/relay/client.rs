@@ -320,7 +320,7 @@ impl Relay {
                     }
                     // The server had answered in the middle of this message.
                     if !client.frames.is_inside()
-                        && let Some(end) = client.session.end()
+                        && let Some(end) = client.session.end(prepared)
                     {
                         break Some(Stop::Ended(end));
                     }

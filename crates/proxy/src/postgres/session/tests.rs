@@ -34,7 +34,7 @@ impl Sides {
                 Pass::Instead(messages) => passed.extend(written(messages)),
             }
             if from == "<" {
-                ends.extend(session.end());
+                ends.extend(session.end(prepared));
             }
         }
         Ok(())
@@ -157,11 +157,27 @@ fn a_statement_is_prepared_on_the_connection_that_lacks_it() {
     assert_eq!(one.prepared.again, 1);
     one.converse(">D:Smine0 >S <t <T <Z:I").unwrap();
     assert_eq!(one.passed(), "D:Sassay_10 S t T Z:I");
-    // Another session, on the same connection.
-    one.session = Session::default();
-    one.converse(">P:their0SELECT_10 >B:0their00 >E >C:Stheir0 >S <3 <2 <C:X0 <3 <Z:I").unwrap();
-    assert_eq!(one.passed(), "C:Sassay_none0 B:0assay_100 E C:Sassay_none0 S 1 2 C:X0 3 Z:I");
+    // Another session prepares the same text: both use what was prepared last.
+    let mut first = std::mem::take(&mut one.session);
+    one.converse(">P:their0SELECT_10 >B:0their00 >E >C:Stheir0 >S <3 <1 <2 <C:X0 <3 <Z:I").unwrap();
+    assert_eq!(
+        one.passed(),
+        "C:Sassay_10 P:assay_20SELECT_10 B:0assay_200 E C:Sassay_none0 S 1 2 C:X0 3 Z:I"
+    );
     assert_eq!((one.session.pin(), one.prepared.again), (None, 1));
+    std::mem::swap(&mut one.session, &mut first);
+    one.converse(">B:0mine00 >S <2 <Z:I").unwrap();
+    assert_eq!(one.passed(), "B:0assay_200 S 2 Z:I");
+    // What another connection has is older than what that session has prepared.
+    let mut older = converse(">P:mine0SELECT_10 >S <1 <Z:I").unwrap();
+    let place = std::mem::take(&mut older.prepared);
+    older.session = Session::default();
+    older.converse(">P:their0SELECT_10 >S <1 <Z:I").unwrap();
+    older.prepared = place;
+    older.passed();
+    older.converse(">B:0their00 >S <3 <1 <2 <Z:I").unwrap();
+    assert_eq!(older.passed(), "C:Sassay_10 P:assay_20SELECT_10 B:0assay_200 S 2 Z:I");
+    std::mem::swap(&mut one.session, &mut first);
     // It has closed the statement.
     one.converse(">B:0their00 >S <E:C26***0 <Z:I").unwrap();
     assert_eq!(one.passed(), "B:0their00 S E:C26***0 Z:I");
@@ -177,9 +193,9 @@ fn what_the_server_skips_is_not_prepared() {
     one.prepared = Prepared::default();
     one.converse(">B:0one00 >S <E <Z:I >B:0one00 >S").unwrap();
     let first = "P:assay_10A0 B:0assay_100 S E Z:I";
-    assert_eq!(one.passed(), format!("{first} C:Sassay_10 P:assay_20A0 B:0assay_200 S"));
+    assert_eq!(one.passed(), format!("{first} P:assay_20A0 B:0assay_200 S"));
     // The answer to the guard is not for the client.
-    one.converse("<3 <1 <2 <Z:I").unwrap();
+    one.converse("<1 <2 <Z:I").unwrap();
     assert_eq!(one.passed(), "2 Z:I");
 }
 
@@ -246,12 +262,71 @@ fn statements_are_dropped_where_they_are() {
     assert_eq!(one.passed(), "Q:DEALLOCATE_two0 E:C26***0 Z:I");
     for all in ["DEALLOCATE_ALL", "DISCARD_ALL"] {
         let mut one = prepared();
-        one.converse(&format!(">Q:{all}0 >P:new0B0 >S <C:{all}0 <Z:I <3 <Z:I")).unwrap();
+        one.converse(&format!(">Q:{all}0 >P:new0B0 >S <C:{all}0 <Z:I <3 <1 <Z:I")).unwrap();
         one.passed();
         one.converse(">B:0one00 >B:0new00 >S").unwrap();
         let closes = one.passed();
-        assert!(closes.starts_with("B:0one00 C:Sassay_") && closes.ends_with("P:assay_30B0 B:0assay_300 S"));
+        assert!(closes.starts_with("B:0one00 C:Sassay_") && closes.ends_with("P:assay_40B0 B:0assay_400 S"));
     }
+    // In the extended protocol.
+    let mut one = prepared();
+    one.converse(">P:0DEALLOCATE_one00 >B:00 >E >S <1 <2 <C:DEALLOCATE0 <Z:I >B:0one00 >S").unwrap();
+    let sent = "P:0DEALLOCATE_assay_100 B:00 E S";
+    assert_eq!(one.passed(), format!("{sent} 1 2 C:DEALLOCATE0 Z:I B:0one00 S"));
+}
+
+#[test]
+fn what_was_not_answered_is_relied_on_up_to_sync() {
+    // An error skips the statement, and the connection has an unnamed one of another session.
+    let mut one = converse(">E >P:0A0 >S >B:00 >E >S").unwrap();
+    assert_eq!(one.passed(), "E P:0A0 S P:0A0 B:00 E S");
+    one.converse("<E <Z:I <1 <2 <C:X0 <Z:I").unwrap();
+    assert_eq!(one.passed(), "E Z:I 2 C:X0 Z:I");
+    // Nor is there the named one, whose name means another one then.
+    let mut one = converse(">E >P:x0A0 >S >P:x0B0 >B:0x00 >S >P:y0A0 >B:0y00 >S").unwrap();
+    let second = "P:assay_20B0 B:0assay_200 S";
+    assert_eq!(one.passed(), format!("E P:assay_10A0 S {second} C:Sassay_10 P:assay_30A0 B:0assay_300 S"));
+    one.converse("<E <Z:I <1 <2 <Z:I <3 <1 <2 <Z:I >B:0x00 >B:0y00 >S").unwrap();
+    assert_eq!(one.passed(), "E Z:I 1 2 Z:I 1 2 Z:I B:0assay_200 B:0assay_300 S");
+}
+
+#[test]
+fn closes_that_the_server_skips_are_sent_again() {
+    let mut one = converse(">P:x0A0 >S <1 <Z:I >Q <S:DateStyle0 <Z:I >E >P:y0B0 >S <E <Z:I").unwrap();
+    one.passed();
+    one.converse(">P:y0B0 >S <3 <1 <Z:I").unwrap();
+    assert_eq!(one.passed(), "C:Sassay_10 P:assay_30B0 S 1 Z:I");
+}
+
+#[test]
+fn nothing_is_kept_of_what_the_server_skips_without_an_answer() {
+    let mut one = converse(">E <E").unwrap();
+    for _ in 0..3 {
+        one.converse(">C:Sx0 >P:x0A0 >c >B:0x00").unwrap();
+    }
+    assert!(one.session.owed.is_empty());
+    one.passed();
+    one.converse(">S <Z:I >B:0x00").unwrap();
+    assert_eq!(one.passed(), "S Z:I B:0x00");
+    // Those that are not answered are bounded.
+    let endless = ">P:0A0 ".repeat(super::MOST + 2);
+    assert_eq!(converse(&endless).unwrap_err(), Violation::Unanswered);
+}
+
+#[test]
+fn what_is_prepared_with_other_settings_is_of_one_transaction() {
+    let mut one = converse(">P:x0A0 >S <1 <Z:I >Q:BEGIN <C:BEGIN0 <Z:T").unwrap();
+    one.passed();
+    one.converse(">P:0SET_LOCAL_TimeZone='UTC'00 >B:00 >E >B:0x00 >E >S >B:0x00 >S").unwrap();
+    let set = "P:0SET_LOCAL_TimeZone='UTC'00 B:00 E C:Sassay_10 P:assay_20A0 B:0assay_200 E S";
+    assert_eq!(one.passed(), format!("{set} C:Sassay_20 P:assay_30A0 B:0assay_300 S"));
+    one.converse("<1 <2 <C:SET0 <3 <1 <2 <C:X0 <Z:T <3 <1 <2 <Z:T >Q:COMMIT <C:COMMIT0 <Z:I").unwrap();
+    one.passed();
+    one.converse(">B:0x00 >S <3 <1 <2 <Z:I").unwrap();
+    assert_eq!(
+        (one.passed(), one.session.pin()),
+        ("C:Sassay_30 P:assay_40A0 B:0assay_400 S 2 Z:I".to_owned(), None)
+    );
 }
 
 #[test]
