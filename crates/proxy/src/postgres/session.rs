@@ -288,7 +288,7 @@ impl Session {
                 self.skip(from.prepared);
                 if self.owed.pop_front().is_none() {
                     self.doubtful = self.doubtful.checked_sub(1).ok_or(Violation::Unasked)?;
-                    self.unsynced = false;
+                    (self.unsynced, self.skipping) = (false, false);
                 }
                 self.drop_copy_ends();
                 self.ready = body.first().copied();
@@ -435,5 +435,7 @@ fn string<'a>(body: &mut &'a [u8]) -> &'a [u8] {
     string
 }
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests;

@@ -505,7 +505,9 @@ impl Statements {
         if let Some(Renamed { name, parsed, before }) = renamed
             && self.named.get(&name).map(|statement| statement.parsed) == parsed
         {
-            self.set(&name, before);
+            // Unless its own message was skipped, too, and is undone next.
+            let state = State::Answered;
+            self.set(&name, before.map(|before| Statement { state, ..before }));
         }
     }
 

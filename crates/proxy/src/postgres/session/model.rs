@@ -1,0 +1,263 @@
+//! Sessions that share connections, against a naive server: each gets the answers that it would get from a
+//! connection of its own.
+
+use std::collections::{HashMap, VecDeque};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::postgres::frame::{Frames, Side, message};
+use crate::postgres::statement::Definitions;
+
+/// A connection of a server, as far as statements are concerned.
+#[derive(Debug, Default)]
+struct Naive {
+    named: HashMap<String, String>,
+    unnamed: Option<String>,
+    portal: Option<String>,
+    skips: bool,
+}
+
+/// A text that cannot be prepared or executed.
+const BAD: &str = "BAD";
+
+impl Naive {
+    /// Returns the answers to a message, each as its kind and its body.
+    fn answer(&mut self, kind: u8, body: &[u8]) -> Vec<(u8, String)> {
+        let strings: Vec<_> =
+            body.split(|byte| *byte == 0).map(|part| str::from_utf8(part).unwrap()).collect();
+        let answer = |kind: u8| vec![(kind, String::new())];
+        let ready = (b'Z', "I".to_owned());
+        if self.skips && kind != b'S' {
+            return Vec::new();
+        }
+        match (kind, &*strings) {
+            (b'P', ["", text, ..]) => {
+                self.unnamed = (*text != BAD).then(|| (*text).to_owned());
+                if self.unnamed.is_some() { answer(b'1') } else { self.fail() }
+            }
+            (b'P', [name, text, ..]) => {
+                if *text == BAD || self.named.contains_key(*name) {
+                    return self.fail();
+                }
+                self.named.insert((*name).to_owned(), (*text).to_owned());
+                answer(b'1')
+            }
+            (b'B', [_, name, ..]) => {
+                self.portal = self.text(name);
+                if self.portal.is_some() { answer(b'2') } else { self.fail() }
+            }
+            (b'E', _) => match self.portal.take() {
+                Some(text) => vec![(b'C', text + "\0")],
+                None => self.fail(),
+            },
+            (b'D', [name, ..]) => match self.text(&name[1..]) {
+                Some(text) => vec![(b't', text)],
+                None => self.fail(),
+            },
+            (b'C', ["S", ..]) => {
+                self.unnamed = None;
+                answer(b'3')
+            }
+            (b'C', [name, ..]) => {
+                self.named.remove(&name[1..]);
+                answer(b'3')
+            }
+            (b'S', _) => {
+                self.skips = false;
+                self.portal = None;
+                vec![ready]
+            }
+            (b'Q', [text, ..]) => {
+                self.unnamed = None;
+                let result = match text.strip_prefix("DEALLOCATE ") {
+                    _ if *text == BAD => (b'E', String::new()),
+                    None if text.is_empty() => (b'I', String::new()),
+                    None => (b'C', format!("{text}\0")),
+                    Some("ALL") => {
+                        self.named.clear();
+                        (b'C', "DEALLOCATE ALL\0".to_owned())
+                    }
+                    Some(name) if self.named.remove(name).is_some() => (b'C', "DEALLOCATE\0".to_owned()),
+                    Some(_) => (b'E', String::new()),
+                };
+                vec![result, ready]
+            }
+            other => unreachable!("{other:?}"),
+        }
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        if name.is_empty() { self.unnamed.clone() } else { self.named.get(name).cloned() }
+    }
+
+    fn fail(&mut self) -> Vec<(u8, String)> {
+        self.skips = true;
+        vec![(b'E', String::new())]
+    }
+}
+
+/// A connection of the server with what was sent to it, and what the guard keeps of it.
+#[derive(Debug, Default)]
+struct Connection {
+    server: Naive,
+    input: VecDeque<u8>,
+    prepared: Prepared,
+}
+
+/// A client, with a connection of its own to compare with.
+#[derive(Debug, Default)]
+struct Client {
+    session: Session,
+    alone: Naive,
+    /// What it has prepared, with the names.
+    parsed: Vec<(String, String)>,
+}
+
+/// What a client sends, and how many messages the server answers after it.
+type Batch = (usize, usize, Vec<(Sent, usize)>);
+
+/// A message.
+#[derive(Debug, Clone)]
+struct Sent(u8, String);
+
+/// When a client waits for all answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waits {
+    /// After each message.
+    Always,
+    /// After each `Sync`, and it does not use the unnamed statement: the guard does not keep one that may have
+    /// been replaced.
+    AtSync,
+    /// After its transaction.
+    AtEnd,
+}
+
+impl Sent {
+    fn is_about_unnamed(&self) -> bool {
+        let name = match self.0 {
+            b'P' => &self.1,
+            b'B' | b'D' | b'C' => &self.1[1..],
+            _ => return false,
+        };
+        name.starts_with('\0')
+    }
+}
+
+fn sent() -> impl Strategy<Value = Sent> {
+    let name = || prop::sample::select(&["", "", "one", "two"][..]);
+    let text = prop::sample::select(&["A", "B", "own", "own2", BAD][..]);
+    let query = &["Q", "DEALLOCATE one", "DEALLOCATE two", "DEALLOCATE ALL", BAD][..];
+    prop_oneof![
+        4 => (name(), text).prop_map(|(name, text)| Sent(b'P', format!("{name}\0{text}\0\0\0"))),
+        4 => name().prop_map(|name| Sent(b'B', format!("\0{name}\0\0\0\0\0\0\0"))),
+        4 => Just(Sent(b'E', "\0\0\0\0\0".to_owned())),
+        1 => name().prop_map(|name| Sent(b'D', format!("S{name}\0"))),
+        1 => name().prop_map(|name| Sent(b'C', format!("S{name}\0"))),
+        2 => Just(Sent(b'S', String::new())),
+        1 => prop::sample::select(query).prop_map(|text| Sent(b'Q', format!("{text}\0"))),
+    ]
+}
+
+fn batches() -> impl Strategy<Value = Vec<Batch>> {
+    prop::collection::vec((0..3usize, 0..2usize, prop::collection::vec((sent(), 0..3usize), 1..10)), 1..30)
+}
+
+/// Passes on batches, each of which is a transaction on one connection, and returns for each what its client
+/// gets through the guard, and from a connection of its own.
+fn run(batches: Vec<Batch>, waits: Waits) -> Result<(), TestCaseError> {
+    let (mut connections, mut clients) = <([Connection; 2], [Client; 3])>::default();
+    let (mut definitions, mut changes) = (Definitions::new(1), 0);
+    for (number, connection, mut messages) in batches {
+        let (client, connection) = (&mut clients[number], &mut connections[connection]);
+        messages.retain(|(sent, _)| waits != Waits::AtSync || !sent.is_about_unnamed());
+        messages.push((Sent(b'S', String::new()), 0));
+        let (mut through, mut alone, mut is_open) = (Vec::new(), Vec::new(), false);
+        let mut receive = |connection: &mut Connection, session: &mut Session| {
+            let input = connection.input.make_contiguous();
+            let Ok(Some((Piece::First { kind, body, rest: 0 }, length))) =
+                Frames::new(Side::Client).next(input)
+            else {
+                return false;
+            };
+            let answers = connection.server.answer(kind, body);
+            connection.input.drain(..length);
+            for (kind, body) in answers {
+                let prepared = &mut connection.prepared;
+                let server =
+                    Server { prepared, definitions: &mut Definitions::new(2), changes: &mut changes };
+                let piece = Piece::First { kind, body: body.as_bytes(), rest: 0 };
+                match session.server(piece, server).unwrap() {
+                    Pass::AsIs => through.push((kind, body)),
+                    Pass::Instead(b"") => {}
+                    Pass::Instead(answer) => {
+                        through.push((answer[0], str::from_utf8(&answer[5..]).unwrap().to_owned()));
+                    }
+                }
+            }
+            true
+        };
+        for (Sent(kind, body), answers) in messages {
+            // A simple query ends what was sent before.
+            let kinds = if kind == b'Q' && is_open {
+                vec![(b'S', String::new()), (kind, body)]
+            } else {
+                vec![(kind, body)]
+            };
+            for (kind, body) in kinds {
+                is_open = !matches!(kind, b'S' | b'Q');
+                let body = body.replace("own", &format!("own {number}"));
+                if kind == b'P' {
+                    let mut parts = body.split('\0').map(str::to_owned);
+                    client.parsed.extend(parts.next().zip(parts.next()));
+                }
+                alone.extend(client.alone.answer(kind, body.as_bytes()));
+                let piece = Piece::First { kind, body: body.as_bytes(), rest: 0 };
+                let server = Server {
+                    prepared: &mut connection.prepared,
+                    definitions: &mut definitions,
+                    changes: &mut 0,
+                };
+                match client.session.client(piece, server).unwrap() {
+                    Pass::AsIs => connection.input.extend(message(kind, body.as_bytes())),
+                    Pass::Instead(messages) => connection.input.extend(messages),
+                }
+                let waits_now = waits == Waits::Always || (waits == Waits::AtSync && !is_open);
+                let answers = if waits_now { usize::MAX } else { answers };
+                for _ in 0..answers {
+                    if !receive(connection, &mut client.session) {
+                        break;
+                    }
+                }
+            }
+        }
+        while receive(connection, &mut client.session) {}
+        prop_assert!(client.session.end(&mut connection.prepared).is_some());
+        prop_assert_eq!(client.session.pin(), None);
+        if waits == Waits::AtEnd {
+            // It may have prepared what a server alone skips, but nothing of others.
+            for (_, text) in through.iter().filter(|(kind, _)| *kind == b't') {
+                prop_assert!(client.parsed.iter().any(|(_, parsed)| parsed == text), "{}", text);
+            }
+            let ends = |answers: &[(u8, String)]| answers.iter().filter(|(kind, _)| *kind == b'Z').count();
+            prop_assert_eq!(ends(&through), ends(&alone));
+        } else {
+            prop_assert_eq!(through, alone);
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn a_session_gets_the_answers_of_a_connection_of_its_own(batches in batches()) {
+        for waits in [Waits::Always, Waits::AtSync] {
+            run(batches.clone(), waits)?;
+        }
+    }
+
+    #[test]
+    fn a_session_that_does_not_wait_gets_nothing_of_others(batches in batches()) {
+        run(batches, Waits::AtEnd)?;
+    }
+}
