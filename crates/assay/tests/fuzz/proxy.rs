@@ -164,8 +164,8 @@ impl<'a> Way<'a> {
     }
 }
 
-/// Every byte is returned once, and in order; a session ends, or fails, without a panic. What is passed on are
-/// messages, too, which end where those end that came.
+/// Every byte is returned once, and in order; a session ends, or fails, without a panic. What is passed on
+/// are messages, too, which end where those end that came.
 pub fn parse_conversation(input: &[u8]) {
     let end = input.iter().position(|byte| *byte == b'\n').unwrap_or(input.len());
     let mut client = Way::new(Side::Client, &input[..end]);

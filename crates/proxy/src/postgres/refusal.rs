@@ -66,8 +66,8 @@ pub fn text(body: &[u8]) -> String {
     String::from_utf8_lossy(field(b'M', body).unwrap_or_default()).into_owned()
 }
 
-/// Whether a prepared statement does not return any more what it did when it was prepared, from the body of an
-/// error of the server. Only the function of the server that found it distinguishes this error.
+/// Whether a prepared statement does not return any more what it did when it was prepared, from the body of
+/// an error of the server. Only the function of the server that found it distinguishes this error.
 #[must_use]
 pub fn is_changed_statement(body: &[u8]) -> bool {
     field(b'R', body) == Some(b"RevalidateCachedQuery")

@@ -85,8 +85,8 @@ pub enum Violation {
     Unasked,
 }
 
-/// Messages whose answers are waited for. A client that sends as much as the kernel and the guard hold for it has
-/// fewer, unless the server does not answer them.
+/// Messages whose answers are waited for. A client that sends as much as the kernel and the guard hold for it
+/// has fewer, unless the server does not answer them.
 const MOST: usize = 1 << 20;
 
 /// Outside of a transaction.

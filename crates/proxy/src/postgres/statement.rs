@@ -401,8 +401,8 @@ impl Statements {
         Some(definition)
     }
 
-    /// The client uses a statement. The connection has it from now on, under the name that is returned; `None`
-    /// if that is the client's own. Also returns what it sets when it is executed.
+    /// The client uses a statement. The connection has it from now on, under the name that is returned;
+    /// `None` if that is the client's own. Also returns what it sets when it is executed.
     pub fn provide(&mut self, name: &[u8], server: &mut Server) -> (Option<Name>, Set) {
         if name.is_empty() {
             return self.provide_unnamed(server.prepared);

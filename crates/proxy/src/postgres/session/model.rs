@@ -126,8 +126,8 @@ struct Sent(u8, String);
 enum Waits {
     /// After each message.
     Always,
-    /// After each `Sync`, and it does not use the unnamed statement: the guard does not keep one that may have
-    /// been replaced.
+    /// After each `Sync`, and it does not use the unnamed statement: the guard does not keep one that may
+    /// have been replaced.
     AtSync,
     /// After its transaction.
     AtEnd,
