@@ -5,6 +5,7 @@ pub mod authentication;
 pub mod channel;
 pub mod frame;
 pub mod lookup;
+pub mod prepared;
 pub mod refusal;
 pub mod scram;
 pub mod session;

@@ -39,10 +39,10 @@ use slotmap::{Key as _, KeyData, SlotMap};
 
 use crate::control::{Control, Course, Moment};
 use crate::gate::Gate;
+use crate::postgres::prepared::Definitions;
 use crate::postgres::refusal::Refusal;
 use crate::postgres::scram::Key;
 use crate::postgres::startup::{CancelKey, Startup};
-use crate::postgres::statement::Definitions;
 use crate::postgres::text::Pin;
 use crate::postgres::users::Users;
 use crate::tls::Encryption;
@@ -117,8 +117,7 @@ pub struct Counts {
     pub waits: Waits,
     /// Sessions that needed their own connection of the server, by reason.
     pub pinned: BTreeMap<Pin, u64>,
-    /// Statements that were prepared on a connection of the server for sessions that had prepared them on
-    /// another one.
+    /// Statements that the guard prepared for sessions that had prepared them before.
     pub prepared_again: u64,
     /// Connections of the server that the guard opened for itself.
     pub opened: u64,

@@ -42,7 +42,7 @@ pub fn report(Passed { law, counts, limits: course, unlogged }: &Passed) -> Repo
         ("ended with an error of the guard", counts.turned_away),
         ("connections of clients that could not be encrypted", counts.not_encrypted),
         ("times that no client could be accepted, for lack of files or memory", counts.not_accepted),
-        ("statements prepared again, on another connection of the server", counts.prepared_again),
+        ("statements prepared again, for sessions that had prepared them before", counts.prepared_again),
         ("connections to the server that the guard opened itself", counts.opened),
         ("times that the server had no room for a connection", counts.no_room),
         ("requests to cancel that were passed on, or ended a wait", counts.cancelled),

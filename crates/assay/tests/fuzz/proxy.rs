@@ -2,10 +2,10 @@
 
 use assay_proxy::postgres::frame::{Frames, HEADER, Piece, Side, message};
 use assay_proxy::postgres::lookup;
+use assay_proxy::postgres::prepared::{Definitions, Pass, Prepared, Server};
 use assay_proxy::postgres::scram::{Attempt, Binding, Challenge, MECHANISM, Verifier};
 use assay_proxy::postgres::session::{Session, Violation};
 use assay_proxy::postgres::startup::{self, CancelKey};
-use assay_proxy::postgres::statement::{Definitions, Pass, Prepared, Server};
 use assay_proxy::postgres::users::Users;
 
 pub fn first_packets() -> Vec<Vec<u8>> {
@@ -139,15 +139,24 @@ impl<'a> Way<'a> {
 
     /// Passes on the next piece. Returns whether that is possible.
     fn pass<'b>(&mut self, pass: impl FnOnce(Piece) -> Result<Pass<'b>, Violation>) -> bool {
+        let before = self.from.clone();
         let Ok(Some((piece, length))) = self.from.next(self.rest) else { return false };
         let (taken, rest) = self.rest.split_at(length);
         assert!(taken.ends_with(piece.body()));
-        self.rest = rest;
         let mut passed = match pass(piece) {
             Ok(Pass::AsIs) => taken,
             Ok(Pass::Instead(messages)) => messages,
-            Err(_) => return false,
+            Ok(Pass::Later) => {
+                self.from = before;
+                return false;
+            }
+            Err(_) => {
+                // The session ends.
+                self.rest = &[];
+                return false;
+            }
         };
+        self.rest = rest;
         while !passed.is_empty() {
             if self.lacking == 0 {
                 let (header, body) = passed.split_first_chunk::<HEADER>().unwrap();

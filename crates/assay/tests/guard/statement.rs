@@ -158,6 +158,27 @@ fn a_statement_that_sets_something_keeps_its_connection_when_it_is_executed() {
 }
 
 #[test]
+fn transactions_that_are_sent_together_wait_for_a_statement_once() {
+    const TOGETHER: usize = 1000;
+    let server = Server::start();
+    let guard = Guard::start(&server, &["--limit", "2"]);
+    let [mut one, mut other] = [(); 2].map(|()| Wire::start(&guard));
+    // It is long, so that the guard would send much more than it gets.
+    let [parse, bind, execute] = query(&format!("SELECT '{}'", "x".repeat(60_000)));
+    let named = [(b'P', format!("s{}", parse.1)), (b'B', format!("\0s{}", &bind.1[1..])), execute];
+    one.send(&[borrowed(&named[..1]), vec![SYNC]].concat());
+    one.read_to(b'Z');
+    // The connection that has it is in use.
+    other.send(&[(b'Q', "BEGIN\0")]);
+    other.read_to(b'Z');
+    one.send(&[borrowed(&named[1..2]), vec![SYNC]].concat().repeat(TOGETHER));
+    for _ in 0..TOGETHER {
+        assert_eq!(one.read_to(b'Z').0, "2Z");
+    }
+    assert_eq!(guard.end().of("statements prepared again"), 1);
+}
+
+#[test]
 fn statements_are_dropped_in_sql() {
     let server = Server::start();
     let guard = Guard::start(&server, &["--limit", "1"]);

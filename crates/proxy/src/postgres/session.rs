@@ -3,14 +3,16 @@
 //!
 //! The relay passes it every message of both sides. It counts what the server still owes: one `ReadyForQuery`
 //! for each `Query`, `FunctionCall` and `Sync` (PostgreSQL's manual, *Message Flow*), except for a `Sync`
-//! that the server reads while it takes data for `COPY`, which it ignores.
+//! that the server reads while it takes data for `COPY`, which it ignores; and the answers to messages that
+//! prepare and close statements.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::frame::Piece;
+use super::prepared::{Pass, Prepared, Server};
 use super::refusal;
-use super::statement::{Pass, Prepared, Server, Statements, Step};
+use super::statement::{Statements, Step};
 use super::text::{Pin, Set, Text, dropped};
 
 /// The state of a session.
@@ -26,6 +28,8 @@ pub struct Session {
     copying: bool,
     /// Messages that the server ignores if it reads them while it takes data, and answers if it fails before.
     doubtful: u32,
+    /// Whether the last message of the client has to wait.
+    waits: bool,
     /// What the last `ReadyForQuery` says; `None` after the end of a transaction.
     ready: Option<u8>,
     /// The text that comes now.
@@ -92,6 +96,9 @@ const MOST: usize = 1 << 20;
 /// Outside of a transaction.
 const IDLE: u8 = b'I';
 
+/// In a transaction that has failed.
+const FAILED: u8 = b'E';
+
 /// There is no prepared statement of this name (`invalid_sql_statement_name`).
 const NO_STATEMENT: &[u8] = b"26000";
 
@@ -109,6 +116,7 @@ impl Default for Session {
             skipping: false,
             copying: false,
             doubtful: 0,
+            waits: false,
             ready: None,
             text: None,
             statements: Statements::default(),
@@ -133,6 +141,12 @@ impl Session {
         self.owed.is_empty() && !self.unsynced
     }
 
+    /// Whether the last message of the client has to be taken again when the server has answered.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        self.waits
+    }
+
     /// Returns how the transaction ended if the last messages ended it, and begins the next one. The caller
     /// must not be in the middle of a message of the client: the server would take what another client sends
     /// for the rest of it.
@@ -140,7 +154,7 @@ impl Session {
         if self.ready != Some(IDLE) || !self.is_answered() {
             return None;
         }
-        self.ready = None;
+        (self.ready, self.waits) = (None, false);
         self.end_text(prepared);
         if std::mem::take(&mut self.reads_otherwise) {
             prepared.forget();
@@ -174,6 +188,10 @@ impl Session {
             return Err(Violation::Unanswered);
         }
         server.prepared.begin();
+        self.waits = self.lacks_answer(kind, body, server.prepared);
+        if self.waits {
+            return Ok(Pass::Later);
+        }
         match kind {
             b'Q' | b'F' | b'P' | b'B' | b'D' | b'E' | b'C' if self.copying => return Err(Violation::Copying),
             b'Q' | b'F' if self.unsynced => return Err(Violation::Unsynced),
@@ -202,10 +220,32 @@ impl Session {
         Ok(server.prepared.pass())
     }
 
+    /// Whether what a message means depends on an answer that is still to come: on one to messages before the
+    /// last `Sync`, so that the server sends it without waiting for more.
+    fn lacks_answer(&self, kind: u8, mut body: &[u8], prepared: &Prepared) -> bool {
+        if self.owed.is_empty() || self.skipping {
+            return false;
+        }
+        let name = match kind {
+            b'P' => string(&mut body),
+            b'B' => {
+                string(&mut body);
+                string(&mut body)
+            }
+            b'D' | b'C' if body.split_off_first() == Some(&b'S') => string(&mut body),
+            _ => return false,
+        };
+        // Another unnamed statement replaces any.
+        let is_replaced = name.is_empty() && matches!(kind, b'P' | b'C');
+        !is_replaced && self.statements.is_uncertain(name, prepared)
+    }
+
     /// A simple query, of which `rest` bytes follow.
     fn query(&mut self, body: &[u8], rest: usize, prepared: &mut Prepared) {
         self.statements.lose_unnamed();
-        if rest == 0 && dropped(body).is_some_and(|name| self.statements.remove(&name)) {
+        // In a transaction that has failed, the server refuses it.
+        let is_possible = rest == 0 && self.ready != Some(FAILED);
+        if is_possible && dropped(body).is_some_and(|name| self.statements.remove(&name)) {
             // Other sessions may use it, and it has another name.
             prepared.send(b'Q', &[b"\0"], 0);
             self.owed.push_back(Owed::Drop);
@@ -303,7 +343,7 @@ impl Session {
         let Some(Owed::Step(step)) = self.owed.pop_front() else { return Err(Violation::Unasked) };
         self.statements.confirm(&step, prepared);
         match (kind, step) {
-            (b'1', Step::Parse(_) | Step::Unnamed(_)) | (b'3', Step::Close(_)) => Ok(Pass::AsIs),
+            (b'1', Step::Parse(_) | Step::Unnamed(..)) | (b'3', Step::Close(_)) => Ok(Pass::AsIs),
             (b'1', Step::Again(_) | Step::UnnamedAgain(_)) | (b'3', Step::Unneeded(_)) => Ok(NOTHING),
             _ => Err(Violation::Unasked),
         }

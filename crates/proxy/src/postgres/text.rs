@@ -93,7 +93,7 @@ enum Word {
 const LONGEST_WORD: usize = 28;
 
 /// Settings that change what a text means when it is prepared, and the words for them in `SET`.
-const READING: [&[u8]; 13] = [
+const READING: [&[u8]; 16] = [
     b"array_nulls",
     b"backslash_quote",
     b"client_encoding",
@@ -106,7 +106,10 @@ const READING: [&[u8]; 13] = [
     b"standard_conforming_strings",
     b"time",
     b"timezone",
+    b"timezone_abbreviations",
     b"transform_null_equals",
+    b"xml",
+    b"xmloption",
 ];
 
 /// Whether a text may mean something else with another value of a setting, or of one that has this word.

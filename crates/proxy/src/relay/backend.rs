@@ -15,10 +15,10 @@ use super::{EDGES, Relay, Side};
 use crate::gate::Permit;
 use crate::postgres::channel::Channel;
 use crate::postgres::frame::{self, Frames, Piece};
+use crate::postgres::prepared::{Prepared, Server};
 use crate::postgres::refusal::{Refusal, TERMINATE};
 use crate::postgres::session::End;
 use crate::postgres::startup::{CancelKey, First};
-use crate::postgres::statement::{Prepared, Server};
 
 new_key_type! {
     /// The name of a connection of the server.
@@ -247,6 +247,9 @@ impl Relay {
             }
         }
         let used = passage.used();
+        if session.waits() {
+            self.resumed.push_back(client);
+        }
         self.send_to_client(client, &passage.end());
         // After a COPY that failed, the server may still answer while the next transaction waits.
         if let Some(end) = end
@@ -332,7 +335,7 @@ impl Relay {
         } else if backend.role == Role::Ending && backend.connection.is_flushed() {
             backend.connection.end();
         } else if let Some(client) = backend.role.client() {
-            self.again.push(Side::Client(client));
+            self.resumed.push_back(client);
         }
     }
 

@@ -17,10 +17,10 @@ use super::{EDGES, Relay, Side, random};
 use crate::gate::{Arrival, Permit, Ticket};
 use crate::postgres::authentication::Examination;
 use crate::postgres::frame::{self, Frames, LONGEST_HEAD};
+use crate::postgres::prepared::{Pass, Server};
 use crate::postgres::refusal::{READY, Refusal};
 use crate::postgres::session::{End, Session};
 use crate::postgres::startup::{CancelKey, Startup};
-use crate::postgres::statement::Server;
 
 new_key_type! {
     /// The name of a client.
@@ -169,7 +169,7 @@ impl Relay {
             Phase::Login if client.input.len() >= LONGEST_HEAD => return,
             Phase::Login | Phase::Active => {
                 let backend = client.backend.and_then(|backend| self.backends.get(backend));
-                if backend.is_some_and(|backend| backend.connection.is_full()) {
+                if client.session.waits() || backend.is_some_and(|backend| backend.connection.is_full()) {
                     return;
                 }
             }
@@ -302,7 +302,10 @@ impl Relay {
     fn take_transaction(&mut self, key: ClientKey, input: &[u8]) -> Option<usize> {
         let client = &mut self.clients[key];
         let backend = client.backend?;
-        let Backend { prepared, pool, .. } = &mut self.backends[backend];
+        let Backend { prepared, pool, connection, .. } = &mut self.backends[backend];
+        if connection.is_full() {
+            return None;
+        }
         let changes = &mut self.pools[*pool].changes;
         let definitions = &mut self.definitions;
         let mut passage = Passage::new(input);
@@ -315,6 +318,11 @@ impl Relay {
                 Ok(None) => break None,
                 Ok(Some((piece, length))) => {
                     match client.session.client(piece, Server { prepared, definitions, changes }) {
+                        Ok(Pass::Later) => {
+                            // It is taken from its beginning again.
+                            client.frames = Frames::new(frame::Side::Client);
+                            break None;
+                        }
                         Ok(pass) => passage.add(length, pass),
                         Err(error) => break Some(Stop::Violation(error.to_string())),
                     }
@@ -323,6 +331,9 @@ impl Relay {
                         && let Some(end) = client.session.end(prepared)
                     {
                         break Some(Stop::Ended(end));
+                    }
+                    if passage.is_large() {
+                        break None;
                     }
                 }
                 Err(error) => break Some(Stop::Violation(error.to_string())),

@@ -58,7 +58,7 @@ pub enum Read {
 const ENCRYPTED: usize = 16 << 10;
 
 /// While this much is not sent, the other side is not read.
-const FULL: usize = 256 << 10;
+pub const FULL: usize = 256 << 10;
 
 impl Connection {
     pub fn new(fd: OwnedFd) -> Self {

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::postgres::statement::Pass;
+use super::connection::FULL;
+use crate::postgres::prepared::Pass;
 
 /// Pieces of messages that are passed on together.
 #[derive(Debug)]
@@ -33,12 +34,22 @@ impl<'a> Passage<'a> {
 
     /// Adds the next piece, which has this length.
     pub fn add(&mut self, length: usize, pass: Pass) {
-        if let Pass::Instead(messages) = pass {
-            self.changed.extend_from_slice(&self.input[self.copied..self.used]);
-            self.changed.extend_from_slice(messages);
-            self.copied = self.used + length;
+        match pass {
+            Pass::AsIs => {}
+            Pass::Instead(messages) => {
+                self.changed.extend_from_slice(&self.input[self.copied..self.used]);
+                self.changed.extend_from_slice(messages);
+                self.copied = self.used + length;
+            }
+            Pass::Later => return,
         }
         self.used += length;
+    }
+
+    /// Whether it has to be passed on before more is added, because messages of the guard make it much longer
+    /// than what came.
+    pub fn is_large(&self) -> bool {
+        self.changed.len() >= FULL
     }
 
     /// Returns what is passed on.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::postgres::frame::{self, Frames};
-use crate::postgres::statement::Definitions;
+use crate::postgres::prepared::Definitions;
 
 /// A session of a client, and a connection of the server.
 #[derive(Debug)]
@@ -32,6 +32,7 @@ impl Sides {
             match pass {
                 Pass::AsIs => passed.push(message.to_owned()),
                 Pass::Instead(messages) => passed.extend(written(messages)),
+                Pass::Later => passed.push(format!("({message})")),
             }
             if from == "<" {
                 ends.extend(session.end(prepared));
@@ -128,6 +129,8 @@ fn a_sync_that_copy_ignores_is_not_answered() {
         let Sides { ends, session, .. } = converse(lines).unwrap();
         assert_eq!(ends.iter().filter(|end| **end == Committed).count(), committed);
         assert_eq!((ends[0], session.pin()), (Failed, Some(Pin::Copy)));
+        // The next one is tracked.
+        assert!(converse(&format!("{lines} >P:0A0 >S <1 <Z:I")).is_ok());
     }
     // It fails before.
     assert_eq!(ends(">P:00 >B:00 >E >d >c >S <1 <E <Z:I >Q <Z:I"), [Failed, Committed]);
@@ -256,6 +259,12 @@ fn statements_are_dropped_where_they_are() {
     let mut one = prepared();
     one.converse(">Q:DEALLOCATE_one0 <I <Z:I >B:0one00 >B:0Two00 >S").unwrap();
     assert_eq!(one.passed(), "Q:0 C:DEALLOCATE0 Z:I B:0one00 B:0assay_200 S");
+    // The server refuses it in a transaction that has failed.
+    let mut one = prepared();
+    one.converse(">Q:BEGIN <C:BEGIN0 <Z:T >Q <E <Z:E >Q:DEALLOCATE_one0 <E <Z:E").unwrap();
+    assert!(one.passed().ends_with("Q:DEALLOCATE_one0 E Z:E"));
+    one.converse(">Q:ROLLBACK <Z:I >B:0one00").unwrap();
+    assert!(one.passed().ends_with("B:0assay_100"));
     // It is none of the client.
     let mut one = prepared();
     one.converse(">Q:DEALLOCATE_two0 <E:C26***0 <Z:I").unwrap();
@@ -273,21 +282,35 @@ fn statements_are_dropped_where_they_are() {
     one.converse(">P:0DEALLOCATE_one00 >B:00 >E >S <1 <2 <C:DEALLOCATE0 <Z:I >B:0one00 >S").unwrap();
     let sent = "P:0DEALLOCATE_assay_100 B:00 E S";
     assert_eq!(one.passed(), format!("{sent} 1 2 C:DEALLOCATE0 Z:I B:0one00 S"));
+    // Unless it is skipped.
+    let mut one = prepared();
+    one.converse(">E >P:0DEALLOCATE_one00 >S <E <Z:I").unwrap();
+    one.passed();
+    one.converse(">B:0one00 >S <3 <1 <2 <Z:I").unwrap();
+    assert_eq!(one.passed(), "C:Sassay_10 P:assay_30A0 B:0assay_300 S 2 Z:I");
 }
 
 #[test]
-fn what_was_not_answered_is_relied_on_up_to_sync() {
+fn what_depends_on_an_answer_waits_for_it() {
     // An error skips the statement, and the connection has an unnamed one of another session.
-    let mut one = converse(">E >P:0A0 >S >B:00 >E >S").unwrap();
-    assert_eq!(one.passed(), "E P:0A0 S P:0A0 B:00 E S");
-    one.converse("<E <Z:I <1 <2 <C:X0 <Z:I").unwrap();
-    assert_eq!(one.passed(), "E Z:I 2 C:X0 Z:I");
-    // Nor is there the named one, whose name means another one then.
-    let mut one = converse(">E >P:x0A0 >S >P:x0B0 >B:0x00 >S >P:y0A0 >B:0y00 >S").unwrap();
-    let second = "P:assay_20B0 B:0assay_200 S";
-    assert_eq!(one.passed(), format!("E P:assay_10A0 S {second} C:Sassay_10 P:assay_30A0 B:0assay_300 S"));
-    one.converse("<E <Z:I <1 <2 <Z:I <3 <1 <2 <Z:I >B:0x00 >B:0y00 >S").unwrap();
-    assert_eq!(one.passed(), "E Z:I 1 2 Z:I 1 2 Z:I B:0assay_200 B:0assay_300 S");
+    let mut one = converse(">E >P:0A0 >S >B:00").unwrap();
+    assert_eq!((one.passed(), one.session.waits()), ("E P:0A0 S (B:00)".to_owned(), true));
+    one.converse("<E <Z:I >B:00 >S").unwrap();
+    assert_eq!((one.passed(), one.session.waits()), ("E Z:I B:0assay_none0 S".to_owned(), false));
+    // So do messages that use a named one, or its name.
+    for waits in [">B:0x00", ">D:Sx0", ">C:Sx0", ">P:x0B0"] {
+        for before in [">P:x0A0 >S", ">P:x0A0 >S <1 <Z:I >C:Sx0 >S"] {
+            let mut one = converse(&format!("{before} {waits}")).unwrap();
+            assert!(one.passed().ends_with(&format!("({})", &waits[1..])), "{before}");
+        }
+    }
+    let mut one = converse(">P:x0A0 >S <1 <Z:I").unwrap();
+    one.prepared = Prepared::default();
+    one.converse(">B:0x00 >S >B:0x00").unwrap();
+    assert!(one.session.waits());
+    // Within its own part nothing waits, nor does another unnamed statement.
+    let mut one = converse(">P:0A0 >B:00 >S >P:0B0 >B:00 >P:x0A0 >B:0x00 >S").unwrap();
+    assert_eq!(one.passed(), "P:0A0 B:00 S P:0B0 B:00 P:assay_10A0 B:0assay_100 S");
 }
 
 #[test]
@@ -317,16 +340,14 @@ fn nothing_is_kept_of_what_the_server_skips_without_an_answer() {
 fn what_is_prepared_with_other_settings_is_of_one_transaction() {
     let mut one = converse(">P:x0A0 >S <1 <Z:I >Q:BEGIN <C:BEGIN0 <Z:T").unwrap();
     one.passed();
-    one.converse(">P:0SET_LOCAL_TimeZone='UTC'00 >B:00 >E >B:0x00 >E >S >B:0x00 >S").unwrap();
+    one.converse(">P:0SET_LOCAL_TimeZone='UTC'00 >B:00 >E >B:0x00 >E >S").unwrap();
     let set = "P:0SET_LOCAL_TimeZone='UTC'00 B:00 E C:Sassay_10 P:assay_20A0 B:0assay_200 E S";
-    assert_eq!(one.passed(), format!("{set} C:Sassay_20 P:assay_30A0 B:0assay_300 S"));
-    one.converse("<1 <2 <C:SET0 <3 <1 <2 <C:X0 <Z:T <3 <1 <2 <Z:T >Q:COMMIT <C:COMMIT0 <Z:I").unwrap();
-    one.passed();
-    one.converse(">B:0x00 >S <3 <1 <2 <Z:I").unwrap();
-    assert_eq!(
-        (one.passed(), one.session.pin()),
-        ("C:Sassay_30 P:assay_40A0 B:0assay_400 S 2 Z:I".to_owned(), None)
-    );
+    assert_eq!(one.passed(), set);
+    one.converse("<1 <2 <C:SET0 <3 <1 <2 <C:X0 <Z:T >B:0x00 >S <2 <Z:T").unwrap();
+    assert_eq!(one.passed(), "1 2 C:SET0 2 C:X0 Z:T B:0assay_200 S 2 Z:T");
+    one.converse(">Q:COMMIT <C:COMMIT0 <Z:I >B:0x00 >S <3 <1 <2 <Z:I").unwrap();
+    assert_eq!(one.passed(), "Q:COMMIT C:COMMIT0 Z:I C:Sassay_20 P:assay_30A0 B:0assay_300 S 2 Z:I");
+    assert_eq!(one.session.pin(), None);
 }
 
 #[test]
