@@ -13,7 +13,7 @@ use super::frame::Piece;
 use super::prepared::{Pass, Prepared, Server};
 use super::refusal;
 use super::statement::{Statements, Step};
-use super::text::{Pin, Set, Text, dropped};
+use super::text::{Pin, Set, Text, dropped, dropped_first};
 
 /// The state of a session.
 #[derive(Debug)]
@@ -223,21 +223,30 @@ impl Session {
     /// Whether what a message means depends on an answer that is still to come: on one to messages before the
     /// last `Sync`, so that the server sends it without waiting for more.
     fn lacks_answer(&self, kind: u8, mut body: &[u8], prepared: &Prepared) -> bool {
-        if self.owed.is_empty() || self.skipping {
+        if self.owed.is_empty() || self.skipping || self.copying {
             return false;
         }
-        let name = match kind {
-            b'P' => string(&mut body),
+        let is_uncertain = |name: &[u8]| self.statements.is_uncertain(name, prepared);
+        match kind {
+            b'Q' => dropped(body).is_some_and(|name| is_uncertain(&name) || self.statements.contains(&name)),
+            b'P' => match string(&mut body) {
+                b"" => dropped_first(body).is_some_and(|name| is_uncertain(&name)),
+                // A query may drop it.
+                name if self.statements.contains(name) => self.owed.iter().any(Owed::is_ready_for_query),
+                name => is_uncertain(name),
+            },
             b'B' => {
                 string(&mut body);
-                string(&mut body)
+                is_uncertain(string(&mut body))
             }
-            b'D' | b'C' if body.split_off_first() == Some(&b'S') => string(&mut body),
-            _ => return false,
-        };
-        // Another unnamed statement replaces any.
-        let is_replaced = name.is_empty() && matches!(kind, b'P' | b'C');
-        !is_replaced && self.statements.is_uncertain(name, prepared)
+            b'D' => body.split_off_first() == Some(&b'S') && is_uncertain(string(&mut body)),
+            b'C' => {
+                body.split_off_first() == Some(&b'S')
+                    && !body.starts_with(b"\0")
+                    && is_uncertain(string(&mut body))
+            }
+            _ => false,
+        }
     }
 
     /// A simple query, of which `rest` bytes follow.
@@ -342,8 +351,11 @@ impl Session {
     fn step(&mut self, kind: u8, prepared: &mut Prepared) -> Result<Pass<'static>, Violation> {
         let Some(Owed::Step(step)) = self.owed.pop_front() else { return Err(Violation::Unasked) };
         self.statements.confirm(&step, prepared);
+        self.waits = false;
         match (kind, step) {
-            (b'1', Step::Parse(_) | Step::Unnamed(..)) | (b'3', Step::Close(_)) => Ok(Pass::AsIs),
+            (b'1', Step::Parse(_) | Step::Taken(_) | Step::Unnamed(..)) | (b'3', Step::Close(_)) => {
+                Ok(Pass::AsIs)
+            }
             (b'1', Step::Again(_) | Step::UnnamedAgain(_)) | (b'3', Step::Unneeded(_)) => Ok(NOTHING),
             _ => Err(Violation::Unasked),
         }
@@ -385,6 +397,7 @@ impl Session {
 
     /// Removes what the server does not do. The last message is undone first.
     fn undo(&mut self, skipped: Range<usize>, prepared: &mut Prepared) {
+        self.waits = false;
         for owed in self.owed.drain(skipped).rev() {
             if let Owed::Step(step) = owed {
                 self.statements.undo(step, prepared);
@@ -409,7 +422,7 @@ impl Session {
             b"LOAD" => self.needs(Pin::Library),
             b"DEALLOCATE ALL" | b"DISCARD ALL" => {
                 prepared.forget();
-                self.statements.clear(self.owed.iter().filter_map(Owed::step));
+                self.statements.clear(self.owed.iter_mut().filter_map(Owed::step));
             }
             b"COMMIT" => self.end = End::Committed,
             // Of the transaction, or to a savepoint.
@@ -462,7 +475,7 @@ impl Owed {
         matches!(self, Self::Query | Self::Drop | Self::Sync)
     }
 
-    fn step(&self) -> Option<&Step> {
+    fn step(&mut self) -> Option<&mut Step> {
         if let Self::Step(step) = self { Some(step) } else { None }
     }
 }

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::prepared::{Added, Definition, Name, OVERHEAD, Prepared, Server, State};
-use super::text::{Set, dropped};
+use super::text::{Set, dropped_first};
 
 /// A message that was sent to the server, and that it answers with `ParseComplete` or `CloseComplete`, unless
 /// it skips it after an error.
@@ -24,6 +24,8 @@ pub enum Step {
     UnnamedAgain(u64),
     /// The client prepares a statement; `None` if the guard does not keep it.
     Parse(Option<Box<(Added, Renamed)>>),
+    /// The client prepares this statement, if the guard can keep it, under a name that is taken.
+    Taken(Box<(Name, Option<Statement>)>),
     /// The guard prepares a statement.
     Again(Added),
     /// The client closes a statement or a portal.
@@ -57,7 +59,7 @@ pub struct Statements {
 
 /// A statement of a client.
 #[derive(Debug, Clone)]
-struct Statement {
+pub struct Statement {
     definition: Arc<Definition>,
     /// When the client prepared it, as a number of `Parse`.
     parsed: u64,
@@ -92,6 +94,14 @@ impl Step {
             _ => None,
         }
     }
+
+    fn renamed_mut(&mut self) -> Option<&mut Renamed> {
+        match self {
+            Self::Parse(Some(parsed)) | Self::Unnamed(_, Some(parsed)) => Some(&mut parsed.1),
+            Self::Close(Some(renamed)) => Some(renamed),
+            _ => None,
+        }
+    }
 }
 
 impl Statement {
@@ -116,9 +126,8 @@ impl Statements {
 
     /// The client drops a statement in SQL, which has another name on the connection.
     fn drop_in_sql(&mut self, body: &[u8], rest: usize, server: &mut Server) -> Option<(Added, Renamed)> {
-        let end = body.iter().position(|byte| *byte == 0).map_or(0, |end| end + 1);
-        let (text, types) = body.split_at(end);
-        let dropped = dropped(text).filter(|_| rest == 0)?;
+        let dropped = dropped_first(body).filter(|_| rest == 0)?;
+        let types = &body[body.iter().position(|byte| *byte == 0)? + 1..];
         let statement = self.named.get(&*dropped)?;
         let (id, name) = (statement.definition.id, server.provide(&statement.definition, statement.parsed));
         server.prepared.places.remove(&id);
@@ -140,7 +149,10 @@ impl Statements {
             // The server refuses to prepare one under a name that it has.
             let present = to.provide(&present.definition, present.parsed);
             to.prepared.send(b'P', &[&present, b"\0", body], rest);
-            to.prepared.expect(Step::Parse(None));
+            let parsed = to.definitions.parsed;
+            let other =
+                definition.clone().map(|definition| Statement { definition, parsed, state: State::Answered });
+            to.prepared.expect(Step::Taken(Box::new((name.into(), other))));
             return definition;
         }
         let Some(definition) = definition else {
@@ -244,6 +256,12 @@ impl Statements {
     /// The server has answered a message.
     pub fn confirm(&mut self, step: &Step, prepared: &mut Prepared) {
         let added = match step {
+            Step::Taken(taken) => {
+                // The connection has lost the one with this name, and maybe others.
+                prepared.forget();
+                self.set(&taken.0, taken.1.clone());
+                None
+            }
             Step::Unnamed(number, _) | Step::UnnamedAgain(number) if *number == self.unnamed.number => {
                 self.unnamed.state = Some(State::Answered);
                 None
@@ -254,6 +272,10 @@ impl Statements {
         };
         if let Some(place) = added.and_then(|added| prepared.place(added)) {
             place.state = State::Answered;
+        }
+        if let Step::Unnamed(_, Some(drops)) = step {
+            // It may not be executed, and nothing uses the statement any more.
+            prepared.unneeded.push(drops.0.name.clone());
         }
         let Some(renamed) = step.renamed() else { return };
         self.end_closing(renamed);
@@ -283,7 +305,7 @@ impl Statements {
             Step::Unneeded(name) => prepared.unneeded.push(name),
             Step::Parse(Some(parsed)) => prepared.lack(&parsed.0),
             Step::Again(added) => prepared.lack(&added),
-            Step::UnnamedAgain(_) | Step::Parse(None) | Step::Close(_) => {}
+            Step::UnnamedAgain(_) | Step::Parse(None) | Step::Taken(_) | Step::Close(_) => {}
         }
     }
 
@@ -293,15 +315,21 @@ impl Statements {
     }
 
     /// The server has dropped all statements, but for those that are yet to be prepared.
-    pub fn clear<'a>(&mut self, pending: impl Iterator<Item = &'a Step>) {
-        let names = pending.filter_map(|step| match step {
-            Step::Parse(Some(parsed)) => Some(&parsed.1.name),
-            _ => None,
-        });
-        let kept: Vec<_> = names.filter_map(|name| self.named.remove_entry(name)).collect();
-        self.named.clear();
-        self.size = kept.iter().map(|(name, statement)| statement.size(name)).sum();
-        self.named.extend(kept);
+    pub fn clear<'a>(&mut self, pending: impl Iterator<Item = &'a mut Step>) {
+        let (mut kept, mut size) = (HashMap::new(), 0);
+        for renamed in pending.filter_map(Step::renamed_mut) {
+            renamed.before = None;
+            if let Some((name, statement)) = self.named.remove_entry(&renamed.name) {
+                size += statement.size(&name);
+                kept.insert(name, statement);
+            }
+        }
+        (self.named, self.size) = (kept, size);
+    }
+
+    /// Whether the client has given a name to a statement.
+    pub fn contains(&self, name: &[u8]) -> bool {
+        self.named.contains_key(name)
     }
 
     /// There is no unnamed statement any more.

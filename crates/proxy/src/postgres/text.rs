@@ -240,6 +240,13 @@ pub fn dropped(query: &[u8]) -> Option<Cow<'_, [u8]>> {
     (is_name && !name.eq_ignore_ascii_case(b"all")).then(|| name.to_ascii_lowercase().into())
 }
 
+/// Returns the name likewise, from the text of a query that something else follows.
+#[must_use]
+pub fn dropped_first(body: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let end = body.iter().position(|byte| *byte == 0)?;
+    dropped(&body[..=end])
+}
+
 /// Returns what follows a word and white space.
 fn after_word<'a>(word: &[u8], text: &'a [u8]) -> Option<&'a [u8]> {
     let (first, rest) = text.split_at_checked(word.len())?;

@@ -227,7 +227,7 @@ impl Relay {
         let Backend { frames, prepared, pool, .. } = &mut self.backends[key];
         let changes = &mut self.pools[*pool].changes;
         let definitions = &mut self.definitions;
-        let (mut passage, mut end) = (Passage::new(input), None);
+        let (mut passage, mut end, waits) = (Passage::new(input), None, session.waits());
         while end.is_none() {
             let next = match frames.next(passage.rest()) {
                 Ok(None) => break,
@@ -247,7 +247,7 @@ impl Relay {
             }
         }
         let used = passage.used();
-        if session.waits() {
+        if waits && !session.waits() {
             self.resumed.push_back(client);
         }
         self.send_to_client(client, &passage.end());

@@ -8,7 +8,7 @@ use rustix::event::epoll;
 use slotmap::new_key_type;
 
 use super::backend::{Backend, BackendKey, Role};
-use super::connection::{Connection, Read, joined};
+use super::connection::{Connection, Read, joined, left};
 use super::listener::Accepted;
 use super::login::{STARTUP_TIME, Turn};
 use super::passage::Passage;
@@ -225,7 +225,7 @@ impl Relay {
         let input = joined(std::mem::take(&mut client.input), bytes);
         let used = self.pass_on(key, &input);
         if let Some(client) = self.clients.get_mut(key) {
-            client.input = input[used..].to_vec();
+            client.input = left(input, used);
         }
     }
 

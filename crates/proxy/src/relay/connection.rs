@@ -294,5 +294,17 @@ impl io::Read for Socket {
 
 /// What was kept of earlier readings, and the last one.
 pub fn joined(kept: Vec<u8>, bytes: &[u8]) -> Cow<'_, [u8]> {
-    if kept.is_empty() { Cow::Borrowed(bytes) } else { Cow::Owned([&kept, bytes].concat()) }
+    match (kept.is_empty(), bytes.is_empty()) {
+        (true, _) => Cow::Borrowed(bytes),
+        (false, true) => Cow::Owned(kept),
+        (false, false) => Cow::Owned([&kept, bytes].concat()),
+    }
+}
+
+/// What is kept of that, without the bytes that are done with.
+pub fn left(joined: Cow<'_, [u8]>, used: usize) -> Vec<u8> {
+    match joined {
+        Cow::Owned(joined) if used == 0 => joined,
+        joined => joined[used..].to_vec(),
+    }
 }

@@ -47,9 +47,9 @@ impl Naive {
                 self.portal = self.text(name);
                 if self.portal.is_some() { answer(b'2') } else { self.fail() }
             }
-            (b'E', _) => match self.portal.take() {
-                Some(text) => vec![(b'C', text + "\0")],
-                None => self.fail(),
+            (b'E', _) => match self.portal.take().map(|text| self.execute(text)) {
+                Some(Some(tag)) => vec![(b'C', tag + "\0")],
+                Some(None) | None => self.fail(),
             },
             (b'D', [name, ..]) => match self.text(&name[1..]) {
                 Some(text) => vec![(b't', text)],
@@ -75,16 +75,23 @@ impl Naive {
 
     fn query(&mut self, text: &str) -> (u8, String) {
         self.unnamed = None;
+        match self.execute(text.to_owned()) {
+            _ if text.is_empty() => (b'I', String::new()),
+            Some(tag) => (b'C', tag + "\0"),
+            None => (b'E', String::new()),
+        }
+    }
+
+    /// Returns the tag of a text; `None` if it fails.
+    fn execute(&mut self, text: String) -> Option<String> {
         match text.strip_prefix("DEALLOCATE ") {
-            _ if text == BAD => (b'E', String::new()),
-            None if text.is_empty() => (b'I', String::new()),
-            None => (b'C', format!("{text}\0")),
+            _ if text == BAD => None,
+            None => Some(text),
             Some("ALL") => {
                 self.named.clear();
-                (b'C', "DEALLOCATE ALL\0".to_owned())
+                Some(text)
             }
-            Some(name) if self.named.remove(name).is_some() => (b'C', "DEALLOCATE\0".to_owned()),
-            Some(_) => (b'E', String::new()),
+            Some(name) => self.named.remove(name).map(|_| "DEALLOCATE".to_owned()),
         }
     }
 
@@ -127,7 +134,11 @@ type Batch = (usize, usize, Vec<(Sent, usize)>);
 #[derive(Debug, Clone)]
 struct Sent(u8, String);
 
-/// When a client waits for all answers. It always waits before and after a simple query, as with libpq.
+/// Not a message: those that drop a statement in the extended protocol.
+const DROP: u8 = 0;
+
+/// When a client waits for all answers. It always does after `DEALLOCATE ALL`: a statement that was used right
+/// behind that could be prepared again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Waits {
     /// After each message.
@@ -160,6 +171,7 @@ fn sent() -> impl Strategy<Value = Sent> {
         4 => Just(Sent(b'E', "\0\0\0\0\0".to_owned())),
         1 => name().prop_map(|name| Sent(b'D', format!("S{name}\0"))),
         1 => name().prop_map(|name| Sent(b'C', format!("S{name}\0"))),
+        1 => prop::sample::select(&["one", "two"][..]).prop_map(|name| Sent(DROP, name.to_owned())),
         2 => Just(Sent(b'S', String::new())),
         1 => prop::sample::select(query).prop_map(|text| Sent(b'Q', format!("{text}\0"))),
     ]
@@ -219,20 +231,34 @@ fn run(batches: Vec<Batch>, waits: Waits) -> Result<(), TestCaseError> {
     let mut definitions = Definitions::new(1);
     for (number, connection, mut messages) in batches {
         let (client, connection) = (&mut clients[number], &mut connections[connection]);
-        messages.retain(|(sent, _)| waits != Waits::NamedOnly || !sent.is_about_unnamed());
+        // A client that drops a statement with the unnamed one does that once.
+        // A client that uses the unnamed statement otherwise could use the one again that drops a statement.
+        messages.retain(|(sent, _)| match waits {
+            Waits::NamedOnly => !sent.is_about_unnamed(),
+            Waits::Always | Waits::AtEnd => sent.0 != DROP,
+        });
         messages.push((Sent(b'S', String::new()), 0));
         let mut is_open = false;
         for (Sent(kind, body), answers) in messages {
-            if kind == b'Q' {
-                if is_open {
-                    connection.send(client, b'S', "", &mut definitions);
-                }
-                while connection.answer(client, &mut definitions) {}
+            if kind == b'Q' && is_open {
+                connection.send(client, b'S', "", &mut definitions);
             }
             is_open = !matches!(kind, b'S' | b'Q');
-            let body = body.replace("own", &format!("own {number}"));
-            connection.send(client, kind, &body, &mut definitions);
-            let answers = if waits == Waits::Always || kind == b'Q' { usize::MAX } else { answers };
+            let drops_all = body.contains(" ALL");
+            if kind == DROP {
+                for (kind, body) in [
+                    (b'P', &*format!("\0DEALLOCATE {body}\0\0\0")),
+                    (b'B', "\0\0\0\0\0\0\0\0"),
+                    (b'E', "\0\0\0\0\0"),
+                ] {
+                    connection.send(client, kind, body, &mut definitions);
+                }
+            } else {
+                let body = body.replace("own", &format!("own {number}"));
+                connection.send(client, kind, &body, &mut definitions);
+            }
+            let must_wait = waits == Waits::Always || drops_all;
+            let answers = if must_wait { usize::MAX } else { answers };
             for _ in 0..answers {
                 if !connection.answer(client, &mut definitions) {
                     break;

@@ -209,6 +209,10 @@ fn a_name_that_is_taken_is_refused_by_the_server() {
     one.passed();
     one.converse(">P:one0B0 >S <1 <E:C42P*50 <Z:I >B:0one00 >S <2 <Z:I").unwrap();
     assert_eq!(one.passed(), "P:assay_10A0 P:assay_10B0 S E:C42P*50 Z:I B:0assay_100 S 2 Z:I");
+    // A function of the server has dropped the statement: no session may use the other one for it.
+    one.converse(">P:one0B0 >S <1 <Z:I >B:0one00 >S").unwrap();
+    let other = "P:assay_10B0 S 1 Z:I C:Sassay_10 P:assay_20B0 B:0assay_200 S";
+    assert_eq!(one.passed(), other);
 }
 
 #[test]
@@ -277,6 +281,10 @@ fn statements_are_dropped_where_they_are() {
         let closes = one.passed();
         assert!(closes.starts_with("B:0one00 C:Sassay_") && closes.ends_with("P:assay_40B0 B:0assay_400 S"));
     }
+    // A close that is skipped does not bring it back.
+    let mut one = prepared();
+    one.converse(">Q:DISCARD_ALL0 >E >C:Sone0 >S <C:DISCARD_ALL0 <Z:I <E <Z:I >B:0one00").unwrap();
+    assert!(one.passed().ends_with("B:0one00"));
     // In the extended protocol.
     let mut one = prepared();
     one.converse(">P:0DEALLOCATE_one00 >B:00 >E >S <1 <2 <C:DEALLOCATE0 <Z:I >B:0one00 >S").unwrap();
@@ -308,6 +316,12 @@ fn what_depends_on_an_answer_waits_for_it() {
     one.prepared = Prepared::default();
     one.converse(">B:0x00 >S >B:0x00").unwrap();
     assert!(one.session.waits());
+    // The statement is there, but its name may mean nothing.
+    let mut one = converse(">P:x0A0 >S >P:y0A0 >B:0x00").unwrap();
+    assert!(one.session.waits() && one.passed().ends_with("(B:0x00)"));
+    // All is known after an error.
+    let mut one = converse(">P:x0A0 >E >C:Sx0 >S <1 <E <Z:I >P:y0B0 >B:0x00").unwrap();
+    assert!(!one.session.waits() && one.passed().ends_with("B:0assay_100"));
     // Within its own part nothing waits, nor does another unnamed statement.
     let mut one = converse(">P:0A0 >B:00 >S >P:0B0 >B:00 >P:x0A0 >B:0x00 >S").unwrap();
     assert_eq!(one.passed(), "P:0A0 B:00 S P:0B0 B:00 P:assay_10A0 B:0assay_100 S");
