@@ -137,8 +137,8 @@ struct Sent(u8, String);
 /// Not a message: those that drop a statement in the extended protocol.
 const DROP: u8 = 0;
 
-/// When a client waits for all answers. It always does after `DEALLOCATE ALL`: a statement that was used right
-/// behind that could be prepared again.
+/// When a client waits for all answers. It always does after `DEALLOCATE ALL`: a statement that was used
+/// right behind that could be prepared again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Waits {
     /// After each message.
