@@ -62,11 +62,14 @@ again:
 	$(CARGO) build --release --package assay
 	bench/again/coverage
 
-# Compares a file server under rising load without a limit and with one that a law sets: half an hour; needs root.
+# Compares a server in overload without a limit and with one that a law sets; needs root. `CASE=file-server` takes half an
+# hour. The others are of a PostgreSQL server alone, behind PgBouncer and behind the guard, and take from four minutes to
+# half an hour; interrupted, they go on where they were: hot, tpc-b, deadlock, select, latency.
+CASE ?= file-server
 overload:
-	scripts/setup test
-	$(CARGO) build --release --package assay-reflect --example file_server
-	bench/overload/file-server
+	scripts/setup overload
+	$(CARGO) build --release --package assay --package assay-proxy --package assay-reflect --bin assay --examples
+	bench/overload/$(if $(filter file-server,$(CASE)),file-server,database $(CASE))
 
 # Shows what placement gains for programs that compete: twelve minutes.
 placement:

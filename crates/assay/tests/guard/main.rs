@@ -6,6 +6,7 @@ mod client;
 mod encryption;
 mod identity;
 mod law;
+mod load;
 mod login;
 mod lookup;
 #[path = "../shared/postgres_server.rs"]

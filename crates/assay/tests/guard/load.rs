@@ -1,0 +1,59 @@
+//! What the load of `bench/overload/database` reports is what the database has, through the guard.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::postgres_server::Server;
+use crate::{Guard, text};
+
+/// Returns the counts of 12 clients, of which only four are in the server at a time.
+fn load(guard: &Guard, transaction: &str) -> impl Fn(&str) -> Option<u64> + use<> {
+    let program = Path::new(env!("CARGO_BIN_EXE_assay")).with_file_name("examples/load");
+    assert!(program.exists(), "not built; run: cargo build --package assay-proxy --example load");
+    let output = Command::new(program)
+        .args([&guard.address.to_string(), transaction, "--clients=12", "--warm-up=0s", "--duration=1s"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let figures = text(&output.stdout);
+    move |name| {
+        let line = figures.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.map(|number| number.parse().unwrap())
+    }
+}
+
+#[test]
+fn commits_and_failures_are_counted_as_the_server_has_them() {
+    let server = Server::start();
+    let mut session = server.session();
+    let tables = "CREATE TABLE hot (id int, v int CHECK (v <= 5));
+        INSERT INTO hot VALUES (1, 0);
+        CREATE TABLE contended (id int, v int, CHECK (id % 10 > 0 OR v = 0));
+        INSERT INTO contended SELECT id, 0 FROM generate_series(1, 1000) AS id;
+        CREATE TABLE pgbench_accounts (aid int, abalance int);
+        CREATE TABLE pgbench_tellers (tid int, tbalance int);
+        CREATE TABLE pgbench_branches (bid int, bbalance int);
+        CREATE TABLE pgbench_history
+            (tid int, bid int, aid int, delta int CHECK (delta > 0), mtime timestamp)";
+    session.batch_execute(tables).unwrap();
+    let guard = Guard::start(&server, &["--limit", "4"]);
+    let mut failed = 0;
+    // The server refuses some even of the first twelve: all but five, those of some rows, and half of them.
+    for (transaction, changes, made) in [
+        ("hot", 1, "SELECT sum(v) FROM hot"),
+        ("deadlock", 8, "SELECT sum(v) FROM contended"),
+        ("tpc-b", 1, "SELECT count(*) FROM pgbench_history"),
+    ] {
+        let counts = load(&guard, transaction);
+        let committed = counts("committed_in_all").unwrap();
+        let made: i64 = session.query_one(made, &[]).unwrap().get(0);
+        assert!(
+            made > 0 && committed * changes == made.cast_unsigned(),
+            "{transaction}: {committed}, {made}"
+        );
+        failed += counts("error_23514").unwrap() + counts("error_40P01").unwrap_or(0);
+        assert_eq!(counts("error_25P02"), None, "{transaction}: a statement was sent after an error");
+    }
+    assert_eq!(guard.end().of("with an error"), failed);
+}

@@ -1,0 +1,159 @@
+//! One client: its connection, and the transaction in which it is.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use assay_proxy::postgres::frame::{Frames, Piece, Side, message};
+use assay_proxy::postgres::refusal::{TERMINATE, code, text};
+use assay_proxy::postgres::startup::Startup;
+
+/// A client that has logged in.
+pub struct Client {
+    socket: TcpStream,
+    answers: Answers,
+    /// Statements of the transaction that were not sent yet.
+    statements: VecDeque<String>,
+    /// SQLSTATE of the error in which the transaction has failed.
+    error: Option<String>,
+    began: Instant,
+}
+
+/// What the server sends.
+struct Answers {
+    frames: Frames,
+    /// Bytes that are not a whole message yet.
+    input: Vec<u8>,
+    /// The error in the present answer: SQLSTATE and text.
+    error: Option<(String, String)>,
+}
+
+/// How a transaction has ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Committed,
+    /// With this SQLSTATE.
+    Failed(String),
+}
+
+/// What the server has answered to a statement.
+struct Answer {
+    /// The error, if it failed: SQLSTATE and text.
+    error: Option<(String, String)>,
+    /// Whether a transaction is open.
+    is_inside: bool,
+}
+
+impl Client {
+    /// Opens a connection, and waits until the session has begun.
+    pub fn log_in(to: SocketAddr, user: &str, database: &str, patience: Duration) -> io::Result<Self> {
+        let socket = TcpStream::connect_timeout(&to, patience)?;
+        socket.set_nodelay(true)?;
+        socket.set_read_timeout(Some(patience))?;
+        let startup = Startup::new(&[(b"user", user.as_bytes()), (b"database", database.as_bytes())]);
+        let answers = Answers { frames: Frames::new(Side::Server), input: Vec::new(), error: None };
+        let began = assay_process::clock::now();
+        let mut client = Self { socket, answers, statements: VecDeque::new(), error: None, began };
+        client.socket.write_all(startup.packet())?;
+        let answer = loop {
+            if let Some(answer) = client.answers.read(&client.socket)? {
+                break answer;
+            }
+        };
+        match answer.error {
+            Some((_, text)) => Err(io::Error::other(text)),
+            None => client.socket.set_nonblocking(true).map(|()| client),
+        }
+    }
+
+    pub fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
+    /// Returns when the transaction began.
+    pub fn began(&self) -> Instant {
+        self.began
+    }
+
+    /// Begins a transaction.
+    pub fn begin(&mut self, statements: VecDeque<String>, at: Instant) -> io::Result<()> {
+        self.statements = statements;
+        self.began = at;
+        self.send_next()
+    }
+
+    fn send_next(&mut self) -> io::Result<()> {
+        self.statements.pop_front().map_or(Ok(()), |statement| self.send(&statement))
+    }
+
+    fn send(&mut self, statement: &str) -> io::Result<()> {
+        // The socket has room: all before was answered.
+        self.socket.write_all(&message(b'Q', &[statement.as_bytes(), b"\0"].concat()))
+    }
+
+    /// Reads what has come, and sends the next statement; returns the outcome if the transaction has ended.
+    /// One that fails is rolled back.
+    pub fn go_on(&mut self) -> io::Result<Option<Outcome>> {
+        let answer = match self.answers.read(&self.socket) {
+            Ok(Some(answer)) => answer,
+            Ok(None) => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        if let Some((code, _)) = answer.error {
+            self.statements.clear();
+            if answer.is_inside {
+                self.error = Some(code);
+                return self.send("ROLLBACK").map(|()| None);
+            }
+            return Ok(Some(Outcome::Failed(code)));
+        }
+        if !self.statements.is_empty() {
+            return self.send_next().map(|()| None);
+        }
+        Ok(Some(self.error.take().map_or(Outcome::Committed, Outcome::Failed)))
+    }
+
+    /// Ends the session.
+    pub fn log_out(mut self) -> io::Result<()> {
+        self.socket.write_all(&TERMINATE)
+    }
+}
+
+impl Answers {
+    /// Reads once; returns the answer if it is complete.
+    fn read(&mut self, mut socket: &TcpStream) -> io::Result<Option<Answer>> {
+        let mut buffer = [0; 4 << 10];
+        let read = socket.read(&mut buffer)?;
+        if read == 0 {
+            let reason = self.error.take().map_or(String::new(), |(_, text)| format!(": {text}"));
+            return Err(io::Error::other(format!("the server has closed a connection{reason}")));
+        }
+        self.input.extend_from_slice(&buffer[..read]);
+        let mut taken = 0;
+        let mut status = None;
+        while let Some((piece, length)) = self
+            .frames
+            .next(&self.input[taken..])
+            .map_err(|malformed| io::Error::other(malformed.to_string()))?
+        {
+            taken += length;
+            match piece {
+                Piece::First { kind: b'E', body, .. } => {
+                    let code = String::from_utf8_lossy(code(body).unwrap_or_default()).into_owned();
+                    self.error = Some((code, text(body)));
+                }
+                Piece::First { kind: b'R', body, .. } if body != [0; 4] => {
+                    return Err(io::Error::other(
+                        "the server asks for a password; it must trust this address",
+                    ));
+                }
+                Piece::First { kind: b'Z', body, .. } => status = Some(body == b"I"),
+                Piece::First { .. } | Piece::Rest(_) => (),
+            }
+        }
+        self.input.drain(..taken);
+        Ok(status.map(|is_outside| Answer { error: self.error.take(), is_inside: !is_outside }))
+    }
+}

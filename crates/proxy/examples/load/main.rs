@@ -1,0 +1,202 @@
+//! Loads a PostgreSQL server, or a proxy in front of one: each client runs one transaction after the other.
+//!
+//!     load 127.0.0.1:5432 hot --clients 1024 --duration 10s
+//!
+//! One thread serves all clients: on a machine that it shares with the server, a thread for each would take
+//! the processors from the server. The server must trust this address.
+//!
+//! At the end, each client finishes the transaction in which it is. So `committed_in_all` is what the database
+//! must have, neither more nor less.
+
+mod client;
+mod transaction;
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use assay_process::accounting::own_cpu_ns;
+use assay_process::clock::{elapsed_ns, now};
+use clap::Parser;
+use hdrhistogram::{Histogram, RecordError};
+use rand::SeedableRng;
+use rand_pcg::Pcg64Mcg;
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
+
+use self::client::{Client, Outcome};
+use self::transaction::Kind;
+
+/// Longest time without any answer of the server.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Loads a PostgreSQL server, and prints what it committed.
+#[derive(Debug, Parser)]
+struct Args {
+    /// Address of the server or of a proxy.
+    to: SocketAddr,
+    /// What a transaction does.
+    transaction: Kind,
+    /// Clients, each with a connection.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    clients: u32,
+    /// Time that is measured.
+    #[arg(long, default_value = "10s", value_parser = seconds)]
+    duration: Duration,
+    /// Time of the load before that.
+    #[arg(long, default_value = "2s", value_parser = seconds)]
+    warm_up: Duration,
+    /// Role of the clients.
+    #[arg(long, default_value = "postgres")]
+    user: String,
+    /// Database.
+    #[arg(long, default_value = "postgres")]
+    database: String,
+    /// Seed of the random rows.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Reads `10s`.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let number = text.strip_suffix('s').and_then(|number| number.parse::<u32>().ok());
+    let number =
+        number.filter(|number| *number <= 3600).ok_or("give whole seconds up to an hour, such as 10s")?;
+    Ok(Duration::from_secs(number.into()))
+}
+
+/// What was measured.
+struct Figures {
+    committed: u64,
+    failed: u64,
+    /// Transactions that were committed at any time.
+    committed_in_all: u64,
+    /// SQLSTATEs of transactions that failed, at any time.
+    errors: BTreeMap<String, u64>,
+    /// From the first message of a transaction to its last answer, of those committed, in ns.
+    latency: Histogram<u64>,
+    /// Processor time of this program, as a share of the time of the load.
+    own_cpu: f64,
+}
+
+fn main() -> ExitCode {
+    let written = run(&Args::parse()).and_then(|(figures, duration)| Ok(print(&figures, duration)?));
+    let Err(error) = written else { return ExitCode::SUCCESS };
+    let _ = writeln!(io::stderr(), "load: {error}");
+    ExitCode::FAILURE
+}
+
+fn print(figures: &Figures, duration: Duration) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let us = |ns: f64| ns / 1e3;
+    let latency = &figures.latency;
+    writeln!(out, "committed_per_s {:.1}", figures.committed as f64 / duration.as_secs_f64())?;
+    writeln!(out, "failed_per_s {:.1}", figures.failed as f64 / duration.as_secs_f64())?;
+    writeln!(out, "committed_in_all {}", figures.committed_in_all)?;
+    if !latency.is_empty() {
+        writeln!(out, "mean_us {:.2}", us(latency.mean()))?;
+        writeln!(out, "p50_us {:.2}", us(latency.value_at_quantile(0.5) as f64))?;
+        writeln!(out, "p99_us {:.2}", us(latency.value_at_quantile(0.99) as f64))?;
+        writeln!(out, "max_us {:.2}", us(latency.max() as f64))?;
+    }
+    writeln!(out, "own_cpu {:.3}", figures.own_cpu)?;
+    figures.errors.iter().try_for_each(|(code, count)| writeln!(out, "error_{code} {count}"))?;
+    out.flush()
+}
+
+fn run(args: &Args) -> Result<(Figures, Duration), Box<dyn Error>> {
+    let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+    let mut clients = Vec::new();
+    for number in 0..args.clients {
+        let client = Client::log_in(args.to, &args.user, &args.database, PATIENCE)
+            .map_err(|error| format!("client {} of {} cannot log in: {error}", number + 1, args.clients))?;
+        epoll::add(&epoll, client.socket(), EventData::new_u64(number.into()), EventFlags::IN)?;
+        clients.push(client);
+    }
+    let cpu = own_cpu_ns()?;
+    let began = now();
+    let mut load = Load {
+        kind: args.transaction,
+        random: Pcg64Mcg::seed_from_u64(args.seed),
+        measured: (began + args.warm_up, began + args.warm_up + args.duration),
+        figures: Figures {
+            committed: 0,
+            failed: 0,
+            committed_in_all: 0,
+            errors: BTreeMap::new(),
+            latency: Histogram::new(3)?,
+            own_cpu: 0.0,
+        },
+    };
+    load.drive(&epoll, &mut clients)?;
+    load.figures.own_cpu = own_cpu_ns()?.saturating_sub(cpu) as f64 / elapsed_ns(began, now()) as f64;
+    clients.into_iter().try_for_each(Client::log_out)?;
+    Ok((load.figures, args.duration))
+}
+
+/// A load that is under way.
+struct Load {
+    kind: Kind,
+    random: Pcg64Mcg,
+    /// When the measured time begins and ends.
+    measured: (Instant, Instant),
+    figures: Figures,
+}
+
+impl Load {
+    /// Begins the transactions of all clients, until the measured time is over and the last one has ended.
+    fn drive(&mut self, epoll: &OwnedFd, clients: &mut [Client]) -> Result<(), Box<dyn Error>> {
+        let began = now();
+        for client in &mut *clients {
+            client.begin(self.kind.statements(&mut self.random), began)?;
+        }
+        let mut busy = clients.len();
+        let patience = Timespec { tv_sec: PATIENCE.as_secs().cast_signed(), tv_nsec: 0 };
+        let mut events = Vec::with_capacity(1024);
+        while busy > 0 {
+            events.clear();
+            match epoll::wait(epoll, spare_capacity(&mut events), Some(&patience)) {
+                Ok(0) => return Err(format!("no answer for {} s", PATIENCE.as_secs()).into()),
+                Err(Errno::INTR) => continue,
+                result => result?,
+            };
+            for event in &events {
+                let client = &mut clients[usize::try_from(event.data.u64())?];
+                let Some(outcome) = client.go_on()? else { continue };
+                let at = now();
+                self.count(outcome, client.began(), at)?;
+                if at < self.measured.1 {
+                    client.begin(self.kind.statements(&mut self.random), at)?;
+                } else {
+                    busy -= 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, outcome: Outcome, began: Instant, at: Instant) -> Result<(), RecordError> {
+        let figures = &mut self.figures;
+        let is_measured = (self.measured.0..self.measured.1).contains(&at);
+        match outcome {
+            Outcome::Committed => {
+                figures.committed_in_all += 1;
+                if is_measured {
+                    figures.committed += 1;
+                    figures.latency.record(elapsed_ns(began, at))?;
+                }
+            }
+            Outcome::Failed(code) => {
+                figures.failed += u64::from(is_measured);
+                *figures.errors.entry(code).or_default() += 1;
+            }
+        }
+        Ok(())
+    }
+}
