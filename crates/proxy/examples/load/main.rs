@@ -5,8 +5,8 @@
 //! One thread serves all clients: on a machine that it shares with the server, a thread for each would take
 //! the processors from the server. The server must trust this address.
 //!
-//! At the end, each client finishes the transaction in which it is. So `committed_in_all` is what the database
-//! must have, neither more nor less.
+//! At the end, each client finishes the transaction in which it is. So `committed_in_all` is exactly what the
+//! database must have.
 
 mod client;
 mod transaction;
