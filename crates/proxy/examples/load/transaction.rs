@@ -19,9 +19,9 @@ const CHANGED: usize = 8;
 pub enum Kind {
     /// Changes one row, the same for all clients.
     Hot,
-    /// Changes an account, its teller and its branch, of which there is one, as pgbench does by default (TPC-B).
+    /// Changes an account, a teller and the one branch, as pgbench does by default (TPC-B, scale 1).
     TpcB,
-    /// Changes eight of a thousand rows, in random order, so that some transactions wait for each other.
+    /// Changes eight of a thousand rows, in random order, so that some wait for each other.
     Deadlock,
     /// Reads an account by its key.
     Select,
