@@ -44,7 +44,7 @@ function share(row, base,   repeat, n, whole) {
 }
 
 END {
-    if (case == "latency") {
+    if (table == "latency") {
         print "| | p50 (us) | mean (us) | added to p50 (us) | added to mean (us) |"
         print "|---|---|---|---|---|"
         for (i = 1; i <= rows; i++) {
