@@ -68,7 +68,8 @@ again:
 CASE ?= file-server
 overload:
 	scripts/setup overload
-	$(CARGO) build --release --package assay --package assay-proxy --package assay-reflect --bin assay --examples
+	$(CARGO) build --release --package assay --package assay-proxy --package assay-reflect --bin assay \
+		--example load --example file_server
 	bench/overload/$(if $(filter file-server,$(CASE)),file-server,database $(CASE))
 
 # Shows what placement gains for programs that compete: twelve minutes.

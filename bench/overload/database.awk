@@ -27,17 +27,19 @@ function absolute(row, column, unit, digits,   repeat, n) {
     return summary(n, digits)
 }
 
-# Of what a time is longer than without a front.
+# Of the difference from the time without a front.
 function added(row, column,   repeat, n) {
     for (repeat = 1; repeat <= repeats; repeat++)
-        if ((row, repeat, column) in cell) values[++n] = cell[row, repeat, column] - cell["direct 1", repeat, column]
+        if (((row, repeat, column) in cell) && (("direct 1", repeat, column) in cell))
+            values[++n] = cell[row, repeat, column] - cell["direct 1", repeat, column]
     return summary(n, 1)
 }
 
 # Of the rate, as a share of the peak, or of the rate without a front.
-function share(row, base,   repeat, n, whole) {
+function share(row, base,   repeat, n, whole, direct) {
+    direct = "direct " clients[row]
     for (repeat = 1; repeat <= repeats; repeat++) {
-        whole = base == "peak" ? peak[repeat] : cell["direct " clients[row], repeat, 4]
+        whole = base == "peak" ? peak[repeat] : (direct, repeat, 4) in cell ? cell[direct, repeat, 4] : 0
         if (((row, repeat, 4) in cell) && whole) values[++n] = cell[row, repeat, 4] / whole
     }
     return summary(n, 2)

@@ -47,11 +47,11 @@ struct Answer {
 
 impl Client {
     /// Opens a connection, and waits until the session has begun.
-    pub fn log_in(to: SocketAddr, user: &str, database: &str, patience: Duration) -> io::Result<Self> {
+    pub fn log_in(to: SocketAddr, database: &str, patience: Duration) -> io::Result<Self> {
         let socket = TcpStream::connect_timeout(&to, patience)?;
         socket.set_nodelay(true)?;
         socket.set_read_timeout(Some(patience))?;
-        let startup = Startup::new(&[(b"user", user.as_bytes()), (b"database", database.as_bytes())]);
+        let startup = Startup::new(&[(b"user", b"postgres"), (b"database", database.as_bytes())]);
         let answers = Answers { frames: Frames::new(Side::Server), input: Vec::new(), error: None };
         let began = assay_process::clock::now();
         let mut client = Self { socket, answers, statements: VecDeque::new(), error: None, began };
@@ -101,7 +101,10 @@ impl Client {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
             Err(error) => return Err(error),
         };
-        if let Some((code, _)) = answer.error {
+        if let Some((code, text)) = answer.error {
+            if self.error.is_some() {
+                return Err(io::Error::other(format!("a transaction cannot be rolled back: {text}")));
+            }
             self.statements.clear();
             if answer.is_inside {
                 self.error = Some(code);
@@ -109,7 +112,12 @@ impl Client {
             }
             return Ok(Some(Outcome::Failed(code)));
         }
-        if !self.statements.is_empty() {
+        // A proxy could have lost the beginning or the end of the transaction.
+        if answer.is_inside == self.statements.is_empty() {
+            let place = if answer.is_inside { "after its end" } else { "before its end" };
+            return Err(io::Error::other(format!("the state of a transaction is wrong {place}")));
+        }
+        if answer.is_inside {
             return self.send_next().map(|()| None);
         }
         Ok(Some(self.error.take().map_or(Outcome::Committed, Outcome::Failed)))

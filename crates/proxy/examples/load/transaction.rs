@@ -21,7 +21,7 @@ pub enum Kind {
     Hot,
     /// Changes an account, a teller and the one branch, as pgbench does by default (TPC-B, scale 1).
     TpcB,
-    /// Changes eight of a thousand rows, in random order, so that some wait for each other.
+    /// Changes a row of a thousand eight times, in random order, so that some wait for each other.
     Deadlock,
     /// Reads an account by its key.
     Select,
