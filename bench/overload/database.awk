@@ -1,15 +1,20 @@
-# The table of `database`, from lines `repeat front clients committed failed mean p50 p99`, of which rates are per second
-# and times in us: medians and ranges over the repeats. Ratios are of runs in the same repeat: to the highest rate
-# without a front (`peak`), and to that with as many clients.
+# The table of `database`, from lines `repeat front clients committed failed mean p50 p99 load`, of which rates are per
+# second and times in us: medians and ranges over the repeats. Ratios are of runs in the same repeat: to the rate
+# without a front with the number of clients that has the highest median (`peak`), and to that with as many clients.
+# A line `repeat front clients wrong: reason` has no figures. The rows are in the order of lines `front clients`, in the
+# environment variable `runs`. Exits with 1 if a run went wrong.
+
+BEGIN { rows = split(ENVIRON["runs"], order, "\n") }
 
 /^#/ || $1 > repeats { next }
 
-{
-    row = $2 " " $3
-    if (!(row in known)) { known[row] = 1; order[++rows] = row; front[row] = $2; clients[row] = $3 }
-    for (column = 4; column <= NF; column++) cell[row, $1, column] = $column
-    if ($2 == "direct" && $4 > peak[$1]) peak[$1] = $4
+$4 == "wrong:" {
+    printf "Repeat %d of %s with %d clients went wrong: %s\n\n", $1, $2, $3, substr($0, index($0, ": ") + 2)
+    failed = 1
+    next
 }
+
+{ for (column = 4; column <= NF; column++) cell[$2 " " $3, $1, column] = $column }
 
 # `median (lowest to highest)` of what values[1..n] contains.
 function summary(n, digits,   form) {
@@ -20,11 +25,19 @@ function summary(n, digits,   form) {
     return sprintf(form " (" form " to " form ")", quantile(values, n, 0.5), values[1], values[n])
 }
 
-# Of a column, in another unit.
-function absolute(row, column, unit, digits,   repeat, n) {
+# Collects a column in `values`, in another unit; returns how many there are.
+function collect(row, column, unit,   repeat, n) {
     for (repeat = 1; repeat <= repeats; repeat++)
         if ((row, repeat, column) in cell) values[++n] = cell[row, repeat, column] / unit
-    return summary(n, digits)
+    return n
+}
+
+function absolute(row, column, unit, digits) { return summary(collect(row, column, unit), digits) }
+
+function rate(row,   n) {
+    n = collect(row, 4, 1)
+    sort(values, n)
+    return n ? quantile(values, n, 0.5) : 0
 }
 
 # Of the difference from the time without a front.
@@ -35,17 +48,24 @@ function added(row, column,   repeat, n) {
     return summary(n, 1)
 }
 
-# Of the rate, as a share of the peak, or of the rate without a front.
-function share(row, base,   repeat, n, whole, direct) {
-    direct = "direct " clients[row]
+# Of the rate, as a share of that of another row.
+function share(row, base,   repeat, n, whole) {
     for (repeat = 1; repeat <= repeats; repeat++) {
-        whole = base == "peak" ? peak[repeat] : (direct, repeat, 4) in cell ? cell[direct, repeat, 4] : 0
+        whole = (base, repeat, 4) in cell ? cell[base, repeat, 4] : 0
         if (((row, repeat, 4) in cell) && whole) values[++n] = cell[row, repeat, 4] / whole
     }
     return summary(n, 2)
 }
 
 END {
+    for (i = 1; i <= rows; i++) {
+        split(order[i], part, " ")
+        front[order[i]] = part[1]
+        clients[order[i]] = part[2]
+        if (part[1] == "direct" && (!peak || rate(order[i]) > rate(peak))) peak = order[i]
+        many = collect(order[i], 9, 1)
+        for (j = 1; j <= many; j++) load[++loads] = values[j]
+    }
     if (table == "latency") {
         print "| | p50 (us) | mean (us) | added to p50 (us) | added to mean (us) |"
         print "|---|---|---|---|---|"
@@ -55,14 +75,18 @@ END {
             if (front[row] == "direct") print " | | |"
             else printf " | %s | %s |\n", added(row, 7), added(row, 6)
         }
-        exit
+        exit failed
     }
+    sort(load, loads)
+    if (loads) printf "The clients take %.1f us of processor time for a transaction (median of %d runs; %.1f to %.1f).\n\n",
+        quantile(load, loads, 0.5), loads, load[1], load[loads]
     print "| | clients | committed per second | of the peak | of that without a front | failed per second | p99 (ms) |"
     print "|---|--:|---|---|---|---|---|"
     for (i = 1; i <= rows; i++) {
         row = order[i]
-        printf "| %s | %d | %s | %s", front[row], clients[row], absolute(row, 4, 1, 0), share(row, "peak")
-        printf " | %s", front[row] == "direct" ? "" : share(row, "direct")
+        printf "| %s | %d | %s | %s", front[row], clients[row], absolute(row, 4, 1, 0), share(row, peak)
+        printf " | %s", front[row] == "direct" ? "" : share(row, "direct " clients[row])
         printf " | %s | %s |\n", absolute(row, 5, 1, 1), absolute(row, 8, 1000, 1)
     }
+    exit failed
 }

@@ -1,20 +1,25 @@
 //! What the load of `bench/overload/database` reports is what the database has, through the guard.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use crate::postgres_server::Server;
 use crate::{Guard, text};
 
-/// Returns the counts of 12 clients, of which only four are in the server at a time.
-fn load(guard: &Guard, transaction: &str) -> impl Fn(&str) -> Option<u64> + use<> {
+/// Runs the load of 12 clients, of which only four are in the server at a time.
+fn load(guard: &Guard, transaction: &str) -> Output {
     let program = Path::new(env!("CARGO_BIN_EXE_assay")).with_file_name("examples/load");
     assert!(program.exists(), "not built; run: cargo build --package assay-proxy --example load");
-    let output = Command::new(program)
+    Command::new(program)
         .args([&guard.address.to_string(), transaction, "--clients=12", "--warm-up=0s", "--duration=1s"])
         .stdin(Stdio::null())
         .output()
-        .unwrap();
+        .unwrap()
+}
+
+/// Returns what a load has counted.
+fn counts(guard: &Guard, transaction: &str) -> impl Fn(&str) -> Option<u64> + use<> {
+    let output = load(guard, transaction);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let figures = text(&output.stdout);
     move |name| {
@@ -31,9 +36,12 @@ fn commits_and_failures_are_counted_as_the_server_has_them() {
         INSERT INTO hot VALUES (1, 0);
         CREATE TABLE contended (id int, v int, CHECK (id % 10 > 0 OR v = 0));
         INSERT INTO contended SELECT id, 0 FROM generate_series(1, 1000) AS id;
-        CREATE TABLE pgbench_accounts (aid int, abalance int);
+        CREATE TABLE pgbench_accounts (aid int PRIMARY KEY, abalance int);
+        INSERT INTO pgbench_accounts SELECT id, 0 FROM generate_series(1, 100000) AS id;
         CREATE TABLE pgbench_tellers (tid int, tbalance int);
+        INSERT INTO pgbench_tellers SELECT id, 0 FROM generate_series(1, 10) AS id;
         CREATE TABLE pgbench_branches (bid int, bbalance int);
+        INSERT INTO pgbench_branches VALUES (1, 0);
         CREATE TABLE pgbench_history
             (tid int, bid int, aid int, delta int CHECK (delta > 0), mtime timestamp)";
     session.batch_execute(tables).unwrap();
@@ -45,7 +53,7 @@ fn commits_and_failures_are_counted_as_the_server_has_them() {
         ("deadlock", 8, "SELECT sum(v) FROM contended"),
         ("tpc-b", 1, "SELECT count(*) FROM pgbench_history"),
     ] {
-        let counts = load(&guard, transaction);
+        let counts = counts(&guard, transaction);
         let committed = counts("committed_in_all").unwrap();
         let made: i64 = session.query_one(made, &[]).unwrap().get(0);
         assert!(
@@ -56,4 +64,15 @@ fn commits_and_failures_are_counted_as_the_server_has_them() {
         assert_eq!(counts("error_25P02"), None, "{transaction}: a statement was sent after an error");
     }
     assert_eq!(guard.end().of("with an error"), failed);
+}
+
+#[test]
+fn a_statement_that_finds_no_row_ends_the_load() {
+    let server = Server::start();
+    server.session().batch_execute("CREATE TABLE pgbench_accounts (aid int, abalance int)").unwrap();
+    let guard = Guard::start(&server, &["--limit", "4"]);
+    let output = load(&guard, "select");
+    assert!(!output.status.success() && output.stdout.is_empty());
+    assert_eq!(text(&output.stderr), "load: the answer is `SELECT 0` instead of `SELECT 1`\n");
+    guard.end();
 }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
+use std::mem;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -9,12 +10,16 @@ use assay_proxy::postgres::frame::{Frames, Piece, Side, message};
 use assay_proxy::postgres::refusal::{TERMINATE, code, text};
 use assay_proxy::postgres::startup::Startup;
 
+use crate::transaction::Statement;
+
 /// A client that has logged in.
 pub struct Client {
     socket: TcpStream,
     answers: Answers,
     /// Statements of the transaction that were not sent yet.
-    statements: VecDeque<String>,
+    statements: VecDeque<Statement>,
+    /// Tag that the answer must have if the statement has not failed.
+    tag: &'static str,
     /// SQLSTATE of the error in which the transaction has failed.
     error: Option<String>,
     began: Instant,
@@ -25,8 +30,8 @@ struct Answers {
     frames: Frames,
     /// Bytes that are not a whole message yet.
     input: Vec<u8>,
-    /// The error in the present answer: SQLSTATE and text.
-    error: Option<(String, String)>,
+    /// What the present answer has so far.
+    answer: Answer,
 }
 
 /// How a transaction has ended.
@@ -38,9 +43,12 @@ pub enum Outcome {
 }
 
 /// What the server has answered to a statement.
+#[derive(Default)]
 struct Answer {
     /// The error, if it failed: SQLSTATE and text.
     error: Option<(String, String)>,
+    /// Tag of the command, such as `UPDATE 1`.
+    tag: String,
     /// Whether a transaction is open.
     is_inside: bool,
 }
@@ -52,9 +60,10 @@ impl Client {
         socket.set_nodelay(true)?;
         socket.set_read_timeout(Some(patience))?;
         let startup = Startup::new(&[(b"user", b"postgres"), (b"database", database.as_bytes())]);
-        let answers = Answers { frames: Frames::new(Side::Server), input: Vec::new(), error: None };
+        let answers =
+            Answers { frames: Frames::new(Side::Server), input: Vec::new(), answer: Answer::default() };
         let began = assay_process::clock::now();
-        let mut client = Self { socket, answers, statements: VecDeque::new(), error: None, began };
+        let mut client = Self { socket, answers, statements: VecDeque::new(), tag: "", error: None, began };
         client.socket.write_all(startup.packet())?;
         let answer = loop {
             if let Some(answer) = client.answers.read(&client.socket)? {
@@ -77,7 +86,7 @@ impl Client {
     }
 
     /// Begins a transaction.
-    pub fn begin(&mut self, statements: VecDeque<String>, at: Instant) -> io::Result<()> {
+    pub fn begin(&mut self, statements: VecDeque<Statement>, at: Instant) -> io::Result<()> {
         self.statements = statements;
         self.began = at;
         self.send_next()
@@ -87,9 +96,10 @@ impl Client {
         self.statements.pop_front().map_or(Ok(()), |statement| self.send(&statement))
     }
 
-    fn send(&mut self, statement: &str) -> io::Result<()> {
+    fn send(&mut self, statement: &Statement) -> io::Result<()> {
+        self.tag = statement.tag;
         // The socket has room: all before was answered.
-        self.socket.write_all(&message(b'Q', &[statement.as_bytes(), b"\0"].concat()))
+        self.socket.write_all(&message(b'Q', &[statement.text.as_bytes(), b"\0"].concat()))
     }
 
     /// Reads what has come, and sends the next statement; returns the outcome if the transaction has ended.
@@ -108,11 +118,17 @@ impl Client {
             self.statements.clear();
             if answer.is_inside {
                 self.error = Some(code);
-                return self.send("ROLLBACK").map(|()| None);
+                return self.send(&Statement::new("ROLLBACK", "ROLLBACK")).map(|()| None);
             }
             return Ok(Some(Outcome::Failed(code)));
         }
-        // A proxy could have lost the beginning or the end of the transaction.
+        // A proxy could have lost a statement, or sent it to a connection with another transaction.
+        if answer.tag != self.tag {
+            return Err(io::Error::other(format!(
+                "the answer is `{}` instead of `{}`",
+                answer.tag, self.tag
+            )));
+        }
         if answer.is_inside == self.statements.is_empty() {
             let place = if answer.is_inside { "after its end" } else { "before its end" };
             return Err(io::Error::other(format!("the state of a transaction is wrong {place}")));
@@ -135,12 +151,12 @@ impl Answers {
         let mut buffer = [0; 4 << 10];
         let read = socket.read(&mut buffer)?;
         if read == 0 {
-            let reason = self.error.take().map_or(String::new(), |(_, text)| format!(": {text}"));
+            let reason = self.answer.error.take().map_or(String::new(), |(_, text)| format!(": {text}"));
             return Err(io::Error::other(format!("the server has closed a connection{reason}")));
         }
         self.input.extend_from_slice(&buffer[..read]);
         let mut taken = 0;
-        let mut status = None;
+        let mut is_complete = false;
         while let Some((piece, length)) = self
             .frames
             .next(&self.input[taken..])
@@ -150,18 +166,25 @@ impl Answers {
             match piece {
                 Piece::First { kind: b'E', body, .. } => {
                     let code = String::from_utf8_lossy(code(body).unwrap_or_default()).into_owned();
-                    self.error = Some((code, text(body)));
+                    self.answer.error = Some((code, text(body)));
+                }
+                Piece::First { kind: b'C', body, .. } => {
+                    self.answer.tag =
+                        String::from_utf8_lossy(body.strip_suffix(b"\0").unwrap_or(body)).into_owned();
                 }
                 Piece::First { kind: b'R', body, .. } if body != [0; 4] => {
                     return Err(io::Error::other(
                         "the server asks for a password; it must trust this address",
                     ));
                 }
-                Piece::First { kind: b'Z', body, .. } => status = Some(body == b"I"),
+                Piece::First { kind: b'Z', body, .. } => {
+                    self.answer.is_inside = body != b"I";
+                    is_complete = true;
+                }
                 Piece::First { .. } | Piece::Rest(_) => (),
             }
         }
         self.input.drain(..taken);
-        Ok(status.map(|is_outside| Answer { error: self.error.take(), is_inside: !is_outside }))
+        Ok(is_complete.then(|| mem::take(&mut self.answer)))
     }
 }

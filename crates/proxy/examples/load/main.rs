@@ -74,15 +74,15 @@ struct Figures {
     committed_in_all: u64,
     /// SQLSTATEs of transactions that failed, at any time.
     errors: BTreeMap<String, u64>,
-    /// From the first message of a transaction to its last answer, of `committed`, in ns.
+    /// From the first message of a transaction to its last answer, of all that were under way in the measured
+    /// time and were committed, in ns. Those that end after it are among them: they are the slow ones.
     latency: Histogram<u64>,
-    /// Processor time of this program, as a share of the time of the load.
-    own_cpu: f64,
+    /// Processor time of this program for a transaction, in ns.
+    own_cpu_ns: f64,
 }
 
 fn main() -> ExitCode {
-    let written = run(&Args::parse()).and_then(|(figures, duration)| Ok(print(&figures, duration)?));
-    let Err(error) = written else { return ExitCode::SUCCESS };
+    let Err(error) = run(&Args::parse()) else { return ExitCode::SUCCESS };
     let _ = writeln!(io::stderr(), "load: {error}");
     ExitCode::FAILURE
 }
@@ -99,12 +99,12 @@ fn print(figures: &Figures, duration: Duration) -> io::Result<()> {
         writeln!(out, "p50_us {:.2}", us(latency.value_at_quantile(0.5) as f64))?;
         writeln!(out, "p99_us {:.2}", us(latency.value_at_quantile(0.99) as f64))?;
     }
-    writeln!(out, "own_cpu {:.3}", figures.own_cpu)?;
+    writeln!(out, "own_cpu_us {:.2}", us(figures.own_cpu_ns))?;
     figures.errors.iter().try_for_each(|(code, count)| writeln!(out, "error_{code} {count}"))?;
     out.flush()
 }
 
-fn run(args: &Args) -> Result<(Figures, Duration), Box<dyn Error>> {
+fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
     let mut clients = Vec::new();
     for number in 0..args.clients {
@@ -125,13 +125,15 @@ fn run(args: &Args) -> Result<(Figures, Duration), Box<dyn Error>> {
             committed_in_all: 0,
             errors: BTreeMap::new(),
             latency: Histogram::new(3)?,
-            own_cpu: 0.0,
+            own_cpu_ns: 0.0,
         },
     };
     load.drive(&epoll, &mut clients)?;
-    load.figures.own_cpu = own_cpu_ns()?.saturating_sub(cpu) as f64 / elapsed_ns(began, now()) as f64;
-    clients.into_iter().try_for_each(Client::log_out)?;
-    Ok((load.figures, args.duration))
+    let figures = &mut load.figures;
+    let transactions = figures.committed_in_all + figures.errors.values().sum::<u64>();
+    figures.own_cpu_ns = own_cpu_ns()?.saturating_sub(cpu) as f64 / transactions as f64;
+    print(figures, args.duration)?;
+    Ok(clients.into_iter().try_for_each(Client::log_out)?)
 }
 
 /// A load that is under way.
@@ -177,12 +179,13 @@ impl Load {
 
     fn count(&mut self, outcome: Outcome, began: Instant, at: Instant) -> Result<(), RecordError> {
         let figures = &mut self.figures;
-        let is_measured = (self.measured.0..self.measured.1).contains(&at);
+        let (from, to) = self.measured;
+        let is_measured = (from..to).contains(&at);
         match outcome {
             Outcome::Committed => {
                 figures.committed_in_all += 1;
-                if is_measured {
-                    figures.committed += 1;
+                figures.committed += u64::from(is_measured);
+                if at >= from {
                     figures.latency.record(elapsed_ns(began, at))?;
                 }
             }

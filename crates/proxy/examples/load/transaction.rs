@@ -14,6 +14,23 @@ const TELLERS: u32 = 10;
 const CONTENDED: u32 = 1000;
 const CHANGED: usize = 8;
 
+/// A statement, and the tag of the command in its answer if it does what it is for.
+#[derive(Debug)]
+pub struct Statement {
+    pub text: String,
+    pub tag: &'static str,
+}
+
+impl Statement {
+    pub fn new(text: impl Into<String>, tag: &'static str) -> Self {
+        Self { text: text.into(), tag }
+    }
+
+    fn update(text: impl Into<String>) -> Self {
+        Self::new(text, "UPDATE 1")
+    }
+}
+
 /// A kind of transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
@@ -29,40 +46,53 @@ pub enum Kind {
 
 impl Kind {
     /// Returns the statements of the next transaction.
-    pub fn statements(self, random: &mut Pcg64Mcg) -> VecDeque<String> {
+    pub fn statements(self, random: &mut Pcg64Mcg) -> VecDeque<Statement> {
         match self {
-            Self::Hot => VecDeque::from(["UPDATE hot SET v = v + 1 WHERE id = 1".to_owned()]),
+            Self::Hot => VecDeque::from([Statement::update("UPDATE hot SET v = v + 1 WHERE id = 1")]),
             Self::TpcB => tpc_b(random),
             Self::Deadlock => {
                 let changes = (0..CHANGED).map(|_| {
                     let id = random.random_range(1..=CONTENDED);
-                    format!("UPDATE contended SET v = v + 1 WHERE id = {id}")
+                    Statement::update(format!("UPDATE contended SET v = v + 1 WHERE id = {id}"))
                 });
-                let begin = ["BEGIN".to_owned()];
-                begin.into_iter().chain(changes).chain(["COMMIT".to_owned()]).collect()
+                transaction(changes)
             }
             Self::Select => {
                 let account = random.random_range(1..=ACCOUNTS);
-                VecDeque::from([format!("SELECT abalance FROM pgbench_accounts WHERE aid = {account}")])
+                VecDeque::from([balance(account)])
             }
         }
     }
 }
 
-fn tpc_b(random: &mut Pcg64Mcg) -> VecDeque<String> {
+/// Returns a transaction of these statements.
+fn transaction(statements: impl IntoIterator<Item = Statement>) -> VecDeque<Statement> {
+    let begin = [Statement::new("BEGIN", "BEGIN")];
+    begin.into_iter().chain(statements).chain([Statement::new("COMMIT", "COMMIT")]).collect()
+}
+
+fn balance(account: u32) -> Statement {
+    Statement::new(format!("SELECT abalance FROM pgbench_accounts WHERE aid = {account}"), "SELECT 1")
+}
+
+fn tpc_b(random: &mut Pcg64Mcg) -> VecDeque<Statement> {
     let account = random.random_range(1..=ACCOUNTS);
     let teller = random.random_range(1..=TELLERS);
     let delta = random.random_range(-5000..=5000);
-    VecDeque::from([
-        "BEGIN".to_owned(),
-        format!("UPDATE pgbench_accounts SET abalance = abalance + {delta} WHERE aid = {account}"),
-        format!("SELECT abalance FROM pgbench_accounts WHERE aid = {account}"),
-        format!("UPDATE pgbench_tellers SET tbalance = tbalance + {delta} WHERE tid = {teller}"),
-        format!("UPDATE pgbench_branches SET bbalance = bbalance + {delta} WHERE bid = 1"),
-        format!(
-            "INSERT INTO pgbench_history (tid, bid, aid, delta, mtime) \
-             VALUES ({teller}, 1, {account}, {delta}, CURRENT_TIMESTAMP)"
+    let add = |table, column, key, id| {
+        Statement::update(format!("UPDATE {table} SET {column} = {column} + {delta} WHERE {key} = {id}"))
+    };
+    transaction([
+        add("pgbench_accounts", "abalance", "aid", account),
+        balance(account),
+        add("pgbench_tellers", "tbalance", "tid", teller),
+        add("pgbench_branches", "bbalance", "bid", 1),
+        Statement::new(
+            format!(
+                "INSERT INTO pgbench_history (tid, bid, aid, delta, mtime) \
+                 VALUES ({teller}, 1, {account}, {delta}, CURRENT_TIMESTAMP)"
+            ),
+            "INSERT 0 1",
         ),
-        "COMMIT".to_owned(),
     ])
 }
