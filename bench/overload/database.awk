@@ -1,8 +1,8 @@
 # The table of `database`, from lines `repeat front clients committed failed mean p50 p99 load`, of which rates are per
 # second and times in us: medians and ranges over the repeats. Ratios are of runs in the same repeat: to the rate
 # without a front with the number of clients that has the highest median (`peak`), and to that with as many clients.
-# A line `repeat front clients wrong: reason` has no figures. The rows are in the order of lines `front clients`, in the
-# environment variable `runs`. Exits with 1 if a run went wrong.
+# `load` is the processor time of the load for a transaction. A line `repeat front clients wrong: reason` has none. The
+# rows are in the order of lines `front clients`, in the environment variable `runs`. Exits with 1 if a run went wrong.
 
 BEGIN { rows = split(ENVIRON["runs"], order, "\n") }
 
@@ -63,8 +63,6 @@ END {
         front[order[i]] = part[1]
         clients[order[i]] = part[2]
         if (part[1] == "direct" && (!peak || rate(order[i]) > rate(peak))) peak = order[i]
-        many = collect(order[i], 9, 1)
-        for (j = 1; j <= many; j++) load[++loads] = values[j]
     }
     if (table == "latency") {
         print "| | p50 (us) | mean (us) | added to p50 (us) | added to mean (us) |"
@@ -77,16 +75,14 @@ END {
         }
         exit failed
     }
-    sort(load, loads)
-    if (loads) printf "The clients take %.1f us of processor time for a transaction (median of %d runs; %.1f to %.1f).\n\n",
-        quantile(load, loads, 0.5), loads, load[1], load[loads]
-    print "| | clients | committed per second | of the peak | of that without a front | failed per second | p99 (ms) |"
-    print "|---|--:|---|---|---|---|---|"
+    print "| | clients | committed per second | of the peak | of that without a front | failed per second " \
+        "| p99 (ms) | load (us) |"
+    print "|---|--:|---|---|---|---|---|---|"
     for (i = 1; i <= rows; i++) {
         row = order[i]
         printf "| %s | %d | %s | %s", front[row], clients[row], absolute(row, 4, 1, 0), share(row, peak)
         printf " | %s", front[row] == "direct" ? "" : share(row, "direct " clients[row])
-        printf " | %s | %s |\n", absolute(row, 5, 1, 1), absolute(row, 8, 1000, 1)
+        printf " | %s | %s | %s |\n", absolute(row, 5, 1, 1), absolute(row, 8, 1000, 1), absolute(row, 9, 1, 0)
     }
     exit failed
 }

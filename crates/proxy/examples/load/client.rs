@@ -164,6 +164,9 @@ impl Answers {
         {
             taken += length;
             match piece {
+                Piece::First { kind: b'C' | b'E' | b'Z', .. } if is_complete => {
+                    return Err(io::Error::other("the server has answered twice"));
+                }
                 Piece::First { kind: b'E', body, .. } => {
                     let code = String::from_utf8_lossy(code(body).unwrap_or_default()).into_owned();
                     self.answer.error = Some((code, text(body)));
