@@ -1,17 +1,25 @@
 //! What the load of `bench/overload/database` reports is what the database has, through the guard.
 
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+
+use assay_proxy::postgres::frame::message;
 
 use crate::postgres_server::Server;
 use crate::{Guard, text};
 
-/// Runs the load of 12 clients, of which only four are in the server at a time.
-fn load(guard: &Guard, transaction: &str) -> Output {
+/// Clients of a load: more than the guard lets in at a time.
+const CLIENTS: usize = 12;
+
+/// Runs the load.
+fn load(to: SocketAddr, transaction: &str) -> Output {
     let program = Path::new(env!("CARGO_BIN_EXE_assay")).with_file_name("examples/load");
     assert!(program.exists(), "not built; run: cargo build --package assay-proxy --example load");
     Command::new(program)
-        .args([&guard.address.to_string(), transaction, "--clients=12", "--warm-up=0s", "--duration=1s"])
+        .args([&to.to_string(), transaction, "--warm-up=0s", "--duration=1s"])
+        .args(["--clients", &CLIENTS.to_string()])
         .stdin(Stdio::null())
         .output()
         .unwrap()
@@ -19,7 +27,7 @@ fn load(guard: &Guard, transaction: &str) -> Output {
 
 /// Returns what a load has counted.
 fn counts(guard: &Guard, transaction: &str) -> impl Fn(&str) -> Option<u64> + use<> {
-    let output = load(guard, transaction);
+    let output = load(guard.address, transaction);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let figures = text(&output.stdout);
     move |name| {
@@ -71,8 +79,32 @@ fn a_statement_that_finds_no_row_ends_the_load() {
     let server = Server::start();
     server.session().batch_execute("CREATE TABLE pgbench_accounts (aid int, abalance int)").unwrap();
     let guard = Guard::start(&server, &["--limit", "4"]);
-    let output = load(&guard, "select");
+    let output = load(guard.address, "select");
     assert!(!output.status.success() && output.stdout.is_empty());
     assert_eq!(text(&output.stderr), "load: the answer is `SELECT 0` instead of `SELECT 1`\n");
     guard.end();
+}
+
+#[test]
+fn a_second_answer_ends_the_load() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = listener.local_addr().unwrap();
+    let server = std::thread::spawn(move || {
+        let ready = message(b'Z', b"I");
+        let mut sessions = Vec::new();
+        for _ in 0..CLIENTS {
+            let (mut session, _) = listener.accept().unwrap();
+            assert_ne!(session.read(&mut [0; 512]).unwrap(), 0);
+            session.write_all(&[message(b'R', &[0; 4]), ready.clone()].concat()).unwrap();
+            sessions.push(session);
+        }
+        assert_ne!(sessions[0].read(&mut [0; 512]).unwrap(), 0);
+        let answer = [message(b'C', b"UPDATE 1\0"), ready].concat();
+        sessions[0].write_all(&answer.repeat(2)).unwrap();
+        sessions
+    });
+    let output = load(to, "hot");
+    assert!(!output.status.success() && output.stdout.is_empty());
+    assert_eq!(text(&output.stderr), "load: the server has answered twice\n");
+    server.join().unwrap();
 }

@@ -164,7 +164,7 @@ impl Answers {
         {
             taken += length;
             match piece {
-                Piece::First { kind: b'C' | b'E' | b'Z', .. } if is_complete => {
+                Piece::First { kind: b'C' | b'E', .. } if is_complete || !self.answer.tag.is_empty() => {
                     return Err(io::Error::other("the server has answered twice"));
                 }
                 Piece::First { kind: b'E', body, .. } => {
