@@ -10,6 +10,8 @@ use assay_reflect::plant::{PLANTS, Plant};
 use assay_reflect::simulation::{Moment, Run, SCENARIOS, Scenario, Score, Scores, best, run, scores};
 use assay_reflect::{Overhead, Signal};
 use proptest::prelude::*;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 
 fn simulated(law: &str, plant: &str, scenario: &str) -> Run {
     let (law, plant) = (Law::named(law).unwrap(), Plant::named(plant).unwrap());
@@ -58,6 +60,16 @@ fn required(plant: &Plant, scenario: &Scenario) -> f64 {
     }
 }
 
+/// The longest time to 90 % of the best that knee may take. On `deadlock`, each level is measured for as long
+/// as the server has stood still, and with steps of twice the size, levels are far inside the collapse.
+fn allowed(plant: &Plant, scenario: &Scenario) -> Duration {
+    match (plant.name, scenario.name) {
+        ("deadlock", "gain") => Duration::from_secs(25),
+        ("deadlock", _) => Duration::from_secs(15),
+        _ => Duration::from_secs(10),
+    }
+}
+
 #[test]
 fn without_noise_knee_finds_the_best_limit_of_every_plant() {
     let knee = Law::named("knee").unwrap();
@@ -68,7 +80,7 @@ fn without_noise_knee_finds_the_best_limit_of_every_plant() {
             let name = format!("{} {}", plant.name, scenario.name);
             assert!(settled >= required(plant, scenario), "{name}: {settled}");
             let rise = rise.unwrap_or(Duration::MAX);
-            assert!(rise <= Duration::from_secs(10), "{name}: {rise:?}");
+            assert!(rise <= allowed(plant, scenario), "{name}: {rise:?}");
             assert!(spread <= 1.5, "{name}: {spread}");
             assert!(bound <= 0.0 || plant.name != "select", "{name}: {bound}");
         }
@@ -82,9 +94,9 @@ fn with_noise_knee_stays_near_the_best_limit_of_every_plant() {
         for scenario in SCENARIOS.iter().filter(|scenario| scenario.noise > 0.0) {
             let Scores { median, worst } = scores(knee, plant, scenario, 1);
             let name = format!("{} {}", plant.name, scenario.name);
-            assert!(median.settled >= 0.95 && worst.settled >= 0.85, "{name}: {median:?} {worst:?}");
-            assert!(median.spread <= 2.0 && worst.spread <= 3.0, "{name}: {median:?} {worst:?}");
-            assert!(median.rise.unwrap_or(Duration::MAX) <= Duration::from_secs(10), "{name}: {median:?}");
+            assert!(median.settled >= 0.95 && worst.settled >= 0.75, "{name}: {median:?} {worst:?}");
+            assert!(median.spread <= 2.0 && worst.spread <= 4.0, "{name}: {median:?} {worst:?}");
+            assert!(median.rise.unwrap_or(Duration::MAX) <= allowed(plant, scenario), "{name}: {median:?}");
         }
     }
 }
@@ -186,6 +198,63 @@ fn work_that_one_unit_saturates_gets_further_if_that_is_known() {
     };
     let [unknown, bandwidth] = [Bound::Unknown, Bound::Bandwidth].map(done);
     assert!(bandwidth > unknown + unknown / 10, "{bandwidth} and {unknown} of 5000");
+}
+
+/// Updates of 8 of 1,000 rows by 32 clients, as PostgreSQL does them: units per second while none stands still,
+/// and deadlocks per second, each of which stops all units for a second.
+const DEADLOCKS: [(f64, f64, f64); 5] = [
+    (1.0, 1_240.0, 0.0),
+    (2.0, 1_800.0, 0.56),
+    (4.0, 2_100.0, 2.3),
+    (8.0, 2_200.0, 20.0),
+    (32.0, 2_200.0, 27.0),
+];
+
+/// The mean productivity of knee in the second minute of such a load, in units per second.
+fn through_deadlocks(seed: u64) -> f64 {
+    const STEPS: u32 = 10;
+    const STEP_S: f64 = 0.01;
+    let mut random = Pcg64Mcg::seed_from_u64(seed);
+    let (mut stopped, mut steps_left, mut units) = (0.0, 0_u32, 0);
+    driven(120, 2.0, |time_s, limit| {
+        let admitted = limit.min(32.0);
+        let (mut done, mut in_flight) = (0.0, 0.0);
+        for _ in 0..STEPS {
+            // What is in a deadlock does not end earlier if the limit falls.
+            let present = if steps_left > 0 { stopped } else { admitted };
+            in_flight += present / f64::from(STEPS);
+            if steps_left > 0 {
+                steps_left -= 1;
+                continue;
+            }
+            let (_, per_s, deadlocks_per_s) =
+                DEADLOCKS.into_iter().rfind(|(units, ..)| *units <= present).unwrap();
+            done += per_s * STEP_S;
+            if random.random::<f64>() < deadlocks_per_s * STEP_S {
+                (stopped, steps_left) = (present, 100);
+            }
+        }
+        let age = if steps_left > 0 { STEP_S * f64::from(100 - steps_left) } else { 0.01 };
+        let finished = in_period(10.0 * done);
+        units += if time_s >= 60.0 { finished } else { 0 };
+        Signal {
+            finished,
+            in_flight,
+            waiting: 32.0 - in_flight,
+            oldest: Some(Duration::from_secs_f64(age)),
+            overhead: Overhead::default(),
+            ..signal()
+        }
+    });
+    f64::from(u32::try_from(units).unwrap()) / 60.0
+}
+
+#[test]
+fn knee_counts_the_stalls_of_a_limit() {
+    // The best limit is 1; one of 4 finishes more while nothing stands still, and half as much in the mean.
+    let mut means: Vec<f64> = (0..20).map(through_deadlocks).collect();
+    means.sort_by(f64::total_cmp);
+    assert!(means[10] > 0.9 * 1_240.0 && means[0] > 0.4 * 1_240.0, "{means:?}");
 }
 
 #[test]

@@ -20,7 +20,11 @@
 //! the size of a difference, so that noise costs time and has no gain. A survey ends after a number of
 //! samples that is bounded, and only a change of the productivity ends `Hold`. A change that leaves the
 //! productivity at the limit as it was is not noticed.
+//!
+//! A stall of the whole server, such as that of a deadlock, is a cost of the limit at which it began: no
+//! limit is left before it has ended.
 
+mod noise;
 mod refine;
 mod survey;
 mod tally;
@@ -31,9 +35,10 @@ use std::time::Duration;
 use super::{Controller, Decision, Limit, Tuning};
 use crate::Signal;
 
+use self::noise::Noise;
 use self::refine::Refine;
 use self::survey::Survey;
-use self::tally::{Noise, Tally};
+use self::tally::Tally;
 use self::watch::{Change, Watch};
 
 /// Share of the time in flight that is spent waiting inside the server below which it is not saturated.
@@ -83,6 +88,8 @@ enum Direction {
 struct Sample {
     /// Units per second, above zero.
     productivity: f64,
+    /// Whether none was finished.
+    is_empty: bool,
     /// Units in flight.
     in_flight: f64,
     /// Units in flight and waiting.
@@ -118,12 +125,11 @@ impl Knee {
     }
 
     fn take(&mut self, sample: &Sample, contention: Option<f64>) -> &'static str {
-        self.noise.add(sample.productivity.ln());
-        let deviation = self.noise.deviation();
+        self.noise.add(sample);
         match &mut self.stage {
             Stage::Begin => self.begin(sample, contention),
             Stage::Survey(survey) => {
-                match survey.add(sample, deviation) {
+                match survey.add(sample, &self.noise) {
                     survey::Next::Stay => {}
                     survey::Next::Go(limit) => self.go(limit),
                     survey::Next::Collapse { best } => self.refine(best),
@@ -137,11 +143,11 @@ impl Knee {
             }
             Stage::Refine(refine) => {
                 let home = refine.home();
-                if self.limit == home && self.watch.add(sample, deviation).is_some() {
+                if self.limit == home && self.watch.add(sample, &self.noise).is_some() {
                     return self.survey(home, Direction::Up, "productivity changed");
                 }
                 let next = if sample.is_reached {
-                    refine.add(sample, deviation, self.settling.waited)
+                    refine.add(sample, &self.noise, self.settling.waited)
                 } else {
                     refine.skip()
                 };
@@ -155,11 +161,11 @@ impl Knee {
                 }
                 "compares two limits"
             }
-            Stage::Hold => match self.watch.add(sample, deviation) {
+            Stage::Hold => match self.watch.add(sample, &self.noise) {
                 Some(_) => self.survey(self.limit, Direction::Up, "productivity changed"),
                 None => "holds",
             },
-            Stage::Open => self.watch_load(sample, deviation),
+            Stage::Open => self.watch_load(sample),
         }
     }
 
@@ -176,11 +182,11 @@ impl Knee {
     }
 
     /// Watches a server whose limit does not bind.
-    fn watch_load(&mut self, sample: &Sample, deviation: f64) -> &'static str {
+    fn watch_load(&mut self, sample: &Sample) -> &'static str {
         if sample.is_reached {
             return self.survey(self.limit, Direction::Up, "the limit is reached");
         }
-        match self.watch.add(sample, deviation) {
+        match self.watch.add(sample, &self.noise) {
             Some(Change::Thrashes) => {
                 let in_flight = Limit::nearest(sample.in_flight);
                 self.survey(in_flight, Direction::Down, "less is finished, and not less is in flight")
@@ -221,7 +227,6 @@ impl Knee {
 
     fn hold(&mut self, limit: Limit) {
         self.go(limit);
-        self.watch = Watch::default();
         self.stage = Stage::Hold;
     }
 
@@ -266,7 +271,9 @@ impl Settling {
         let since = (!is_exceeded && (is_filled || !binds))
             .then(|| self.since.map_or(Duration::ZERO, |since| since.saturating_add(signal.period)));
         let is_settled = since.is_some_and(|since| {
-            !since.is_zero() && signal.oldest.is_none_or(|age| since >= age.min(LONGEST))
+            // A unit that was admitted in that period belongs to the limit.
+            let filled = since.saturating_add(signal.period);
+            !since.is_zero() && signal.oldest.is_none_or(|age| filled >= age.min(LONGEST))
         });
         self.since = since;
         if self.waited == 0 || signal.in_flight < self.lowest - WAITING {
@@ -281,6 +288,7 @@ impl Settling {
         Some(Sample {
             // A period without a unit is one with less than half of one.
             productivity: signal.productivity().max(0.5 / signal.period.as_secs_f64()),
+            is_empty: signal.finished == 0,
             in_flight: signal.in_flight,
             demand: signal.in_flight + signal.waiting,
             is_reached: is_filled || binds,

@@ -1,6 +1,6 @@
 //! Compares a limit with its neighbours, in pairs, with steps that shrink.
 
-use super::{Direction, Sample, TIE, Tally};
+use super::{Direction, Noise, Sample, TIE, Tally};
 use crate::law::Limit;
 
 /// Samples of one limit before those of the other: as many as the limit took to settle, in these bounds.
@@ -77,11 +77,14 @@ impl Refine {
     }
 
     /// Takes a sample of a limit that has settled after some periods, and returns the next limit; `None` at
-    /// the end.
-    pub fn add(&mut self, sample: &Sample, deviation: f64, waited: u32) -> Option<Limit> {
+    /// the end. A limit is not left in a stall.
+    pub fn add(&mut self, sample: &Sample, noise: &Noise, waited: u32) -> Option<Limit> {
         self.tally(self.side).add(sample.productivity);
         self.dwell += 1;
-        if let Some(difference) = self.difference(deviation) {
+        if noise.is_stalled() {
+            return Some(self.limit());
+        }
+        if let Some(difference) = self.difference(noise.deviation()) {
             if !self.conclude(difference) {
                 return None;
             }

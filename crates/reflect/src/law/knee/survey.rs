@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Direction, Sample, TIE, Tally};
+use super::{Direction, Noise, Sample, TIE, Tally};
 use crate::law::Limit;
 
 /// Ratio of neighbouring levels: five of them span what a server of a thousand connections can do.
@@ -31,6 +31,8 @@ pub(super) struct Survey {
     at: Limit,
     measured: BTreeMap<Limit, Tally>,
     samples: u32,
+    /// Samples of the longest stall. Each level is measured for that long.
+    longest_stall: u32,
     /// The highest level that can be measured: what is in flight and waiting.
     demand: f64,
 }
@@ -54,11 +56,19 @@ pub(super) enum Next {
 impl Survey {
     /// Begins at a limit.
     pub fn new(at: Limit, first: Direction, gain: f64) -> Self {
-        Self { factor: FACTOR.powf(gain), first, at, measured: BTreeMap::new(), samples: 0, demand: 1.0 }
+        Self {
+            factor: FACTOR.powf(gain),
+            first,
+            at,
+            measured: BTreeMap::new(),
+            samples: 0,
+            longest_stall: 0,
+            demand: 1.0,
+        }
     }
 
-    /// Takes a sample of the present level.
-    pub fn add(&mut self, sample: &Sample, deviation: f64) -> Next {
+    /// Takes a sample of the present level, which is not left in a stall.
+    pub fn add(&mut self, sample: &Sample, noise: &Noise) -> Next {
         if !sample.is_reached {
             // A limit that is not reached is the level of what is in flight.
             self.at = self.at.min(Limit::nearest(sample.in_flight));
@@ -66,7 +76,12 @@ impl Survey {
         self.demand = sample.demand;
         self.samples += 1;
         self.measured.entry(self.at).or_default().add(sample.productivity);
-        let next = if self.is_measured(deviation) { self.next(deviation) } else { Next::Stay };
+        self.longest_stall = self.longest_stall.max(noise.stalled());
+        let deviation = noise.deviation();
+        let is_measured = !noise.is_stalled()
+            && self.measured[&self.at].samples() >= self.longest_stall
+            && self.is_measured(deviation);
+        let next = if is_measured { self.next(deviation) } else { Next::Stay };
         if let Next::Go(limit) = next {
             self.at = limit;
         }

@@ -1,6 +1,6 @@
 //! Watches the productivity at one limit for a change (Page's cumulative sums, 1954).
 
-use super::{Sample, Tally};
+use super::{Noise, Sample, Tally};
 
 /// Change of the productivity that is looked for, in its logarithm.
 const SHIFT: f64 = 0.15;
@@ -8,11 +8,14 @@ const SHIFT: f64 = 0.15;
 /// Logarithm of the mean number of samples between false alarms: a day of them.
 const FALSE_ALARMS: f64 = 13.7;
 
+/// What a sample of a stall counts for: no more than one at a third of the productivity.
+const STALLED: f64 = -1.0;
+
 /// Smallest sum that is a change: two samples at 0.8 of the productivity.
 const SMALLEST: f64 = 0.3;
 
 /// Samples of the reference before a change is looked for.
-const FEWEST: u32 = 4;
+const FEWEST: u32 = 8;
 
 /// Most samples of the reference: a minute.
 const REFERENCE: u32 = 600;
@@ -39,15 +42,22 @@ pub(super) enum Change {
 
 impl Watch {
     /// Takes a sample.
-    pub fn add(&mut self, sample: &Sample, deviation: f64) -> Option<Change> {
+    pub fn add(&mut self, sample: &Sample, noise: &Noise) -> Option<Change> {
         if self.productivity.samples() >= FEWEST {
-            let shift = (sample.productivity / self.productivity.mean()).ln();
+            let deviation = noise.deviation();
+            let shift = if noise.is_stalled() {
+                STALLED
+            } else {
+                (sample.productivity / self.productivity.mean()).ln()
+            };
             // Half of the shift, and what the reference may be wrong by.
             let allowance = SHIFT / 2.0 + deviation / f64::from(self.productivity.samples()).sqrt();
             self.above = (self.above + shift - allowance).max(0.0);
             self.below = (self.below - shift - allowance).max(0.0);
             // Wald's bound: the sum of a normal variable whose drift is half of the shift.
             let limit = (FALSE_ALARMS * deviation.powi(2) / SHIFT).max(SMALLEST);
+            // A stall may be over with the next sample.
+            let limit = if noise.is_stalled() { f64::INFINITY } else { limit };
             if self.above > limit {
                 return Some(Change::Rose);
             }

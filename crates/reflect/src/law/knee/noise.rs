@@ -1,0 +1,86 @@
+//! The noise of the samples of all levels, and stalls.
+
+use std::mem;
+
+use super::Sample;
+
+/// Weight of the assumption about the noise before the first sample, in samples.
+const ASSUMED: f64 = 2.0;
+
+/// Memory of the estimate, in samples.
+const MEMORY: f64 = 50.0;
+
+/// Longest stall, in samples: one and a half times PostgreSQL's `deadlock_timeout`. A server that finishes
+/// nothing for longer has changed.
+const LONGEST: u32 = 15;
+
+/// Standard deviation of samples at one level, from the differences between successive ones: a change of
+/// the level is in one difference only.
+///
+/// A server in which all units wait for those of a deadlock finishes nothing for a second. Such a stall is
+/// part of what its level costs, in samples that are alike: it is noise if the server then goes on, and
+/// until then, nothing is decided.
+#[derive(Debug)]
+pub(super) struct Noise {
+    variance: f64,
+    weight: f64,
+    last: Option<f64>,
+    /// Samples of the present stall.
+    stalled: u32,
+}
+
+impl Default for Noise {
+    fn default() -> Self {
+        Self { variance: 0.1 * 0.1, weight: ASSUMED, last: None, stalled: 0 }
+    }
+}
+
+impl Noise {
+    /// Takes a sample.
+    pub fn add(&mut self, sample: &Sample) {
+        if sample.is_empty && self.stalled < LONGEST {
+            self.stalled += 1;
+            return;
+        }
+        if sample.is_empty {
+            self.interrupt();
+            return;
+        }
+        let stalled = mem::take(&mut self.stalled);
+        let productivity = sample.productivity.ln();
+        if let Some(last) = self.last.replace(productivity) {
+            // Each differs from the productivity by all of it.
+            self.learn(f64::from(stalled), stalled);
+            // A change of the server is no noise.
+            let squared = ((productivity - last).powi(2) / 2.0).min(9.0 * self.variance);
+            self.learn(squared, 1);
+        }
+    }
+
+    /// Takes the sum of the squared deviations of some samples.
+    fn learn(&mut self, squares: f64, samples: u32) {
+        let samples = f64::from(samples);
+        self.weight = (self.weight + samples).min(MEMORY);
+        self.variance += (squares - samples * self.variance) / self.weight;
+    }
+
+    /// The next sample is of another level.
+    pub fn interrupt(&mut self) {
+        (self.last, self.stalled) = (None, 0);
+    }
+
+    /// Whether the server finishes nothing at the moment.
+    pub fn is_stalled(&self) -> bool {
+        self.stalled > 0
+    }
+
+    /// Samples of the present stall.
+    pub fn stalled(&self) -> u32 {
+        self.stalled
+    }
+
+    /// The standard deviation; at least what whole units and a clock add.
+    pub fn deviation(&self) -> f64 {
+        self.variance.sqrt().max(0.005)
+    }
+}
