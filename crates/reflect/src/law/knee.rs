@@ -21,8 +21,8 @@
 //! samples that is bounded, and only a change of the productivity ends `Hold`. A change that leaves the
 //! productivity at the limit as it was is not noticed.
 //!
-//! A stall of the whole server, such as that of a deadlock, is a cost of the limit at which it began: no
-//! limit is left before it has ended.
+//! A stall of the whole server, such as that of a deadlock, is a cost of the limit at which it began: nothing
+//! is decided in a period in which no unit was finished, unless there have been many of them.
 
 mod noise;
 mod refine;
@@ -88,7 +88,7 @@ enum Direction {
 struct Sample {
     /// Units per second, above zero.
     productivity: f64,
-    /// Whether none was finished.
+    /// Whether no unit was finished.
     is_empty: bool,
     /// Units in flight.
     in_flight: f64,
@@ -127,6 +127,7 @@ impl Knee {
     fn take(&mut self, sample: &Sample, contention: Option<f64>) -> &'static str {
         self.noise.add(sample);
         match &mut self.stage {
+            Stage::Begin | Stage::Open if self.noise.is_stalled() => "waits for the end of a stall",
             Stage::Begin => self.begin(sample, contention),
             Stage::Survey(survey) => {
                 match survey.add(sample, &self.noise) {
@@ -148,6 +149,8 @@ impl Knee {
                 }
                 let next = if sample.is_reached {
                     refine.add(sample, &self.noise, self.settling.waited)
+                } else if self.noise.is_stalled() {
+                    Some(self.limit)
                 } else {
                     refine.skip()
                 };
@@ -267,11 +270,11 @@ impl Settling {
         let is_exceeded = signal.in_flight > 1.05 * limit.real() + 0.5;
         let is_filled = signal.in_flight >= 0.95 * limit.real() - 0.5;
         let binds = signal.waiting > WAITING;
-        // The first period may have begun at another limit.
+        // The first period may have begun at another limit, and is no sample.
         let since = (!is_exceeded && (is_filled || !binds))
             .then(|| self.since.map_or(Duration::ZERO, |since| since.saturating_add(signal.period)));
         let is_settled = since.is_some_and(|since| {
-            // A unit that was admitted in that period belongs to the limit.
+            // A unit that was admitted in the first period belongs to this limit.
             let filled = since.saturating_add(signal.period);
             !since.is_zero() && signal.oldest.is_none_or(|age| filled >= age.min(LONGEST))
         });

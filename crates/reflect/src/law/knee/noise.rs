@@ -1,4 +1,5 @@
-//! The noise of the samples of all levels, and stalls.
+//! The noise of the samples of all levels, and stalls. The law shows each sample to it first; it decides
+//! nothing.
 
 use std::mem;
 
@@ -10,9 +11,9 @@ const ASSUMED: f64 = 2.0;
 /// Memory of the estimate, in samples.
 const MEMORY: f64 = 50.0;
 
-/// Longest stall, in samples: one and a half times PostgreSQL's `deadlock_timeout`. A server that finishes
-/// nothing for longer has changed.
-const LONGEST: u32 = 15;
+/// Longest stall, in samples: with periods of 100 ms, one and a half times the default of PostgreSQL's
+/// `deadlock_timeout`. A server that finishes nothing for longer has changed.
+const LONGEST_STALL: u32 = 15;
 
 /// Standard deviation of samples at one level, from the differences between successive ones: a change of
 /// the level is in one difference only.
@@ -38,7 +39,7 @@ impl Default for Noise {
 impl Noise {
     /// Takes a sample.
     pub fn add(&mut self, sample: &Sample) {
-        if sample.is_empty && self.stalled < LONGEST {
+        if sample.is_empty && self.stalled < LONGEST_STALL {
             self.stalled += 1;
             return;
         }
@@ -46,22 +47,15 @@ impl Noise {
             self.interrupt();
             return;
         }
+        // The relative deviation of an empty sample is 1.
         let stalled = mem::take(&mut self.stalled);
+        self.learn(f64::from(stalled), stalled);
         let productivity = sample.productivity.ln();
         if let Some(last) = self.last.replace(productivity) {
-            // Each differs from the productivity by all of it.
-            self.learn(f64::from(stalled), stalled);
             // A change of the server is no noise.
             let squared = ((productivity - last).powi(2) / 2.0).min(9.0 * self.variance);
             self.learn(squared, 1);
         }
-    }
-
-    /// Takes the sum of the squared deviations of some samples.
-    fn learn(&mut self, squares: f64, samples: u32) {
-        let samples = f64::from(samples);
-        self.weight = (self.weight + samples).min(MEMORY);
-        self.variance += (squares - samples * self.variance) / self.weight;
     }
 
     /// The next sample is of another level.
@@ -82,5 +76,12 @@ impl Noise {
     /// The standard deviation; at least what whole units and a clock add.
     pub fn deviation(&self) -> f64 {
         self.variance.sqrt().max(0.005)
+    }
+
+    /// Takes the sum of the squared deviations of some samples.
+    fn learn(&mut self, squares: f64, samples: u32) {
+        let samples = f64::from(samples);
+        self.weight = (self.weight + samples).min(MEMORY);
+        self.variance += (squares - samples * self.variance) / self.weight;
     }
 }

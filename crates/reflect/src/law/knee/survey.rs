@@ -28,10 +28,14 @@ const LONGEST: u32 = 20 * MOST;
 pub(super) struct Survey {
     factor: f64,
     first: Direction,
+    /// Where it began.
+    from: Limit,
     at: Limit,
     measured: BTreeMap<Limit, Tally>,
     samples: u32,
-    /// Samples of the longest stall. Each level is measured for that long.
+    /// Whether a unit was finished at any level.
+    has_finished: bool,
+    /// Samples of the longest stall. The levels after it are measured for that long.
     longest_stall: u32,
     /// The highest level that can be measured: what is in flight and waiting.
     demand: f64,
@@ -59,9 +63,11 @@ impl Survey {
         Self {
             factor: FACTOR.powf(gain),
             first,
+            from: at,
             at,
             measured: BTreeMap::new(),
             samples: 0,
+            has_finished: false,
             longest_stall: 0,
             demand: 1.0,
         }
@@ -76,6 +82,7 @@ impl Survey {
         self.demand = sample.demand;
         self.samples += 1;
         self.measured.entry(self.at).or_default().add(sample.productivity);
+        self.has_finished |= !sample.is_empty;
         self.longest_stall = self.longest_stall.max(noise.stalled());
         let deviation = noise.deviation();
         let is_measured = !noise.is_stalled()
@@ -132,11 +139,15 @@ impl Survey {
     fn conclude(&self, best: (Limit, &Tally), highest: (Limit, &Tally), deviation: f64) -> Next {
         let (harm, error) = best.1.against(highest.1, deviation);
         let (level, fewest) = if highest.1.samples() < best.1.samples() { highest } else { best };
-        if harm > TIE.max(CLEAR * error) {
+        if !self.has_finished {
+            // Of a server that hangs, nothing is known.
+            Next::Collapse { best: self.from }
+        } else if harm > TIE.max(CLEAR * error) {
             Next::Collapse { best: best.0 }
         } else if harm > TIE && fewest.samples() < MOST && self.samples < LONGEST {
             Next::Go(level)
-        } else if self.is_highest(highest.0) {
+        } else if harm <= WORSE.max(error) && self.is_highest(highest.0) {
+            // If more harm is likely, but not certain after the most samples, a limit is the lesser risk.
             Next::NoCollapse
         } else {
             Next::Collapse { best: best.0 }

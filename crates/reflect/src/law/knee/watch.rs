@@ -14,8 +14,8 @@ const STALLED: f64 = -1.0;
 /// Smallest sum that is a change: two samples at 0.8 of the productivity.
 const SMALLEST: f64 = 0.3;
 
-/// Samples of the reference before a change is looked for.
-const FEWEST: u32 = 8;
+/// Samples of the reference before a change is looked for: more than those of a stall.
+const FEWEST: u32 = 16;
 
 /// Most samples of the reference: a minute.
 const REFERENCE: u32 = 600;
@@ -45,11 +45,8 @@ impl Watch {
     pub fn add(&mut self, sample: &Sample, noise: &Noise) -> Option<Change> {
         if self.productivity.samples() >= FEWEST {
             let deviation = noise.deviation();
-            let shift = if noise.is_stalled() {
-                STALLED
-            } else {
-                (sample.productivity / self.productivity.mean()).ln()
-            };
+            let shift = (sample.productivity / self.productivity.mean()).ln();
+            let shift = if noise.is_stalled() { shift.max(STALLED) } else { shift };
             // Half of the shift, and what the reference may be wrong by.
             let allowance = SHIFT / 2.0 + deviation / f64::from(self.productivity.samples()).sqrt();
             self.above = (self.above + shift - allowance).max(0.0);
