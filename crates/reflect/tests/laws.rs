@@ -87,8 +87,8 @@ fn without_noise_knee_finds_the_best_limit_of_every_plant() {
     }
 }
 
-/// The share of the best that the worst of several runs with noise must reach. On `change`, knee misses in some
-/// runs that the work has changed, if it changes while knee moves to another limit.
+/// The share of the best that the worst of several runs with noise must reach. On `change`, knee misses in
+/// some runs that the work has changed, if it changes while knee moves to another limit.
 fn required_at_worst(plant: &Plant) -> f64 {
     if plant.name == "change" { 0.6 } else { 0.84 }
 }
