@@ -1,5 +1,5 @@
-//! The noise of the samples of all levels, and stalls. The law shows each sample to it first; it decides
-//! nothing.
+//! The noise of the samples of all levels, and stalls. It gets each sample before the present stage does, and
+//! decides nothing.
 
 use std::mem;
 
@@ -39,12 +39,12 @@ impl Default for Noise {
 impl Noise {
     /// Takes a sample.
     pub fn add(&mut self, sample: &Sample) {
-        if sample.is_empty && self.stalled < LONGEST_STALL {
-            self.stalled += 1;
-            return;
-        }
         if sample.is_empty {
-            self.interrupt();
+            if self.stalled < LONGEST_STALL {
+                self.stalled += 1;
+            } else {
+                self.interrupt();
+            }
             return;
         }
         // The relative deviation of an empty sample is 1.

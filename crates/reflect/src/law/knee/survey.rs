@@ -85,9 +85,7 @@ impl Survey {
         self.has_finished |= !sample.is_empty;
         self.longest_stall = self.longest_stall.max(noise.stalled());
         let deviation = noise.deviation();
-        let is_measured = !noise.is_stalled()
-            && self.measured[&self.at].samples() >= self.longest_stall
-            && self.is_measured(deviation);
+        let is_measured = !noise.is_stalled() && self.is_measured(deviation);
         let next = if is_measured { self.next(deviation) } else { Next::Stay };
         if let Next::Go(limit) = next {
             self.at = limit;
@@ -106,7 +104,7 @@ impl Survey {
         });
         // As many as it takes to see a difference of WORSE at two standard errors.
         let enough = (8.0 * (deviation / WORSE).powi(2)).min(f64::from(MOST));
-        here.samples() >= FEWEST && (is_clear || f64::from(here.samples()) >= enough)
+        here.samples() >= FEWEST.max(self.longest_stall) && (is_clear || f64::from(here.samples()) >= enough)
     }
 
     fn next(&self, deviation: f64) -> Next {
@@ -147,9 +145,9 @@ impl Survey {
         } else if harm > TIE && fewest.samples() < MOST && self.samples < LONGEST {
             Next::Go(level)
         } else if harm <= WORSE.max(error) && self.is_highest(highest.0) {
-            // If more harm is likely, but not certain after the most samples, a limit is the lesser risk.
             Next::NoCollapse
         } else {
+            // More harm is likely, if not certain even now: a limit is the lesser risk.
             Next::Collapse { best: best.0 }
         }
     }

@@ -10,7 +10,7 @@ pub(super) struct Tally {
 impl Tally {
     /// Takes a sample.
     pub fn add(&mut self, sample: f64) {
-        self.samples = self.samples.saturating_add(1);
+        self.samples += 1;
         self.mean += (sample - self.mean) / f64::from(self.samples);
     }
 

@@ -45,8 +45,8 @@ impl Watch {
     pub fn add(&mut self, sample: &Sample, noise: &Noise) -> Option<Change> {
         if self.productivity.samples() >= FEWEST {
             let deviation = noise.deviation();
-            let shift = (sample.productivity / self.productivity.mean()).ln();
-            let shift = if noise.is_stalled() { shift.max(STALLED) } else { shift };
+            let least = if noise.is_stalled() { STALLED } else { f64::NEG_INFINITY };
+            let shift = (sample.productivity / self.productivity.mean()).ln().max(least);
             // Half of the shift, and what the reference may be wrong by.
             let allowance = SHIFT / 2.0 + deviation / f64::from(self.productivity.samples()).sqrt();
             self.above = (self.above + shift - allowance).max(0.0);
@@ -54,11 +54,11 @@ impl Watch {
             // Wald's bound: the sum of a normal variable whose drift is half of the shift.
             let limit = (FALSE_ALARMS * deviation.powi(2) / SHIFT).max(SMALLEST);
             // A stall may be over with the next sample.
-            let limit = if noise.is_stalled() { f64::INFINITY } else { limit };
-            if self.above > limit {
+            let is_change = |sum| sum > limit && !noise.is_stalled();
+            if is_change(self.above) {
                 return Some(Change::Rose);
             }
-            if self.below > limit {
+            if is_change(self.below) {
                 let is_fewer = sample.in_flight < (1.0 - SHIFT) * self.in_flight.mean();
                 return Some(if is_fewer { Change::Fell } else { Change::Thrashes });
             }
