@@ -1,6 +1,6 @@
 //! The command line: one definition of the parser, the help texts and the list of arguments that tests check.
 
-mod guard;
+pub mod guard;
 mod reflect;
 mod sim;
 

@@ -1,12 +1,15 @@
 //! Which unit of work may enter the database now? At most as many as the limit are in flight; the others wait
-//! in the order in which they arrive, and not longer than they may.
+//! in the queues of their classes. Those of a class with a higher priority come first, classes with the same
+//! priority take turns, and the units of a class come in the order in which they arrive. None waits longer
+//! than its class allows.
 //!
 //! A unit that is admitted and lacks something else than a place is parked: it gives its place to the next
-//! one, and comes back in front of those that arrived after it.
+//! one, and comes back in front of those of its class that arrived after it.
 //!
 //! Pure: times are durations since a fixed moment, and never decrease.
 //! A unit is of any type: the gate contains nothing of a protocol.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -14,22 +17,41 @@ use assay_reflect::law::Limit;
 use assay_reflect::meter::{Admission, Meter, Outcome};
 use assay_reflect::{Overhead, Signal};
 
+use crate::class::Class;
+
 /// The state of a gate for units of this type.
 #[derive(Debug)]
 pub struct Gate<T> {
     limit: Limit,
-    longest_wait: Duration,
     meter: Meter,
-    /// The units that wait for a place, by the order of their arrival.
+    queues: Vec<Queue<T>>,
+    arrived: u64,
+    /// Units that were admitted from a queue.
+    taken: u64,
+}
+
+/// The units of a class that are not in flight, by the order of their arrival.
+#[derive(Debug)]
+struct Queue<T> {
+    class: Class,
+    /// Those that wait for a place.
     waiting: BTreeMap<u64, (T, Duration)>,
     /// Those that lack something else.
     parked: BTreeMap<u64, (T, Duration)>,
-    arrived: u64,
+    /// The number of units that were admitted from any queue, up to the last one from this.
+    last_taken: u64,
 }
+
+/// The number of a class at its gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClassId(usize);
 
 /// The place of a unit among those that wait or are parked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Ticket(u64);
+pub struct Ticket {
+    number: u64,
+    class: ClassId,
+}
 
 /// The right of a unit to be in flight. It has to be given back; until it is finished, the unit has failed.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,12 +70,28 @@ pub enum Arrival {
     Admitted(Permit),
     /// Wait.
     Queued(Ticket),
+    /// Neither: as many of its class wait as may.
+    Refused,
+}
+
+impl ClassId {
+    /// Returns the number: classes are numbered from zero.
+    #[must_use]
+    pub fn number(self) -> usize {
+        self.0
+    }
 }
 
 impl Permit {
     /// The unit has succeeded.
     pub fn finish(&mut self) {
         self.outcome = Outcome::Finished;
+    }
+
+    /// Returns the class of the unit.
+    #[must_use]
+    pub fn class(&self) -> ClassId {
+        self.ticket.class
     }
 
     /// Returns the time since the unit arrived.
@@ -64,17 +102,26 @@ impl Permit {
 }
 
 impl<T> Gate<T> {
-    /// Opens a gate.
+    /// Opens a gate, which has no class yet.
     #[must_use]
-    pub fn new(limit: Limit, longest_wait: Duration) -> Self {
-        Self {
-            limit,
-            longest_wait,
-            meter: Meter::default(),
-            waiting: BTreeMap::new(),
-            parked: BTreeMap::new(),
-            arrived: 0,
+    pub fn new(limit: Limit) -> Self {
+        Self { limit, meter: Meter::default(), queues: Vec::new(), arrived: 0, taken: 0 }
+    }
+
+    /// Adds a class, or changes that with its name: also for the units that wait. None is ever removed.
+    pub fn set_class(&mut self, class: Class) -> ClassId {
+        let known = self.queues.iter().position(|queue| queue.class.name == class.name);
+        let number = known.unwrap_or(self.queues.len());
+        match self.queues.get_mut(number) {
+            Some(queue) => queue.class = class,
+            None => self.queues.push(Queue {
+                class,
+                waiting: BTreeMap::new(),
+                parked: BTreeMap::new(),
+                last_taken: 0,
+            }),
         }
+        ClassId(number)
     }
 
     /// Returns the number of units that may be in flight.
@@ -93,15 +140,20 @@ impl<T> Gate<T> {
         self.meter.in_flight() < self.limit.units() as usize
     }
 
-    /// A unit arrives. None waits while there is room, so that it overtakes no other.
-    pub fn arrive(&mut self, unit: T, at: Duration) -> Arrival {
-        let ticket = Ticket(self.arrived);
+    /// A unit of this class arrives. None waits while there is room, so that it overtakes no other.
+    pub fn arrive(&mut self, unit: T, class: ClassId, at: Duration) -> Arrival {
+        let ticket = Ticket { number: self.arrived, class };
         self.arrived += 1;
-        self.meter.arrive(at);
         if self.has_room() {
+            self.meter.arrive(at);
             return Arrival::Admitted(self.permit(ticket, at, at));
         }
-        self.waiting.insert(ticket.0, (unit, at));
+        let Queue { class, waiting, .. } = &mut self.queues[class.0];
+        if class.most_waiting.is_some_and(|most| waiting.len() >= most) {
+            return Arrival::Refused;
+        }
+        self.meter.arrive(at);
+        waiting.insert(ticket.number, (unit, at));
         Arrival::Queued(ticket)
     }
 
@@ -121,30 +173,38 @@ impl<T> Gate<T> {
 
     /// Admits the first of those that wait, if one does, whatever the limit is.
     pub fn admit_beyond(&mut self, at: Duration) -> Option<(T, Permit)> {
-        let (number, (unit, arrived)) = self.waiting.pop_first()?;
-        Some((unit, self.permit(Ticket(number), arrived, at)))
+        let queues = self.queues.iter_mut().enumerate().filter(|(_, queue)| !queue.waiting.is_empty());
+        let (class, queue) =
+            queues.min_by_key(|(_, queue)| (Reverse(queue.class.priority), queue.last_taken))?;
+        let (number, (unit, arrived)) = queue.waiting.pop_first()?;
+        self.taken += 1;
+        queue.last_taken = self.taken;
+        Some((unit, self.permit(Ticket { number, class: ClassId(class) }, arrived, at)))
     }
 
     /// A unit cannot begin yet. [`Self::admit`] returns the one that takes its place.
     pub fn park(&mut self, unit: T, permit: Permit, at: Duration) -> Ticket {
         let Permit { ticket, arrived, admission, .. } = permit;
         self.meter.retract(&admission, at);
-        self.parked.insert(ticket.0, (unit, arrived));
+        self.queues[ticket.class.0].parked.insert(ticket.number, (unit, arrived));
         ticket
     }
 
-    /// A parked unit could begin, and waits for a place. [`Self::admit`] returns it when there is one.
-    pub fn unpark(&mut self, Ticket(number): Ticket, at: Duration) {
-        if let Some(unit) = self.parked.remove(&number) {
+    /// A parked unit could begin, and waits for a place, also if many do. [`Self::admit`] returns it when
+    /// there is one.
+    pub fn unpark(&mut self, Ticket { number, class }: Ticket, at: Duration) {
+        let queue = &mut self.queues[class.0];
+        if let Some(unit) = queue.parked.remove(&number) {
             self.meter.arrive(at);
-            self.waiting.insert(number, unit);
+            queue.waiting.insert(number, unit);
         }
     }
 
     /// A unit that waits or is parked gives up.
-    pub fn withdraw(&mut self, Ticket(number): Ticket, at: Duration) {
-        self.parked.remove(&number);
-        if self.waiting.remove(&number).is_some() {
+    pub fn withdraw(&mut self, Ticket { number, class }: Ticket, at: Duration) {
+        let queue = &mut self.queues[class.0];
+        queue.parked.remove(&number);
+        if queue.waiting.remove(&number).is_some() {
             self.meter.give_up(at);
         }
     }
@@ -152,19 +212,23 @@ impl<T> Gate<T> {
     /// Whether a unit that was admitted has waited, or been kept from its work, too long.
     #[must_use]
     pub fn is_late(&self, permit: &Permit, at: Duration) -> bool {
-        permit.age(at) >= self.longest_wait
+        permit.age(at) >= self.queues[permit.ticket.class.0].class.longest_wait
     }
 
-    /// Returns a unit that has waited or was parked too long, if there is one. It does not any more.
-    pub fn expire(&mut self, at: Duration) -> Option<T> {
-        let is_late = |(_, arrived): &(T, Duration)| at.saturating_sub(*arrived) >= self.longest_wait;
-        if let Some(oldest) = self.waiting.first_entry().filter(|oldest| is_late(oldest.get())) {
-            let (unit, _) = oldest.remove();
-            self.meter.give_up(at);
-            return Some(unit);
+    /// Returns a unit that has waited or was parked too long, and its class, if there is one. It does not any
+    /// more.
+    pub fn expire(&mut self, at: Duration) -> Option<(T, ClassId)> {
+        for (number, Queue { class, waiting, parked, .. }) in self.queues.iter_mut().enumerate() {
+            let is_late = |(_, arrived): &(T, Duration)| at.saturating_sub(*arrived) >= class.longest_wait;
+            if let Some(oldest) = waiting.first_entry().filter(|oldest| is_late(oldest.get())) {
+                self.meter.give_up(at);
+                return Some((oldest.remove().0, ClassId(number)));
+            }
+            if let Some(oldest) = parked.first_entry().filter(|oldest| is_late(oldest.get())) {
+                return Some((oldest.remove().0, ClassId(number)));
+            }
         }
-        let oldest = self.parked.first_entry().filter(|oldest| is_late(oldest.get()))?;
-        Some(oldest.remove().0)
+        None
     }
 
     /// Ends a period, whose work cost this much, and returns its signal. Units that are parked are not in it:
@@ -182,71 +246,37 @@ mod tests {
 
     const LONGEST: Duration = Duration::from_millis(50);
 
-    /// A unit, and when it arrived.
-    type Unit = (u32, Duration);
-
-    /// A gate as one would first write it.
-    #[derive(Debug, Default)]
-    struct Naive {
-        limit: usize,
-        in_flight: Vec<Unit>,
-        waiting: Vec<Unit>,
-        parked: Vec<Unit>,
-        /// Time that was spent waiting, of all units.
-        waited_s: f64,
-    }
-
-    impl Naive {
-        fn pass(&mut self, passed: Duration) {
-            self.waited_s += self.waiting.len() as f64 * passed.as_secs_f64();
-        }
-
-        fn arrive(&mut self, unit: Unit) -> bool {
-            let has_room = self.in_flight.len() < self.limit;
-            let list = if has_room { &mut self.in_flight } else { &mut self.waiting };
-            list.push(unit);
-            has_room
-        }
-
-        fn admit_beyond(&mut self) -> Option<Unit> {
-            self.waiting.sort_unstable();
-            let unit = (!self.waiting.is_empty()).then(|| self.waiting.remove(0))?;
-            self.in_flight.push(unit);
-            Some(unit)
-        }
-
-        fn admit(&mut self) -> Option<Unit> {
-            if self.in_flight.len() < self.limit { self.admit_beyond() } else { None }
-        }
-
-        fn expire(&mut self, at: Duration) -> Option<u32> {
-            for list in [&mut self.waiting, &mut self.parked] {
-                list.sort_unstable();
-                if list.first().is_some_and(|(_, arrived)| at - *arrived >= LONGEST) {
-                    return Some(list.remove(0).0);
-                }
-            }
-            None
-        }
+    /// A gate with some classes, each with a priority, a longest wait and the most that wait.
+    fn gate<T>(limit: u32, classes: &[(i32, Duration, Option<usize>)]) -> (Gate<T>, Vec<ClassId>) {
+        let mut gate = Gate::new(Limit::nearest(limit.into()));
+        let classes = classes.iter().zip(["one", "two", "three", "four"]);
+        let classes = classes.map(|((priority, longest_wait, most_waiting), name)| Class {
+            name: name.to_owned(),
+            priority: *priority,
+            longest_wait: *longest_wait,
+            most_waiting: *most_waiting,
+        });
+        let ids = classes.map(|class| gate.set_class(class)).collect();
+        (gate, ids)
     }
 
     #[test]
     fn units_enter_in_the_order_in_which_they_arrive() {
         let ms = Duration::from_millis;
-        let mut gate = Gate::new(Limit::nearest(1.0), LONGEST);
-        let Arrival::Admitted(mut permit) = gate.arrive('a', ms(0)) else { panic!("queued") };
-        let Arrival::Queued(second) = gate.arrive('b', ms(1)) else { panic!("admitted") };
-        assert!(matches!(gate.arrive('c', ms(2)), Arrival::Queued(_)));
-        assert!(matches!(gate.arrive('d', ms(3)), Arrival::Queued(_)));
+        let (mut gate, ids) = gate(1, &[(0, LONGEST, None)]);
+        let Arrival::Admitted(mut permit) = gate.arrive('a', ids[0], ms(0)) else { panic!("queued") };
+        let Arrival::Queued(second) = gate.arrive('b', ids[0], ms(1)) else { panic!("admitted") };
+        assert!(matches!(gate.arrive('c', ids[0], ms(2)), Arrival::Queued(_)));
+        assert!(matches!(gate.arrive('d', ids[0], ms(3)), Arrival::Queued(_)));
         gate.withdraw(second, ms(4));
         permit.finish();
         gate.leave(permit, ms(10));
         let (third, permit) = gate.admit(ms(10)).unwrap();
         assert_eq!((third, permit.age(ms(10))), ('c', ms(8)));
-        assert_eq!((gate.expire(ms(52)), gate.expire(ms(53)), gate.expire(ms(99))), (None, Some('d'), None));
+        assert_eq!([52, 53, 99].map(|at| gate.expire(ms(at))), [None, Some(('d', ids[0])), None]);
         gate.leave(permit, ms(99));
         assert_eq!(gate.admit(ms(99)), None);
-        assert!(matches!(gate.arrive('e', ms(99)), Arrival::Admitted(_)));
+        assert!(matches!(gate.arrive('e', ids[0], ms(99)), Arrival::Admitted(_)));
         let signal = gate.period(ms(100), Overhead::default());
         assert_eq!((signal.finished, signal.failed, signal.oldest), (1, 1, Some(ms(1))));
         // The second one waits for 3 ms, the third one for 8, and the fourth one for 50.
@@ -256,10 +286,10 @@ mod tests {
     #[test]
     fn a_unit_that_is_parked_gives_up_its_place_and_comes_back_in_front() {
         let ms = Duration::from_millis;
-        let mut gate = Gate::new(Limit::nearest(1.0), LONGEST);
-        let Arrival::Admitted(permit) = gate.arrive('a', ms(0)) else { panic!("queued") };
-        assert!(matches!(gate.arrive('b', ms(0)), Arrival::Queued(_)));
-        assert!(matches!(gate.arrive('c', ms(0)), Arrival::Queued(_)));
+        let (mut gate, ids) = gate(1, &[(0, LONGEST, None)]);
+        let Arrival::Admitted(permit) = gate.arrive('a', ids[0], ms(0)) else { panic!("queued") };
+        assert!(matches!(gate.arrive('b', ids[0], ms(0)), Arrival::Queued(_)));
+        assert!(matches!(gate.arrive('c', ids[0], ms(0)), Arrival::Queued(_)));
         let parked = gate.park('a', permit, ms(0));
         let (second, permit) = gate.admit(ms(0)).unwrap();
         gate.unpark(parked, ms(20));
@@ -272,36 +302,136 @@ mod tests {
         assert!((signal.waiting - 1.5).abs() < 1e-9 && (signal.in_flight - 1.0).abs() < 1e-9, "{signal:?}");
         assert_eq!((signal.finished, signal.failed), (0, 1));
         gate.park('a', permit, ms(40));
-        assert_eq!(
-            [gate.expire(ms(50)), gate.expire(ms(50)), gate.expire(ms(50))],
-            [Some('c'), Some('a'), None]
-        );
+        assert_eq!([50; 3].map(|at| gate.expire(ms(at))), [Some(('c', ids[0])), Some(('a', ids[0])), None]);
+    }
+
+    #[test]
+    fn a_higher_priority_comes_first_and_equal_ones_take_turns() {
+        let ms = Duration::from_millis;
+        let (mut gate, ids) = gate(1, &[(0, LONGEST, None), (0, LONGEST, Some(1)), (1, LONGEST, None)]);
+        let Arrival::Admitted(mut permit) = gate.arrive("x", ids[0], ms(0)) else { panic!("queued") };
+        for (unit, class) in [("1a", 0), ("1b", 0), ("1c", 0), ("2a", 1), ("3a", 2), ("3b", 2)] {
+            assert!(matches!(gate.arrive(unit, ids[class], ms(0)), Arrival::Queued(_)), "{unit}");
+        }
+        assert_eq!(gate.arrive("2b", ids[1], ms(0)), Arrival::Refused);
+        for unit in ["3a", "3b", "1a", "2a", "1b", "1c"] {
+            gate.leave(permit, ms(0));
+            let (admitted, next) = gate.admit(ms(0)).unwrap();
+            assert_eq!(admitted, unit);
+            permit = next;
+        }
+        assert!(matches!(gate.arrive("2c", ids[1], ms(0)), Arrival::Queued(_)));
+        // Those that wait go by the class as it is changed.
+        let changed = Class { name: "two".to_owned(), priority: 0, longest_wait: ms(9), most_waiting: None };
+        assert_eq!(gate.set_class(changed), ids[1]);
+        assert!(matches!(gate.arrive("2d", ids[1], ms(1)), Arrival::Queued(_)));
+        assert_eq!([9; 2].map(|at| gate.expire(ms(at))), [Some(("2c", ids[1])), None]);
+        gate.leave(permit, ms(9));
+    }
+
+    /// A unit: its number, when it arrived, and its class.
+    type Unit = (u32, Duration, usize);
+
+    /// The classes of the gates below.
+    const CLASSES: [(i32, Duration, Option<usize>); 4] = [
+        (0, LONGEST, None),
+        (0, Duration::from_millis(90), Some(3)),
+        (-1, LONGEST, None),
+        (1, LONGEST, Some(1)),
+    ];
+
+    /// A gate as one would first write it.
+    #[derive(Debug, Default)]
+    struct Naive {
+        limit: usize,
+        in_flight: Vec<Unit>,
+        waiting: Vec<Unit>,
+        parked: Vec<Unit>,
+        /// The classes of the units that were admitted after they waited.
+        taken: Vec<usize>,
+        /// Time that was spent waiting, of all units.
+        waited_s: f64,
+    }
+
+    impl Naive {
+        fn pass(&mut self, passed: Duration) {
+            self.waited_s += self.waiting.len() as f64 * passed.as_secs_f64();
+        }
+
+        /// Whether the unit is admitted, or refused.
+        fn arrive(&mut self, unit: Unit) -> (bool, bool) {
+            let has_room = self.in_flight.len() < self.limit;
+            let of_class = self.waiting.iter().filter(|waiting| waiting.2 == unit.2).count();
+            let is_full = CLASSES[unit.2].2.is_some_and(|most| of_class >= most);
+            match (has_room, is_full) {
+                (true, _) => self.in_flight.push(unit),
+                (false, false) => self.waiting.push(unit),
+                (false, true) => {}
+            }
+            (has_room, !has_room && is_full)
+        }
+
+        fn admit_beyond(&mut self) -> Option<Unit> {
+            let highest = self.waiting.iter().map(|unit| CLASSES[unit.2].0).max()?;
+            let last_taken = |class| self.taken.iter().rposition(|taken| *taken == class);
+            let classes = self.waiting.iter().map(|unit| unit.2).filter(|class| CLASSES[*class].0 == highest);
+            let class = classes.min_by_key(|class| (last_taken(*class), *class))?;
+            self.taken.push(class);
+            let unit = take_first(&mut self.waiting, class, |_| true)?;
+            self.in_flight.push(unit);
+            Some(unit)
+        }
+
+        fn admit(&mut self) -> Option<Unit> {
+            if self.in_flight.len() < self.limit { self.admit_beyond() } else { None }
+        }
+
+        fn expire(&mut self, at: Duration) -> Option<(u32, usize)> {
+            let late = |unit: &Unit| at - unit.1 >= CLASSES[unit.2].1;
+            let mut classes = 0..CLASSES.len();
+            classes.find_map(|class| {
+                let waiting = take_first(&mut self.waiting, class, late);
+                let (unit, _, class) = waiting.or_else(|| take_first(&mut self.parked, class, late))?;
+                Some((unit, class))
+            })
+        }
+    }
+
+    /// Takes the first unit of a class, if that is such a one.
+    fn take_first(units: &mut Vec<Unit>, class: usize, is: impl Fn(&Unit) -> bool) -> Option<Unit> {
+        units.sort_unstable();
+        let place = units.iter().position(|unit| unit.2 == class)?;
+        is(&units[place]).then(|| units.remove(place))
     }
 
     proptest! {
         #[test]
-        fn a_gate_does_what_a_naive_one_does(events in prop::collection::vec((0..9u8, 0..20usize), 0..200)) {
+        fn a_gate_does_what_a_naive_one_does(
+            events in prop::collection::vec((0..9u8, 0..20usize, 0..CLASSES.len()), 0..200),
+        ) {
             let mut naive = Naive { limit: 1, ..Naive::default() };
-            let mut gate = Gate::new(Limit::nearest(1.0), LONGEST);
+            let (mut gate, ids) = gate(1, &CLASSES);
             let (mut permits, mut tickets) = (Vec::new(), Vec::new());
             let mut at = Duration::ZERO;
-            for (number, (event, place)) in (0..).zip(events) {
+            for (number, (event, place, class)) in (0..).zip(events) {
                 let passed = Duration::from_millis(place as u64);
                 naive.pass(passed);
                 at += passed;
                 match event {
-                    0 | 1 => match (naive.arrive((number, at)), gate.arrive(number, at)) {
-                        (true, Arrival::Admitted(permit)) => permits.push((number, permit)),
-                        (false, Arrival::Queued(ticket)) => tickets.push((number, ticket)),
+                    0 | 1 => match (naive.arrive((number, at, class)), gate.arrive(number, ids[class], at)) {
+                        ((true, false), Arrival::Admitted(permit)) => permits.push((number, permit)),
+                        ((false, false), Arrival::Queued(ticket)) => tickets.push((number, ticket)),
+                        ((false, true), Arrival::Refused) => {}
                         other => prop_assert!(false, "{:?}", other),
                     },
                     2 | 3 if !permits.is_empty() => {
                         let (unit, permit) = permits.remove(place % permits.len());
-                        let known = naive.in_flight.iter().position(|(known, _)| *known == unit).unwrap();
+                        let known = naive.in_flight.iter().position(|known| known.0 == unit).unwrap();
                         let known = naive.in_flight.remove(known);
                         if event == 2 {
                             gate.leave(permit, at);
                         } else {
+                            prop_assert_eq!(gate.is_late(&permit, at), at - known.1 >= CLASSES[known.2].1);
                             naive.parked.push(known);
                             tickets.push((unit, gate.park(unit, permit, at)));
                         }
@@ -310,13 +440,13 @@ mod tests {
                         // It may have been admitted in the meantime, here and below.
                         let (unit, ticket) = tickets.remove(place % tickets.len());
                         gate.withdraw(ticket, at);
-                        naive.waiting.retain(|(waiting, _)| *waiting != unit);
-                        naive.parked.retain(|(parked, _)| *parked != unit);
+                        naive.waiting.retain(|waiting| waiting.0 != unit);
+                        naive.parked.retain(|parked| parked.0 != unit);
                     }
                     5 if !tickets.is_empty() => {
                         let (unit, ticket) = tickets[place % tickets.len()];
                         gate.unpark(ticket, at);
-                        naive.waiting.extend(naive.parked.extract_if(.., |(parked, _)| *parked == unit));
+                        naive.waiting.extend(naive.parked.extract_if(.., |parked| parked.0 == unit));
                     }
                     6 => {
                         let admitted = gate.admit_beyond(at);
@@ -327,9 +457,12 @@ mod tests {
                         naive.limit = 1 + place % 5;
                         gate.allow(Limit::nearest(naive.limit as f64));
                     }
-                    _ => prop_assert_eq!(gate.expire(at), naive.expire(at)),
+                    _ => {
+                        let expired = gate.expire(at).map(|(unit, class)| (unit, class.number()));
+                        prop_assert_eq!(expired, naive.expire(at));
+                    }
                 }
-                while let Some((unit, arrived)) = naive.admit() {
+                while let Some((unit, arrived, _)) = naive.admit() {
                     let (admitted, permit) = gate.admit(at).unwrap();
                     prop_assert_eq!((admitted, permit.age(at)), (unit, at - arrived));
                     permits.push((unit, permit));

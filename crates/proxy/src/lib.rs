@@ -5,16 +5,18 @@
 //! The limit of the paper is one on connections (Fowler et al., *Using Performance Reflection in Systems
 //! Software*, HotOS 2003). Here it is one on transactions, so that a session that thinks holds no place.
 //!
-//! The layers keep apart. [`postgres`] is the protocol, [`gate`] decides who may enter, and [`control`] sets
+//! The layers keep apart. [`postgres`] is the protocol, [`gate`] decides who may enter, by
+//! the [`class`] of a session, and [`control`] sets
 //! its limit; they are pure, and [`tls`] is what both sides need to be encrypted. [`Relay`] alone has
 //! sockets and a clock.
 
 #![forbid(unsafe_code)]
 
+pub mod class;
 pub mod control;
 pub mod gate;
 pub mod postgres;
 mod relay;
 pub mod tls;
 
-pub use relay::{Access, Counts, Lookup, NoRelay, Options, Relay, Server, Waits};
+pub use relay::{ClassCounts, Counts, Lookup, NoRelay, Options, Relay, Server, Settings, Waits};

@@ -6,6 +6,7 @@
 
 mod backend;
 mod cancel;
+mod classes;
 mod client;
 mod connection;
 mod encryption;
@@ -37,8 +38,9 @@ use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use slotmap::{Key as _, KeyData, SlotMap};
 
+use crate::class::{Classes, Sessions};
 use crate::control::{Control, Course, Moment};
-use crate::gate::Gate;
+use crate::gate::{ClassId, Gate};
 use crate::postgres::prepared::Definitions;
 use crate::postgres::refusal::Refusal;
 use crate::postgres::scram::Key;
@@ -53,6 +55,7 @@ use login::Logins;
 use lookup::Lookups;
 use pool::{Pool, PoolKey};
 
+pub use classes::{ClassCounts, Waits};
 pub use listener::{NoRelay, Server};
 pub use lookup::Lookup;
 
@@ -69,17 +72,17 @@ pub struct Options {
     pub tuning: Tuning,
     /// The processor time of the server.
     pub cpu: Option<GroupTime>,
-    /// Longest time that a transaction waits.
-    pub longest_wait: Duration,
-    /// Who may log in.
-    pub access: Access,
+    /// What may change.
+    pub settings: Settings,
     /// How roles are looked up that are not in the list of users, if there is one.
     pub lookup: Option<Lookup>,
 }
 
-/// Who may log in, and how connections are encrypted.
+/// What may change while a relay runs.
 #[derive(Debug)]
-pub struct Access {
+pub struct Settings {
+    /// How transactions wait.
+    pub classes: Classes,
     /// The roles that log in at the guard; without a list, all log in at the server.
     pub users: Option<Users>,
     /// How connections are encrypted.
@@ -103,8 +106,6 @@ pub struct Counts {
     pub failed: u64,
     /// Transactions that were given up by their client, or by the server, before their end.
     pub abandoned: u64,
-    /// Transactions that waited too long.
-    pub refused: u64,
     /// Logins at the guard with a wrong password, or of a role of which it has no secret.
     pub not_proved: u64,
     /// Logins of roles that had to be looked up at the server.
@@ -113,8 +114,8 @@ pub struct Counts {
     pub not_looked_up: u64,
     /// Sessions that ended with an error of the guard.
     pub turned_away: u64,
-    /// The waits of the transactions that were admitted later than they arrived.
-    pub waits: Waits,
+    /// What happened to the transactions of each class, also of those that are no more.
+    pub classes: Vec<ClassCounts>,
     /// Sessions that needed their own connection of the server, by reason.
     pub pinned: BTreeMap<Pin, u64>,
     /// Statements that the guard prepared for sessions that had prepared them before.
@@ -133,17 +134,6 @@ pub struct Counts {
     pub not_accepted: u64,
 }
 
-/// Several waits.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Waits {
-    /// How many there were.
-    pub number: u64,
-    /// Their sum.
-    pub sum: Duration,
-    /// The longest one.
-    pub longest: Duration,
-}
-
 /// A relay at work.
 #[derive(Debug)]
 pub struct Relay {
@@ -158,6 +148,8 @@ pub struct Relay {
     /// What the sessions have prepared.
     definitions: Definitions,
     gate: Gate<ClientKey>,
+    /// Which sessions are in which class: in that of the first ones that have it.
+    classes: Vec<(Sessions, ClassId)>,
     control: Control,
     cpu: Option<GroupTime>,
     users: Option<Users>,
@@ -217,14 +209,6 @@ const EDGES: EventFlags =
 /// Bit of a token that distinguishes connections of the server. Numbers of connections are far below it.
 const BACKEND: u64 = 1 << 31;
 
-impl Waits {
-    fn add(&mut self, waited: Duration) {
-        self.number += 1;
-        self.sum += waited;
-        self.longest = self.longest.max(waited);
-    }
-}
-
 impl Side {
     fn token(self) -> EventData {
         EventData::new_u64(match self {
@@ -259,7 +243,8 @@ impl Relay {
         let no_epoll = |errno: Errno| NoRelay::Events(errno.into());
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(no_epoll)?;
         epoll::add(&epoll, listener.socket(), LISTENER, EventFlags::IN | EventFlags::ET).map_err(no_epoll)?;
-        Ok(Self {
+        let Settings { classes, users, encryption } = options.settings;
+        let mut relay = Self {
             epoll,
             listener,
             server: options.server,
@@ -269,12 +254,13 @@ impl Relay {
             pool_of: HashMap::new(),
             client_of: HashMap::new(),
             definitions,
-            gate: Gate::new(options.tuning.start, options.longest_wait),
+            gate: Gate::new(options.tuning.start),
+            classes: Vec::new(),
             control: Control::new(options.law, options.tuning),
             cpu: options.cpu,
-            users: options.access.users,
+            users,
             lookups: options.lookup.map(Lookups::new),
-            encryption: options.access.encryption,
+            encryption,
             seed: Key::new(seed),
             logins: Logins::default(),
             opening: 0,
@@ -291,7 +277,9 @@ impl Relay {
             buffer: vec![0; BUFFER],
             begun: now(),
             at: Duration::ZERO,
-        })
+        };
+        relay.change_classes(classes);
+        Ok(relay)
     }
 
     /// Returns where it listens.
@@ -301,16 +289,15 @@ impl Relay {
     }
 
     /// Relays until `stop` is set, then ends all sessions, and returns what happened, and the limits.
-    /// `observe` gets what the law made of each period. `changed` is asked ten times a second for
-    /// access that has changed: that of connections that begin from then on. `say` gets messages for who
-    /// runs the relay. Everything waits until they return.
+    /// `observe` gets what the law made of each period. `changed` is asked ten times a second for settings
+    /// that have changed. `say` gets messages for who runs the relay. Everything waits until they return.
     ///
     /// # Errors
     /// If the kernel does not report events.
     pub fn run(
         mut self,
         stop: &AtomicBool,
-        mut changed: impl FnMut() -> Option<Access>,
+        mut changed: impl FnMut() -> Option<Settings>,
         mut observe: impl FnMut(&Moment),
         mut say: impl FnMut(String),
     ) -> io::Result<(Counts, Course)> {
@@ -342,8 +329,8 @@ impl Relay {
             if self.at >= due {
                 due = self.at + TICK;
                 self.tick();
-                if let Some(access) = changed() {
-                    self.change_access(access);
+                if let Some(settings) = changed() {
+                    self.change(settings);
                 }
                 self.lookup_failure().into_iter().for_each(&mut say);
                 if self.control.is_due(self.at) {
@@ -401,8 +388,8 @@ impl Relay {
 
     /// Ends what has taken too long.
     fn tick(&mut self) {
-        while let Some(key) = self.gate.expire(self.at) {
-            self.refuse_late(key);
+        while let Some((key, class)) = self.gate.expire(self.at) {
+            self.refuse_late(key, class);
         }
         self.look_after_pools();
         if self.stands_still() {
@@ -419,8 +406,10 @@ impl Relay {
         }
     }
 
-    /// Connections and logins that begin have this access. Whether there is a list of users does not change.
-    fn change_access(&mut self, Access { users, encryption }: Access) {
+    /// Connections, logins and waits that begin go by these settings. Whether there is a list of users does
+    /// not change.
+    fn change(&mut self, Settings { classes, users, encryption }: Settings) {
+        self.change_classes(classes);
         self.encryption = encryption;
         if let (Some(present), Some(mut users)) = (&mut self.users, users) {
             users.succeed(present);

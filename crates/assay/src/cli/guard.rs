@@ -21,9 +21,12 @@ pub struct GuardArgs {
     /// themselves.
     #[arg(long, value_name = "ADDRESS")]
     pub to: String,
+    /// Classes of transactions, in TOML: which are admitted first, and how long and how many of each wait. On
+    /// SIGHUP, the guard reads this and its other files again, and goes on.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// List of the roles that may log in, and their secrets, in the format of PgBouncer. The guard asks for
-    /// their passwords; without a list, the server does. On SIGHUP, the guard reads its files for logins and
-    /// for TLS again, and goes on.
+    /// their passwords; without a list, the server does.
     #[arg(long, value_name = "FILE")]
     pub users: Option<PathBuf>,
     /// Role as which the guard looks up roles that are not in the list, at the server.
@@ -58,9 +61,9 @@ pub struct GuardArgs {
     /// Limit that never changes: the same as `--law fixed --start N`.
     #[arg(long, value_name = "N", conflicts_with_all = ["law", "start"], value_parser = limit())]
     pub limit: Option<Limit>,
-    /// Longest time that a transaction waits, such as 5s; after that, it is refused with SQLSTATE 57014, or
-    /// 53300 if it lacks a connection of the server.
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = super::budget)]
+    /// Longest time that a transaction waits, such as 500ms or 5s; after that, it is refused with SQLSTATE
+    /// 57014, or 53300 if it lacks a connection of the server.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = wait)]
     pub max_wait: Duration,
     /// Control group of the server in the unified hierarchy, whose processor time the law gets;
     /// `paper2003` requires it.
@@ -72,6 +75,14 @@ pub struct GuardArgs {
     /// Output format of the report at the end.
     #[command(flatten)]
     pub print: PrintArgs,
+}
+
+/// Parses a time for which transactions wait.
+pub fn wait(text: &str) -> Result<Duration, String> {
+    let ms =
+        text.strip_suffix("ms").and_then(|ms| ms.parse().ok()).filter(|ms| (1..=86_400_000).contains(ms));
+    let wait = ms.map(Duration::from_millis).or_else(|| super::budget(text).ok());
+    wait.ok_or_else(|| "give a time between 1ms and 24h, such as 500ms or 60s".to_owned())
 }
 
 fn limit() -> impl TypedValueParser<Value = Limit> {

@@ -1,9 +1,10 @@
 //! `assay guard`: relays a database, and limits the transactions that are in flight.
 
-mod access;
+mod config;
 mod files;
 mod log;
 mod messages;
+mod settings;
 mod target;
 
 use std::num::NonZero;
@@ -17,9 +18,9 @@ use assay_reflect::facility::GroupTime;
 use assay_reflect::law::{Law, Tuning};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
-use self::access::Files;
 use self::log::Log;
 use self::messages::Messages;
+use self::settings::Files;
 use self::target::Target;
 use crate::cli::GuardArgs;
 use crate::interrupt::Interrupt;
@@ -34,7 +35,7 @@ pub fn run(args: &GuardArgs) -> anyhow::Result<()> {
     open_files::raise_limit();
     let interrupt = Interrupt::listen_but_to_hangup()?;
     let files = Files::new(args, &target, &interrupt)?;
-    let access = files.read()?;
+    let settings = files.read()?;
     let lookup = lookup(args, &target)?;
     let (law, tuning) = law(args);
     let group = args.cgroup.as_deref().map(Cgroup::open).transpose()?;
@@ -44,9 +45,8 @@ pub fn run(args: &GuardArgs) -> anyhow::Result<()> {
         server: target.server.clone(),
         law,
         tuning,
-        longest_wait: args.max_wait,
         cpu,
-        access,
+        settings,
         lookup,
     })?;
     let mut log = args.log.as_deref().map(|path| Log::open(path, law)).transpose()?;

@@ -1,7 +1,9 @@
 //! What passed through a guard.
 
+use std::time::Duration;
+
 use assay_proxy::control::Course;
-use assay_proxy::{Counts, Waits};
+use assay_proxy::{ClassCounts, Counts};
 use assay_quantity::Unit;
 use assay_reflect::law::Law;
 use assay_report::{Block, Cell, Column, Report, Table};
@@ -23,13 +25,15 @@ pub struct Passed {
 /// Returns the report on what happened.
 pub fn report(Passed { law, counts, limits: course, unlogged }: &Passed) -> Report {
     let columns = || [Column::words("what"), Column::numbers("number")];
+    let of_all = |of: fn(&ClassCounts) -> u64| counts.classes.iter().map(of).sum();
     let rows = [
         ("committed", counts.committed),
         ("rolled back by their client", counts.rolled_back),
         ("with an error", counts.failed),
         ("abandoned by their client or the server", counts.abandoned),
-        ("refused because they waited too long", counts.refused),
-        ("admitted after a wait", counts.waits.number),
+        ("refused because they waited too long", of_all(|class| class.late)),
+        ("refused because too many waited", of_all(|class| class.not_queued)),
+        ("admitted after a wait", of_all(|class| class.waits.number)),
         ("admitted beyond the limit, as all others waited for their clients", counts.beyond),
     ];
     let transactions = Table::of("Transactions", columns(), rows.map(row));
@@ -50,7 +54,7 @@ pub fn report(Passed { law, counts, limits: course, unlogged }: &Passed) -> Repo
     let sessions = Table::of("Sessions", columns(), rows.map(row));
     let pinned = counts.pinned.iter().map(|(pin, number)| row((pin.about(), *number)));
     let pinned = Table::of("Sessions with a connection of their own, by the first reason", columns(), pinned);
-    let tables = [transactions, limits(law, course), waits(&counts.waits), sessions, pinned];
+    let tables = [transactions, limits(law, course), waits(&counts.classes), sessions, pinned];
     let mut blocks: Vec<Block> = tables.map(Block::Table).into();
     if course.has_failed {
         blocks.push(Block::Text("The law failed; its last limit stayed.".to_owned()));
@@ -80,13 +84,20 @@ fn row((what, number): (&str, u64)) -> [Cell; 2] {
     [Cell::text(what), Cell::Count(number)]
 }
 
-/// The waits for admission of those that waited.
-fn waits(waits: &Waits) -> Table {
-    let seconds = |value: f64| Cell::Number { value: value * 1e9, unit: Unit::Nanoseconds };
-    let rows = (waits.number > 0).then(|| {
-        let mean = waits.sum.as_secs_f64() / real(waits.number);
-        [Cell::text("wait"), seconds(mean), seconds(waits.longest.as_secs_f64())]
-    });
-    let columns = [Column::words("what"), Column::numbers("mean"), Column::numbers("longest")];
-    Table::of("Waits for admission", columns, rows)
+/// How the transactions of each class waited for admission.
+fn waits(classes: &[ClassCounts]) -> Table {
+    let row = |ClassCounts { name, waits, late, not_queued }: &ClassCounts| {
+        let time = |wait: Duration| match waits.number {
+            0 => Cell::Missing("none was admitted after a wait".to_owned()),
+            _ => Cell::Number { value: wait.as_secs_f64() * 1e9, unit: Unit::Nanoseconds },
+        };
+        let mean = waits.sum.div_f64(real(waits.number.max(1)));
+        let [late, not_queued] = [late, not_queued].map(|number| Cell::Count(*number));
+        [Cell::text(name), Cell::Count(waits.number), time(mean), time(waits.longest), late, not_queued]
+    };
+    let [admitted, mean, longest, late, not_queued] =
+        ["admitted after a wait", "mean", "longest", "refused after a wait", "refused at once"]
+            .map(Column::numbers);
+    let columns = [Column::words("class"), admitted, mean, longest, late, not_queued];
+    Table::of("Waits for admission", columns, classes.iter().map(row))
 }

@@ -413,7 +413,7 @@ fn files_are_read_again_on_request_and_change_nothing_if_they_cannot_be_used() {
             "there is no private key in PEM; one that is encrypted itself cannot be read; all files stay",
             true,
         ),
-        (&new, "the files for logins and for TLS were read again", false),
+        (&new, "all files were read again", false),
     ] {
         next.replace(&files);
         kill_process(Pid::from_child(&guard.child), Signal::HUP).unwrap();

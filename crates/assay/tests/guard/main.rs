@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
 
+mod class;
 mod client;
 mod encryption;
 mod identity;
@@ -101,13 +102,13 @@ impl Counts {
         self.row(what).first().copied().unwrap_or(0)
     }
 
-    /// The numbers in the row that begins so.
+    /// The counts in the row that begins so.
     fn row(&self, what: &str) -> Vec<u64> {
         let tables = self.0["blocks"].as_array().unwrap().iter();
         let mut rows = tables.filter_map(|block| block["table"]["rows"].as_array()).flatten();
         let row = rows.find(|row| row[0]["text"].as_str().unwrap().starts_with(what));
         let cells = row.map_or(&[][..], |row| &row.as_array().unwrap()[1..]);
-        cells.iter().map(|cell| cell["count"].as_u64().unwrap()).collect()
+        cells.iter().filter_map(|cell| cell["count"].as_u64()).collect()
     }
 }
 
@@ -145,6 +146,8 @@ fn bad_arguments_are_refused_in_one_line() {
         (&["--law", "knee", "--limit", "4"], "cannot be used with '--limit <N>'"),
         (&["--law", "paper2003"], "--cgroup <PATH>"),
         (&["--cgroup", "/proc"], "/proc is no control group"),
+        (&["--max-wait", "0ms"], "give a time between 1ms and 24h"),
+        (&["--config", "/no/config"], "cannot open the configuration /no/config"),
         (&["--log", "/"], "the log / is no regular file"),
         (&["--log", "/no/log"], "cannot open the log /no/log"),
     ] {

@@ -150,8 +150,19 @@ impl Startup {
     /// Returns the role that begins the session; empty if there is none.
     #[must_use]
     pub fn role(&self) -> &[u8] {
-        let user = self.parameters().into_iter().find(|(name, _)| *name == b"user");
-        user.map_or(b"", |(_, role)| role)
+        self.parameter(b"user").unwrap_or(b"")
+    }
+
+    /// Returns the database; by default, it has the name of the role.
+    #[must_use]
+    pub fn database(&self) -> &[u8] {
+        self.parameter(b"database").filter(|name| !name.is_empty()).unwrap_or_else(|| self.role())
+    }
+
+    /// Returns the `application_name`; empty if there is none.
+    #[must_use]
+    pub fn application(&self) -> &[u8] {
+        self.parameter(b"application_name").unwrap_or(b"")
     }
 
     /// Takes out what version 3.0 of the protocol does not have, and returns the message that tells the
@@ -168,6 +179,11 @@ impl Startup {
         extensions.iter().for_each(|(name, _)| body.extend([*name, b"\0"].concat()));
         *self = Self::new(&plain);
         Some(message(b'v', &body))
+    }
+
+    /// The value of a parameter. If there are several, the server takes the last one.
+    fn parameter(&self, name: &[u8]) -> Option<&[u8]> {
+        self.parameters().into_iter().rfind(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
     fn parameters(&self) -> Vec<(&[u8], &[u8])> {
@@ -241,7 +257,13 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let plain = session(VERSION, b"user\0one\0options\0\0\0");
-        assert_eq!(plain.role(), b"one");
+        assert_eq!(
+            (plain.role(), plain.database(), plain.application()),
+            (&b"one"[..], &b"one"[..], &b""[..])
+        );
+        let named =
+            session(VERSION, b"user\0one\0database\0two\0application_name\0x\0application_name\0y\0\0");
+        assert_eq!((named.database(), named.application()), (&b"two"[..], &b"y"[..]));
         let mut same = plain.clone();
         assert_eq!((same.make_plain(), &same), (None, &plain));
         let mut later = session(VERSION + 2, b"user\0one\0_pq_.x\0y\0options\0\0\0");

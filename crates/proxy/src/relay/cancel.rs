@@ -17,7 +17,7 @@ impl Relay {
         let Some(other) = self.client_of.get(&cancel_key).copied() else { return self.end_client(key) };
         if let Phase::Queued(_) | Phase::Opening | Phase::Parked(_) = self.clients[other].phase {
             self.counts.cancelled += 1;
-            self.refuse(other, Refusal::CANCELLED, "canceling statement due to user request");
+            self.refuse_waiting(other, Refusal::CANCELLED, "canceling statement due to user request");
             return self.end_client(key);
         }
         let Some(target) = self.clients[other].backend else { return self.end_client(key) };

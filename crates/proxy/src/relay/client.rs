@@ -14,7 +14,7 @@ use super::login::{STARTUP_TIME, Turn};
 use super::passage::Passage;
 use super::pool::PoolKey;
 use super::{EDGES, Relay, Side, random};
-use crate::gate::{Arrival, Permit, Ticket};
+use crate::gate::{Arrival, ClassId, Permit, Ticket};
 use crate::postgres::authentication::Examination;
 use crate::postgres::frame::{self, Frames, LONGEST_HEAD};
 use crate::postgres::prepared::{Pass, Server};
@@ -267,16 +267,27 @@ impl Relay {
             }
             // Data for a COPY that has failed, or Flush: the server would do nothing.
             None | Some(b'd' | b'c' | b'f' | b'H') => return self.skip(key, input),
-            Some(_) => {}
+            Some(first) => self.arrive(key, first),
         }
-        match self.gate.arrive(key, self.at) {
+        Some(0)
+    }
+
+    /// A transaction begins with a message of this kind, as soon as it may.
+    fn arrive(&mut self, key: ClientKey, first: u8) {
+        let client = &mut self.clients[key];
+        let class = self.pools[client.pool.expect("a session that has logged in has a pool")].class;
+        match self.gate.arrive(key, class, self.at) {
             Arrival::Queued(ticket) => client.phase = Phase::Queued(ticket),
             Arrival::Admitted(permit) => {
                 client.permit = Some(permit);
                 self.begin_transaction(key);
             }
+            Arrival::Refused => {
+                self.of_class(class).not_queued += 1;
+                let text = "too many transactions wait for admission; the database is in overload";
+                self.refuse(key, Some(first), Refusal::FULL, text);
+            }
         }
-        Some(0)
     }
 
     /// A transaction that was admitted begins, if there is a connection of the server for it.
@@ -294,7 +305,8 @@ impl Relay {
         if let Some(permit) = &client.permit
             && !permit.age(self.at).is_zero()
         {
-            self.counts.waits.add(permit.age(self.at));
+            let (class, age) = (permit.class(), permit.age(self.at));
+            self.of_class(class).waits.add(age);
         }
     }
 
@@ -389,26 +401,32 @@ impl Relay {
     }
 
     /// A transaction has waited too long.
-    pub(super) fn refuse_late(&mut self, key: ClientKey) {
-        self.counts.refused += 1;
+    pub(super) fn refuse_late(&mut self, key: ClientKey, class: ClassId) {
+        self.of_class(class).late += 1;
         if matches!(self.clients[key].phase, Phase::Opening | Phase::Parked(_)) {
             let text = "the transaction waited too long for a connection of the server; all are in use";
-            self.refuse(key, Refusal::FULL, text);
+            self.refuse_waiting(key, Refusal::FULL, text);
         } else {
             let text = "the transaction waited too long for admission; the database is in overload";
-            self.refuse(key, Refusal::CANCELLED, text);
+            self.refuse_waiting(key, Refusal::CANCELLED, text);
         }
     }
 
-    /// Refuses a transaction of which nothing was passed on. The session goes on.
-    pub(super) fn refuse(&mut self, key: ClientKey, refusal: Refusal, text: &str) {
+    /// Refuses a transaction that waits.
+    pub(super) fn refuse_waiting(&mut self, key: ClientKey, refusal: Refusal, text: &str) {
+        let client = &self.clients[key];
+        self.refuse(key, client.frames.kind(&client.input), refusal, text);
+    }
+
+    /// Refuses a transaction that begins with a message of this kind, and of which nothing was passed on. The
+    /// session goes on.
+    fn refuse(&mut self, key: ClientKey, first: Option<u8>, refusal: Refusal, text: &str) {
         self.withdraw(key);
         if let Some(permit) = self.clients[key].permit.take() {
             self.leave_gate(permit);
         }
         let client = &mut self.clients[key];
         // A client of the extended protocol waits after Sync, others after their one message.
-        let first = client.frames.kind(&client.input);
         let last = first.filter(|kind| matches!(kind, b'Q' | b'F')).unwrap_or(b'S');
         client.phase = Phase::Refused { last, has_begun: false };
         self.send_to_client(key, &refusal.message(text));

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::Relay;
 use super::backend::{BackendKey, Role};
+use super::classes::class_of;
 use super::client::{ClientKey, Phase};
 use super::pool::{Kind, Pool, PoolKey};
 use crate::postgres::lookup::{BadResult, Found, answer, question};
@@ -83,7 +84,9 @@ impl Relay {
     pub(super) fn look_up(&mut self, key: ClientKey) {
         let Some(lookups) = &mut self.lookups else { return };
         if !self.pools.contains_key(lookups.pool) {
-            lookups.pool = self.pools.insert(Pool::new(lookups.lookup.startup(), Kind::Lookups));
+            let startup = lookups.lookup.startup();
+            let class = class_of(&self.classes, &startup);
+            lookups.pool = self.pools.insert(Pool::new(startup, class, Kind::Lookups));
         }
         let pool = lookups.pool;
         self.counts.looked_up += 1;

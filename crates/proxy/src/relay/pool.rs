@@ -7,9 +7,10 @@ use slotmap::new_key_type;
 
 use super::Relay;
 use super::backend::{BackendKey, Role};
+use super::classes::class_of;
 use super::client::ClientKey;
 use super::greeting::Greeting;
-use crate::gate::Ticket;
+use crate::gate::{ClassId, Ticket};
 use crate::postgres::startup::Startup;
 
 new_key_type! {
@@ -21,6 +22,8 @@ new_key_type! {
 #[derive(Debug)]
 pub struct Pool {
     pub startup: Startup,
+    /// The class of their transactions.
+    pub class: ClassId,
     /// Those that have nothing to do, and since when. The one that was used last is the last, and is used
     /// first: what it needs is in the caches.
     pub idle: VecDeque<(BackendKey, Duration)>,
@@ -74,9 +77,10 @@ const IDLE_TIME: Duration = Duration::from_secs(10);
 
 impl Pool {
     /// One without connections.
-    pub fn new(startup: Startup, kind: Kind) -> Self {
+    pub fn new(startup: Startup, class: ClassId, kind: Kind) -> Self {
         Self {
             startup,
+            class,
             idle: VecDeque::new(),
             shared: 0,
             opening: 0,
@@ -128,7 +132,8 @@ impl Relay {
         let pools = &mut self.pools;
         let kind = if self.users.is_some() { Kind::AtGuard } else { Kind::AtServer };
         let entry = self.pool_of.entry(startup);
-        let key = *entry.or_insert_with_key(|startup| pools.insert(Pool::new(startup.clone(), kind)));
+        let new = |startup: &Startup| Pool::new(startup.clone(), class_of(&self.classes, startup), kind);
+        let key = *entry.or_insert_with_key(|startup| pools.insert(new(startup)));
         self.enter_pool(key);
         key
     }

@@ -250,7 +250,7 @@ impl Relay {
             && let Some(permit) = &self.clients[client].permit
             && self.gate.is_late(permit, self.at)
         {
-            self.refuse_late(client);
+            self.refuse_late(client, permit.class());
         }
     }
 }

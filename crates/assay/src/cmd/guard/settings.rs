@@ -1,22 +1,23 @@
-//! Who may log in, and how connections are encrypted: files, which are read again on SIGHUP.
+//! What may change while the guard runs: files, which are read again on SIGHUP.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, bail};
-use assay_proxy::Access;
+use assay_proxy::Settings;
 use assay_proxy::postgres::users::Users;
 use assay_proxy::tls::{Encryption, Identity, MustEncrypt, Trust};
 use signal_hook::consts::SIGHUP;
 
+use super::config::classes;
 use super::files::{cannot_read, read, read_secret};
 use super::messages::Messages;
 use super::target::Target;
 use crate::cli::GuardArgs;
 use crate::interrupt::Interrupt;
 
-/// The files that access is made of.
+/// The files that the settings are made of.
 pub struct Files<'a> {
     args: &'a GuardArgs,
     target: &'a Target,
@@ -27,7 +28,7 @@ impl<'a> Files<'a> {
     /// Those of the command line. Without any, SIGHUP is an interrupt.
     pub fn new(args: &'a GuardArgs, target: &'a Target, interrupt: &Interrupt) -> anyhow::Result<Self> {
         let hung_up = Arc::new(AtomicBool::new(false));
-        if [&args.users, &args.tls_cert, &args.server_ca].iter().any(|file| file.is_some()) {
+        if [&args.config, &args.users, &args.tls_cert, &args.server_ca].iter().any(|file| file.is_some()) {
             signal_hook::flag::register(SIGHUP, Arc::clone(&hung_up))
                 .context("cannot install a signal handler")?;
         } else {
@@ -37,7 +38,8 @@ impl<'a> Files<'a> {
     }
 
     /// Reads them.
-    pub fn read(&self) -> anyhow::Result<Access> {
+    pub fn read(&self) -> anyhow::Result<Settings> {
+        let classes = classes(self.args.config.as_deref(), self.args.max_wait)?;
         let users = self.args.users.as_deref().map(users).transpose()?;
         let clients = match (&self.args.tls_cert, &self.args.tls_key) {
             (Some(certificate), Some(key)) => Some(identity(certificate, key)?),
@@ -45,18 +47,18 @@ impl<'a> Files<'a> {
         };
         let clients_must = if self.args.require_tls { MustEncrypt::Yes } else { MustEncrypt::No };
         let encryption = Encryption { clients, clients_must, server: self.trust()? };
-        Ok(Access { users, encryption })
+        Ok(Settings { classes, users, encryption })
     }
 
     /// Reads them again if that is asked for. Files that cannot be used change nothing.
-    pub fn read_again(&self, messages: &Messages) -> Option<Access> {
+    pub fn read_again(&self, messages: &Messages) -> Option<Settings> {
         if !self.hung_up.swap(false, Ordering::Relaxed) {
             return None;
         }
         match self.read() {
-            Ok(access) => {
-                messages.say("the files for logins and for TLS were read again".to_owned());
-                Some(access)
+            Ok(settings) => {
+                messages.say("all files were read again".to_owned());
+                Some(settings)
             }
             Err(error) => {
                 messages.say(format!("{error:#}; all files stay in use as they were read before"));

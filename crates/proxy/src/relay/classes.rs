@@ -1,0 +1,71 @@
+//! The classes of the sessions, and what happened to the transactions of each.
+
+use std::time::Duration;
+
+use super::Relay;
+use crate::class::{Classes, Sessions};
+use crate::gate::ClassId;
+use crate::postgres::startup::Startup;
+
+/// What happened to the transactions of a class.
+#[derive(Debug, Clone, Default)]
+pub struct ClassCounts {
+    /// The name of the class.
+    pub name: String,
+    /// The waits of those that were admitted later than they arrived.
+    pub waits: Waits,
+    /// Those that waited too long.
+    pub late: u64,
+    /// Those that did not wait, as too many did.
+    pub not_queued: u64,
+}
+
+/// Several waits.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Waits {
+    /// How many there were.
+    pub number: u64,
+    /// Their sum.
+    pub sum: Duration,
+    /// The longest one.
+    pub longest: Duration,
+}
+
+impl Waits {
+    pub(super) fn add(&mut self, waited: Duration) {
+        self.number += 1;
+        self.sum += waited;
+        self.longest = self.longest.max(waited);
+    }
+}
+
+/// The class of a session that begins so. The sessions of a pool have the same one.
+pub fn class_of(classes: &[(Sessions, ClassId)], startup: &Startup) -> ClassId {
+    let (role, database, application) = (startup.role(), startup.database(), startup.application());
+    let first = classes.iter().find(|(sessions, _)| sessions.have(role, database, application));
+    first.expect("the last class has all sessions").1
+}
+
+impl Relay {
+    /// Sessions have these classes from now on. Transactions that wait stay in their class; if it is not
+    /// among these, as it was.
+    pub(super) fn change_classes(&mut self, classes: Classes) {
+        self.classes.clear();
+        for (sessions, class) in classes {
+            let name = class.name.clone();
+            let id = self.gate.set_class(class);
+            if id.number() == self.counts.classes.len() {
+                self.counts.classes.push(ClassCounts { name, ..ClassCounts::default() });
+            }
+            self.classes.push((sessions, id));
+        }
+        for pool in self.pools.values_mut() {
+            pool.class = class_of(&self.classes, &pool.startup);
+        }
+    }
+
+    /// What is counted of a class.
+    pub(super) fn of_class(&mut self, class: ClassId) -> &mut ClassCounts {
+        &mut self.counts.classes[class.number()]
+    }
+}
