@@ -1,8 +1,9 @@
-# The table of `database`, from lines `repeat front clients committed failed mean p50 p99 load`, of which rates are per
-# second and times in us: medians and ranges over the repeats. Ratios are of runs in the same repeat: to the rate
-# without a front with the number of clients that has the highest median (`peak`), and to that with as many clients.
-# `load` is the processor time of the load for a transaction. A line `repeat front clients wrong: reason` has none. The
-# rows are in the order of lines `front clients`, in the environment variable `runs`. Exits with 1 if a run went wrong.
+# The table of `database`, from lines `repeat front clients committed failed mean p50 p99 load in-time not-begun`, of
+# which rates are per second and times in us: medians and ranges over the repeats. Ratios are of runs in the same
+# repeat: to the rate without a front with the number of clients that has the highest median (`peak`), and to that with
+# as many clients. `load` is the processor time of the load for a transaction. A line `repeat front clients wrong:
+# reason` has none. The rows are in the order of lines `front clients`, in the environment variable `runs`. Exits with 1
+# if a run went wrong.
 
 BEGIN { rows = split(ENVIRON["runs"], order, "\n") }
 
@@ -48,13 +49,20 @@ function added(row, column,   repeat, n) {
     return summary(n, 1)
 }
 
-# Of the rate, as a share of that of another row.
-function share(row, base,   repeat, n, whole) {
+# Of a rate, as a share of what is committed in another row.
+function share(row, column, base,   repeat, n, whole) {
     for (repeat = 1; repeat <= repeats; repeat++) {
         whole = (base, repeat, 4) in cell ? cell[base, repeat, 4] : 0
-        if (((row, repeat, 4) in cell) && whole) values[++n] = cell[row, repeat, 4] / whole
+        if (((row, repeat, column) in cell) && whole) values[++n] = cell[row, repeat, column] / whole
     }
     return summary(n, 2)
+}
+
+# Of the transactions that were committed too late.
+function late(row,   repeat, n) {
+    for (repeat = 1; repeat <= repeats; repeat++)
+        if ((row, repeat, 4) in cell) values[++n] = cell[row, repeat, 4] - cell[row, repeat, 10]
+    return summary(n, 0)
 }
 
 END {
@@ -75,13 +83,25 @@ END {
         }
         exit failed
     }
+    if (table == "deadline") {
+        print "| | in time per second | of the rate of four clients | late per second | failed per second " \
+            "| not begun per second | p50 (ms) | p99 (ms) |"
+        print "|---|---|---|---|---|---|---|---|"
+        for (i = 1; i <= rows; i++) {
+            row = order[i]
+            printf "| %s, %d clients | %s | %s", front[row], clients[row], absolute(row, 10, 1, 0), share(row, 10, "direct 4")
+            printf " | %s | %s | %s", late(row), absolute(row, 5, 1, 0), absolute(row, 11, 1, 0)
+            printf " | %s | %s |\n", absolute(row, 7, 1000, 1), absolute(row, 8, 1000, 1)
+        }
+        exit failed
+    }
     print "| | clients | committed per second | of the peak | of that without a front | failed per second " \
         "| p99 (ms) | load (us) |"
     print "|---|--:|---|---|---|---|---|---|"
     for (i = 1; i <= rows; i++) {
         row = order[i]
-        printf "| %s | %d | %s | %s", front[row], clients[row], absolute(row, 4, 1, 0), share(row, peak)
-        printf " | %s", front[row] == "direct" ? "" : share(row, "direct " clients[row])
+        printf "| %s | %d | %s | %s", front[row], clients[row], absolute(row, 4, 1, 0), share(row, 4, peak)
+        printf " | %s", front[row] == "direct" ? "" : share(row, 4, "direct " clients[row])
         printf " | %s | %s | %s |\n", absolute(row, 5, 1, 1), absolute(row, 8, 1000, 1), absolute(row, 9, 1, 0)
     }
     exit failed

@@ -1,7 +1,6 @@
 //! Which unit of work may enter the database now? At most as many as the limit are in flight; the others wait
 //! in the queues of their classes. Those of a class with a higher priority come first, classes with the same
-//! priority take turns, and the units of a class come in the order in which they arrive. None waits longer
-//! than its class allows.
+//! priority take turns, and the units of a class come in its order. None waits longer than its class allows.
 //!
 //! A unit that is admitted and lacks something else than a place is parked: it gives its place to the next
 //! one, and comes back in front of those of its class that arrived after it.
@@ -17,7 +16,7 @@ use assay_reflect::law::Limit;
 use assay_reflect::meter::{Admission, Meter, Outcome};
 use assay_reflect::{Overhead, Signal};
 
-use crate::class::Class;
+use crate::class::{Class, Order};
 
 /// The state of a gate for units of this type.
 #[derive(Debug)]
@@ -166,17 +165,17 @@ impl<T> Gate<T> {
         self.meter.end(permit.admission, permit.outcome, at);
     }
 
-    /// Admits the first of those that wait, if one does and there is room.
+    /// Admits the next of those that wait, if one does and there is room.
     pub fn admit(&mut self, at: Duration) -> Option<(T, Permit)> {
         if self.has_room() { self.admit_beyond(at) } else { None }
     }
 
-    /// Admits the first of those that wait, if one does, whatever the limit is.
+    /// Admits the next of those that wait, if one does, whatever the limit is.
     pub fn admit_beyond(&mut self, at: Duration) -> Option<(T, Permit)> {
         let queues = self.queues.iter_mut().enumerate().filter(|(_, queue)| !queue.waiting.is_empty());
         let (class, queue) =
             queues.min_by_key(|(_, queue)| (Reverse(queue.class.priority), queue.last_taken))?;
-        let (number, (unit, arrived)) = queue.waiting.pop_first()?;
+        let (number, (unit, arrived)) = queue.take_next(at)?;
         self.taken += 1;
         queue.last_taken = self.taken;
         Some((unit, self.permit(Ticket { number, class: ClassId(class) }, arrived, at)))
@@ -238,22 +237,39 @@ impl<T> Gate<T> {
     }
 }
 
+impl<T> Queue<T> {
+    /// Takes the unit that is the next.
+    fn take_next(&mut self, at: Duration) -> Option<(u64, (T, Duration))> {
+        let (_, (_, oldest)) = self.waiting.first_key_value()?;
+        let Class { order, longest_wait, .. } = self.class;
+        match order {
+            Order::NewestFirst if at.saturating_sub(*oldest) >= longest_wait / 2 => self.waiting.pop_last(),
+            Order::NewestFirst | Order::OldestFirst => self.waiting.pop_first(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::class::Order::{NewestFirst, OldestFirst};
 
     const LONGEST: Duration = Duration::from_millis(50);
 
-    /// A gate with some classes, each with a priority, a longest wait and the most that wait.
-    fn gate<T>(limit: u32, classes: &[(i32, Duration, Option<usize>)]) -> (Gate<T>, Vec<ClassId>) {
+    /// A class: its priority, longest wait, order, and the most that wait.
+    type Traits = (i32, Duration, Order, Option<usize>);
+
+    /// A gate with some classes.
+    fn gate<T>(limit: u32, classes: &[Traits]) -> (Gate<T>, Vec<ClassId>) {
         let mut gate = Gate::new(Limit::nearest(limit.into()));
         let classes = classes.iter().zip(["one", "two", "three", "four"]);
-        let classes = classes.map(|((priority, longest_wait, most_waiting), name)| Class {
+        let classes = classes.map(|((priority, longest_wait, order, most_waiting), name)| Class {
             name: name.to_owned(),
             priority: *priority,
             longest_wait: *longest_wait,
+            order: *order,
             most_waiting: *most_waiting,
         });
         let ids = classes.map(|class| gate.set_class(class)).collect();
@@ -263,7 +279,7 @@ mod tests {
     #[test]
     fn units_enter_in_the_order_in_which_they_arrive() {
         let ms = Duration::from_millis;
-        let (mut gate, ids) = gate(1, &[(0, LONGEST, None)]);
+        let (mut gate, ids) = gate(1, &[(0, LONGEST, OldestFirst, None)]);
         let Arrival::Admitted(mut permit) = gate.arrive('a', ids[0], ms(0)) else { panic!("queued") };
         let Arrival::Queued(second) = gate.arrive('b', ids[0], ms(1)) else { panic!("admitted") };
         assert!(matches!(gate.arrive('c', ids[0], ms(2)), Arrival::Queued(_)));
@@ -286,7 +302,7 @@ mod tests {
     #[test]
     fn a_unit_that_is_parked_gives_up_its_place_and_comes_back_in_front() {
         let ms = Duration::from_millis;
-        let (mut gate, ids) = gate(1, &[(0, LONGEST, None)]);
+        let (mut gate, ids) = gate(1, &[(0, LONGEST, OldestFirst, None)]);
         let Arrival::Admitted(permit) = gate.arrive('a', ids[0], ms(0)) else { panic!("queued") };
         assert!(matches!(gate.arrive('b', ids[0], ms(0)), Arrival::Queued(_)));
         assert!(matches!(gate.arrive('c', ids[0], ms(0)), Arrival::Queued(_)));
@@ -308,7 +324,14 @@ mod tests {
     #[test]
     fn a_higher_priority_comes_first_and_equal_ones_take_turns() {
         let ms = Duration::from_millis;
-        let (mut gate, ids) = gate(1, &[(0, LONGEST, None), (0, LONGEST, Some(1)), (1, LONGEST, None)]);
+        let (mut gate, ids) = gate(
+            1,
+            &[
+                (0, LONGEST, OldestFirst, None),
+                (0, LONGEST, OldestFirst, Some(1)),
+                (1, LONGEST, OldestFirst, None),
+            ],
+        );
         let Arrival::Admitted(mut permit) = gate.arrive("x", ids[0], ms(0)) else { panic!("queued") };
         for (unit, class) in [("1a", 0), ("1b", 0), ("1c", 0), ("2a", 1), ("3a", 2), ("3b", 2)] {
             assert!(matches!(gate.arrive(unit, ids[class], ms(0)), Arrival::Queued(_)), "{unit}");
@@ -322,22 +345,45 @@ mod tests {
         }
         assert!(matches!(gate.arrive("2c", ids[1], ms(0)), Arrival::Queued(_)));
         // Those that wait go by the class as it is changed.
-        let changed = Class { name: "two".to_owned(), priority: 0, longest_wait: ms(9), most_waiting: None };
+        let changed = Class {
+            name: "two".to_owned(),
+            priority: 0,
+            longest_wait: ms(9),
+            order: OldestFirst,
+            most_waiting: None,
+        };
         assert_eq!(gate.set_class(changed), ids[1]);
         assert!(matches!(gate.arrive("2d", ids[1], ms(1)), Arrival::Queued(_)));
         assert_eq!([9; 2].map(|at| gate.expire(ms(at))), [Some(("2c", ids[1])), None]);
         gate.leave(permit, ms(9));
     }
 
+    #[test]
+    fn the_newest_comes_first_when_the_oldest_has_waited_long() {
+        let ms = Duration::from_millis;
+        let (mut gate, ids) = gate(1, &[(0, LONGEST, NewestFirst, None)]);
+        let Arrival::Admitted(mut permit) = gate.arrive(0, ids[0], ms(0)) else { panic!("queued") };
+        for unit in 1..6 {
+            assert!(matches!(gate.arrive(unit, ids[0], ms(unit)), Arrival::Queued(_)));
+        }
+        for (at, unit) in [(25, 1), (26, 2), (28, 5), (28, 4), (28, 3)] {
+            gate.leave(permit, ms(at));
+            let (admitted, next) = gate.admit(ms(at)).unwrap();
+            assert_eq!(admitted, unit);
+            permit = next;
+        }
+        gate.leave(permit, ms(28));
+    }
+
     /// A unit: its number, when it arrived, and its class.
     type Unit = (u32, Duration, usize);
 
     /// The classes of the gates below.
-    const CLASSES: [(i32, Duration, Option<usize>); 4] = [
-        (0, LONGEST, None),
-        (0, Duration::from_millis(90), Some(3)),
-        (-1, LONGEST, None),
-        (1, LONGEST, Some(1)),
+    const CLASSES: [Traits; 4] = [
+        (0, LONGEST, OldestFirst, None),
+        (0, Duration::from_millis(90), NewestFirst, Some(5)),
+        (-1, LONGEST, NewestFirst, None),
+        (1, LONGEST, OldestFirst, Some(1)),
     ];
 
     /// A gate as one would first write it.
@@ -362,7 +408,7 @@ mod tests {
         fn arrive(&mut self, unit: Unit) -> (bool, bool) {
             let has_room = self.in_flight.len() < self.limit;
             let of_class = self.waiting.iter().filter(|waiting| waiting.2 == unit.2).count();
-            let is_full = CLASSES[unit.2].2.is_some_and(|most| of_class >= most);
+            let is_full = CLASSES[unit.2].3.is_some_and(|most| of_class >= most);
             match (has_room, is_full) {
                 (true, _) => self.in_flight.push(unit),
                 (false, false) => self.waiting.push(unit),
@@ -371,19 +417,25 @@ mod tests {
             (has_room, !has_room && is_full)
         }
 
-        fn admit_beyond(&mut self) -> Option<Unit> {
+        fn admit_beyond(&mut self, at: Duration) -> Option<Unit> {
             let highest = self.waiting.iter().map(|unit| CLASSES[unit.2].0).max()?;
             let last_taken = |class| self.taken.iter().rposition(|taken| *taken == class);
             let classes = self.waiting.iter().map(|unit| unit.2).filter(|class| CLASSES[*class].0 == highest);
             let class = classes.min_by_key(|class| (last_taken(*class), *class))?;
             self.taken.push(class);
-            let unit = take_first(&mut self.waiting, class, |_| true)?;
+            let of_class = |unit: &&Unit| unit.2 == class;
+            let (oldest, newest) =
+                (self.waiting.iter().filter(of_class).min()?, self.waiting.iter().filter(of_class).max()?);
+            let (_, longest_wait, order, _) = CLASSES[class];
+            let stands = (at - oldest.1) * 2 >= longest_wait;
+            let unit = if order == NewestFirst && stands { *newest } else { *oldest };
+            self.waiting.retain(|waiting| *waiting != unit);
             self.in_flight.push(unit);
             Some(unit)
         }
 
-        fn admit(&mut self) -> Option<Unit> {
-            if self.in_flight.len() < self.limit { self.admit_beyond() } else { None }
+        fn admit(&mut self, at: Duration) -> Option<Unit> {
+            if self.in_flight.len() < self.limit { self.admit_beyond(at) } else { None }
         }
 
         fn expire(&mut self, at: Duration) -> Option<(u32, usize)> {
@@ -450,7 +502,7 @@ mod tests {
                     }
                     6 => {
                         let admitted = gate.admit_beyond(at);
-                        prop_assert_eq!(admitted.as_ref().map(|one| one.0), naive.admit_beyond().map(|one| one.0));
+                        prop_assert_eq!(admitted.as_ref().map(|one| one.0), naive.admit_beyond(at).map(|one| one.0));
                         permits.extend(admitted);
                     }
                     7 => {
@@ -462,7 +514,7 @@ mod tests {
                         prop_assert_eq!(expired, naive.expire(at));
                     }
                 }
-                while let Some((unit, arrived, _)) = naive.admit() {
+                while let Some((unit, arrived, _)) = naive.admit(at) {
                     let (admitted, permit) = gate.admit(at).unwrap();
                     prop_assert_eq!((admitted, permit.age(at)), (unit, at - arrived));
                     permits.push((unit, permit));

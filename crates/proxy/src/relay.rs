@@ -4,6 +4,7 @@
 //! A transaction that is admitted takes one system call for each of its four transfers, and its share of an
 //! `epoll_wait`. The kernel reports each change of a socket once (edge-triggered).
 
+mod admission;
 mod backend;
 mod cancel;
 mod classes;
@@ -38,7 +39,7 @@ use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use slotmap::{Key as _, KeyData, SlotMap};
 
-use crate::class::{Classes, Sessions};
+use crate::class::Classes;
 use crate::control::{Control, Course, Moment};
 use crate::gate::{ClassId, Gate};
 use crate::postgres::prepared::Definitions;
@@ -49,6 +50,7 @@ use crate::postgres::text::Pin;
 use crate::postgres::users::Users;
 use crate::tls::Encryption;
 use backend::{Backend, BackendKey, Role};
+use classes::numbered;
 use client::{Client, ClientKey, Phase};
 use listener::Listener;
 use login::Logins;
@@ -148,8 +150,7 @@ pub struct Relay {
     /// What the sessions have prepared.
     definitions: Definitions,
     gate: Gate<ClientKey>,
-    /// Which sessions are in which class: in that of the first ones that have it.
-    classes: Vec<(Sessions, ClassId)>,
+    classes: Classes<ClassId>,
     control: Control,
     cpu: Option<GroupTime>,
     users: Option<Users>,
@@ -244,7 +245,9 @@ impl Relay {
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(no_epoll)?;
         epoll::add(&epoll, listener.socket(), LISTENER, EventFlags::IN | EventFlags::ET).map_err(no_epoll)?;
         let Settings { classes, users, encryption } = options.settings;
-        let mut relay = Self {
+        let (mut gate, mut counts) = (Gate::new(options.tuning.start), Counts::default());
+        Ok(Self {
+            classes: numbered(classes, &mut gate, &mut counts),
             epoll,
             listener,
             server: options.server,
@@ -254,8 +257,7 @@ impl Relay {
             pool_of: HashMap::new(),
             client_of: HashMap::new(),
             definitions,
-            gate: Gate::new(options.tuning.start),
-            classes: Vec::new(),
+            gate,
             control: Control::new(options.law, options.tuning),
             cpu: options.cpu,
             users,
@@ -272,14 +274,12 @@ impl Relay {
             handshakes: VecDeque::new(),
             startups: VecDeque::new(),
             endings: VecDeque::new(),
-            counts: Counts::default(),
+            counts,
             readings: 0,
             buffer: vec![0; BUFFER],
             begun: now(),
             at: Duration::ZERO,
-        };
-        relay.change_classes(classes);
-        Ok(relay)
+        })
     }
 
     /// Returns where it listens.
@@ -388,9 +388,7 @@ impl Relay {
 
     /// Ends what has taken too long.
     fn tick(&mut self) {
-        while let Some((key, class)) = self.gate.expire(self.at) {
-            self.refuse_late(key, class);
-        }
+        self.refuse_all_late();
         self.look_after_pools();
         if self.stands_still() {
             self.admit_beyond();

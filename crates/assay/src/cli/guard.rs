@@ -81,7 +81,8 @@ pub struct GuardArgs {
 pub fn wait(text: &str) -> Result<Duration, String> {
     let ms =
         text.strip_suffix("ms").and_then(|ms| ms.parse().ok()).filter(|ms| (1..=86_400_000).contains(ms));
-    let wait = ms.map(Duration::from_millis).or_else(|| super::budget(text).ok());
+    let wait = ms.map(Duration::from_millis);
+    let wait = wait.or_else(|| super::budget(text).ok().filter(|_| text.ends_with(char::is_alphabetic)));
     wait.ok_or_else(|| "give a time between 1ms and 24h, such as 500ms or 60s".to_owned())
 }
 

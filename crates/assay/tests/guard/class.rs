@@ -128,7 +128,7 @@ fn classes_are_read_again_on_request() {
     assert_eq!(occupied.configure(&format!("{class}max-wait = '100ms'")), "all files were read again\n");
     are_refused(&mut session, &SqlState::QUERY_CANCELED);
     let message = occupied.configure(&format!("{class}max-wait = '100 ms'"));
-    assert!(message.contains("config: line 4: give a time between 1ms and 24h"), "{message}");
+    assert!(message.contains("config: line 4: max-wait: give a time between 1ms and 24h"), "{message}");
     assert!(message.ends_with("; all files stay in use as they were read before\n"), "{message}");
     are_refused(&mut session, &SqlState::QUERY_CANCELED);
     // The class is gone, but not what happened in it.

@@ -80,7 +80,7 @@ impl Client {
         &self.socket
     }
 
-    /// Returns when the transaction began.
+    /// Returns when the transaction began, or arrived.
     pub fn began(&self) -> Instant {
         self.began
     }

@@ -1,6 +1,8 @@
-//! Loads a PostgreSQL server, or a proxy in front of one: each client runs one transaction after the other.
+//! Loads a PostgreSQL server, or a proxy in front of one: each client runs one transaction after the other, or
+//! those that arrive while it has nothing to do.
 //!
 //!     load 127.0.0.1:5432 hot --clients 1024 --duration 10s
+//!     load 127.0.0.1:5432 tpc-b --clients 1024 --rate 2000 --deadline 500
 //!
 //! One thread serves all clients: on a machine that it shares with the server, a thread for each would take
 //! the processors from the server. The server must trust this address.
@@ -8,6 +10,7 @@
 //! At the end, each client finishes the transaction in which it is. So `committed_in_all` is exactly what the
 //! database must have.
 
+mod arrivals;
 mod client;
 mod transaction;
 
@@ -30,6 +33,7 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 
+use self::arrivals::Arrivals;
 use self::client::{Client, Outcome};
 use self::transaction::Kind;
 
@@ -52,6 +56,14 @@ struct Args {
     /// Time of the load before that.
     #[arg(long, default_value = "2s", value_parser = seconds)]
     warm_up: Duration,
+    /// Transactions that arrive in a second, at random times, also if those before have not ended (an open
+    /// loop). One that finds all clients busy is not begun. Without a rate, each client begins the next
+    /// transaction when the last one has ended (a closed loop).
+    #[arg(long, requires = "deadline", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    rate: Option<u32>,
+    /// Time after its arrival in which a transaction is of use, in ms.
+    #[arg(long, requires = "rate", value_name = "MS")]
+    deadline: Option<u32>,
     /// Database.
     #[arg(long, default_value = "postgres")]
     database: String,
@@ -70,11 +82,15 @@ struct Figures {
     /// Transactions that ended in the measured time.
     committed: u64,
     failed: u64,
+    /// Of those that were committed, the ones that were in time: in a closed loop, all.
+    in_time: u64,
+    /// Transactions that arrived in the measured time, and found all clients busy.
+    not_begun: u64,
     /// Transactions that were committed at any time.
     committed_in_all: u64,
     /// SQLSTATEs of transactions that failed, at any time.
     errors: BTreeMap<String, u64>,
-    /// From the first message of a transaction to its last answer, of all that were under way in the measured
+    /// From the beginning of a transaction, or its arrival, to its last answer, of all that were under way in the measured
     /// time and were committed, in ns. Those that end after it are among them: they are the slow ones.
     latency: Histogram<u64>,
     /// Processor time of this program for a transaction, in ns.
@@ -87,12 +103,15 @@ fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-fn print(figures: &Figures, duration: Duration) -> io::Result<()> {
+fn print(figures: &Figures, args: &Args) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let us = |ns: f64| ns / 1e3;
+    let per_s = |number: u64| number as f64 / args.duration.as_secs_f64();
     let latency = &figures.latency;
-    writeln!(out, "committed_per_s {:.1}", figures.committed as f64 / duration.as_secs_f64())?;
-    writeln!(out, "failed_per_s {:.1}", figures.failed as f64 / duration.as_secs_f64())?;
+    writeln!(out, "committed_per_s {:.1}", per_s(figures.committed))?;
+    writeln!(out, "failed_per_s {:.1}", per_s(figures.failed))?;
+    writeln!(out, "in_time_per_s {:.1}", per_s(figures.in_time))?;
+    writeln!(out, "not_begun_per_s {:.1}", per_s(figures.not_begun))?;
     writeln!(out, "committed_in_all {}", figures.committed_in_all)?;
     if !latency.is_empty() {
         writeln!(out, "mean_us {:.2}", us(latency.mean()))?;
@@ -118,10 +137,14 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let mut load = Load {
         kind: args.transaction,
         random: Pcg64Mcg::seed_from_u64(1),
+        arrivals: args.rate.map(|rate| Arrivals::new(rate.into(), began)),
+        deadline: args.deadline.map_or(Duration::MAX, |ms| Duration::from_millis(ms.into())),
         measured: (began + args.warm_up, began + args.warm_up + args.duration),
         figures: Figures {
             committed: 0,
             failed: 0,
+            in_time: 0,
+            not_begun: 0,
             committed_in_all: 0,
             errors: BTreeMap::new(),
             latency: Histogram::new(3)?,
@@ -132,7 +155,7 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let figures = &mut load.figures;
     let transactions = figures.committed_in_all + figures.errors.values().sum::<u64>();
     figures.own_cpu_ns = own_cpu_ns()?.saturating_sub(cpu) as f64 / transactions as f64;
-    print(figures, args.duration)?;
+    print(figures, args)?;
     Ok(clients.into_iter().try_for_each(Client::log_out)?)
 }
 
@@ -140,38 +163,60 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
 struct Load {
     kind: Kind,
     random: Pcg64Mcg,
+    /// `None` for a closed loop.
+    arrivals: Option<Arrivals>,
+    deadline: Duration,
     /// When the measured time begins and ends.
     measured: (Instant, Instant),
     figures: Figures,
 }
 
 impl Load {
-    /// Begins the transactions of all clients, until the measured time is over and the last one has ended.
+    /// Begins transactions until the measured time is over and the last one has ended.
     fn drive(&mut self, epoll: &OwnedFd, clients: &mut [Client]) -> Result<(), Box<dyn Error>> {
-        let began = now();
-        for client in &mut *clients {
-            client.begin(self.kind.statements(&mut self.random), began)?;
-        }
-        let mut busy = clients.len();
-        let patience = Timespec { tv_sec: PATIENCE.as_secs().cast_signed(), tv_nsec: 0 };
+        let mut idle: Vec<usize> = (0..clients.len()).collect();
         let mut events = Vec::with_capacity(1024);
-        while busy > 0 {
+        loop {
+            let at = now();
+            self.begin(clients, &mut idle, at)?;
+            if at >= self.measured.1 && idle.len() == clients.len() {
+                return Ok(());
+            }
+            let next = self.arrivals.as_ref().map(Arrivals::next).filter(|next| *next < self.measured.1);
+            let wait = next.map_or(PATIENCE, |next| next.saturating_duration_since(at));
             events.clear();
-            match epoll::wait(epoll, spare_capacity(&mut events), Some(&patience)) {
-                Ok(0) => return Err(format!("no answer for {} s", PATIENCE.as_secs()).into()),
+            match epoll::wait(epoll, spare_capacity(&mut events), Some(&Timespec::try_from(wait)?)) {
+                Ok(0) if next.is_none() => {
+                    return Err(format!("no answer for {} s", PATIENCE.as_secs()).into());
+                }
                 Err(Errno::INTR) => continue,
                 result => result?,
             };
             for event in &events {
-                let client = &mut clients[usize::try_from(event.data.u64())?];
+                let number = usize::try_from(event.data.u64())?;
+                let client = &mut clients[number];
                 let Some(outcome) = client.go_on()? else { continue };
                 let at = now();
                 self.count(outcome, client.began(), at)?;
-                if at < self.measured.1 {
-                    client.begin(self.kind.statements(&mut self.random), at)?;
-                } else {
-                    busy -= 1;
+                idle.push(number);
+                self.begin(clients, &mut idle, at)?;
+            }
+        }
+    }
+
+    /// Lets clients that have nothing to do begin what there is to do.
+    fn begin(&mut self, clients: &mut [Client], idle: &mut Vec<usize>, at: Instant) -> io::Result<()> {
+        let (from, to) = self.measured;
+        if let Some(arrivals) = &mut self.arrivals {
+            while let Some(arrived) = arrivals.take(at.min(to), &mut self.random) {
+                match idle.pop() {
+                    Some(client) => clients[client].begin(self.kind.statements(&mut self.random), arrived)?,
+                    None => self.figures.not_begun += u64::from(arrived >= from),
                 }
+            }
+        } else if at < to {
+            for client in idle.drain(..) {
+                clients[client].begin(self.kind.statements(&mut self.random), at)?;
             }
         }
         Ok(())
@@ -185,6 +230,7 @@ impl Load {
             Outcome::Committed => {
                 figures.committed_in_all += 1;
                 figures.committed += u64::from(is_measured);
+                figures.in_time += u64::from(is_measured && at - began <= self.deadline);
                 if at >= from {
                     figures.latency.record(elapsed_ns(began, at))?;
                 }

@@ -23,7 +23,8 @@ pub enum Severity {
 impl Refusal {
     /// The transaction waited too long, or was cancelled while it waited (`query_canceled`).
     pub const CANCELLED: Self = Self { severity: Severity::Error, code: "57014" };
-    /// There is no connection to the server for this transaction (`too_many_connections`).
+    /// There is no connection to the server for this transaction, or too many others wait
+    /// (`too_many_connections`).
     pub const FULL: Self = Self { severity: Severity::Error, code: "53300" };
     /// The server has no room for this session (`too_many_connections`).
     pub const NO_ROOM: Self = Self { severity: Severity::Fatal, code: "53300" };

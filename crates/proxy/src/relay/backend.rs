@@ -251,6 +251,7 @@ impl Relay {
             self.resumed.push_back(client);
         }
         self.send_to_client(client, &passage.end());
+        self.send_refusal(client);
         // After a COPY that failed, the server may still answer while the next transaction waits.
         if let Some(end) = end
             && self.clients.get(client).is_some_and(|client| client.phase == Phase::Active)

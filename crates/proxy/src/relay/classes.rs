@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use super::Relay;
-use crate::class::{Classes, Sessions};
-use crate::gate::ClassId;
+use super::client::ClientKey;
+use super::{Counts, Relay};
+use crate::class::{Classes, Session};
+use crate::gate::{ClassId, Gate};
 use crate::postgres::startup::Startup;
 
 /// What happened to the transactions of a class.
@@ -40,25 +41,28 @@ impl Waits {
 }
 
 /// The class of a session that begins so. The sessions of a pool have the same one.
-pub fn class_of(classes: &[(Sessions, ClassId)], startup: &Startup) -> ClassId {
+pub fn class_of(classes: &Classes<ClassId>, startup: &Startup) -> ClassId {
     let (role, database, application) = (startup.role(), startup.database(), startup.application());
-    let first = classes.iter().find(|(sessions, _)| sessions.have(role, database, application));
-    first.expect("the last class has all sessions").1
+    *classes.of(Session { role, database, application })
+}
+
+/// The classes of a gate.
+pub fn numbered(classes: Classes, gate: &mut Gate<ClientKey>, counts: &mut Counts) -> Classes<ClassId> {
+    classes.map(|class| {
+        let name = class.name.clone();
+        let id = gate.set_class(class);
+        if id.number() == counts.classes.len() {
+            counts.classes.push(ClassCounts { name, ..ClassCounts::default() });
+        }
+        id
+    })
 }
 
 impl Relay {
     /// Sessions have these classes from now on. Transactions that wait stay in their class; if it is not
     /// among these, as it was.
     pub(super) fn change_classes(&mut self, classes: Classes) {
-        self.classes.clear();
-        for (sessions, class) in classes {
-            let name = class.name.clone();
-            let id = self.gate.set_class(class);
-            if id.number() == self.counts.classes.len() {
-                self.counts.classes.push(ClassCounts { name, ..ClassCounts::default() });
-            }
-            self.classes.push((sessions, id));
-        }
+        self.classes = numbered(classes, &mut self.gate, &mut self.counts);
         for pool in self.pools.values_mut() {
             pool.class = class_of(&self.classes, &pool.startup);
         }

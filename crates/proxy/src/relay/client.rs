@@ -14,11 +14,11 @@ use super::login::{STARTUP_TIME, Turn};
 use super::passage::Passage;
 use super::pool::PoolKey;
 use super::{EDGES, Relay, Side, random};
-use crate::gate::{Arrival, ClassId, Permit, Ticket};
+use crate::gate::{Permit, Ticket};
 use crate::postgres::authentication::Examination;
 use crate::postgres::frame::{self, Frames, LONGEST_HEAD};
 use crate::postgres::prepared::{Pass, Server};
-use crate::postgres::refusal::{READY, Refusal};
+use crate::postgres::refusal::Refusal;
 use crate::postgres::session::{End, Session};
 use crate::postgres::startup::{CancelKey, Startup};
 
@@ -33,13 +33,15 @@ pub struct Client {
     pub connection: Connection,
     pub frames: Frames,
     /// What it sent and was not passed on yet.
-    input: Vec<u8>,
+    pub input: Vec<u8>,
     pub phase: Phase,
     pub session: Session,
     /// Its connection of the server: during a transaction, or for good.
     pub backend: Option<BackendKey>,
     pub pool: Option<PoolKey>,
     pub permit: Option<Permit>,
+    /// Why its transaction is refused, until that is sent.
+    pub refusal: Vec<u8>,
     /// The key that it was given to cancel.
     pub cancel_key: CancelKey,
     /// Times that it has asked for encryption.
@@ -137,6 +139,7 @@ impl Relay {
             backend: None,
             pool: None,
             permit: None,
+            refusal: Vec::new(),
             cancel_key: CancelKey(cancel_key),
             encryption_requests: 0,
             waits_for_handshake: false,
@@ -173,6 +176,8 @@ impl Relay {
                     return;
                 }
             }
+            // What it would be answered can wait in the kernel of the client, but not in the guard.
+            Phase::Idle | Phase::Refused { .. } if client.connection.is_full() => return,
             Phase::Starting
             | Phase::Proving
             | Phase::Idle
@@ -260,6 +265,7 @@ impl Relay {
     fn take_idle(&mut self, key: ClientKey, input: &[u8]) -> Option<usize> {
         let client = &mut self.clients[key];
         match client.frames.kind(input) {
+            _ if client.connection.is_full() => return None,
             None if input.is_empty() => return None,
             Some(b'X') => {
                 self.remove_client(key);
@@ -270,24 +276,6 @@ impl Relay {
             Some(first) => self.arrive(key, first),
         }
         Some(0)
-    }
-
-    /// A transaction begins with a message of this kind, as soon as it may.
-    fn arrive(&mut self, key: ClientKey, first: u8) {
-        let client = &mut self.clients[key];
-        let class = self.pools[client.pool.expect("a session that has logged in has a pool")].class;
-        match self.gate.arrive(key, class, self.at) {
-            Arrival::Queued(ticket) => client.phase = Phase::Queued(ticket),
-            Arrival::Admitted(permit) => {
-                client.permit = Some(permit);
-                self.begin_transaction(key);
-            }
-            Arrival::Refused => {
-                self.of_class(class).not_queued += 1;
-                let text = "too many transactions wait for admission; the database is in overload";
-                self.refuse(key, Some(first), Refusal::FULL, text);
-            }
-        }
     }
 
     /// A transaction that was admitted begins, if there is a connection of the server for it.
@@ -366,30 +354,8 @@ impl Relay {
         Some(input.len())
     }
 
-    /// After a refusal, up to the message after which the client waits.
-    fn take_refused(&mut self, key: ClientKey, input: &[u8], last: u8) -> Option<usize> {
-        let kind = self.clients[key].frames.kind(input);
-        if kind == Some(b'X') {
-            self.remove_client(key);
-            return Some(input.len());
-        }
-        let taken = self.skip(key, input)?;
-        let Some(client) = self.clients.get_mut(key) else { return Some(taken) };
-        if !matches!(client.phase, Phase::Refused { .. }) {
-            return Some(taken);
-        }
-        if kind == Some(last) {
-            client.phase = Phase::Refused { last, has_begun: true };
-        }
-        if client.phase == (Phase::Refused { last, has_begun: true }) && !client.frames.is_inside() {
-            client.phase = Phase::Idle;
-            self.send_to_client(key, &READY);
-        }
-        Some(taken)
-    }
-
     /// Drops one piece, and returns its length.
-    fn skip(&mut self, key: ClientKey, input: &[u8]) -> Option<usize> {
+    pub(super) fn skip(&mut self, key: ClientKey, input: &[u8]) -> Option<usize> {
         match self.clients[key].frames.next(input) {
             Ok(None) => None,
             Ok(Some((_, taken))) => Some(taken),
@@ -398,61 +364,6 @@ impl Relay {
                 Some(input.len())
             }
         }
-    }
-
-    /// A transaction has waited too long.
-    pub(super) fn refuse_late(&mut self, key: ClientKey, class: ClassId) {
-        self.of_class(class).late += 1;
-        if matches!(self.clients[key].phase, Phase::Opening | Phase::Parked(_)) {
-            let text = "the transaction waited too long for a connection of the server; all are in use";
-            self.refuse_waiting(key, Refusal::FULL, text);
-        } else {
-            let text = "the transaction waited too long for admission; the database is in overload";
-            self.refuse_waiting(key, Refusal::CANCELLED, text);
-        }
-    }
-
-    /// Refuses a transaction that waits.
-    pub(super) fn refuse_waiting(&mut self, key: ClientKey, refusal: Refusal, text: &str) {
-        let client = &self.clients[key];
-        self.refuse(key, client.frames.kind(&client.input), refusal, text);
-    }
-
-    /// Refuses a transaction that begins with a message of this kind, and of which nothing was passed on. The
-    /// session goes on.
-    fn refuse(&mut self, key: ClientKey, first: Option<u8>, refusal: Refusal, text: &str) {
-        self.withdraw(key);
-        if let Some(permit) = self.clients[key].permit.take() {
-            self.leave_gate(permit);
-        }
-        let client = &mut self.clients[key];
-        // A client of the extended protocol waits after Sync, others after their one message.
-        let last = first.filter(|kind| matches!(kind, b'Q' | b'F')).unwrap_or(b'S');
-        client.phase = Phase::Refused { last, has_begun: false };
-        self.send_to_client(key, &refusal.message(text));
-        self.resumed.push_back(key);
-    }
-
-    /// A transaction has ended, and its permit goes to the next one.
-    pub(super) fn leave_gate(&mut self, permit: Permit) {
-        self.gate.leave(permit, self.at);
-        self.admit_waiting();
-    }
-
-    /// Admits as many of those that wait as there is room for.
-    pub(super) fn admit_waiting(&mut self) {
-        while let Some((key, permit)) = self.gate.admit(self.at) {
-            self.admit(key, permit);
-        }
-    }
-
-    /// A transaction that waited is admitted.
-    pub(super) fn admit(&mut self, key: ClientKey, permit: Permit) {
-        // Those that wait withdraw before they end.
-        let client = &mut self.clients[key];
-        client.permit = Some(permit);
-        client.phase = Phase::Admitted;
-        self.resumed.push_back(key);
     }
 
     /// Sends to a client, which ends if it is gone.
@@ -470,8 +381,9 @@ impl Relay {
             self.remove_client(key);
         } else if client.connection.is_flushed() && client.phase == Phase::Ending {
             client.connection.end();
-        } else if let Some(backend) = client.backend {
-            self.again.push(Side::Backend(backend));
+        } else {
+            self.again.extend(client.backend.map(Side::Backend));
+            self.resumed.push_back(key);
         }
     }
 
@@ -513,7 +425,7 @@ impl Relay {
     }
 
     /// The transaction of a client, or its login, does not wait any more, if it does.
-    fn withdraw(&mut self, key: ClientKey) {
+    pub(super) fn withdraw(&mut self, key: ClientKey) {
         let Some(client) = self.clients.get(key) else { return };
         let Some(pool) = client.pool.and_then(|pool| self.pools.get_mut(pool)) else { return };
         match client.phase {

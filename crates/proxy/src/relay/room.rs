@@ -246,11 +246,12 @@ impl Relay {
 
     /// Refuses transactions for which a connection is opened for too long.
     fn expire_expecting(&mut self, key: PoolKey) {
-        while let Some(client) = self.pools.get(key).and_then(|pool| pool.expecting.front().copied())
-            && let Some(permit) = &self.clients[client].permit
-            && self.gate.is_late(permit, self.at)
-        {
-            self.refuse_late(client, permit.class());
+        for client in self.pools.get(key).map_or(vec![], |pool| pool.expecting.iter().copied().collect()) {
+            if let Some(permit) = self.clients.get(client).and_then(|client| client.permit.as_ref())
+                && self.gate.is_late(permit, self.at)
+            {
+                self.refuse_late(client, permit.class());
+            }
         }
     }
 }

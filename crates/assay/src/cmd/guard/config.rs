@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use assay_proxy::class::{Class, Classes, Sessions};
+use assay_proxy::class::{Class, Classes, Order, Sessions};
 use serde::{Deserialize, Deserializer};
 
 use super::files::{cannot_read, read};
@@ -35,8 +35,18 @@ struct ClassTable {
     #[serde(default)]
     priority: i32,
     max_wait: Option<Wait>,
+    #[serde(default)]
+    order: OrderName,
     #[serde(default, deserialize_with = "at_least_one")]
     max_waiting: Option<usize>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum OrderName {
+    #[default]
+    OldestFirst,
+    NewestFirst,
 }
 
 /// Names, of which there is at least one: no session has one of none.
@@ -56,7 +66,13 @@ pub fn classes(path: Option<&Path>, longest_wait: Duration) -> anyhow::Result<Cl
 
 fn parse(text: &str, longest_wait: Duration) -> anyhow::Result<Classes> {
     let Config { class: tables } = toml::from_str(text).map_err(|error| in_one_line(&error, text))?;
-    let others = Class { name: OTHERS.to_owned(), priority: 0, longest_wait, most_waiting: None };
+    let others = Class {
+        name: OTHERS.to_owned(),
+        priority: 0,
+        longest_wait,
+        order: Order::default(),
+        most_waiting: None,
+    };
     Ok(Classes::new(tables.into_iter().map(|table| table.class(longest_wait)).collect(), others)?)
 }
 
@@ -76,6 +92,10 @@ impl ClassTable {
             name: self.name,
             priority: self.priority,
             longest_wait: self.max_wait.map_or(longest_wait, |wait| wait.0),
+            order: match self.order {
+                OrderName::OldestFirst => Order::OldestFirst,
+                OrderName::NewestFirst => Order::NewestFirst,
+            },
             most_waiting: self.max_waiting,
         };
         (Sessions { roles, databases, applications }, class)
@@ -94,14 +114,16 @@ impl<'de> Deserialize<'de> for Names {
 
 impl<'de> Deserialize<'de> for Wait {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        wait(&String::deserialize(deserializer)?).map(Self).map_err(serde::de::Error::custom)
+        wait(&String::deserialize(deserializer)?)
+            .map(Self)
+            .map_err(|error| serde::de::Error::custom(format!("max-wait: {error}")))
     }
 }
 
-/// If none of a class could wait, the law would see no overload.
+/// Without any that waits, the law could not see that there are more than it lets in.
 fn at_least_one<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
     match usize::deserialize(deserializer)? {
-        0 => Err(serde::de::Error::custom("give at least 1")),
+        0 => Err(serde::de::Error::custom("give at least 1 for max-waiting")),
         number => Ok(Some(number)),
     }
 }
@@ -115,41 +137,30 @@ mod tests {
     const LONGEST: Duration = Duration::from_secs(60);
 
     #[test]
-    fn classes_are_in_the_order_of_the_file() {
-        let text = "
-            [[class]]
-            name = 'web'
-            roles = ['web', 'api']
-            databases = ['shop']
-            applications = ['checkout']
-            priority = 10
-            max-wait = '500ms'
-            max-waiting = 200
-            [[class]]
-            name = 'batch'
-            roles = ['batch']
-            priority = -10
-        ";
-        let classes: Vec<_> = parse(text, LONGEST).unwrap().into_iter().collect();
-        let [(web, first), (batch, second), (all, others)] = &classes[..] else { panic!("{classes:?}") };
-        assert_eq!(
-            (&*web.roles, &*web.databases),
-            (&["web".to_owned(), "api".to_owned()][..], &["shop".to_owned()][..])
-        );
-        assert_eq!(
-            (&*web.applications, &*batch.roles),
-            (&["checkout".to_owned()][..], &["batch".to_owned()][..])
-        );
-        assert_eq!(*all, Sessions::default());
-        let class = |name: &str, priority, longest_wait, most_waiting| Class {
+    fn the_example_of_the_documentation_is_a_configuration() {
+        let page = include_str!("../../../../../docs/guard.md");
+        let (_, example) = page.split_once("    [[class]]").unwrap();
+        let (example, _) = example.split_once("\n| key |").unwrap();
+        let class = |name: &str, priority, longest_wait, order, most_waiting| Class {
             name: name.to_owned(),
             priority,
             longest_wait,
+            order,
             most_waiting,
         };
-        assert_eq!(*first, class("web", 10, Duration::from_millis(500), Some(200)));
-        assert_eq!(*second, class("batch", -10, LONGEST, None));
-        assert_eq!(*others, class("others", 0, LONGEST, None));
+        let sessions = |[roles, databases, applications]: [&[&str]; 3]| {
+            let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+            Sessions { roles: owned(roles), databases: owned(databases), applications: owned(applications) }
+        };
+        let checkout = class("checkout", 10, Duration::from_millis(500), Order::NewestFirst, Some(200));
+        let reports = class("reports", -10, LONGEST, Order::OldestFirst, None);
+        let others = class("others", 0, LONGEST, Order::OldestFirst, None);
+        let expected = vec![
+            (sessions([&["web"], &[], &["checkout", "payment"]]), checkout),
+            (sessions([&[], &["warehouse"], &[]]), reports),
+        ];
+        let read = parse(&format!("[[class]]{example}"), LONGEST).unwrap();
+        assert_eq!(read, Classes::new(expected, others).unwrap());
     }
 
     #[test]
@@ -159,10 +170,12 @@ mod tests {
             ("[[class]]\nroles = ['y']", "missing field `name`"),
             ("[[class]]\nname = 'x'\nroles = []", "line 3: the list is empty; leave it out"),
             ("[[class]]\nname = 'x'\nroles = 'y'", "invalid type: string \"y\", expected a sequence"),
-            ("[[class]]\nname = 'x'\nmax-wait = '0ms'", "give a time between 1ms and 24h"),
-            ("[[class]]\nname = 'x'\nmax-waiting = 0", "give at least 1"),
+            ("[[class]]\nname = 'x'\nmax-wait = '0ms'", "line 3: max-wait: give a time between 1ms and 24h"),
+            ("[[class]]\nname = 'x'\nmax-wait = '5'", "line 3: max-wait: give a time"),
+            ("[[class]]\nname = 'x'\nmax-waiting = 0", "line 3: give at least 1"),
             ("[[class]]\nname = 'x'\npriority = 3000000000", "line 3"),
-            ("[[class]]\nname = 'x'\n[[class]]\nname = 'y'", "no session is in the class `y`"),
+            ("[[class]]\nname = 'x'\n[[class]]\nname = 'y'", "no session is in the class \"y\""),
+            ("[[class]]\nname = 'x'\norder = 'last'", "unknown variant `last`, expected `oldest-first` or"),
             ("[[class]", "line 1"),
         ] {
             let error = format!("{:#}", parse(text, LONGEST).unwrap_err());
@@ -179,7 +192,7 @@ mod tests {
         ) {
             if let Err(refusal) = parse(&lines.join("\n"), LONGEST) {
                 let reason = format!("{refusal:#}");
-                prop_assert!(!reason.is_empty());
+                prop_assert!(!reason.is_empty() && !reason.contains(char::is_control), "{}", reason);
             }
         }
     }
