@@ -3,7 +3,7 @@
 //! priority take turns, and the units of a class come in its order. None waits longer than its class allows.
 //!
 //! A unit that is admitted and lacks something else than a place is parked: it gives its place to the next
-//! one, and comes back in front of those of its class that arrived after it.
+//! one, and comes back to its place by the order of its class.
 //!
 //! Pure: times are durations since a fixed moment, and never decrease.
 //! A unit is of any type: the gate contains nothing of a protocol.

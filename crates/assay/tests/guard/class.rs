@@ -12,6 +12,7 @@ use crate::Guard;
 use crate::postgres_server::Server;
 use crate::session::select;
 use crate::users::read_again;
+use crate::wire::{SYNC, Wire, borrowed, query};
 
 /// A guard with a limit of one, and a transaction that has its place until it is cancelled.
 struct Occupied {
@@ -22,12 +23,14 @@ struct Occupied {
 }
 
 impl Occupied {
-    fn start(server: &Server, config: &str) -> Self {
+    /// Starts one; `prepare` comes before the transaction that has the place.
+    fn start<T>(server: &Server, config: &str, prepare: impl FnOnce(&Guard) -> T) -> (Self, T) {
         let directory = tempfile::tempdir().unwrap();
         let path = |name| directory.path().join(name).to_str().unwrap().to_owned();
         fs::write(path("config"), config).unwrap();
         let files = ["--config", &path("config"), "--log", &path("log")];
         let guard = Guard::start(server, &[&["--limit", "1", "--max-wait", "1h"], &files[..]].concat());
+        let prepared = prepare(&guard);
         let mut holder = guard.session("holder");
         let cancel = holder.cancel_token();
         // The server is at work, so that none is admitted beyond the limit.
@@ -35,7 +38,7 @@ impl Occupied {
         let mut administrator = server.session();
         let sleeping = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
         while select(&mut administrator, sleeping).is_empty() {}
-        Self { guard, directory, holder, cancel }
+        (Self { guard, directory, holder, cancel }, prepared)
     }
 
     fn configure(&mut self, config: &str) -> String {
@@ -84,7 +87,7 @@ fn classes_have_priorities_longest_waits_and_bounds() {
     ];
     let classes =
         classes.map(|(name, how)| format!("[[class]]\nname = '{name}'\napplications = ['{name}']\n{how}\n"));
-    let occupied = Occupied::start(&server, &classes.concat());
+    let (occupied, ()) = Occupied::start(&server, &classes.concat(), |_| ());
     let [mut soon, mut few] = ["soon", "few"].map(|name| occupied.guard.session(name));
     let mut waiting = Vec::new();
     for (number, name) in (1u32..).zip(["low", "other", "other", "high", "few"]) {
@@ -122,10 +125,15 @@ fn classes_have_priorities_longest_waits_and_bounds() {
 #[test]
 fn classes_are_read_again_on_request() {
     let server = Server::start();
-    let mut occupied = Occupied::start(&server, "");
+    let (mut occupied, ()) = Occupied::start(&server, "", |_| ());
     let mut session = occupied.guard.session("session");
     let class = "[[class]]\nname = 'soon'\napplications = ['session']\n";
+    occupied.configure(class);
+    let mut early = occupied.guard.session("session");
+    let early = thread::spawn(move || early.simple_query("SELECT 1").unwrap_err());
+    occupied.wait_for(1.0);
     assert_eq!(occupied.configure(&format!("{class}max-wait = '100ms'")), "all files were read again\n");
+    assert_eq!(early.join().unwrap().code(), Some(&SqlState::QUERY_CANCELED));
     are_refused(&mut session, &SqlState::QUERY_CANCELED);
     let message = occupied.configure(&format!("{class}max-wait = '100 ms'"));
     assert!(message.contains("config: line 4: max-wait: give a time between 1ms and 24h"), "{message}");
@@ -139,5 +147,59 @@ fn classes_are_read_again_on_request() {
     let guard = occupied.free();
     assert_eq!(waiting.join().unwrap(), ["1"]);
     let counts = guard.end();
-    assert_eq!((counts.row("soon"), counts.row("others")), (vec![0, 4, 0], vec![1, 0, 0]), "{}", counts.0);
+    assert_eq!((counts.row("soon"), counts.row("others")), (vec![0, 5, 0], vec![1, 0, 0]), "{}", counts.0);
+}
+
+/// One transaction waits at most.
+const ONE: &str = "[[class]]\nname = 'all'\nmax-waiting = 1";
+
+#[test]
+fn transactions_that_are_sent_together_are_refused_one_by_one() {
+    let server = Server::start();
+    // One of the sessions has a connection of its own.
+    let (occupied, wires) = Occupied::start(&server, ONE, |guard| {
+        let mut wires = [0; 2].map(|_| Wire::start(guard));
+        wires[0].send(&[(b'Q', "LISTEN x\0")]);
+        wires[0].read_to(b'Z');
+        wires
+    });
+    let mut session = occupied.guard.session("session");
+    let waiting = thread::spawn(move || select(&mut session, "SELECT 1"));
+    occupied.wait_for(1.0);
+    let one = query("SELECT 1");
+    let together = [&borrowed(&one)[..], &[SYNC, (b'Q', "SELECT 2\0"), SYNC]].concat();
+    let mut wires = wires;
+    for wire in &mut wires {
+        wire.send(&together);
+        for _ in 0..3 {
+            assert_eq!(wire.read_to(b'Z'), ("EZ".to_owned(), "I".to_owned()));
+        }
+    }
+    let guard = occupied.free();
+    assert_eq!(waiting.join().unwrap(), ["1"]);
+    for wire in &mut wires {
+        wire.send(&together);
+        let answers = [0; 3].map(|_| wire.read_to(b'Z').0);
+        assert_eq!(answers, ["12DCZ", "TDCZ", "Z"]);
+    }
+    assert_eq!(guard.end().row("all")[2], 6);
+}
+
+#[test]
+fn a_client_that_does_not_read_its_refusals_has_to_wait() {
+    const MOST: usize = 100 << 20;
+    let server = Server::start();
+    let (occupied, mut wire) = Occupied::start(&server, ONE, Wire::start);
+    let mut session = occupied.guard.session("session");
+    let waiting = thread::spawn(move || select(&mut session, "SELECT 1"));
+    occupied.wait_for(1.0);
+    let sent = wire.flood(MOST);
+    assert!(sent < MOST, "{sent}");
+    for _ in 0..10_000 {
+        assert_eq!(wire.read_to(b'Z').0, "EZ");
+    }
+    drop(wire);
+    let guard = occupied.free();
+    assert_eq!(waiting.join().unwrap(), ["1"]);
+    guard.end();
 }

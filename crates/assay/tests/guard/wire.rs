@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use assay_proxy::postgres::frame::message;
 
@@ -26,6 +27,21 @@ impl Wire {
         let bytes: Vec<u8> =
             messages.iter().flat_map(|(kind, body)| message(*kind, body.as_bytes())).collect();
         self.0.write_all(&bytes).unwrap();
+    }
+
+    /// Sends a query again and again without reading an answer, until nothing is taken for a second or so many
+    /// bytes are sent. Returns their number.
+    pub fn flood(&mut self, most: usize) -> usize {
+        let queries = message(b'Q', b"SELECT 1\0").repeat(1000);
+        self.0.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+        let mut sent = 0;
+        while sent < most {
+            match self.0.write(&queries[sent % queries.len()..]) {
+                Ok(length) => sent += length,
+                Err(_) => break,
+            }
+        }
+        sent
     }
 
     /// Reads up to a message of this kind, and returns all kinds, and the text of the last.

@@ -176,8 +176,12 @@ impl Relay {
                     return;
                 }
             }
-            // What it would be answered can wait in the kernel of the client, but not in the guard.
-            Phase::Idle | Phase::Refused { .. } if client.connection.is_full() => return,
+            // It has to read first what it was answered, or there is part of an answer on its way.
+            Phase::Idle | Phase::Refused { .. }
+                if client.connection.is_full() || !client.refusal.is_empty() =>
+            {
+                return;
+            }
             Phase::Starting
             | Phase::Proving
             | Phase::Idle
