@@ -502,7 +502,8 @@ mod tests {
                     }
                     6 => {
                         let admitted = gate.admit_beyond(at);
-                        prop_assert_eq!(admitted.as_ref().map(|one| one.0), naive.admit_beyond(at).map(|one| one.0));
+                        let unit = admitted.as_ref().map(|(unit, _)| *unit);
+                        prop_assert_eq!(unit, naive.admit_beyond(at).map(|(unit, ..)| unit));
                         permits.extend(admitted);
                     }
                     7 => {

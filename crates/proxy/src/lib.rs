@@ -5,10 +5,9 @@
 //! The limit of the paper is one on connections (Fowler et al., *Using Performance Reflection in Systems
 //! Software*, HotOS 2003). Here it is one on transactions, so that a session that thinks holds no place.
 //!
-//! The layers keep apart. [`postgres`] is the protocol, [`gate`] decides who may enter, by
-//! the [`class`] of a session, and [`control`] sets
-//! its limit; they are pure, and [`tls`] is what both sides need to be encrypted. [`Relay`] alone has
-//! sockets and a clock.
+//! The layers keep apart. [`postgres`] is the protocol, [`gate`] decides who may enter, by the [`class`] of a
+//! session, and [`control`] sets its limit; they are pure, and [`tls`] is what both sides need to be
+//! encrypted. [`Relay`] alone has sockets and a clock.
 
 #![forbid(unsafe_code)]
 

@@ -188,14 +188,15 @@ fn transactions_that_are_sent_together_are_refused_one_by_one() {
 #[test]
 fn a_client_that_does_not_read_its_refusals_has_to_wait() {
     const MOST: usize = 100 << 20;
+    const READ: usize = 10_000;
     let server = Server::start();
     let (occupied, mut wire) = Occupied::start(&server, ONE, Wire::start);
     let mut session = occupied.guard.session("session");
     let waiting = thread::spawn(move || select(&mut session, "SELECT 1"));
     occupied.wait_for(1.0);
     let sent = wire.flood(MOST);
-    assert!(sent < MOST, "{sent}");
-    for _ in 0..10_000 {
+    assert!(sent < MOST / 100, "{sent}");
+    for _ in 0..sent.min(READ) {
         assert_eq!(wire.read_to(b'Z').0, "EZ");
     }
     drop(wire);

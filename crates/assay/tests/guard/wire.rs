@@ -29,10 +29,11 @@ impl Wire {
         self.0.write_all(&bytes).unwrap();
     }
 
-    /// Sends a query again and again without reading an answer, until nothing is taken for a second or so many
-    /// bytes are sent. Returns their number.
+    /// Sends a query again and again without reading an answer, until nothing is taken for a second, or as
+    /// many bytes are sent as this. Returns the number of whole queries.
     pub fn flood(&mut self, most: usize) -> usize {
-        let queries = message(b'Q', b"SELECT 1\0").repeat(1000);
+        let query = message(b'Q', b"SELECT 1\0");
+        let queries = query.repeat(1000);
         self.0.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
         let mut sent = 0;
         while sent < most {
@@ -41,7 +42,7 @@ impl Wire {
                 Err(_) => break,
             }
         }
-        sent
+        sent / query.len()
     }
 
     /// Reads up to a message of this kind, and returns all kinds, and the text of the last.

@@ -1,5 +1,5 @@
-//! Loads a PostgreSQL server, or a proxy in front of one: each client runs one transaction after the other, or
-//! those that arrive while it has nothing to do.
+//! Loads a PostgreSQL server, or a proxy in front of one: each client runs one transaction after the other,
+//! or those that arrive while it has nothing to do.
 //!
 //!     load 127.0.0.1:5432 hot --clients 1024 --duration 10s
 //!     load 127.0.0.1:5432 tpc-b --clients 1024 --rate 2000 --deadline 500
@@ -90,8 +90,9 @@ struct Figures {
     committed_in_all: u64,
     /// SQLSTATEs of transactions that failed, at any time.
     errors: BTreeMap<String, u64>,
-    /// From the beginning of a transaction, or its arrival, to its last answer, of all that were under way in the measured
-    /// time and were committed, in ns. Those that end after it are among them: they are the slow ones.
+    /// From the beginning of a transaction, or its arrival, to its last answer, of all that were under way in
+    /// the measured time and were committed, in ns. Those that end after it are among them: they are the slow
+    /// ones.
     latency: Histogram<u64>,
     /// Processor time of this program for a transaction, in ns.
     own_cpu_ns: f64,
