@@ -89,8 +89,8 @@ END {
         print "|---|---|---|---|---|---|---|---|"
         for (i = 1; i <= rows; i++) {
             row = order[i]
-            printf "| %s, %d clients | %s | %s", front[row], clients[row], absolute(row, 10, 1, 0), share(row, 10, "direct 4")
-            printf " | %s | %s | %s", late(row), absolute(row, 5, 1, 0), absolute(row, 11, 1, 0)
+            printf "| %s, %d clients | %s", front[row], clients[row], absolute(row, 10, 1, 0)
+            printf " | %s | %s | %s | %s", share(row, 10, "direct 4"), late(row), absolute(row, 5, 1, 0), absolute(row, 11, 1, 0)
             printf " | %s | %s |\n", absolute(row, 7, 1000, 1), absolute(row, 8, 1000, 1)
         }
         exit failed

@@ -29,14 +29,14 @@ impl Wire {
         self.0.write_all(&bytes).unwrap();
     }
 
-    /// Sends a query again and again without reading an answer, until nothing is taken for a second, or as
-    /// many bytes are sent as this. Returns the number of whole queries.
+    /// Sends a query again and again without reading an answer, until nothing is taken for a second, or it is
+    /// sent as often as this. Returns how often.
     pub fn flood(&mut self, most: usize) -> usize {
         let query = message(b'Q', b"SELECT 1\0");
         let queries = query.repeat(1000);
         self.0.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
         let mut sent = 0;
-        while sent < most {
+        while sent < most * query.len() {
             match self.0.write(&queries[sent % queries.len()..]) {
                 Ok(length) => sent += length,
                 Err(_) => break,

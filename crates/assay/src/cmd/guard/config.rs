@@ -17,7 +17,7 @@ const WHAT: &str = "configuration";
 const OTHERS: &str = "others";
 
 /// Contents of the file.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Config {
     #[serde(default)]
