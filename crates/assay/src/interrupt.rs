@@ -36,18 +36,18 @@ impl Interrupt {
     /// samples end with it, because each is bound to its parent. Of a traced command, only the command itself
     /// ends, not its children.
     pub fn listen() -> anyhow::Result<Self> {
-        let interrupt = Self::listen_but_to_hangup()?;
-        interrupt.at(SIGHUP)?;
+        let interrupt = Self::listen_to_sigint()?;
+        [SIGTERM, SIGHUP].iter().try_for_each(|signal| interrupt.at(*signal))?;
         Ok(interrupt)
     }
 
-    /// Listens for SIGINT and SIGTERM.
-    pub fn listen_but_to_hangup() -> anyhow::Result<Self> {
+    /// Listens for SIGINT alone.
+    pub fn listen_to_sigint() -> anyhow::Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register_conditional_shutdown(SIGINT, 130, Arc::clone(&flag))
             .context("cannot install a signal handler")?;
         let interrupt = Self(flag);
-        [SIGINT, SIGTERM].iter().try_for_each(|signal| interrupt.at(*signal))?;
+        interrupt.at(SIGINT)?;
         Ok(interrupt)
     }
 

@@ -14,6 +14,7 @@ mod past;
 mod phase;
 mod plan_file;
 mod progress;
+mod prometheus;
 mod section;
 
 use std::process::ExitCode;

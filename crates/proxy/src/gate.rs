@@ -129,6 +129,17 @@ impl<T> Gate<T> {
         self.limit
     }
 
+    /// Returns the number of units in flight.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.meter.in_flight()
+    }
+
+    /// Returns the numbers of units that wait, and that are parked, for each class.
+    pub fn queued(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.queues.iter().map(|queue| (queue.waiting.len(), queue.parked.len()))
+    }
+
     /// Changes the number of units that may be in flight. Those that are go on; if there is room for more,
     /// [`Self::admit`] returns them.
     pub fn allow(&mut self, limit: Limit) {
@@ -136,7 +147,7 @@ impl<T> Gate<T> {
     }
 
     fn has_room(&self) -> bool {
-        self.meter.in_flight() < self.limit.units() as usize
+        self.in_flight() < self.limit.units() as usize
     }
 
     /// A unit of this class arrives. None waits while there is room, so that it overtakes no other.

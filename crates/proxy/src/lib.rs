@@ -18,4 +18,7 @@ pub mod postgres;
 mod relay;
 pub mod tls;
 
-pub use relay::{ClassCounts, Counts, Lookup, NoRelay, Options, Relay, Server, Settings, Waits};
+pub use relay::{
+    ClassCounts, Counts, Host, Lookup, NoRelay, Options, Order, Relay, Server, Settings, State, TakeOver,
+    Waits, listen_at,
+};

@@ -10,8 +10,10 @@ mod cancel;
 mod classes;
 mod client;
 mod connection;
+mod drain;
 mod encryption;
 mod greeting;
+mod host;
 mod listener;
 mod login;
 mod lookup;
@@ -20,12 +22,12 @@ mod passage;
 mod pool;
 mod proof;
 mod room;
+mod state;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use assay_process::clock::now;
@@ -43,7 +45,6 @@ use crate::class::Classes;
 use crate::control::{Control, Course, Moment};
 use crate::gate::{ClassId, Gate};
 use crate::postgres::prepared::Definitions;
-use crate::postgres::refusal::Refusal;
 use crate::postgres::scram::Key;
 use crate::postgres::startup::{CancelKey, Startup};
 use crate::postgres::text::Pin;
@@ -58,14 +59,18 @@ use lookup::Lookups;
 use pool::{Pool, PoolKey};
 
 pub use classes::{ClassCounts, Waits};
-pub use listener::{NoRelay, Server};
+pub use host::{Host, Order};
+pub use listener::{NoRelay, Server, TakeOver, listen_at};
 pub use lookup::Lookup;
+pub use state::State;
 
 /// What a relay does.
 #[derive(Debug)]
 pub struct Options {
     /// Where it listens.
     pub listen: SocketAddr,
+    /// Whether it does so instead of another one.
+    pub take_over: TakeOver,
     /// The server behind it.
     pub server: Server,
     /// What sets the number of transactions that may be in flight.
@@ -78,6 +83,8 @@ pub struct Options {
     pub settings: Settings,
     /// How roles are looked up that are not in the list of users, if there is one.
     pub lookup: Option<Lookup>,
+    /// Longest time for the sessions to end, after [`Order::Drain`].
+    pub drain_time: Duration,
 }
 
 /// What may change while a relay runs.
@@ -114,6 +121,10 @@ pub struct Counts {
     pub looked_up: u64,
     /// Those of them of which the server did not say whether the role has a secret before the client gave up.
     pub not_looked_up: u64,
+    /// Transactions that were in flight when the relay ended.
+    pub cut_off: u64,
+    /// Transactions that waited when the relay ended.
+    pub not_begun: u64,
     /// Sessions that ended with an error of the guard.
     pub turned_away: u64,
     /// What happened to the transactions of each class, also of those that are no more.
@@ -178,6 +189,9 @@ pub struct Relay {
     startups: VecDeque<(Duration, ClientKey)>,
     /// When clients have to be gone that have ended, the earliest first.
     endings: VecDeque<(Duration, ClientKey)>,
+    drain_time: Duration,
+    /// When sessions that still go on are cut off, if no more begin.
+    drained_by: Option<Duration>,
     counts: Counts,
     /// Readings of the server since the last tick.
     readings: u64,
@@ -238,12 +252,12 @@ impl Relay {
     /// # Errors
     /// If that is not possible.
     pub fn listen(options: Options) -> Result<Self, NoRelay> {
-        let listener = Listener::bind(options.listen)?;
+        let listener = Listener::bind(options.listen, options.take_over)?;
         let seed = try_random().map_err(|errno| NoRelay::Random(errno.into()))?;
         let definitions = Definitions::new(u32::from_ne_bytes(random()));
         let no_epoll = |errno: Errno| NoRelay::Events(errno.into());
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(no_epoll)?;
-        epoll::add(&epoll, listener.socket(), LISTENER, EventFlags::IN | EventFlags::ET).map_err(no_epoll)?;
+        listener.register(&epoll, LISTENER).map_err(no_epoll)?;
         let Settings { classes, users, encryption } = options.settings;
         let (mut gate, mut counts) = (Gate::new(options.tuning.start), Counts::default());
         Ok(Self {
@@ -274,6 +288,8 @@ impl Relay {
             handshakes: VecDeque::new(),
             startups: VecDeque::new(),
             endings: VecDeque::new(),
+            drain_time: options.drain_time,
+            drained_by: None,
             counts,
             readings: 0,
             buffer: vec![0; BUFFER],
@@ -288,22 +304,14 @@ impl Relay {
         self.listener.address()
     }
 
-    /// Relays until `stop` is set, then ends all sessions, and returns what happened, and the limits.
-    /// `observe` gets what the law made of each period. `changed` is asked ten times a second for settings
-    /// that have changed. `say` gets messages for who runs the relay. Everything waits until they return.
+    /// Relays until the host has it end, and returns what happened, and the limits.
     ///
     /// # Errors
     /// If the kernel does not report events.
-    pub fn run(
-        mut self,
-        stop: &AtomicBool,
-        mut changed: impl FnMut() -> Option<Settings>,
-        mut observe: impl FnMut(&Moment),
-        mut say: impl FnMut(String),
-    ) -> io::Result<(Counts, Course)> {
+    pub fn run(mut self, host: &mut impl Host) -> io::Result<(Counts, Course)> {
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
         let mut due = TICK;
-        while !stop.load(Ordering::Relaxed) {
+        loop {
             let is_done = self.again.is_empty() && self.handshakes.is_empty();
             let wait = if is_done { due.saturating_sub(self.at) } else { Duration::ZERO };
             let wait = Timespec { tv_sec: 0, tv_nsec: wait.min(TICK).subsec_nanos().into() };
@@ -313,35 +321,41 @@ impl Relay {
                 Err(errno) => return Err(errno.into()),
             }
             self.at = now().saturating_duration_since(self.begun);
-            for side in std::mem::take(&mut self.again) {
-                self.read(side);
-                self.resume();
+            match host.order() {
+                Order::Drain if !self.is_draining() => host.say(self.drain()),
+                Order::Relay | Order::Drain => {}
+                Order::End => break,
             }
-            self.go_on_with_handshake();
-            self.resume();
-            for event in &events {
-                match Side::of(event.data) {
-                    None => self.accept(),
-                    Some(side) => self.changed(side, event.flags),
-                }
-                self.resume();
-            }
+            self.handle(&events);
             if self.at >= due {
                 due = self.at + TICK;
-                self.tick();
-                if let Some(settings) = changed() {
-                    self.change(settings);
-                }
-                self.lookup_failure().into_iter().for_each(&mut say);
-                if self.control.is_due(self.at) {
-                    observe(&self.end_period());
+                self.tick(host);
+                if self.is_drained() {
+                    break;
                 }
             }
             self.resume();
         }
-        self.lookup_failure().into_iter().for_each(say);
+        self.lookup_failure().into_iter().for_each(|text| host.say(text));
         self.end_all();
         Ok((self.counts, self.control.course()))
+    }
+
+    /// Does what has to be done.
+    fn handle(&mut self, events: &[Event]) {
+        for side in std::mem::take(&mut self.again) {
+            self.read(side);
+            self.resume();
+        }
+        self.go_on_with_handshake();
+        self.resume();
+        for event in events {
+            match Side::of(event.data) {
+                None => self.accept(),
+                Some(side) => self.changed(side, event.flags),
+            }
+            self.resume();
+        }
     }
 
     /// A connection has changed.
@@ -386,8 +400,8 @@ impl Relay {
         }
     }
 
-    /// Ends what has taken too long.
-    fn tick(&mut self) {
+    /// Ends what has taken too long, and turns to the host.
+    fn tick(&mut self, host: &mut impl Host) {
         self.refuse_all_late();
         self.look_after_pools();
         if self.stands_still() {
@@ -402,6 +416,12 @@ impl Relay {
         if self.listener.is_paused() {
             self.accept();
         }
+        host.changed().into_iter().for_each(|settings| self.change(settings));
+        self.lookup_failure().into_iter().for_each(|text| host.say(text));
+        if self.control.is_due(self.at) {
+            host.period(&self.end_period());
+        }
+        host.state(&|| self.state());
     }
 
     /// Connections, logins and waits that begin go by these settings. Whether there is a list of users does
@@ -451,21 +471,6 @@ impl Relay {
                 Role::Serving(client) => self.clients[client].session.is_answered(),
                 Role::Opening | Role::Settling | Role::Ending => false,
             })
-    }
-
-    /// Ends all sessions, and says so to those that can hear it.
-    fn end_all(&mut self) {
-        let farewell = Refusal::SHUTDOWN.message("terminating connection because the guard ends");
-        for client in self.clients.values_mut() {
-            let backend = client.backend.and_then(|backend| self.backends.get(backend));
-            let is_inside = backend.is_some_and(Backend::is_inside_for_client);
-            if !is_inside && !matches!(client.phase, Phase::Starting | Phase::Ending) {
-                // The kernel takes it, or it is lost with the rest.
-                let _ = client.connection.send(&farewell);
-                client.connection.end();
-            }
-        }
-        self.backends.values_mut().for_each(Backend::terminate);
     }
 }
 

@@ -17,6 +17,9 @@ pub struct GuardArgs {
     /// Address for the clients of the database, such as 127.0.0.1:6432.
     #[arg(long, value_name = "ADDRESS")]
     pub listen: SocketAddr,
+    /// Take over from another guard that listens at the same address: new clients come to this one.
+    #[arg(long)]
+    pub take_over: bool,
     /// PostgreSQL server, such as postgres://127.0.0.1:5432 or host=/run/postgresql. Clients log in as
     /// themselves.
     #[arg(long, value_name = "ADDRESS")]
@@ -72,12 +75,19 @@ pub struct GuardArgs {
     /// Append each decision of the law to this file, as a line of JSON.
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
+    /// Answer Prometheus (/metrics) and health checks (/health) at this address, such as 127.0.0.1:9127.
+    #[arg(long, value_name = "ADDRESS")]
+    pub metrics: Option<SocketAddr>,
+    /// Longest time for the sessions to end after SIGTERM, such as 500ms or 5s. Each one ends when it is in no
+    /// transaction; those that are left after this time are cut off.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = wait)]
+    pub drain_time: Duration,
     /// Output format of the report at the end.
     #[command(flatten)]
     pub print: PrintArgs,
 }
 
-/// Parses a time for which transactions wait.
+/// Parses a time for which transactions or the guard wait.
 pub fn wait(text: &str) -> Result<Duration, String> {
     let ms =
         text.strip_suffix("ms").and_then(|ms| ms.parse().ok()).filter(|ms| (1..=86_400_000).contains(ms));

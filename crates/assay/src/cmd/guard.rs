@@ -4,22 +4,29 @@ mod config;
 mod files;
 mod log;
 mod messages;
+mod operation;
+mod page;
 mod settings;
 mod target;
 
 use std::num::NonZero;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use anyhow::{Context, bail};
-use assay_proxy::{Lookup, Options, Relay};
+use assay_proxy::{Lookup, Options, Relay, TakeOver};
 use assay_reflect::Cgroup;
 use assay_reflect::advice::Advice;
 use assay_reflect::facility::GroupTime;
 use assay_reflect::law::{Law, Tuning};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use signal_hook::consts::SIGTERM;
 
 use self::log::Log;
 use self::messages::Messages;
+use self::operation::Operation;
+use self::page::Page;
 use self::settings::Files;
 use self::target::Target;
 use crate::cli::GuardArgs;
@@ -33,30 +40,35 @@ pub fn run(args: &GuardArgs) -> anyhow::Result<()> {
     // Passwords and the data of the clients do not belong into a core dump.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).context("cannot switch off core dumps")?;
     open_files::raise_limit();
-    let interrupt = Interrupt::listen_but_to_hangup()?;
+    let interrupt = Interrupt::listen_to_sigint()?;
+    let terminated = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGTERM, Arc::clone(&terminated))
+        .context("cannot install a signal handler")?;
     let files = Files::new(args, &target, &interrupt)?;
     let settings = files.read()?;
     let lookup = lookup(args, &target)?;
     let (law, tuning) = law(args);
     let group = args.cgroup.as_deref().map(Cgroup::open).transpose()?;
     let cpu = group.map(GroupTime::open).transpose()?;
+    let take_over = if args.take_over { TakeOver::Yes } else { TakeOver::No };
     let relay = Relay::listen(Options {
         listen: args.listen,
+        take_over,
         server: target.server.clone(),
         law,
         tuning,
         cpu,
         settings,
         lookup,
+        drain_time: args.drain_time,
     })?;
-    let mut log = args.log.as_deref().map(|path| Log::open(path, law)).transpose()?;
+    let page = args.metrics.map(|address| Page::listen(address, take_over)).transpose()?;
+    let log = args.log.as_deref().map(|path| Log::open(path, law)).transpose()?;
     output::say(&format!("relaying {} to {}", relay.address(), target.server));
-    let observe = |moment: &_| log.iter_mut().for_each(|log| log.add(moment));
-    let messages = Messages::begin();
-    let changed = || files.read_again(&messages);
-    let relayed = relay.run(interrupt.flag(), changed, observe, |text| messages.say(text));
-    messages.end();
-    let unlogged = log.map(Log::close);
+    let mut operation = Operation { interrupt, terminated, files, log, messages: Messages::begin(), page };
+    let relayed = relay.run(&mut operation);
+    operation.messages.end();
+    let unlogged = operation.log.map(Log::close);
     let (counts, limits) = relayed.context("cannot wait for the clients and the server")?;
     let passed = Passed { law, counts, limits, unlogged };
     output::show(&section::guard::report(&passed), args.print.format())

@@ -22,36 +22,94 @@ pub struct Passed {
     pub unlogged: Option<u64>,
 }
 
+/// Something that is counted.
+pub struct Count {
+    /// What it is, in a table of its kind.
+    pub what: &'static str,
+    /// Its name as a metric, without what all have.
+    pub metric: &'static str,
+    /// How often it happened.
+    pub of: fn(&Counts) -> u64,
+}
+
+impl Count {
+    const fn new(what: &'static str, metric: &'static str, of: fn(&Counts) -> u64) -> Self {
+        Self { what, metric, of }
+    }
+}
+
+/// What is counted of transactions.
+pub const TRANSACTIONS: [Count; 8] = [
+    Count::new("committed", "committed", |counts| counts.committed),
+    Count::new("rolled back by their client", "rolled_back", |counts| counts.rolled_back),
+    Count::new("with an error", "failed", |counts| counts.failed),
+    Count::new("abandoned by their client or the server", "abandoned", |counts| counts.abandoned),
+    Count::new("refused because they waited too long", "refused_late", |counts| {
+        of_classes(counts, |class| class.late)
+    }),
+    Count::new("refused because too many waited", "refused_at_once", |counts| {
+        of_classes(counts, |class| class.not_queued)
+    }),
+    Count::new("admitted after a wait", "waited", |counts| of_classes(counts, |class| class.waits.number)),
+    Count::new(
+        "admitted beyond the limit, as all others waited for their clients",
+        "beyond_limit",
+        |counts| counts.beyond,
+    ),
+];
+
+/// What is counted of sessions.
+pub const SESSIONS: [Count; 12] = [
+    Count::new("logged in", "sessions", |counts| counts.sessions),
+    Count::new("with TLS", "sessions_encrypted", |counts| counts.encrypted),
+    Count::new("refused at the login, for a wrong password or an unknown role", "logins_refused", |counts| {
+        counts.not_proved
+    }),
+    Count::new("roles that had to be looked up at the server", "lookups", |counts| counts.looked_up),
+    Count::new("lookups that failed", "lookups_failed", |counts| counts.not_looked_up),
+    Count::new("ended with an error of the guard", "sessions_turned_away", |counts| counts.turned_away),
+    Count::new("connections of clients that could not be encrypted", "not_encrypted", |counts| {
+        counts.not_encrypted
+    }),
+    Count::new(
+        "times that no client could be accepted, for lack of files or memory",
+        "not_accepted",
+        |counts| counts.not_accepted,
+    ),
+    Count::new(
+        "statements prepared again, for sessions that had prepared them before",
+        "prepared_again",
+        |counts| counts.prepared_again,
+    ),
+    Count::new(
+        "connections to the server that the guard opened itself",
+        "server_connections_opened",
+        |counts| counts.opened,
+    ),
+    Count::new("times that the server had no room for a connection", "server_without_room", |counts| {
+        counts.no_room
+    }),
+    Count::new("requests to cancel that were passed on, or ended a wait", "cancelled", |counts| {
+        counts.cancelled
+    }),
+];
+
+fn of_classes(counts: &Counts, of: fn(&ClassCounts) -> u64) -> u64 {
+    counts.classes.iter().map(of).sum()
+}
+
 /// Returns the report on what happened.
 pub fn report(Passed { law, counts, limits: course, unlogged }: &Passed) -> Report {
     let columns = || [Column::words("what"), Column::numbers("number")];
-    let of_all = |of: fn(&ClassCounts) -> u64| counts.classes.iter().map(of).sum();
-    let rows = [
-        ("committed", counts.committed),
-        ("rolled back by their client", counts.rolled_back),
-        ("with an error", counts.failed),
-        ("abandoned by their client or the server", counts.abandoned),
-        ("refused because they waited too long", of_all(|class| class.late)),
-        ("refused because too many waited", of_all(|class| class.not_queued)),
-        ("admitted after a wait", of_all(|class| class.waits.number)),
-        ("admitted beyond the limit, as all others waited for their clients", counts.beyond),
+    let rows =
+        |of: &[Count]| of.iter().map(|count| row((count.what, (count.of)(counts)))).collect::<Vec<_>>();
+    let at_the_end = [
+        ("in flight when the guard ended", counts.cut_off),
+        ("waiting for admission when the guard ended", counts.not_begun),
     ];
-    let transactions = Table::of("Transactions", columns(), rows.map(row));
-    let rows = [
-        ("logged in", counts.sessions),
-        ("with TLS", counts.encrypted),
-        ("refused at the login, for a wrong password or an unknown role", counts.not_proved),
-        ("roles that had to be looked up at the server", counts.looked_up),
-        ("lookups that failed", counts.not_looked_up),
-        ("ended with an error of the guard", counts.turned_away),
-        ("connections of clients that could not be encrypted", counts.not_encrypted),
-        ("times that no client could be accepted, for lack of files or memory", counts.not_accepted),
-        ("statements prepared again, for sessions that had prepared them before", counts.prepared_again),
-        ("connections to the server that the guard opened itself", counts.opened),
-        ("times that the server had no room for a connection", counts.no_room),
-        ("requests to cancel that were passed on, or ended a wait", counts.cancelled),
-    ];
-    let sessions = Table::of("Sessions", columns(), rows.map(row));
+    let transactions = rows(&TRANSACTIONS).into_iter().chain(at_the_end.map(row));
+    let transactions = Table::of("Transactions", columns(), transactions);
+    let sessions = Table::of("Sessions", columns(), rows(&SESSIONS));
     let pinned = counts.pinned.iter().map(|(pin, number)| row((pin.about(), *number)));
     let pinned = Table::of("Sessions with a connection of their own, by the first reason", columns(), pinned);
     let tables = [transactions, limits(law, course), waits(&counts.classes), sessions, pinned];

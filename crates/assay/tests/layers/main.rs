@@ -37,6 +37,7 @@ const LAYERS: [(&str, &[&str]); 17] = [
             "assay-database",
             "assay-guest",
             "assay-model",
+            "assay-process",
             "assay-proxy",
             "assay-quantity",
             "assay-reflect",

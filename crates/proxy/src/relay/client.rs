@@ -267,8 +267,13 @@ impl Relay {
 
     /// Outside of a transaction. `None`, here and below, if there has to come more before something is done.
     fn take_idle(&mut self, key: ClientKey, input: &[u8]) -> Option<usize> {
+        let is_draining = self.is_draining();
         let client = &mut self.clients[key];
         match client.frames.kind(input) {
+            kind if is_draining && kind != Some(b'X') => {
+                self.dismiss(key);
+                return Some(input.len());
+            }
             _ if client.connection.is_full() => return None,
             None if input.is_empty() => return None,
             Some(b'X') => {

@@ -6,6 +6,10 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
+use nix::libc;
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::AttachReusePortCbpf;
+use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, getsockname, ipproto,
@@ -40,10 +44,21 @@ pub enum NoRelay {
     Events(io::Error),
 }
 
+/// Whether a process listens at an address instead of another one, which goes on with the connections that it
+/// has accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TakeOver {
+    /// All new connections come to this one. If it ends, they come to the other one again.
+    Yes,
+    /// Only one process listens there.
+    No,
+}
+
 /// A socket at which clients arrive.
 #[derive(Debug)]
 pub struct Listener {
-    socket: OwnedFd,
+    /// `None` after it was closed.
+    socket: Option<OwnedFd>,
     address: SocketAddr,
     paused: bool,
 }
@@ -67,22 +82,26 @@ const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 const BACKLOG: i32 = 4096;
 
 impl Listener {
-    pub fn bind(address: SocketAddr) -> Result<Self, NoRelay> {
+    pub fn bind(address: SocketAddr, take_over: TakeOver) -> Result<Self, NoRelay> {
         let bound = || {
-            let socket = stream(family(address))?;
-            // A listener that was there before may have left connections that are closing.
-            sockopt::set_socket_reuseaddr(&socket, true)?;
-            bind(&socket, &address)?;
-            listen(&socket, BACKLOG)?;
+            let socket = listen_at(address, take_over)?;
             // The port may have been chosen by the kernel.
             let address = getsockname(&socket)?.try_into()?;
-            Ok(Self { socket, address, paused: false })
+            Ok(Self { socket: Some(socket), address, paused: false })
         };
         bound().map_err(|errno: Errno| NoRelay::Listen { address, error: errno.into() })
     }
 
-    pub fn socket(&self) -> &OwnedFd {
-        &self.socket
+    /// Reports clients that come as events.
+    pub fn register(&self, epoll: &OwnedFd, token: EventData) -> Result<(), Errno> {
+        let Some(socket) = &self.socket else { return Ok(()) };
+        epoll::add(epoll, socket, token, EventFlags::IN | EventFlags::ET)
+    }
+
+    /// Accepts no further client.
+    pub fn close(&mut self) {
+        self.socket = None;
+        self.paused = false;
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -95,8 +114,9 @@ impl Listener {
     }
 
     pub fn accept(&mut self) -> Accepted {
+        let Some(socket) = &self.socket else { return Accepted::None };
         loop {
-            return match accept_with(&self.socket, FLAGS) {
+            return match accept_with(socket, FLAGS) {
                 Ok(client) => {
                     // Answers are sent whole: waiting for more to send would only delay them. The client may
                     // be gone already, which its first reading shows.
@@ -118,6 +138,40 @@ impl Listener {
             };
         }
     }
+}
+
+/// Listens at an address.
+///
+/// # Errors
+/// If that is not possible; without [`TakeOver::Yes`], also if another process listens there.
+pub fn listen_at(address: SocketAddr, take_over: TakeOver) -> Result<OwnedFd, Errno> {
+    let socket = stream(family(address))?;
+    // A listener that was there before may have left connections that are closing.
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    // Another process may take over from this one. Only if this is set later, the kernel refuses an address
+    // at which a process listens that was forgotten.
+    if take_over == TakeOver::No {
+        bind(&socket, &address)?;
+    }
+    sockopt::set_socket_reuseport(&socket, true)?;
+    if take_over == TakeOver::Yes {
+        bind(&socket, &address)?;
+    }
+    listen(&socket, BACKLOG)?;
+    if take_over == TakeOver::Yes {
+        select(&socket, 1)?;
+    }
+    Ok(socket)
+}
+
+/// Has the kernel give all new connections to one of the sockets that listen at the address of this one, by
+/// the order in which they began: the first one is number 0. If there is none with this number, it spreads
+/// them over all.
+fn select(socket: &OwnedFd, number: u32) -> Result<(), Errno> {
+    let code = (libc::BPF_RET | libc::BPF_K).try_into().expect("the code of an instruction is short");
+    let mut program = [libc::sock_filter { code, jt: 0, jf: 0, k: number }];
+    let program = libc::sock_fprog { len: 1, filter: program.as_mut_ptr() };
+    setsockopt(socket, AttachReusePortCbpf, &program).map_err(|errno| Errno::from_raw_os_error(errno as i32))
 }
 
 impl Server {

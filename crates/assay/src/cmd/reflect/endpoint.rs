@@ -1,46 +1,41 @@
 //! The counts of an observation as a page that Prometheus reads.
 
-use std::fmt::Write;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::{io, thread};
 
-use anyhow::anyhow;
+use anyhow::Context;
 use assay_quantity::Unit;
 use assay_reflect::facility::Measure;
 use assay_reflect::observation::Observation;
 use assay_reflect::region::Region;
-use tiny_http::{Header, Method, Request, Response, Server};
 
-/// Media type of the page (Prometheus, *Exposition formats*, version 0.0.4).
-const MEDIA_TYPE: &str = "Content-Type: text/plain; version=0.0.4";
+use crate::prometheus::{self, Answer, Page, labels, seconds};
 
-/// A server of the page, in a thread of its own: no client delays the readings.
+/// A server of the page: no client delays the readings.
 pub struct Endpoint {
-    address: String,
+    address: SocketAddr,
     page: Arc<Mutex<String>>,
 }
 
 impl Endpoint {
     /// Listens at an address, until the process ends.
     pub fn listen(address: SocketAddr) -> anyhow::Result<Self> {
-        let server = Server::http(address)
-            .map_err(|error| anyhow!("cannot listen at {address}: {error}; give another address"))?;
+        let listener = TcpListener::bind(address)
+            .with_context(|| format!("cannot listen at {address}; give another address"))?;
+        let address = listener.local_addr().context("cannot find the port")?;
         let page = Arc::new(Mutex::new(String::new()));
-        let endpoint = Self { address: server.server_addr().to_string(), page: Arc::clone(&page) };
-        thread::spawn(move || {
-            for request in server.incoming_requests() {
-                let page = page.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                // A client that has gone needs no answer.
-                let _ = answer(request, page);
-            }
-        });
+        let endpoint = Self { address, page: Arc::clone(&page) };
+        let answer = move |path: &str| {
+            let body = || page.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            (path == "/metrics").then(|| Answer { status: 200, body: body() })
+        };
+        prometheus::serve(listener, answer)?;
         Ok(endpoint)
     }
 
     /// Where it listens.
-    pub fn address(&self) -> &str {
-        &self.address
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// Replaces the page.
@@ -49,20 +44,12 @@ impl Endpoint {
     }
 }
 
-fn answer(request: Request, page: String) -> io::Result<()> {
-    if *request.method() != Method::Get || request.url() != "/metrics" {
-        return request.respond(Response::from_string("see /metrics\n").with_status_code(404));
-    }
-    let media_type = MEDIA_TYPE.parse::<Header>();
-    request.respond(media_type.into_iter().fold(Response::from_string(page), Response::with_header))
-}
-
 /// The page: a counter for each measure that was read, and whether the subject is in each region.
 fn page(measures: &[Measure], observation: &Observation) -> String {
     let read = measures.iter().zip(observation.counted()).filter_map(|(measure, counted)| {
         let total = counted.total?;
         let value = match measure.unit {
-            Unit::Nanoseconds => format!("{}.{:09}", total / 1_000_000_000, total % 1_000_000_000),
+            Unit::Nanoseconds => seconds(total.into()),
             _ => total.to_string(),
         };
         Some((metric(measure), value))
@@ -70,24 +57,17 @@ fn page(measures: &[Measure], observation: &Observation) -> String {
     let mut read: Vec<_> = read.collect();
     // The lines of a metric follow each other.
     read.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
-    let mut page = String::new();
+    let mut page = Page::default();
     for group in read.chunk_by(|(one, _), (other, _)| one.name == other.name) {
         let Metric { name, help, .. } = &group[0].0;
-        // Writing to a string does not fail.
-        let _ = write!(page, "# HELP {name} {help}.\n# TYPE {name} counter\n");
-        for (metric, value) in group {
-            let _ = writeln!(page, "{name}{} {value}", metric.labels);
-        }
+        let values = group.iter().map(|(metric, value)| (metric.labels.clone(), value));
+        page.add((name, "counter", help), values);
     }
-    page.push_str(
-        "# HELP assay_region 1 for the region that the subject is in.\n# TYPE assay_region gauge\n",
-    );
     let now = observation.region();
-    for region in Region::ALL {
-        let is_in = u8::from(now == Some(region));
-        let _ = writeln!(page, "assay_region{{region=\"{}\"}} {is_in}", region.name());
-    }
-    page
+    let regions = Region::ALL.into_iter();
+    let regions = regions.map(|region| (labels(&[("region", region.name())]), u8::from(now == Some(region))));
+    page.add(("assay_region", "gauge", "1 for the region that the subject is in"), regions);
+    page.text()
 }
 
 /// A metric of Prometheus.
@@ -108,7 +88,7 @@ fn metric(measure: &Measure) -> Metric {
     if measure.is_kernel_event() {
         return Metric {
             name: format!("assay_kernel_events{unit}_total"),
-            labels: format!("{{event=\"{}\"}}", measure.name),
+            labels: labels(&[("event", &measure.name)]),
             help: "what events of the kernel add up to",
         };
     }
