@@ -5,6 +5,7 @@
 mod class;
 mod client;
 mod encryption;
+mod ending;
 mod identity;
 mod law;
 mod load;
@@ -48,8 +49,13 @@ impl Guard {
     }
 
     /// Starts one by a command.
-    fn spawn(mut command: Command, to: &str, arguments: &[&str]) -> Self {
-        command.args(arguments).args(["--listen", "127.0.0.1:0", "--to", to, "--json"]);
+    fn spawn(command: Command, to: &str, arguments: &[&str]) -> Self {
+        Self::listen("127.0.0.1:0", command, to, arguments)
+    }
+
+    /// Starts one that listens at this address.
+    fn listen(at: &str, mut command: Command, to: &str, arguments: &[&str]) -> Self {
+        command.args(arguments).args(["--listen", at, "--to", to, "--json"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut messages = BufReader::new(child.stderr.take().unwrap());
         let line = next_line(&mut messages);
@@ -73,9 +79,18 @@ impl Guard {
         format!("host={host} port={port} user={role} dbname=postgres application_name={name} password=right")
     }
 
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
     /// Ends it, and returns its report.
-    fn end(mut self) -> Counts {
-        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
+    fn end(self) -> Counts {
+        self.signal(Signal::INT);
+        self.ended()
+    }
+
+    /// Waits for its end, and returns its report.
+    fn ended(mut self) -> Counts {
         let mut report = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut report).unwrap();
         let mut messages = String::new();

@@ -1,7 +1,7 @@
 //! Messages of the protocol as few clients send them, and what is not the protocol.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use assay_proxy::postgres::frame::message;
@@ -16,7 +16,12 @@ pub struct Wire(TcpStream);
 impl Wire {
     /// Logs in.
     pub fn start(guard: &Guard) -> Self {
-        let mut wire = Self(TcpStream::connect(guard.address).unwrap());
+        Self::connect(guard.address)
+    }
+
+    /// Logs in at an address.
+    pub fn connect(address: SocketAddr) -> Self {
+        let mut wire = Self(TcpStream::connect(address).unwrap());
         wire.0.write_all(&packet("user\0postgres\0database\0postgres\0\0")).unwrap();
         wire.read_to(b'Z');
         wire
@@ -43,6 +48,11 @@ impl Wire {
             }
         }
         sent / query.len()
+    }
+
+    /// Whether nothing comes any more.
+    pub fn is_at_end(&mut self) -> bool {
+        self.0.read(&mut [0]).unwrap() == 0
     }
 
     /// Reads up to a message of this kind, and returns all kinds, and the text of the last.

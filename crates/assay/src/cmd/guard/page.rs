@@ -13,6 +13,7 @@ use crate::section::guard::{Count, SESSIONS, TRANSACTIONS};
 
 /// A server of the pages, to which the relay gives its state.
 pub struct Page {
+    address: SocketAddr,
     /// The last state, and when it was.
     last: Arc<Mutex<Option<(State, Instant)>>>,
 }
@@ -23,22 +24,28 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(3);
 impl Page {
     /// Listens at an address, until the process ends.
     pub fn listen(address: SocketAddr, take_over: TakeOver) -> anyhow::Result<Self> {
-        let socket = listen_at(address, take_over);
-        let socket = socket
+        let listener = listen_at(address, take_over).map(TcpListener::from);
+        let listener = listener
             .with_context(|| format!("cannot listen at {address} for Prometheus; give another address"))?;
+        // The server of the pages waits for its clients.
+        listener.set_nonblocking(false).context("cannot wait for Prometheus")?;
+        let address = listener.local_addr().context("cannot find the port")?;
         let last = Arc::new(Mutex::new(None));
-        let page = Self { last: Arc::clone(&last) };
-        let last = move || last.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        prometheus::serve(TcpListener::from(socket), move |path| match path {
-            "/metrics" => {
-                Some(Answer { status: 200, body: last().map_or(String::new(), |(state, _)| metrics(&state)) })
+        let page = Self { address, last: Arc::clone(&last) };
+        prometheus::serve(listener, move |path| {
+            let last = last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            match path {
+                "/metrics" => Some(metrics(last)),
+                "/health" => Some(health(last)),
+                _ => None,
             }
-            "/health" => {
-                Some(health(last().map(|(state, at)| (state.is_draining, now().duration_since(at)))))
-            }
-            _ => None,
         })?;
         Ok(page)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// Replaces the state.
@@ -47,21 +54,27 @@ impl Page {
     }
 }
 
-/// Whether clients can come, if the last state is so old, and the relay did drain in it.
-fn health(last: Option<(bool, Duration)>) -> Answer {
+/// Whether clients can come.
+fn health(last: Option<(State, Instant)>) -> Answer {
+    let age = |at: Instant| now().saturating_duration_since(at);
     let (status, body) = match last {
         None => (503, "the relay has not begun".to_owned()),
-        Some((_, age)) if age >= LONGEST_SILENCE => {
-            (503, format!("the relay stands still since {} s", age.as_secs()))
+        Some((_, at)) if age(at) >= LONGEST_SILENCE => {
+            (503, format!("the relay has done nothing for {} s", age(at).as_secs()))
         }
-        Some((true, _)) => (503, "draining".to_owned()),
-        Some((false, _)) => (200, "relaying".to_owned()),
+        Some((State { is_draining: true, .. }, _)) => (503, "draining".to_owned()),
+        Some(_) => (200, "relaying".to_owned()),
     };
     Answer { status, body: body + "\n" }
 }
 
+/// The counts and what the relay has to do, as far as it has begun.
+fn metrics(last: Option<(State, Instant)>) -> Answer {
+    Answer { status: 200, body: last.map(|(state, _)| page(&state)).unwrap_or_default() }
+}
+
 /// The page of a state.
-fn metrics(state: &State) -> String {
+fn page(state: &State) -> String {
     let State { counts, limit, in_flight, waiting, parked, clients, backends, law_has_failed, is_draining } =
         state;
     let mut page = prometheus::Page::default();

@@ -1,0 +1,158 @@
+//! How a guard ends, another one takes over from it, and both are watched.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::postgres_server::Server;
+use crate::session::select;
+use crate::wire::Wire;
+use crate::{Guard, command, next_line, text};
+
+/// Where a guard with `--metrics 127.0.0.1:0` has its pages.
+fn pages(guard: &mut Guard) -> SocketAddr {
+    let line = next_line(&mut guard.messages);
+    let address = line.trim_end().strip_prefix("answering Prometheus at http://");
+    address
+        .and_then(|address| address.strip_suffix("/metrics"))
+        .unwrap_or_else(|| panic!("{line}"))
+        .parse()
+        .unwrap()
+}
+
+/// Gets a page.
+fn get(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// Returns when a page has this text.
+fn wait_for(address: SocketAddr, path: &str, text: &str) {
+    while !get(address, path).contains(text) {
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Reads the error with which a session ends.
+fn farewell(session: &mut Wire) {
+    let (_, error) = session.read_to(b'E');
+    assert!(error.contains("C57P01\0Mterminating connection because the guard ends\0"), "{error}");
+    assert!(session.is_at_end());
+}
+
+const DRAINING: &str = "no client is accepted any more; sessions end after their transactions, all within";
+
+#[test]
+fn a_guard_that_is_terminated_ends_with_its_transactions() {
+    let server = Server::start();
+    let mut blocker = server.session();
+    blocker.batch_execute("CREATE TABLE hot (v int); INSERT INTO hot VALUES (0)").unwrap();
+    let mut guard = Guard::start(&server, &["--limit", "1", "--metrics", "127.0.0.1:0"]);
+    let pages = pages(&mut guard);
+    let mut begins = TcpStream::connect(guard.address).unwrap();
+    let [mut idle, mut active, mut waiting] = [(); 3].map(|()| Wire::start(&guard));
+    wait_for(pages, "/health", "HTTP/1.1 200 ");
+    let mut lock = blocker.transaction().unwrap();
+    lock.batch_execute("UPDATE hot SET v = 1").unwrap();
+    active.send(&[(b'Q', "UPDATE hot SET v = v + 1\0")]);
+    wait_for(pages, "/metrics", "\nassay_guard_in_flight 1\n");
+    waiting.send(&[(b'Q', "UPDATE hot SET v = v * 10\0")]);
+    wait_for(pages, "/metrics", "\nassay_guard_waiting{class=\"others\"} 1\n");
+    guard.signal(Signal::TERM);
+    farewell(&mut idle);
+    assert_eq!(begins.read(&mut [0]).unwrap(), 0);
+    let message = next_line(&mut guard.messages);
+    assert!(message.starts_with(DRAINING), "{message}");
+    assert!(TcpStream::connect(guard.address).is_err());
+    wait_for(pages, "/health", "HTTP/1.1 503 ");
+    assert!(get(pages, "/health").ends_with("\r\ndraining\n"));
+    lock.commit().unwrap();
+    for session in [&mut active, &mut waiting] {
+        assert_eq!(session.read_to(b'Z').0, "CZ");
+        farewell(session);
+    }
+    let counts = guard.ended();
+    assert_eq!(select(&mut blocker, "SELECT v FROM hot"), ["20"]);
+    for (what, number) in [
+        ("committed", 2),
+        ("ended with an error of the guard", 3),
+        ("in flight when the guard ended", 0),
+        ("waiting for admission when the guard ended", 0),
+    ] {
+        assert_eq!(counts.of(what), number, "{what}");
+    }
+}
+
+#[test]
+fn transactions_that_do_not_end_are_cut_off_and_counted() {
+    let server = Server::start();
+    let mut administrator = server.session();
+    administrator.batch_execute("CREATE TABLE hot (v int)").unwrap();
+    let mut guard = Guard::start(&server, &["--limit", "2", "--drain-time", "300ms"]);
+    let mut session = Wire::start(&guard);
+    session.send(&[(b'Q', "BEGIN; INSERT INTO hot VALUES (1)\0")]);
+    session.read_to(b'Z');
+    guard.signal(Signal::TERM);
+    farewell(&mut session);
+    assert_eq!(next_line(&mut guard.messages), format!("{DRAINING} 300ms\n"));
+    assert_eq!(guard.ended().of("in flight when the guard ended"), 1);
+    assert_eq!(select(&mut administrator, "SELECT count(*) FROM hot"), ["0"]);
+}
+
+#[test]
+fn another_guard_takes_over_and_no_client_is_lost() {
+    let server = Server::start();
+    let mut first = Guard::start(&server, &["--limit", "2"]);
+    let address = first.address.to_string();
+    let to = server.address("postgres");
+    let refused = command(&["--listen", &address, "--to", &to]).output().unwrap();
+    assert!(text(&refused.stderr).contains("cannot listen at"), "{}", text(&refused.stderr));
+
+    let mut stays = Wire::start(&first);
+    let take_over = || Guard::listen(&address, command(&[]), &to, &["--limit", "2", "--take-over"]);
+    let second = take_over();
+    drop([(); 20].map(|()| Wire::start(&second)));
+    assert_eq!(second.end().of("logged in"), 20);
+    // New clients come to the first one again.
+    drop([(); 5].map(|()| Wire::start(&first)));
+
+    let (done, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let go_on = || {
+        let before = done.load(Ordering::Relaxed);
+        while done.load(Ordering::Relaxed) < before + 10 {
+            thread::yield_now();
+        }
+    };
+    let third = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let mut session = Wire::connect(first.address);
+                session.send(&[(b'Q', "SELECT 1\0")]);
+                assert_eq!(session.read_to(b'Z').0, "TDCZ");
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        go_on();
+        let third = take_over();
+        go_on();
+        stays.send(&[(b'Q', "SELECT 1\0")]);
+        stays.read_to(b'Z');
+        first.signal(Signal::TERM);
+        farewell(&mut stays);
+        go_on();
+        is_over.store(true, Ordering::Relaxed);
+        third
+    });
+    assert!(next_line(&mut first.messages).starts_with(DRAINING));
+    let sessions = [first.ended(), third.end()].map(|counts| counts.of("logged in"));
+    assert_eq!(sessions.iter().sum::<u64>(), 1 + 5 + done.into_inner());
+    // Of ten twice, the first one may have begun before.
+    assert!(sessions[1] >= 18, "{sessions:?}");
+}
