@@ -4,8 +4,9 @@ use std::fmt::{Display, Write};
 use std::io;
 use std::net::TcpListener;
 use std::thread;
+use std::time::Duration;
 
-use anyhow::anyhow;
+use anyhow::Context;
 use tiny_http::{Header, Method, Request, Response, Server};
 
 /// Media type of a page (Prometheus, *Exposition formats*, version 0.0.4).
@@ -19,22 +20,34 @@ pub struct Answer {
     pub body: String,
 }
 
+/// Time after which a client is accepted again, if there were too many files.
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// Answers requests for paths, in a thread of its own, until the process ends.
 pub fn serve(
     listener: TcpListener,
     answer: impl Fn(&str) -> Option<Answer> + Send + 'static,
 ) -> anyhow::Result<()> {
-    let server = Server::from_listener(listener, None)
-        .map_err(|error| anyhow!("cannot answer Prometheus: {error}"))?;
+    listener.set_nonblocking(false).context("cannot wait for Prometheus")?;
     thread::spawn(move || {
-        for request in server.incoming_requests() {
-            let found = Some(&request).filter(|request| *request.method() == Method::Get);
-            let found = found.and_then(|request| answer(request.url()));
-            // A client that has gone needs no answer.
-            let _ = respond(request, found);
+        loop {
+            // It ends if it cannot accept a client.
+            let server =
+                listener.try_clone().ok().and_then(|listener| Server::from_listener(listener, None).ok());
+            for request in server.iter().flat_map(Server::incoming_requests) {
+                let path = request.url().split('?').next().filter(|_| is_read(request.method()));
+                let answer = path.and_then(&answer);
+                // A client that has gone needs no answer.
+                let _ = respond(request, answer);
+            }
+            thread::sleep(PAUSE);
         }
     });
     Ok(())
+}
+
+fn is_read(method: &Method) -> bool {
+    matches!(method, Method::Get | Method::Head)
 }
 
 fn respond(request: Request, answer: Option<Answer>) -> io::Result<()> {

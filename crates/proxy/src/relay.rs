@@ -252,11 +252,12 @@ impl Relay {
     /// # Errors
     /// If that is not possible.
     pub fn listen(options: Options) -> Result<Self, NoRelay> {
-        let listener = Listener::bind(options.listen, options.take_over)?;
         let seed = try_random().map_err(|errno| NoRelay::Random(errno.into()))?;
         let definitions = Definitions::new(u32::from_ne_bytes(random()));
         let no_epoll = |errno: Errno| NoRelay::Events(errno.into());
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(no_epoll)?;
+        // From now on, clients come.
+        let listener = Listener::bind(options.listen, options.take_over)?;
         listener.register(&epoll, LISTENER).map_err(no_epoll)?;
         let Settings { classes, users, encryption } = options.settings;
         let (mut gate, mut counts) = (Gate::new(options.tuning.start), Counts::default());
@@ -310,7 +311,7 @@ impl Relay {
     /// If the kernel does not report events.
     pub fn run(mut self, host: &mut impl Host) -> io::Result<(Counts, Course)> {
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
-        let mut due = TICK;
+        let mut due = Duration::ZERO;
         loop {
             let is_done = self.again.is_empty() && self.handshakes.is_empty();
             let wait = if is_done { due.saturating_sub(self.at) } else { Duration::ZERO };
@@ -321,12 +322,14 @@ impl Relay {
                 Err(errno) => return Err(errno.into()),
             }
             self.at = now().saturating_duration_since(self.begun);
-            match host.order() {
-                Order::Drain if !self.is_draining() => host.say(self.drain()),
-                Order::Relay | Order::Drain => {}
-                Order::End => break,
+            let order = host.order();
+            if order == Order::End {
+                break;
             }
             self.handle(&events);
+            if order == Order::Drain && !self.is_draining() {
+                host.say(self.drain());
+            }
             if self.at >= due {
                 due = self.at + TICK;
                 self.tick(host);

@@ -51,6 +51,7 @@ pub fn run(args: &GuardArgs) -> anyhow::Result<()> {
     let group = args.cgroup.as_deref().map(Cgroup::open).transpose()?;
     let cpu = group.map(GroupTime::open).transpose()?;
     let take_over = if args.take_over { TakeOver::Yes } else { TakeOver::No };
+    let log = args.log.as_deref().map(|path| Log::open(path, law)).transpose()?;
     let page = args.metrics.map(|address| Page::listen(address, take_over)).transpose()?;
     let relay = Relay::listen(Options {
         listen: args.listen,
@@ -63,7 +64,6 @@ pub fn run(args: &GuardArgs) -> anyhow::Result<()> {
         lookup,
         drain_time: args.drain_time,
     })?;
-    let log = args.log.as_deref().map(|path| Log::open(path, law)).transpose()?;
     output::say(&format!("relaying {} to {}", relay.address(), target.server));
     if let Some(page) = &page {
         output::say(&format!("answering Prometheus at http://{}/metrics", page.address()));

@@ -38,19 +38,12 @@ impl Count {
     }
 }
 
-/// What is counted of transactions.
-pub const TRANSACTIONS: [Count; 8] = [
+/// What is counted of transactions, but by class.
+pub const TRANSACTIONS: [Count; 5] = [
     Count::new("committed", "committed", |counts| counts.committed),
     Count::new("rolled back by their client", "rolled_back", |counts| counts.rolled_back),
     Count::new("with an error", "failed", |counts| counts.failed),
     Count::new("abandoned by their client or the server", "abandoned", |counts| counts.abandoned),
-    Count::new("refused because they waited too long", "refused_late", |counts| {
-        of_classes(counts, |class| class.late)
-    }),
-    Count::new("refused because too many waited", "refused_at_once", |counts| {
-        of_classes(counts, |class| class.not_queued)
-    }),
-    Count::new("admitted after a wait", "waited", |counts| of_classes(counts, |class| class.waits.number)),
     Count::new(
         "admitted beyond the limit, as all others waited for their clients",
         "beyond_limit",
@@ -59,15 +52,19 @@ pub const TRANSACTIONS: [Count; 8] = [
 ];
 
 /// What is counted of sessions.
-pub const SESSIONS: [Count; 12] = [
+pub const SESSIONS: [Count; 4] = [
     Count::new("logged in", "sessions", |counts| counts.sessions),
     Count::new("with TLS", "sessions_encrypted", |counts| counts.encrypted),
     Count::new("refused at the login, for a wrong password or an unknown role", "logins_refused", |counts| {
         counts.not_proved
     }),
+    Count::new("ended with an error of the guard", "sessions_turned_away", |counts| counts.turned_away),
+];
+
+/// What is counted around them.
+pub const OTHERS: [Count; 8] = [
     Count::new("roles that had to be looked up at the server", "lookups", |counts| counts.looked_up),
     Count::new("lookups that failed", "lookups_failed", |counts| counts.not_looked_up),
-    Count::new("ended with an error of the guard", "sessions_turned_away", |counts| counts.turned_away),
     Count::new("connections of clients that could not be encrypted", "not_encrypted", |counts| {
         counts.not_encrypted
     }),
@@ -94,22 +91,22 @@ pub const SESSIONS: [Count; 12] = [
     }),
 ];
 
-fn of_classes(counts: &Counts, of: fn(&ClassCounts) -> u64) -> u64 {
-    counts.classes.iter().map(of).sum()
-}
-
 /// Returns the report on what happened.
 pub fn report(Passed { law, counts, limits: course, unlogged }: &Passed) -> Report {
     let columns = || [Column::words("what"), Column::numbers("number")];
     let rows =
         |of: &[Count]| of.iter().map(|count| row((count.what, (count.of)(counts)))).collect::<Vec<_>>();
-    let at_the_end = [
+    let of_all = |of: fn(&ClassCounts) -> u64| counts.classes.iter().map(of).sum();
+    let further = [
+        ("refused because they waited too long", of_all(|class| class.late)),
+        ("refused because too many waited", of_all(|class| class.not_queued)),
+        ("admitted after a wait", of_all(|class| class.waits.number)),
         ("in flight when the guard ended", counts.cut_off),
-        ("waiting for admission when the guard ended", counts.not_begun),
+        ("waiting when the guard ended", counts.not_begun),
     ];
-    let transactions = rows(&TRANSACTIONS).into_iter().chain(at_the_end.map(row));
+    let transactions = rows(&TRANSACTIONS).into_iter().chain(further.map(row));
     let transactions = Table::of("Transactions", columns(), transactions);
-    let sessions = Table::of("Sessions", columns(), rows(&SESSIONS));
+    let sessions = Table::of("Sessions", columns(), [rows(&SESSIONS), rows(&OTHERS)].concat());
     let pinned = counts.pinned.iter().map(|(pin, number)| row((pin.about(), *number)));
     let pinned = Table::of("Sessions with a connection of their own, by the first reason", columns(), pinned);
     let tables = [transactions, limits(law, course), waits(&counts.classes), sessions, pinned];

@@ -41,50 +41,68 @@ fn wait_for(address: SocketAddr, path: &str, text: &str) {
 }
 
 /// Reads the error with which a session ends.
-fn farewell(session: &mut Wire) {
+fn farewell(mut session: Wire) {
     let (_, error) = session.read_to(b'E');
     assert!(error.contains("C57P01\0Mterminating connection because the guard ends\0"), "{error}");
     assert!(session.is_at_end());
 }
+
+/// Longer than the guard takes to look after what is due.
+const A_WHILE: Duration = Duration::from_millis(300);
 
 const DRAINING: &str = "no client is accepted any more; sessions end after their transactions, all within";
 
 #[test]
 fn a_guard_that_is_terminated_ends_with_its_transactions() {
     let server = Server::start();
-    let mut blocker = server.session();
-    blocker.batch_execute("CREATE TABLE hot (v int); INSERT INTO hot VALUES (0)").unwrap();
-    let mut guard = Guard::start(&server, &["--limit", "1", "--metrics", "127.0.0.1:0"]);
+    let [mut blocker, mut other] = [(); 2].map(|()| server.session());
+    blocker
+        .batch_execute("CREATE TABLE hot (v int); INSERT INTO hot VALUES (0); CREATE TABLE cold (v int)")
+        .unwrap();
+    let mut guard = Guard::start(&server, &["--limit", "2", "--metrics", "127.0.0.1:0"]);
     let pages = pages(&mut guard);
+    // It does not end before, also without clients.
+    thread::sleep(A_WHILE);
     let mut begins = TcpStream::connect(guard.address).unwrap();
-    let [mut idle, mut active, mut waiting] = [(); 3].map(|()| Wire::start(&guard));
+    let [idle, mut active, mut waiting, mut gone] = [(); 4].map(|()| Wire::start(&guard));
     wait_for(pages, "/health", "HTTP/1.1 200 ");
     let mut lock = blocker.transaction().unwrap();
     lock.batch_execute("UPDATE hot SET v = 1").unwrap();
+    let mut table = other.transaction().unwrap();
+    table.batch_execute("LOCK TABLE cold").unwrap();
     active.send(&[(b'Q', "UPDATE hot SET v = v + 1\0")]);
-    wait_for(pages, "/metrics", "\nassay_guard_in_flight 1\n");
+    gone.send(&[(b'Q', "INSERT INTO cold VALUES (1)\0"), (b'X', "")]);
+    drop(gone);
+    wait_for(pages, "/metrics", "\nassay_guard_in_flight 2\n");
     waiting.send(&[(b'Q', "UPDATE hot SET v = v * 10\0")]);
     wait_for(pages, "/metrics", "\nassay_guard_waiting{class=\"others\"} 1\n");
     guard.signal(Signal::TERM);
-    farewell(&mut idle);
+    farewell(idle);
     assert_eq!(begins.read(&mut [0]).unwrap(), 0);
+    drop(begins);
     let message = next_line(&mut guard.messages);
     assert!(message.starts_with(DRAINING), "{message}");
     assert!(TcpStream::connect(guard.address).is_err());
     wait_for(pages, "/health", "HTTP/1.1 503 ");
     assert!(get(pages, "/health").ends_with("\r\ndraining\n"));
     lock.commit().unwrap();
-    for session in [&mut active, &mut waiting] {
+    for mut session in [active, waiting] {
         assert_eq!(session.read_to(b'Z').0, "CZ");
         farewell(session);
     }
+    // The transaction of a client that has gone is still in flight.
+    thread::sleep(A_WHILE);
+    wait_for(pages, "/metrics", "\nassay_guard_in_flight 1\n");
+    table.commit().unwrap();
     let counts = guard.ended();
     assert_eq!(select(&mut blocker, "SELECT v FROM hot"), ["20"]);
+    assert_eq!(select(&mut blocker, "SELECT v FROM cold"), ["1"]);
     for (what, number) in [
         ("committed", 2),
+        ("abandoned by their client or the server", 1),
         ("ended with an error of the guard", 3),
         ("in flight when the guard ended", 0),
-        ("waiting for admission when the guard ended", 0),
+        ("waiting when the guard ended", 0),
     ] {
         assert_eq!(counts.of(what), number, "{what}");
     }
@@ -100,7 +118,7 @@ fn transactions_that_do_not_end_are_cut_off_and_counted() {
     session.send(&[(b'Q', "BEGIN; INSERT INTO hot VALUES (1)\0")]);
     session.read_to(b'Z');
     guard.signal(Signal::TERM);
-    farewell(&mut session);
+    farewell(session);
     assert_eq!(next_line(&mut guard.messages), format!("{DRAINING} 300ms\n"));
     assert_eq!(guard.ended().of("in flight when the guard ended"), 1);
     assert_eq!(select(&mut administrator, "SELECT count(*) FROM hot"), ["0"]);
@@ -145,7 +163,7 @@ fn another_guard_takes_over_and_no_client_is_lost() {
         stays.send(&[(b'Q', "SELECT 1\0")]);
         stays.read_to(b'Z');
         first.signal(Signal::TERM);
-        farewell(&mut stays);
+        farewell(stays);
         go_on();
         is_over.store(true, Ordering::Relaxed);
         third

@@ -270,11 +270,14 @@ impl Relay {
         let is_draining = self.is_draining();
         let client = &mut self.clients[key];
         match client.frames.kind(input) {
+            // It has to get the end of its last answer before it ends.
+            _ if client.connection.is_full() || (is_draining && !client.connection.is_flushed()) => {
+                return None;
+            }
             kind if is_draining && kind != Some(b'X') => {
                 self.dismiss(key);
                 return Some(input.len());
             }
-            _ if client.connection.is_full() => return None,
             None if input.is_empty() => return None,
             Some(b'X') => {
                 self.remove_client(key);

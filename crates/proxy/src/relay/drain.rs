@@ -1,5 +1,6 @@
 //! The end of a relay that cuts off no transaction: clients are not accepted any more, and each session ends as
-//! soon as it is in no transaction. A transaction that has arrived is done, also if it has to wait first.
+//! soon as it is in no transaction. One that waits already is still done; what a client has sent behind it is
+//! not.
 
 use super::Relay;
 use super::backend::Backend;
@@ -7,16 +8,17 @@ use super::client::{ClientKey, Phase};
 use crate::postgres::refusal::Refusal;
 
 /// To a session that ends with the guard.
-pub const FAREWELL: &str = "terminating connection because the guard ends";
+const FAREWELL: &str = "terminating connection because the guard ends";
 
 impl Relay {
     /// Begins to end, and returns a message for who runs the relay.
     pub(super) fn drain(&mut self) -> String {
         self.drained_by = Some(self.at + self.drain_time);
+        self.accept();
         self.listener.close();
         for key in self.clients.keys().collect::<Vec<_>>() {
             match self.clients[key].phase {
-                // It has sent nothing that could be answered.
+                // It would take an error for the answer to a request for encryption.
                 Phase::Starting => self.remove_client(key),
                 Phase::Proving | Phase::LoginQueued | Phase::Login => self.dismiss(key),
                 Phase::Idle => self.resumed.push_back(key),
@@ -39,12 +41,10 @@ impl Relay {
         self.drained_by.is_some()
     }
 
-    /// Whether no session is left, or they have had their time. What was sent to those that have ended is on
-    /// its way.
+    /// Whether no session is left, nor a transaction whose client has gone; or they have had their time.
     pub(super) fn is_drained(&self) -> bool {
-        let mut clients = self.clients.values();
-        self.drained_by.is_some_and(|by| self.at >= by)
-            || clients.all(|client| client.phase == Phase::Ending && client.connection.is_flushed())
+        let is_empty = self.clients.is_empty() && self.gate.in_flight() == 0;
+        self.drained_by.is_some_and(|by| is_empty || self.at >= by)
     }
 
     /// Ends a session with the guard.
@@ -56,8 +56,13 @@ impl Relay {
     pub(super) fn end_all(&mut self) {
         let farewell = Refusal::SHUTDOWN.message(FAREWELL);
         for client in self.clients.values_mut() {
-            self.counts.cut_off += u64::from(client.permit.is_some());
-            self.counts.not_begun += u64::from(matches!(client.phase, Phase::Queued(_) | Phase::Parked(_)));
+            match client.phase {
+                Phase::Active => self.counts.cut_off += 1,
+                Phase::Queued(_) | Phase::Admitted | Phase::Opening | Phase::Parked(_) => {
+                    self.counts.not_begun += 1;
+                }
+                _ => {}
+            }
             let backend = client.backend.and_then(|backend| self.backends.get(backend));
             let is_inside = backend.is_some_and(Backend::is_inside_for_client);
             if !is_inside && !matches!(client.phase, Phase::Starting | Phase::Ending) {

@@ -48,7 +48,8 @@ pub enum NoRelay {
 /// has accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TakeOver {
-    /// All new connections come to this one. If it ends, they come to the other one again.
+    /// All new connections come to this one, if no third one listens. If it ends, they come to the other one
+    /// again.
     Yes,
     /// Only one process listens there.
     No,
@@ -148,18 +149,15 @@ pub fn listen_at(address: SocketAddr, take_over: TakeOver) -> Result<OwnedFd, Er
     let socket = stream(family(address))?;
     // A listener that was there before may have left connections that are closing.
     sockopt::set_socket_reuseaddr(&socket, true)?;
-    // Another process may take over from this one. Only if this is set later, the kernel refuses an address
-    // at which a process listens that was forgotten.
-    if take_over == TakeOver::No {
-        bind(&socket, &address)?;
-    }
-    sockopt::set_socket_reuseport(&socket, true)?;
     if take_over == TakeOver::Yes {
-        bind(&socket, &address)?;
+        sockopt::set_socket_reuseport(&socket, true)?;
     }
+    bind(&socket, &address)?;
     listen(&socket, BACKLOG)?;
-    if take_over == TakeOver::Yes {
-        select(&socket, 1)?;
+    match take_over {
+        // Only now, so that two processes can not share an address by mistake.
+        TakeOver::No => sockopt::set_socket_reuseport(&socket, true)?,
+        TakeOver::Yes => select(&socket, 1)?,
     }
     Ok(socket)
 }

@@ -1,4 +1,4 @@
-//! What a relay has to do now.
+//! A relay as who runs it sees it.
 
 use assay_reflect::law::Limit;
 

@@ -9,14 +9,17 @@ use assay_process::clock::now;
 use assay_proxy::{ClassCounts, State, TakeOver, listen_at};
 
 use crate::prometheus::{self, Answer, labels, seconds};
-use crate::section::guard::{Count, SESSIONS, TRANSACTIONS};
+use crate::section::guard::{Count, OTHERS, SESSIONS, TRANSACTIONS};
 
 /// A server of the pages, to which the relay gives its state.
 pub struct Page {
     address: SocketAddr,
     /// The last state, and when it was.
-    last: Arc<Mutex<Option<(State, Instant)>>>,
+    last: Arc<Mutex<Last>>,
 }
+
+/// A state and when it was, if there is one.
+type Last = Option<(Arc<State>, Instant)>;
 
 /// Time without a further state after which the relay does not work: it gives one ten times a second.
 const LONGEST_SILENCE: Duration = Duration::from_secs(3);
@@ -27,16 +30,14 @@ impl Page {
         let listener = listen_at(address, take_over).map(TcpListener::from);
         let listener = listener
             .with_context(|| format!("cannot listen at {address} for Prometheus; give another address"))?;
-        // The server of the pages waits for its clients.
-        listener.set_nonblocking(false).context("cannot wait for Prometheus")?;
         let address = listener.local_addr().context("cannot find the port")?;
         let last = Arc::new(Mutex::new(None));
         let page = Self { address, last: Arc::clone(&last) };
         prometheus::serve(listener, move |path| {
             let last = last.lock().unwrap_or_else(PoisonError::into_inner).clone();
             match path {
-                "/metrics" => Some(metrics(last)),
-                "/health" => Some(health(last)),
+                "/metrics" => Some(metrics(&last)),
+                "/health" => Some(health(&last)),
                 _ => None,
             }
         })?;
@@ -50,27 +51,27 @@ impl Page {
 
     /// Replaces the state.
     pub fn publish(&self, state: State) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((state, now()));
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((Arc::new(state), now()));
     }
 }
 
 /// Whether clients can come.
-fn health(last: Option<(State, Instant)>) -> Answer {
-    let age = |at: Instant| now().saturating_duration_since(at);
+fn health(last: &Last) -> Answer {
+    let age = |at: &Instant| now().saturating_duration_since(*at);
     let (status, body) = match last {
         None => (503, "the relay has not begun".to_owned()),
         Some((_, at)) if age(at) >= LONGEST_SILENCE => {
             (503, format!("the relay has done nothing for {} s", age(at).as_secs()))
         }
-        Some((State { is_draining: true, .. }, _)) => (503, "draining".to_owned()),
+        Some((state, _)) if state.is_draining => (503, "draining".to_owned()),
         Some(_) => (200, "relaying".to_owned()),
     };
     Answer { status, body: body + "\n" }
 }
 
 /// The counts and what the relay has to do, as far as it has begun.
-fn metrics(last: Option<(State, Instant)>) -> Answer {
-    Answer { status: 200, body: last.map(|(state, _)| page(&state)).unwrap_or_default() }
+fn metrics(last: &Last) -> Answer {
+    Answer { status: 200, body: last.as_ref().map(|(state, _)| page(state)).unwrap_or_default() }
 }
 
 /// The page of a state.
@@ -78,10 +79,10 @@ fn page(state: &State) -> String {
     let State { counts, limit, in_flight, waiting, parked, clients, backends, law_has_failed, is_draining } =
         state;
     let mut page = prometheus::Page::default();
-    for (about, of) in [("transactions", &TRANSACTIONS[..]), ("sessions", &SESSIONS[..])] {
+    for (about, of) in [("transactions: ", &TRANSACTIONS[..]), ("sessions: ", &SESSIONS), ("", &OTHERS)] {
         for Count { what, metric, of } in of {
             let name = format!("assay_guard_{metric}_total");
-            page.add((&name, "counter", &format!("{about}: {what}")), [(String::new(), of(counts))]);
+            page.add((&name, "counter", &format!("{about}{what}")), [(String::new(), of(counts))]);
         }
     }
     let pinned = counts.pinned.iter().map(|(pin, number)| (labels(&[("reason", pin.about())]), number));
@@ -125,4 +126,79 @@ fn page(state: &State) -> String {
         page.add((name, "gauge", help), [(String::new(), value)]);
     }
     page.text()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use assay_proxy::postgres::text::Pin;
+    use assay_proxy::{Counts, Waits};
+    use assay_reflect::law::Limit;
+    use expect_test::expect;
+
+    use super::*;
+
+    fn state() -> State {
+        let waits = Waits { number: 2, sum: Duration::from_millis(1500), longest: Duration::from_secs(1) };
+        let odd = ClassCounts { name: "a \"b\\\n".to_owned(), waits, late: 3, not_queued: 4 };
+        let others = ClassCounts { name: "others".to_owned(), ..ClassCounts::default() };
+        State {
+            counts: Counts {
+                committed: 100,
+                pinned: [(Pin::Listen, 1)].into(),
+                classes: vec![odd, others],
+                ..Counts::default()
+            },
+            limit: Limit::nearest(8.0),
+            in_flight: 7,
+            waiting: vec![5, 0],
+            parked: vec![0, 6],
+            clients: 20,
+            backends: 9,
+            law_has_failed: true,
+            is_draining: false,
+        }
+    }
+
+    #[test]
+    fn a_page_has_the_counts_and_what_there_is_now() {
+        let page = page(&state());
+        let values = page.lines().filter(|line| !line.starts_with('#') && !line.ends_with(" 0"));
+        expect![[r#"
+            assay_guard_committed_total 100
+            assay_guard_sessions_pinned_total{reason="LISTEN"} 1
+            assay_guard_wait_seconds_sum{class="a \"b\\\n"} 1.500000000
+            assay_guard_wait_seconds_count{class="a \"b\\\n"} 2
+            assay_guard_wait_seconds_sum{class="others"} 0.000000000
+            assay_guard_waiting{class="a \"b\\\n"} 5
+            assay_guard_parked{class="others"} 6
+            assay_guard_refused_total{class="a \"b\\\n",reason="late"} 3
+            assay_guard_refused_total{class="a \"b\\\n",reason="too many"} 4
+            assay_guard_limit 8
+            assay_guard_in_flight 7
+            assay_guard_clients 20
+            assay_guard_server_connections 9
+            assay_guard_law_failed 1"#]]
+        .assert_eq(&values.collect::<Vec<_>>().join("\n"));
+        let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+        let names = types.map(|line| line.split_once(' ').unwrap().0).collect::<Vec<_>>();
+        assert_eq!(names.iter().collect::<HashSet<_>>().len(), names.len());
+        let accepted = |c: char| c.is_ascii_lowercase() || c == '_';
+        assert!(names.iter().all(|name| name.chars().all(accepted)), "{names:?}");
+    }
+
+    #[test]
+    fn a_relay_works_that_has_done_so_lately_and_accepts_clients() {
+        let at = now();
+        let long_ago = at.checked_sub(LONGEST_SILENCE).unwrap();
+        for (last, status) in [
+            (None, 503),
+            (Some((state(), at)), 200),
+            (Some((State { is_draining: true, ..state() }, at)), 503),
+            (Some((state(), long_ago)), 503),
+        ] {
+            assert_eq!(health(&last.map(|(state, at)| (Arc::new(state), at))).status, status);
+        }
+    }
 }
