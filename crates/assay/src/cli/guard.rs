@@ -17,7 +17,8 @@ pub struct GuardArgs {
     /// Address for the clients of the database, such as 127.0.0.1:6432.
     #[arg(long, value_name = "ADDRESS")]
     pub listen: SocketAddr,
-    /// Take over from another guard that listens at the same address: new clients come to this one.
+    /// Take over from the guard that listens at this address: new clients come to this one. The other one
+    /// goes on with its sessions until SIGTERM.
     #[arg(long)]
     pub take_over: bool,
     /// PostgreSQL server, such as postgres://127.0.0.1:5432 or host=/run/postgresql. Clients log in as
@@ -78,8 +79,8 @@ pub struct GuardArgs {
     /// Answer Prometheus (/metrics) and health checks (/health) at this address, such as 127.0.0.1:9127.
     #[arg(long, value_name = "ADDRESS")]
     pub metrics: Option<SocketAddr>,
-    /// Longest time for the sessions to end after SIGTERM, such as 500ms or 5s. Each one ends when it is in no
-    /// transaction; those that are left after this time are cut off.
+    /// Longest time for the sessions to end after SIGTERM, such as 500ms or 5s. Each one ends when it is in
+    /// no transaction; those that are left after this time are cut off.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = wait)]
     pub drain_time: Duration,
     /// Output format of the report at the end.

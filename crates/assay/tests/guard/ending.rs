@@ -1,6 +1,6 @@
 //! How a guard ends, another one takes over from it, and both are watched.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
+use crate::http::get;
 use crate::postgres_server::Server;
 use crate::session::select;
 use crate::wire::Wire;
@@ -22,15 +23,6 @@ fn pages(guard: &mut Guard) -> SocketAddr {
         .unwrap_or_else(|| panic!("{line}"))
         .parse()
         .unwrap()
-}
-
-/// Gets a page.
-fn get(address: SocketAddr, path: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
 }
 
 /// Returns when a page has this text.

@@ -6,6 +6,8 @@ mod class;
 mod client;
 mod encryption;
 mod ending;
+#[path = "../shared/http.rs"]
+mod http;
 mod identity;
 mod law;
 mod load;

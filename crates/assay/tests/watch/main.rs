@@ -3,11 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
 
 mod database;
+#[path = "../shared/http.rs"]
+mod http;
 #[path = "../shared/postgres_server.rs"]
 mod postgres_server;
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -115,13 +117,7 @@ fn an_interrupt_ends_it_with_a_report() {
     BufReader::new(child.child().stderr.take().unwrap()).read_line(&mut said).unwrap();
     let address = said.trim().strip_prefix("listening at http://").unwrap().strip_suffix("/metrics").unwrap();
     progress.finished(123);
-    let get = |path: &str| {
-        let mut stream = TcpStream::connect(address).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    };
+    let get = |path| http::get(address.parse().unwrap(), path);
     // The page shows the last reading, and the first one may have been before the units.
     let mut pages = (0..1000).map(|_| {
         std::thread::sleep(Duration::from_millis(10));

@@ -1,6 +1,6 @@
-//! The end of a relay that cuts off no transaction: clients are not accepted any more, and each session ends as
-//! soon as it is in no transaction. One that waits already is still done; what a client has sent behind it is
-//! not.
+//! The end of a relay that cuts off no transaction: clients are not accepted any more, and each session ends
+//! as soon as it is in no transaction. One that waits already is still done; what a client has sent behind it
+//! is not.
 
 use super::Relay;
 use super::backend::Backend;

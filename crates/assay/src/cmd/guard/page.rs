@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use assay_process::clock::now;
 use assay_proxy::{ClassCounts, State, TakeOver, listen_at};
 
@@ -28,8 +28,8 @@ impl Page {
     /// Listens at an address, until the process ends.
     pub fn listen(address: SocketAddr, take_over: TakeOver) -> anyhow::Result<Self> {
         let listener = listen_at(address, take_over).map(TcpListener::from);
-        let listener = listener
-            .with_context(|| format!("cannot listen at {address} for Prometheus; give another address"))?;
+        let listener =
+            listener.map_err(|error| anyhow!("cannot listen at {address}: {error}; give another address"))?;
         let address = listener.local_addr().context("cannot find the port")?;
         let last = Arc::new(Mutex::new(None));
         let page = Self { address, last: Arc::clone(&last) };

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use assay_quantity::Unit;
 use assay_reflect::facility::Measure;
 use assay_reflect::observation::Observation;
@@ -21,7 +21,7 @@ impl Endpoint {
     /// Listens at an address, until the process ends.
     pub fn listen(address: SocketAddr) -> anyhow::Result<Self> {
         let listener = TcpListener::bind(address)
-            .with_context(|| format!("cannot listen at {address}; give another address"))?;
+            .map_err(|error| anyhow!("cannot listen at {address}: {error}; give another address"))?;
         let address = listener.local_addr().context("cannot find the port")?;
         let page = Arc::new(Mutex::new(String::new()));
         let endpoint = Self { address, page: Arc::clone(&page) };
