@@ -53,9 +53,7 @@ impl Interrupt {
 
     /// Listens for another signal.
     pub fn at(&self, signal: i32) -> anyhow::Result<()> {
-        signal_hook::flag::register(signal, Arc::clone(&self.0))
-            .context("cannot install a signal handler")?;
-        Ok(())
+        register(signal, &self.0)
     }
 
     /// Returns the flag, for code that polls it.
@@ -77,4 +75,10 @@ impl Interrupt {
     pub fn check(&self) -> Result<(), Interrupted> {
         if self.0.load(Ordering::Relaxed) { Err(Interrupted::Measuring) } else { Ok(()) }
     }
+}
+
+/// Has a signal set a flag.
+pub fn register(signal: i32, flag: &Arc<AtomicBool>) -> anyhow::Result<()> {
+    signal_hook::flag::register(signal, Arc::clone(flag)).context("cannot install a signal handler")?;
+    Ok(())
 }

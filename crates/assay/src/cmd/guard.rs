@@ -1,11 +1,11 @@
 //! `assay guard`: relays a database, and limits the transactions that are in flight.
 
 mod config;
+mod endpoint;
 mod files;
 mod log;
 mod messages;
 mod operation;
-mod page;
 mod settings;
 mod target;
 
@@ -23,14 +23,14 @@ use assay_reflect::law::{Law, Tuning};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use signal_hook::consts::SIGTERM;
 
+use self::endpoint::Endpoint;
 use self::log::Log;
 use self::messages::Messages;
 use self::operation::Operation;
-use self::page::Page;
 use self::settings::Files;
 use self::target::Target;
 use crate::cli::GuardArgs;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, register};
 use crate::section::guard::Passed;
 use crate::{open_files, output, section};
 
@@ -42,8 +42,7 @@ pub fn run(args: &GuardArgs) -> anyhow::Result<()> {
     open_files::raise_limit();
     let interrupt = Interrupt::listen_to_sigint()?;
     let terminated = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(SIGTERM, Arc::clone(&terminated))
-        .context("cannot install a signal handler")?;
+    register(SIGTERM, &terminated)?;
     let files = Files::new(args, &target, &interrupt)?;
     let settings = files.read()?;
     let lookup = lookup(args, &target)?;
@@ -52,7 +51,7 @@ pub fn run(args: &GuardArgs) -> anyhow::Result<()> {
     let cpu = group.map(GroupTime::open).transpose()?;
     let take_over = if args.take_over { TakeOver::Yes } else { TakeOver::No };
     let log = args.log.as_deref().map(|path| Log::open(path, law)).transpose()?;
-    let page = args.metrics.map(|address| Page::listen(address, take_over)).transpose()?;
+    let endpoint = args.metrics.map(|address| Endpoint::listen(address, take_over)).transpose()?;
     let relay = Relay::listen(Options {
         listen: args.listen,
         take_over,
@@ -65,10 +64,11 @@ pub fn run(args: &GuardArgs) -> anyhow::Result<()> {
         drain_time: args.drain_time,
     })?;
     output::say(&format!("relaying {} to {}", relay.address(), target.server));
-    if let Some(page) = &page {
-        output::say(&format!("answering Prometheus at http://{}/metrics", page.address()));
+    if let Some(endpoint) = &endpoint {
+        output::say(&format!("answering Prometheus at http://{}/metrics", endpoint.address()));
     }
-    let mut operation = Operation { interrupt, terminated, files, log, messages: Messages::begin(), page };
+    let mut operation =
+        Operation { interrupt, terminated, files, log, messages: Messages::begin(), endpoint };
     let relayed = relay.run(&mut operation);
     operation.messages.end();
     let unlogged = operation.log.map(Log::close);

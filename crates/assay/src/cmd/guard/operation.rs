@@ -1,4 +1,4 @@
-//! What the relay runs in: signals, files, messages, the log and the page for Prometheus.
+//! What the relay runs in: signals, files, messages, the log and the pages for Prometheus.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use assay_proxy::control::Moment;
 use assay_proxy::{Host, Order, Settings, State};
 
+use super::endpoint::Endpoint;
 use super::log::Log;
 use super::messages::Messages;
-use super::page::Page;
 use super::settings::Files;
 use crate::interrupt::Interrupt;
 
@@ -25,7 +25,7 @@ pub struct Operation<'a> {
     /// Where messages go.
     pub messages: Messages,
     /// Where the state goes.
-    pub page: Option<Page>,
+    pub endpoint: Option<Endpoint>,
 }
 
 impl Host for Operation<'_> {
@@ -48,7 +48,7 @@ impl Host for Operation<'_> {
     }
 
     fn state(&mut self, state: &dyn Fn() -> State) {
-        self.page.iter().for_each(|page| page.publish(state()));
+        self.endpoint.iter().for_each(|endpoint| endpoint.publish(state()));
     }
 
     fn say(&mut self, text: String) {

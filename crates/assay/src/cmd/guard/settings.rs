@@ -15,7 +15,7 @@ use super::files::{cannot_read, read, read_secret};
 use super::messages::Messages;
 use super::target::Target;
 use crate::cli::GuardArgs;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, register};
 
 /// The files that the settings are made of.
 pub struct Files<'a> {
@@ -29,8 +29,7 @@ impl<'a> Files<'a> {
     pub fn new(args: &'a GuardArgs, target: &'a Target, interrupt: &Interrupt) -> anyhow::Result<Self> {
         let hung_up = Arc::new(AtomicBool::new(false));
         if [&args.config, &args.users, &args.tls_cert, &args.server_ca].iter().any(|file| file.is_some()) {
-            signal_hook::flag::register(SIGHUP, Arc::clone(&hung_up))
-                .context("cannot install a signal handler")?;
+            register(SIGHUP, &hung_up)?;
         } else {
             interrupt.at(SIGHUP)?;
         }

@@ -12,7 +12,7 @@ use crate::prometheus::{self, Answer, labels, seconds};
 use crate::section::guard::{Count, OTHERS, SESSIONS, TRANSACTIONS};
 
 /// A server of the pages, to which the relay gives its state.
-pub struct Page {
+pub struct Endpoint {
     address: SocketAddr,
     /// The last state, and when it was.
     last: Arc<Mutex<Last>>,
@@ -24,7 +24,7 @@ type Last = Option<(Arc<State>, Instant)>;
 /// Time without a further state after which the relay does not work: it gives one ten times a second.
 const LONGEST_SILENCE: Duration = Duration::from_secs(3);
 
-impl Page {
+impl Endpoint {
     /// Listens at an address, until the process ends.
     pub fn listen(address: SocketAddr, take_over: TakeOver) -> anyhow::Result<Self> {
         let listener = listen_at(address, take_over).map(TcpListener::from);
@@ -32,7 +32,7 @@ impl Page {
             listener.map_err(|error| anyhow!("cannot listen at {address}: {error}; give another address"))?;
         let address = listener.local_addr().context("cannot find the port")?;
         let last = Arc::new(Mutex::new(None));
-        let page = Self { address, last: Arc::clone(&last) };
+        let endpoint = Self { address, last: Arc::clone(&last) };
         prometheus::serve(listener, move |path| {
             let last = last.lock().unwrap_or_else(PoisonError::into_inner).clone();
             match path {
@@ -41,7 +41,7 @@ impl Page {
                 _ => None,
             }
         })?;
-        Ok(page)
+        Ok(endpoint)
     }
 
     /// Where it listens.
@@ -69,7 +69,7 @@ fn health(last: &Last) -> Answer {
     Answer { status, body: body + "\n" }
 }
 
-/// The counts and what the relay has to do, as far as it has begun.
+/// The page for Prometheus, which is empty before the relay has begun.
 fn metrics(last: &Last) -> Answer {
     Answer { status: 200, body: last.as_ref().map(|(state, _)| page(state)).unwrap_or_default() }
 }
