@@ -6,6 +6,7 @@ mod again;
 mod cli;
 mod cmd;
 mod data;
+mod http;
 mod interrupt;
 mod journal;
 mod open_files;

@@ -1,60 +1,29 @@
 //! Pages over HTTP for Prometheus, and for checks of whether a process works.
 
 use std::fmt::{Display, Write};
-use std::io;
 use std::net::TcpListener;
-use std::thread;
-use std::time::Duration;
 
 use anyhow::Context;
-use tiny_http::{Header, Method, Request, Response, Server};
+
+use crate::http::{self, Answer};
 
 /// Media type of a page (Prometheus, *Exposition formats*, version 0.0.4).
-const MEDIA_TYPE: &str = "Content-Type: text/plain; version=0.0.4";
+const MEDIA_TYPE: &str = "text/plain; version=0.0.4";
 
-/// What is answered to a request.
-pub struct Answer {
-    /// The status of HTTP.
-    pub status: u16,
-    /// The text.
-    pub body: String,
-}
-
-/// Time after which a client is accepted again, if there were too many files.
-const PAUSE: Duration = Duration::from_secs(1);
-
-/// Answers requests for paths, in a thread of its own, until the process ends.
+/// Answers requests for pages, in threads of their own, until the process ends.
 pub fn serve(
     listener: TcpListener,
-    answer: impl Fn(&str) -> Option<Answer> + Send + 'static,
+    page: impl Fn(&str) -> Option<Answer> + Send + Sync + 'static,
 ) -> anyhow::Result<()> {
     listener.set_nonblocking(false).context("cannot wait for Prometheus")?;
-    thread::spawn(move || {
-        loop {
-            // It ends if it cannot accept a client.
-            let server =
-                listener.try_clone().ok().and_then(|listener| Server::from_listener(listener, None).ok());
-            for request in server.iter().flat_map(Server::incoming_requests) {
-                let path = request.url().split('?').next().filter(|_| is_read(request.method()));
-                let answer = path.and_then(&answer);
-                // A client that has gone needs no answer.
-                let _ = respond(request, answer);
-            }
-            thread::sleep(PAUSE);
-        }
-    });
+    http::serve(
+        move || listener.accept().map(|(socket, _)| socket),
+        move |request| {
+            let path = Some(&*request.path).filter(|_| matches!(&*request.method, "GET" | "HEAD"));
+            path.and_then(&page).unwrap_or_else(|| Answer::text(404, "see /metrics\n"))
+        },
+    );
     Ok(())
-}
-
-fn is_read(method: &Method) -> bool {
-    matches!(method, Method::Get | Method::Head)
-}
-
-fn respond(request: Request, answer: Option<Answer>) -> io::Result<()> {
-    let Answer { status, body } =
-        answer.unwrap_or_else(|| Answer { status: 404, body: "see /metrics\n".to_owned() });
-    let response = Response::from_string(body).with_status_code(status);
-    request.respond(MEDIA_TYPE.parse::<Header>().into_iter().fold(response, Response::with_header))
 }
 
 /// A page of metrics.
@@ -79,6 +48,11 @@ impl Page {
     /// Returns the text.
     pub fn text(self) -> String {
         self.0
+    }
+
+    /// Returns the answer to a request for a page with this text.
+    pub fn answer(text: String) -> Answer {
+        Answer { status: 200, media_type: MEDIA_TYPE, body: text }
     }
 }
 

@@ -19,6 +19,6 @@ mod relay;
 pub mod tls;
 
 pub use relay::{
-    ClassCounts, Counts, Host, Lookup, NoRelay, Options, Order, Relay, Server, Settings, State, TakeOver,
-    Waits, listen_at,
+    Change, ClassCounts, Counts, Host, Lookup, NoRelay, Options, Order, Relay, Server, Settings, State,
+    TakeOver, Waits, listen_at,
 };

@@ -59,7 +59,7 @@ use lookup::Lookups;
 use pool::{Pool, PoolKey};
 
 pub use classes::{ClassCounts, Waits};
-pub use host::{Host, Order};
+pub use host::{Change, Host, Order};
 pub use listener::{NoRelay, Server, TakeOver, listen_at};
 pub use lookup::Lookup;
 pub use state::State;
@@ -83,7 +83,7 @@ pub struct Options {
     pub settings: Settings,
     /// How roles are looked up that are not in the list of users, if there is one.
     pub lookup: Option<Lookup>,
-    /// Longest time for the sessions to end, after [`Order::Drain`].
+    /// Longest time for sessions to end, after [`Order::Drain`] or [`Change::EndSessions`].
     pub drain_time: Duration,
 }
 
@@ -189,6 +189,8 @@ pub struct Relay {
     startups: VecDeque<(Duration, ClientKey)>,
     /// When clients have to be gone that have ended, the earliest first.
     endings: VecDeque<(Duration, ClientKey)>,
+    /// When sessions of a role that end have to be in no transaction, the earliest first.
+    leavings: VecDeque<(Duration, ClientKey)>,
     drain_time: Duration,
     /// When sessions that still go on are cut off, if no more begin.
     drained_by: Option<Duration>,
@@ -289,6 +291,7 @@ impl Relay {
             handshakes: VecDeque::new(),
             startups: VecDeque::new(),
             endings: VecDeque::new(),
+            leavings: VecDeque::new(),
             drain_time: options.drain_time,
             drained_by: None,
             counts,
@@ -416,10 +419,20 @@ impl Relay {
         while let Some(key) = due(&mut self.endings, self.at) {
             self.remove_client(key);
         }
+        while let Some(key) = due(&mut self.leavings, self.at) {
+            self.cut_off(key);
+        }
         if self.listener.is_paused() {
             self.accept();
         }
-        host.changed().into_iter().for_each(|settings| self.change(settings));
+        match host.change() {
+            None => {}
+            Some(Change::Settings(settings)) => self.change(settings),
+            Some(Change::EndSessions { role, number }) => {
+                // Who has asked may not wait for the number any more.
+                let _ = number.send(self.end_sessions(&role));
+            }
+        }
         self.lookup_failure().into_iter().for_each(|text| host.say(text));
         if self.control.is_due(self.at) {
             host.period(&self.end_period());
@@ -427,8 +440,6 @@ impl Relay {
         host.state(&|| self.state());
     }
 
-    /// Connections, logins and waits that begin go by these settings. Whether there is a list of users does
-    /// not change.
     fn change(&mut self, Settings { classes, users, encryption }: Settings) {
         self.change_classes(classes);
         self.encryption = encryption;

@@ -65,6 +65,10 @@ pub struct GuardArgs {
     /// Limit that never changes: the same as `--law fixed --start N`.
     #[arg(long, value_name = "N", conflicts_with_all = ["law", "start"], value_parser = limit())]
     pub limit: Option<Limit>,
+    /// Observe only: no transaction waits for admission. The report has the productivity of the server by
+    /// the number of transactions in flight.
+    #[arg(long, conflicts_with_all = ["law", "start", "limit"])]
+    pub shadow: bool,
     /// Longest time that a transaction waits, such as 500ms or 5s; after that, it is refused with SQLSTATE
     /// 57014, or 53300 if it lacks a connection of the server.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = wait)]
@@ -79,8 +83,12 @@ pub struct GuardArgs {
     /// Answer Prometheus (/metrics) and health checks (/health) at this address, such as 127.0.0.1:9127.
     #[arg(long, value_name = "ADDRESS")]
     pub metrics: Option<SocketAddr>,
-    /// Longest time for the sessions to end after SIGTERM, such as 500ms or 5s. Each one ends when it is in
-    /// no transaction; those that are left after this time are cut off.
+    /// Take commands over HTTP at this Unix socket, which only the user of the guard can reach: GET /status,
+    /// POST /drain, POST /end-sessions with the name of a role as the body.
+    #[arg(long, value_name = "PATH")]
+    pub admin: Option<PathBuf>,
+    /// Longest time for the sessions to end after SIGTERM or a command, such as 500ms or 5s. Each one ends
+    /// when it is in no transaction; those that are left after this time are cut off.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = wait)]
     pub drain_time: Duration,
     /// Output format of the report at the end.

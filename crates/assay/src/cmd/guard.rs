@@ -1,11 +1,13 @@
 //! `assay guard`: relays a database, and limits the transactions that are in flight.
 
+mod admin;
 mod config;
 mod endpoint;
 mod files;
 mod log;
 mod messages;
 mod operation;
+mod published;
 mod settings;
 mod target;
 
@@ -18,15 +20,17 @@ use anyhow::{Context, bail};
 use assay_proxy::{Lookup, Options, Relay, TakeOver};
 use assay_reflect::Cgroup;
 use assay_reflect::advice::Advice;
+use assay_reflect::curve::Curve;
 use assay_reflect::facility::GroupTime;
-use assay_reflect::law::{Law, Tuning};
+use assay_reflect::law::{Law, Limit, Tuning};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use signal_hook::consts::SIGTERM;
 
-use self::endpoint::Endpoint;
+use self::admin::Admin;
 use self::log::Log;
 use self::messages::Messages;
 use self::operation::Operation;
+use self::published::Published;
 use self::settings::Files;
 use self::target::Target;
 use crate::cli::GuardArgs;
@@ -51,7 +55,12 @@ pub fn run(args: &GuardArgs) -> anyhow::Result<()> {
     let cpu = group.map(GroupTime::open).transpose()?;
     let take_over = if args.take_over { TakeOver::Yes } else { TakeOver::No };
     let log = args.log.as_deref().map(|path| Log::open(path, law)).transpose()?;
-    let endpoint = args.metrics.map(|address| Endpoint::listen(address, take_over)).transpose()?;
+    let published = Arc::new(Published::default());
+    let listen = |address| endpoint::listen(address, take_over, Arc::clone(&published));
+    let pages = args.metrics.map(listen).transpose()?;
+    let listen =
+        |path| Admin::listen((path, take_over), law, Arc::clone(&published), Arc::clone(&terminated));
+    let admin = args.admin.as_deref().map(listen).transpose()?;
     let relay = Relay::listen(Options {
         listen: args.listen,
         take_over,
@@ -64,16 +73,28 @@ pub fn run(args: &GuardArgs) -> anyhow::Result<()> {
         drain_time: args.drain_time,
     })?;
     output::say(&format!("relaying {} to {}", relay.address(), target.server));
-    if let Some(endpoint) = &endpoint {
-        output::say(&format!("answering Prometheus at http://{}/metrics", endpoint.address()));
+    if let Some(address) = pages {
+        output::say(&format!("answering Prometheus at http://{address}/metrics"));
     }
-    let mut operation =
-        Operation { interrupt, terminated, files, log, messages: Messages::begin(), endpoint };
+    if let Some(path) = &args.admin {
+        output::say(&format!("taking commands at {}", path.display()));
+    }
+    let is_watched = pages.is_some() || admin.is_some();
+    let mut operation = Operation {
+        interrupt,
+        terminated,
+        files,
+        log,
+        curve: args.shadow.then(Curve::default),
+        messages: Messages::begin(),
+        published: is_watched.then_some(published),
+        admin,
+    };
     let relayed = relay.run(&mut operation);
     operation.messages.end();
     let unlogged = operation.log.map(Log::close);
     let (counts, limits) = relayed.context("cannot wait for the clients and the server")?;
-    let passed = Passed { law, counts, limits, unlogged };
+    let passed = Passed { law, counts: &counts, limits: &limits, curve: operation.curve.as_ref(), unlogged };
     output::show(&section::guard::report(&passed), args.print.format())
 }
 
@@ -93,7 +114,9 @@ fn lookup(args: &GuardArgs, target: &Target) -> anyhow::Result<Option<Lookup>> {
 fn law(args: &GuardArgs) -> (&'static Law, Tuning) {
     let processors = thread::available_parallelism().map_or(1, NonZero::get);
     let tuning = Tuning::advised(&Advice::default(), processors);
-    match (args.limit, args.start) {
+    // More than can be in flight.
+    let limit = args.shadow.then_some(Limit::nearest(f64::INFINITY)).or(args.limit);
+    match (limit, args.start) {
         (Some(limit), _) => (Law::fixed(), Tuning { start: limit, ..tuning }),
         (None, Some(start)) => (args.law, Tuning { start, ..tuning }),
         (None, None) => (args.law, tuning),

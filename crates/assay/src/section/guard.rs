@@ -3,21 +3,24 @@
 use std::time::Duration;
 
 use assay_proxy::control::Course;
-use assay_proxy::{ClassCounts, Counts};
+use assay_proxy::{ClassCounts, Counts, State};
 use assay_quantity::Unit;
+use assay_reflect::curve::{Curve, Point};
 use assay_reflect::law::Law;
 use assay_report::{Block, Cell, Column, Report, Table};
 
 use super::real;
 
 /// What happened.
-pub struct Passed {
+pub struct Passed<'a> {
     /// What set the limit.
     pub law: &'static Law,
     /// What passed.
-    pub counts: Counts,
+    pub counts: &'a Counts,
     /// The limits.
-    pub limits: Course,
+    pub limits: &'a Course,
+    /// The productivity by load, of a guard without a limit.
+    pub curve: Option<&'a Curve>,
     /// Lines that the log lacks, if there is one.
     pub unlogged: Option<u64>,
 }
@@ -91,8 +94,41 @@ pub const OTHERS: [Count; 8] = [
     }),
 ];
 
-/// Returns the report on what happened.
-pub fn report(Passed { law, counts, limits: course, unlogged }: &Passed) -> Report {
+/// Returns the report on what happened, at the end.
+pub fn report(passed: &Passed<'_>) -> Report {
+    let ended = [
+        ("in flight when the guard ended", passed.counts.cut_off),
+        ("waiting when the guard ended", passed.counts.not_begun),
+    ];
+    Report { title: "What passed through the guard".to_owned(), blocks: blocks(passed, &ended) }
+}
+
+/// Returns the report on what there is now, and on what happened so far.
+pub fn status(law: &'static Law, state: &State, curve: Option<&Curve>) -> Report {
+    let State { counts, limits, in_flight, waiting, parked, clients, backends, sessions, is_draining } =
+        state;
+    let now = [
+        ("transactions in flight", *in_flight),
+        ("transactions that wait for admission", waiting.iter().sum()),
+        ("transactions that lack a connection to the server", parked.iter().sum()),
+        ("connections of clients", *clients),
+        ("connections to the server", *backends),
+    ];
+    let of = |(what, number): (String, usize)| [Cell::text(what), Cell::Count(number as u64)];
+    let now = now.map(|(what, number)| of((what.to_owned(), number)));
+    let now = Table::of("Now", [Column::words("what"), Column::numbers("number")], now);
+    let sessions = sessions.iter().map(|(role, number)| of((String::from_utf8_lossy(role).into(), *number)));
+    let sessions =
+        Table::of("Sessions by role, now", [Column::words("role"), Column::numbers("number")], sessions);
+    let drains = is_draining.then(|| Block::Text("The guard ends with its sessions.".to_owned()));
+    let passed = blocks(&Passed { law, counts, limits, curve, unlogged: None }, &[]);
+    let blocks = drains.into_iter().chain([now, sessions].map(Block::Table)).chain(passed).collect();
+    Report { title: "The guard now, and what has passed through it".to_owned(), blocks }
+}
+
+/// What happened, with further rows for transactions.
+fn blocks(passed: &Passed<'_>, ended: &[(&str, u64)]) -> Vec<Block> {
+    let Passed { law, counts, limits: course, curve, unlogged } = passed;
     let columns = || [Column::words("what"), Column::numbers("number")];
     let rows =
         |of: &[Count]| of.iter().map(|count| row((count.what, (count.of)(counts)))).collect::<Vec<_>>();
@@ -101,15 +137,15 @@ pub fn report(Passed { law, counts, limits: course, unlogged }: &Passed) -> Repo
         ("refused because they waited too long", of_all(|class| class.late)),
         ("refused because too many waited", of_all(|class| class.not_queued)),
         ("admitted after a wait", of_all(|class| class.waits.number)),
-        ("in flight when the guard ended", counts.cut_off),
-        ("waiting when the guard ended", counts.not_begun),
     ];
-    let transactions = rows(&TRANSACTIONS).into_iter().chain(further.map(row));
+    let ended = ended.iter().copied().map(row);
+    let transactions = rows(&TRANSACTIONS).into_iter().chain(further.map(row)).chain(ended);
     let transactions = Table::of("Transactions", columns(), transactions);
     let sessions = Table::of("Sessions", columns(), [rows(&SESSIONS), rows(&OTHERS)].concat());
     let pinned = counts.pinned.iter().map(|(pin, number)| row((pin.about(), *number)));
     let pinned = Table::of("Sessions with a connection of their own, by the first reason", columns(), pinned);
-    let tables = [transactions, limits(law, course), waits(&counts.classes), sessions, pinned];
+    let limits = curve.map_or_else(|| limits(law, course), loads);
+    let tables = [transactions, limits, waits(&counts.classes), sessions, pinned];
     let mut blocks: Vec<Block> = tables.map(Block::Table).into();
     if course.has_failed {
         blocks.push(Block::Text("The law failed; its last limit stayed.".to_owned()));
@@ -122,7 +158,7 @@ pub fn report(Passed { law, counts, limits: course, unlogged }: &Passed) -> Repo
     if let Some(lines @ 1..) = unlogged {
         blocks.push(Block::Text(format!("The log lacks {lines} lines.")));
     }
-    Report { title: "What passed through the guard".to_owned(), blocks }
+    blocks
 }
 
 /// Transactions that could be in flight.
@@ -130,9 +166,30 @@ fn limits(law: &Law, course: &Course) -> Table {
     let [last, lowest, highest] =
         [course.last, course.lowest, course.highest].map(|limit| Cell::Count(limit.units().into()));
     let row = [Cell::text(law.name), last, lowest, highest, Cell::Count(course.changes)];
-    let [last, lowest, highest, changes] =
-        ["at the end", "lowest", "highest", "changes"].map(Column::numbers);
+    let [last, lowest, highest, changes] = ["last", "lowest", "highest", "changes"].map(Column::numbers);
     Table::of("Limit", [Column::words("law"), last, lowest, highest, changes], [row])
+}
+
+/// What the server did by the number of transactions in flight.
+fn loads(curve: &Curve) -> Table {
+    let row = |point: &Point| {
+        let per_second = |value| Cell::Number { value, unit: Unit::PerSecond };
+        let latency = point.latency().map_or_else(|| Cell::Missing("none ended".to_owned()), time);
+        [
+            Cell::Count(point.least),
+            Cell::Count(point.below),
+            time(point.time),
+            per_second(point.productivity()),
+            per_second(point.failures()),
+            latency,
+        ]
+    };
+    let columns = ["from", "below", "for", "finished per second", "failed per second", "mean time"];
+    Table::of("Transactions by the number in flight", columns.map(Column::numbers), curve.points().map(row))
+}
+
+fn time(time: Duration) -> Cell {
+    Cell::Number { value: time.as_secs_f64() * 1e9, unit: Unit::Nanoseconds }
 }
 
 fn row((what, number): (&str, u64)) -> [Cell; 2] {
@@ -142,13 +199,13 @@ fn row((what, number): (&str, u64)) -> [Cell; 2] {
 /// How the transactions of each class waited for admission.
 fn waits(classes: &[ClassCounts]) -> Table {
     let row = |ClassCounts { name, waits, late, not_queued }: &ClassCounts| {
-        let time = |wait: Duration| match waits.number {
+        let wait = |wait: Duration| match waits.number {
             0 => Cell::Missing("none was admitted after a wait".to_owned()),
-            _ => Cell::Number { value: wait.as_secs_f64() * 1e9, unit: Unit::Nanoseconds },
+            _ => time(wait),
         };
         let mean = waits.sum.div_f64(real(waits.number.max(1)));
         let [late, not_queued] = [late, not_queued].map(|number| Cell::Count(*number));
-        [Cell::text(name), Cell::Count(waits.number), time(mean), time(waits.longest), late, not_queued]
+        [Cell::text(name), Cell::Count(waits.number), wait(mean), wait(waits.longest), late, not_queued]
     };
     let [admitted, mean, longest, late, not_queued] =
         ["admitted after a wait", "mean", "longest", "refused after a wait", "refused at once"]

@@ -123,3 +123,37 @@ fn a_log_has_one_guard() {
     let log = fs::read_to_string(&path).unwrap();
     assert_eq!(log.lines().filter(|line| line.contains("assay.guard/1")).count(), 2, "{log}");
 }
+
+#[test]
+fn a_guard_that_only_observes_lets_all_transactions_in_and_shows_what_the_server_did() {
+    let server = server();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log");
+    let guard = Guard::start(&server, &["--shadow", "--log", path.to_str().unwrap()]);
+    let mut blocker = server.session();
+    let mut lock = blocker.transaction().unwrap();
+    lock.batch_execute("UPDATE hot SET v = 1").unwrap();
+    let all_are_in_flight = || {
+        let log = fs::read_to_string(&path).unwrap();
+        let lines = log.split_inclusive('\n').skip(1).filter(|line| line.ends_with('\n'));
+        let last = lines.last().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        last.is_some_and(|line| line["in_flight"].as_f64() == Some(SESSIONS as f64) && line["waiting"] == 0.0)
+    };
+    thread::scope(|scope| {
+        for _ in 0..SESSIONS {
+            let mut session = guard.session("same");
+            scope.spawn(move || session.batch_execute("UPDATE hot SET v = v + 1").unwrap());
+        }
+        while !all_are_in_flight() {
+            thread::sleep(std::time::Duration::from_millis(10));
+        }
+        lock.commit().unwrap();
+    });
+    let counts = guard.end();
+    assert_eq!(["committed", "admitted after a wait"].map(|what| counts.of(what)), [SESSIONS as u64, 0]);
+    let tables = || counts.0["blocks"].as_array().unwrap().iter().map(|block| &block["table"]);
+    assert!(tables().all(|table| table["title"] != "Limit"), "{}", counts.0);
+    let curve = tables().find(|table| table["title"] == "Transactions by the number in flight").unwrap();
+    let mut rows = curve["rows"].as_array().unwrap().iter();
+    assert!(rows.any(|row| (&row[0]["count"], &row[1]["count"]) == (&8.into(), &16.into())), "{curve}");
+}

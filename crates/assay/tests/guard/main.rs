@@ -123,7 +123,7 @@ impl Counts {
     fn row(&self, what: &str) -> Vec<u64> {
         let tables = self.0["blocks"].as_array().unwrap().iter();
         let mut rows = tables.filter_map(|block| block["table"]["rows"].as_array()).flatten();
-        let row = rows.find(|row| row[0]["text"].as_str().unwrap().starts_with(what));
+        let row = rows.find(|row| row[0]["text"].as_str().is_some_and(|text| text.starts_with(what)));
         let cells = row.map_or(&[][..], |row| &row.as_array().unwrap()[1..]);
         cells.iter().filter_map(|cell| cell["count"].as_u64()).collect()
     }
@@ -161,6 +161,8 @@ fn bad_arguments_are_refused_in_one_line() {
     for (arguments, message) in [
         (&["--law", "best"][..], "invalid value 'best'"),
         (&["--law", "knee", "--limit", "4"], "cannot be used with '--limit <N>'"),
+        (&["--shadow", "--limit", "4"], "cannot be used with '--limit <N>'"),
+        (&["--admin", "/no/admin"], "cannot listen at /no/admin; give another path: No such file"),
         (&["--law", "paper2003"], "--cgroup <PATH>"),
         (&["--cgroup", "/proc"], "/proc is no control group"),
         (&["--max-wait", "0ms"], "give a time between 1ms and 24h"),

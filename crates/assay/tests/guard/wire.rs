@@ -21,9 +21,20 @@ impl Wire {
 
     /// Logs in at an address.
     pub fn connect(address: SocketAddr) -> Self {
-        let mut wire = Self(TcpStream::connect(address).unwrap());
-        wire.0.write_all(&packet("user\0postgres\0database\0postgres\0\0")).unwrap();
+        Self::connect_as("postgres", address)
+    }
+
+    /// Logs in at an address as a role.
+    pub fn connect_as(role: &str, address: SocketAddr) -> Self {
+        let mut wire = Self::begin(role, address);
         wire.read_to(b'Z');
+        wire
+    }
+
+    /// Begins to log in.
+    pub fn begin(role: &str, address: SocketAddr) -> Self {
+        let mut wire = Self(TcpStream::connect(address).unwrap());
+        wire.0.write_all(&packet(&format!("user\0{role}\0database\0postgres\0\0"))).unwrap();
         wire
     }
 

@@ -5,8 +5,13 @@ use std::net::{SocketAddr, TcpStream};
 
 /// Gets a page, and returns the answer as it came.
 pub fn get(address: SocketAddr, path: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    request(TcpStream::connect(address).unwrap(), &format!("GET {path}"), "")
+}
+
+/// Sends a request over a connection, and returns the answer as it came.
+pub fn request(mut stream: impl Read + Write, request: &str, body: &str) -> String {
+    let headers = format!("Host: localhost\r\nConnection: close\r\nContent-Length: {}", body.len());
+    write!(stream, "{request} HTTP/1.1\r\n{headers}\r\n\r\n{body}").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer

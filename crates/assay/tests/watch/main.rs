@@ -125,7 +125,7 @@ fn an_interrupt_ends_it_with_a_report() {
     });
     let page = pages.find(|page| page.contains("\nassay_progress_total 123\n"));
     let page = page.unwrap();
-    assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
+    assert!(page.starts_with("HTTP/1.1 200 "), "{page}");
     assert!(page.contains("Content-Type: text/plain; version=0.0.4\r\n"), "{page}");
     assert!(get("/").starts_with("HTTP/1.1 404 "), "{page}");
     child.interrupt();

@@ -36,6 +36,8 @@ pub struct Client {
     pub input: Vec<u8>,
     pub phase: Phase,
     pub session: Session,
+    /// Whether its session ends when it is in no transaction.
+    pub is_leaving: bool,
     /// Its connection of the server: during a transaction, or for good.
     pub backend: Option<BackendKey>,
     pub pool: Option<PoolKey>,
@@ -136,6 +138,7 @@ impl Relay {
             input: Vec::new(),
             phase: Phase::Starting,
             session: Session::default(),
+            is_leaving: false,
             backend: None,
             pool: None,
             permit: None,
@@ -267,14 +270,13 @@ impl Relay {
 
     /// Outside of a transaction. `None`, here and below, if there has to come more before something is done.
     fn take_idle(&mut self, key: ClientKey, input: &[u8]) -> Option<usize> {
-        let is_draining = self.is_draining();
         let client = &mut self.clients[key];
         match client.frames.kind(input) {
             // It has to get the end of its last answer before it ends.
-            _ if client.connection.is_full() || (is_draining && !client.connection.is_flushed()) => {
+            _ if client.connection.is_full() || (client.is_leaving && !client.connection.is_flushed()) => {
                 return None;
             }
-            kind if is_draining && kind != Some(b'X') => {
+            kind if client.is_leaving && kind != Some(b'X') => {
                 self.dismiss(key);
                 return Some(input.len());
             }

@@ -1,16 +1,18 @@
 //! A relay as who runs it sees it.
 
-use assay_reflect::law::Limit;
+use std::collections::BTreeMap;
 
+use super::pool::Kind;
 use super::{Counts, Relay};
+use crate::control::Course;
 
 /// A relay at a moment.
 #[derive(Debug, Clone)]
 pub struct State {
     /// What happened so far.
     pub counts: Counts,
-    /// Transactions that may be in flight.
-    pub limit: Limit,
+    /// The numbers of transactions that could be in flight; the last one is that of now.
+    pub limits: Course,
     /// Transactions in flight.
     pub in_flight: usize,
     /// Transactions of each class that wait for admission, in the order of [`Counts::classes`].
@@ -21,9 +23,9 @@ pub struct State {
     pub clients: usize,
     /// Connections of the server, those that are not open yet included.
     pub backends: usize,
-    /// Whether the law has failed.
-    pub law_has_failed: bool,
-    /// Whether sessions end as soon as they can.
+    /// Sessions by role, those that log in at the server included.
+    pub sessions: BTreeMap<Vec<u8>, usize>,
+    /// Whether all sessions end as soon as they can.
     pub is_draining: bool,
 }
 
@@ -31,15 +33,19 @@ impl Relay {
     /// Returns the state.
     pub(super) fn state(&self) -> State {
         let (waiting, parked) = self.gate.queued().unzip();
+        let mut sessions = BTreeMap::<&[u8], usize>::new();
+        for pool in self.pools.values().filter(|pool| pool.kind != Kind::Lookups && pool.sessions > 0) {
+            *sessions.entry(pool.startup.role()).or_default() += pool.sessions;
+        }
         State {
             counts: self.counts.clone(),
-            limit: self.gate.limit(),
+            limits: self.control.course(),
             in_flight: self.gate.in_flight(),
             waiting,
             parked,
             clients: self.clients.len(),
             backends: self.backends.len(),
-            law_has_failed: self.control.course().has_failed,
+            sessions: sessions.into_iter().map(|(role, number)| (role.to_vec(), number)).collect(),
             is_draining: self.is_draining(),
         }
     }

@@ -1,84 +1,48 @@
 //! `assay guard --metrics`: what a guard does, as a page that Prometheus reads, and whether it works.
 
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
-use assay_process::clock::now;
 use assay_proxy::{ClassCounts, State, TakeOver, listen_at};
 
-use crate::prometheus::{self, Answer, labels, seconds};
+use super::published::Published;
+use crate::http::Answer;
+use crate::prometheus::{self, Page, labels, seconds};
 use crate::section::guard::{Count, OTHERS, SESSIONS, TRANSACTIONS};
 
-/// A server of the pages, to which the relay gives its state.
-pub struct Endpoint {
+/// Listens at an address, until the process ends, and returns it with its port.
+pub fn listen(
     address: SocketAddr,
-    /// The last state, and when it was.
-    last: Arc<Mutex<Last>>,
-}
-
-/// A state and when it was, if there is one.
-type Last = Option<(Arc<State>, Instant)>;
-
-/// Time without a further state after which the relay does not work: it gives one ten times a second.
-const LONGEST_SILENCE: Duration = Duration::from_secs(3);
-
-impl Endpoint {
-    /// Listens at an address, until the process ends.
-    pub fn listen(address: SocketAddr, take_over: TakeOver) -> anyhow::Result<Self> {
-        let listener = listen_at(address, take_over).map(TcpListener::from);
-        let listener =
-            listener.map_err(|error| anyhow!("cannot listen at {address}: {error}; give another address"))?;
-        let address = listener.local_addr().context("cannot find the port")?;
-        let last = Arc::new(Mutex::new(None));
-        let endpoint = Self { address, last: Arc::clone(&last) };
-        prometheus::serve(listener, move |path| {
-            let last = last.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            match path {
-                "/metrics" => Some(metrics(&last)),
-                "/health" => Some(health(&last)),
-                _ => None,
-            }
-        })?;
-        Ok(endpoint)
-    }
-
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Replaces the state.
-    pub fn publish(&self, state: State) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((Arc::new(state), now()));
-    }
+    take_over: TakeOver,
+    published: Arc<Published>,
+) -> anyhow::Result<SocketAddr> {
+    let listener = listen_at(address, take_over).map(TcpListener::from);
+    let listener =
+        listener.map_err(|error| anyhow!("cannot listen at {address}: {error}; give another address"))?;
+    let address = listener.local_addr().context("cannot find the port")?;
+    prometheus::serve(listener, move |path| match path {
+        // Empty before the relay has begun.
+        "/metrics" => Some(Page::answer(published.last().map(|seen| page(&seen.state)).unwrap_or_default())),
+        "/health" => Some(health(&published)),
+        _ => None,
+    })?;
+    Ok(address)
 }
 
 /// Whether clients can come.
-fn health(last: &Last) -> Answer {
-    let age = |at: &Instant| now().saturating_duration_since(*at);
-    let (status, body) = match last {
-        None => (503, "the relay has not begun".to_owned()),
-        Some((_, at)) if age(at) >= LONGEST_SILENCE => {
-            (503, format!("the relay has done nothing for {} s", age(at).as_secs()))
-        }
-        Some((state, _)) if state.is_draining => (503, "draining".to_owned()),
-        Some(_) => (200, "relaying".to_owned()),
-    };
-    Answer { status, body: body + "\n" }
-}
-
-/// The page for Prometheus, which is empty before the relay has begun.
-fn metrics(last: &Last) -> Answer {
-    Answer { status: 200, body: last.as_ref().map(|(state, _)| page(state)).unwrap_or_default() }
+fn health(published: &Published) -> Answer {
+    match published.present() {
+        Err(silence) => Answer::text(503, silence + "\n"),
+        Ok(seen) if seen.state.is_draining => Answer::text(503, "draining\n"),
+        Ok(_) => Answer::text(200, "relaying\n"),
+    }
 }
 
 /// The page of a state.
 fn page(state: &State) -> String {
-    let State { counts, limit, in_flight, waiting, parked, clients, backends, law_has_failed, is_draining } =
-        state;
-    let mut page = prometheus::Page::default();
+    let State { counts, limits, in_flight, waiting, parked, clients, backends, is_draining, .. } = state;
+    let mut page = Page::default();
     for (about, of) in [("transactions: ", &TRANSACTIONS[..]), ("sessions: ", &SESSIONS), ("", &OTHERS)] {
         for Count { what, metric, of } in of {
             let name = format!("assay_guard_{metric}_total");
@@ -112,14 +76,14 @@ fn page(state: &State) -> String {
     );
 
     for (name, help, value) in [
-        ("assay_guard_limit", "transactions that may be in flight", limit.units() as usize),
+        ("assay_guard_limit", "transactions that may be in flight", limits.last.units() as usize),
         ("assay_guard_in_flight", "transactions in flight", *in_flight),
         ("assay_guard_clients", "connections of clients", *clients),
         ("assay_guard_server_connections", "connections to the server", *backends),
         (
             "assay_guard_law_failed",
             "1 if the law has failed, and its last limit stays",
-            usize::from(*law_has_failed),
+            usize::from(limits.has_failed),
         ),
         ("assay_guard_draining", "1 if sessions end as soon as they can", usize::from(*is_draining)),
     ] {
@@ -129,17 +93,22 @@ fn page(state: &State) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use std::collections::HashSet;
+    use std::time::Duration;
 
+    use assay_proxy::control::Course;
     use assay_proxy::postgres::text::Pin;
     use assay_proxy::{Counts, Waits};
     use assay_reflect::law::Limit;
     use expect_test::expect;
 
     use super::*;
+    use crate::cmd::guard::published::Seen;
 
-    fn state() -> State {
+    /// A relay at a moment.
+    pub fn state() -> State {
+        let limit = Limit::nearest(8.0);
         let waits = Waits { number: 2, sum: Duration::from_millis(1500), longest: Duration::from_secs(1) };
         let odd = ClassCounts { name: "a \"b\\\n".to_owned(), waits, late: 3, not_queued: 4 };
         let others = ClassCounts { name: "others".to_owned(), ..ClassCounts::default() };
@@ -150,13 +119,13 @@ mod tests {
                 classes: vec![odd, others],
                 ..Counts::default()
             },
-            limit: Limit::nearest(8.0),
+            limits: Course { lowest: limit, highest: limit, last: limit, changes: 0, has_failed: true },
             in_flight: 7,
             waiting: vec![5, 0],
             parked: vec![0, 6],
             clients: 20,
             backends: 9,
-            law_has_failed: true,
+            sessions: [(b"web".to_vec(), 20)].into(),
             is_draining: false,
         }
     }
@@ -189,16 +158,14 @@ mod tests {
     }
 
     #[test]
-    fn a_relay_works_that_has_done_so_lately_and_accepts_clients() {
-        let at = now();
-        let long_ago = at.checked_sub(LONGEST_SILENCE).unwrap();
-        for (last, status) in [
-            (None, 503),
-            (Some((state(), at)), 200),
-            (Some((State { is_draining: true, ..state() }, at)), 503),
-            (Some((state(), long_ago)), 503),
-        ] {
-            assert_eq!(health(&last.map(|(state, at)| (Arc::new(state), at))).status, status);
-        }
+    fn a_guard_is_healthy_whose_relay_works_and_accepts_clients() {
+        let published = Published::default();
+        let status = || health(&published).status;
+        let before = status();
+        let after = [false, true].map(|is_draining| {
+            published.replace(Seen { state: State { is_draining, ..state() }, curve: None });
+            status()
+        });
+        assert_eq!((before, after), (503, [200, 503]));
     }
 }

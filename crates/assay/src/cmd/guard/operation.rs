@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use assay_proxy::control::Moment;
-use assay_proxy::{Host, Order, Settings, State};
+use assay_proxy::{Change, Host, Order, State};
+use assay_reflect::curve::Curve;
 
-use super::endpoint::Endpoint;
+use super::admin::Admin;
 use super::log::Log;
 use super::messages::Messages;
+use super::published::{Published, Seen};
 use super::settings::Files;
 use crate::interrupt::Interrupt;
 
@@ -22,10 +24,14 @@ pub struct Operation<'a> {
     pub files: Files<'a>,
     /// Where the decisions of the law go.
     pub log: Option<Log>,
+    /// The productivity by load, of a guard that only observes.
+    pub curve: Option<Curve>,
     /// Where messages go.
     pub messages: Messages,
-    /// Where the state goes.
-    pub endpoint: Option<Endpoint>,
+    /// Where the state goes, if anything can ask for it.
+    pub published: Option<Arc<Published>>,
+    /// Where commands come from.
+    pub admin: Option<Admin>,
 }
 
 impl Host for Operation<'_> {
@@ -39,16 +45,20 @@ impl Host for Operation<'_> {
         }
     }
 
-    fn changed(&mut self) -> Option<Settings> {
-        self.files.read_again(&self.messages)
+    fn change(&mut self) -> Option<Change> {
+        let settings = self.files.read_again(&self.messages).map(Change::Settings);
+        settings.or_else(|| self.admin.as_ref()?.change())
     }
 
     fn period(&mut self, moment: &Moment) {
         self.log.iter_mut().for_each(|log| log.add(moment));
+        self.curve.iter_mut().for_each(|curve| curve.add(&moment.signal));
     }
 
     fn state(&mut self, state: &dyn Fn() -> State) {
-        self.endpoint.iter().for_each(|endpoint| endpoint.publish(state()));
+        if let Some(published) = &self.published {
+            published.replace(Seen { state: state(), curve: self.curve.clone() });
+        }
     }
 
     fn say(&mut self, text: String) {

@@ -9,7 +9,7 @@ use assay_reflect::facility::Measure;
 use assay_reflect::observation::Observation;
 use assay_reflect::region::Region;
 
-use crate::prometheus::{self, Answer, Page, labels, seconds};
+use crate::prometheus::{self, Page, labels, seconds};
 
 /// A server of the page: no client delays the readings.
 pub struct Endpoint {
@@ -27,7 +27,7 @@ impl Endpoint {
         let endpoint = Self { address, page: Arc::clone(&page) };
         let answer = move |path: &str| {
             let body = || page.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            (path == "/metrics").then(|| Answer { status: 200, body: body() })
+            (path == "/metrics").then(|| Page::answer(body()))
         };
         prometheus::serve(listener, answer)?;
         Ok(endpoint)

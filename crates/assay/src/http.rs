@@ -1,0 +1,235 @@
+//! A server of HTTP/1.1 for who runs a process: one request on each connection, with bounds for its size and
+//! its time, so that no client can stop it.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use assay_process::clock::now;
+
+/// A request.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Request {
+    /// What is to be done with the path.
+    pub method: String,
+    /// Without a query.
+    pub path: String,
+    /// What it brings.
+    pub body: Vec<u8>,
+}
+
+/// The answer to a request.
+#[derive(Debug)]
+pub struct Answer {
+    /// The status of HTTP.
+    pub status: u16,
+    /// Its media type.
+    pub media_type: &'static str,
+    /// The text.
+    pub body: String,
+}
+
+/// A connection that can time out.
+pub trait Socket: Read + Write + Send + 'static {
+    /// Sets the longest time of a read and of a write.
+    fn set_timeout(&self, time: Duration) -> io::Result<()>;
+
+    /// Sends nothing more.
+    fn end(&self) -> io::Result<()>;
+}
+
+/// The longest head of a request, and the most headers in it. Those of browsers are far below.
+const LONGEST_HEAD: usize = 8192;
+const MOST_HEADERS: usize = 64;
+
+/// The longest body. None has more than a name.
+const LONGEST_BODY: usize = 1024;
+
+/// Time for a client to send its request, and for each part of the answer that it takes.
+const TIME: Duration = Duration::from_secs(5);
+
+/// Connections at a time. A further one is closed at once.
+const MOST_CLIENTS: usize = 64;
+
+/// Time after which a client is accepted again, if there were too many files.
+const PAUSE: Duration = Duration::from_millis(100);
+
+impl Socket for TcpStream {
+    fn set_timeout(&self, time: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(time)).and_then(|()| self.set_write_timeout(Some(time)))
+    }
+
+    fn end(&self) -> io::Result<()> {
+        self.shutdown(Shutdown::Write)
+    }
+}
+
+impl Socket for UnixStream {
+    fn set_timeout(&self, time: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(time)).and_then(|()| self.set_write_timeout(Some(time)))
+    }
+
+    fn end(&self) -> io::Result<()> {
+        self.shutdown(Shutdown::Write)
+    }
+}
+
+impl Answer {
+    /// Returns one with a plain text.
+    pub fn text(status: u16, body: impl Into<String>) -> Self {
+        Self { status, media_type: "text/plain; charset=utf-8", body: body.into() }
+    }
+}
+
+/// Answers requests until the process ends, each one in a thread of its own.
+pub fn serve<S: Socket>(
+    accept: impl Fn() -> io::Result<S> + Send + 'static,
+    answer: impl Fn(&Request) -> Answer + Send + Sync + 'static,
+) {
+    let answer = Arc::new(answer);
+    thread::spawn(move || {
+        loop {
+            match accept() {
+                Ok(socket) if Arc::strong_count(&answer) <= MOST_CLIENTS => {
+                    let answer = Arc::clone(&answer);
+                    // Without a thread, the connection is closed. A client that has gone needs no answer.
+                    let _ = thread::Builder::new().spawn(move || converse(socket, &*answer));
+                }
+                Ok(_) => {}
+                Err(_) => thread::sleep(PAUSE),
+            }
+        }
+    });
+}
+
+fn converse(mut socket: impl Socket, answer: impl Fn(&Request) -> Answer) -> io::Result<()> {
+    let request = receive(&mut socket, now() + TIME)?;
+    let Answer { status, media_type, body } = request
+        .as_ref()
+        .map_or_else(|status| Answer::text(*status, "the request cannot be read, or is too long\n"), answer);
+    let length = body.len();
+    socket.set_timeout(TIME)?;
+    write!(
+        socket,
+        "HTTP/1.1 {status} \r\nContent-Type: {media_type}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+    )?;
+    if request.is_ok_and(|request| request.method != "HEAD") {
+        socket.write_all(body.as_bytes())?;
+    }
+    socket.end()?;
+    // If it was closed while there is more to read, the kernel would drop the answer.
+    let by = now() + TIME;
+    while now() < by && socket.read(&mut [0; LONGEST_BODY])? > 0 {}
+    Ok(())
+}
+
+/// Receives a request, or the status for what is none.
+fn receive(socket: &mut impl Socket, by: Instant) -> io::Result<Result<Request, u16>> {
+    let mut input = Vec::new();
+    loop {
+        match parse(&input) {
+            Ok(Some(request)) => return Ok(Ok(request)),
+            Err(status) => return Ok(Err(status)),
+            Ok(None) => {}
+        }
+        let left = by.saturating_duration_since(now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        socket.set_timeout(left)?;
+        let mut bytes = [0; 1024];
+        match socket.read(&mut bytes)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            length => input.extend_from_slice(&bytes[..length]),
+        }
+    }
+}
+
+/// Parses a request, or returns the status for what is none. `None` if there has to come more.
+fn parse(input: &[u8]) -> Result<Option<Request>, u16> {
+    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut head = httparse::Request::new(&mut headers);
+    let begin = match head.parse(input) {
+        Ok(httparse::Status::Complete(begin)) => begin,
+        Ok(httparse::Status::Partial) if input.len() < LONGEST_HEAD => return Ok(None),
+        Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => return Err(431),
+        Err(_) => return Err(400),
+    };
+    let mut length = 0;
+    for header in &*head.headers {
+        if header.name.eq_ignore_ascii_case("Content-Length") {
+            let value = str::from_utf8(header.value).ok().filter(|value| !value.starts_with('+'));
+            length = value.and_then(|value| value.parse().ok()).ok_or(400u16)?;
+        } else if header.name.eq_ignore_ascii_case("Transfer-Encoding") {
+            return Err(411);
+        }
+    }
+    if length > LONGEST_BODY {
+        return Err(413);
+    }
+    let (Some(method), Some(path)) = (head.method, head.path) else { return Err(400) };
+    let path = path.split('?').next().unwrap_or_default();
+    Ok(input.get(begin..begin + length).map(|body| Request {
+        method: method.to_owned(),
+        path: path.to_owned(),
+        body: body.to_owned(),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What a client gets that sends this and closes its half.
+    fn answered(input: &[u8]) -> String {
+        let (ours, mut client) = UnixStream::pair().unwrap();
+        client.write_all(input).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        let echo = |request: &Request| {
+            let Request { method, path, body } = request;
+            Answer::text(200, format!("{method} {path} {}", body.escape_ascii()))
+        };
+        let _ = converse(ours, echo);
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn requests_have_bounds() {
+        for (input, status, end) in [
+            ("GET /a?b HTTP/1.1\r\nHost: x\r\n\r\n", "200", "\r\n\r\nGET /a "),
+            ("HEAD /a HTTP/1.1\r\n\r\n", "200", "close\r\n\r\n"),
+            ("POST /a HTTP/1.1\r\ncontent-length: 3\r\n\r\nweb", "200", "\r\n\r\nPOST /a web"),
+            ("POST /a HTTP/1.1\r\nContent-Length: 1025\r\n\r\n", "413", ""),
+            ("GET /a HTTP/1.1\r\nContent-Length: 4611686018427387904\r\n\r\n", "413", ""),
+            ("GET /a HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n", "400", ""),
+            ("POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", "411", ""),
+            ("nothing\r\n\r\n", "400", ""),
+            ("GET /a HTTP/1.1\r\nno header\r\n\r\n", "400", ""),
+            (&format!("GET /{} HTTP/1.1\r\n", "a".repeat(LONGEST_HEAD)), "431", ""),
+            (&format!("GET /a HTTP/1.1\r\n{}\r\n", "x: y\r\n".repeat(65)), "431", ""),
+        ] {
+            let answer = answered(input.as_bytes());
+            let begin = answer.strip_prefix("HTTP/1.1 ").unwrap_or_else(|| panic!("{input}"));
+            assert!(begin.starts_with(status) && begin.ends_with(end), "{input}: {answer}");
+        }
+        // It has not come as a whole.
+        assert_eq!(answered(b"POST /a HTTP/1.1\r\nContent-Length: 3\r\n\r\nwe"), "");
+    }
+
+    proptest! {
+        #[test]
+        fn no_input_stops_the_parser(input in prop::collection::vec(any::<u8>(), 0..300), with_line: bool) {
+            let line: &[u8] = if with_line { b"POST / HTTP/1.1\r\nContent-Length: " } else { b"" };
+            if let Ok(Some(request)) = parse(&[line, &input].concat()) {
+                prop_assert!(request.body.len() <= LONGEST_BODY);
+            }
+        }
+    }
+}
