@@ -1,5 +1,5 @@
-//! A server of HTTP/1.1 for who runs a process: one request on each connection, with bounds for its size and
-//! its time, so that no client can stop it.
+//! A server of HTTP/1.1 for who runs a process: one request on each connection, in a thread of its own, with
+//! bounds for its size and its time.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -48,7 +48,7 @@ const MOST_HEADERS: usize = 64;
 /// The longest body. None has more than a name.
 const LONGEST_BODY: usize = 1024;
 
-/// Time for a client to send its request, and for each part of the answer that it takes.
+/// Time for a client to send its request, to take the answer, and to end.
 const TIME: Duration = Duration::from_secs(5);
 
 /// Connections at a time. A further one is closed at once.
@@ -111,19 +111,36 @@ fn converse(mut socket: impl Socket, answer: impl Fn(&Request) -> Answer) -> io:
         .as_ref()
         .map_or_else(|status| Answer::text(*status, "the request cannot be read, or is too long\n"), answer);
     let length = body.len();
-    socket.set_timeout(TIME)?;
-    write!(
-        socket,
+    let head = format!(
         "HTTP/1.1 {status} \r\nContent-Type: {media_type}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
-    )?;
-    if request.is_ok_and(|request| request.method != "HEAD") {
-        socket.write_all(body.as_bytes())?;
-    }
+    );
+    let body = if request.is_ok_and(|request| request.method == "HEAD") { "" } else { &body };
+    send(&mut socket, (head + body).as_bytes(), now() + TIME)?;
     socket.end()?;
     // If it was closed while there is more to read, the kernel would drop the answer.
     let by = now() + TIME;
-    while now() < by && socket.read(&mut [0; LONGEST_BODY])? > 0 {}
+    loop {
+        socket.set_timeout(left(by)?)?;
+        if socket.read(&mut [0; LONGEST_BODY])? == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// Sends all of an answer.
+fn send(socket: &mut impl Socket, mut bytes: &[u8], by: Instant) -> io::Result<()> {
+    while !bytes.is_empty() {
+        socket.set_timeout(left(by)?)?;
+        let sent = socket.write(bytes)?;
+        bytes = &bytes[sent..];
+    }
     Ok(())
+}
+
+/// Returns the time that is left.
+fn left(by: Instant) -> io::Result<Duration> {
+    let left = by.saturating_duration_since(now());
+    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
 /// Receives a request, or the status for what is none.
@@ -135,11 +152,7 @@ fn receive(socket: &mut impl Socket, by: Instant) -> io::Result<Result<Request, 
             Err(status) => return Ok(Err(status)),
             Ok(None) => {}
         }
-        let left = by.saturating_duration_since(now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        socket.set_timeout(left)?;
+        socket.set_timeout(left(by)?)?;
         let mut bytes = [0; 1024];
         match socket.read(&mut bytes)? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),

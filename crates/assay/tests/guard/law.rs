@@ -9,6 +9,7 @@ use std::thread;
 use serde_json::Value;
 
 use crate::postgres_server::Server;
+use crate::session::select;
 use crate::{Guard, command, text};
 
 const SESSIONS: usize = 12;
@@ -131,6 +132,14 @@ fn a_guard_that_only_observes_lets_all_transactions_in_and_shows_what_the_server
     let path = directory.path().join("log");
     let guard = Guard::start(&server, &["--shadow", "--log", path.to_str().unwrap()]);
     let mut blocker = server.session();
+    // The connections of sessions that have left do not add up.
+    let _stays = guard.session("same");
+    (0..SESSIONS).for_each(|_| drop(guard.session("same")));
+    let open = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'same'";
+    assert!((0..500).any(|_| {
+        thread::sleep(std::time::Duration::from_millis(10));
+        select(&mut blocker, open).len() <= 2
+    }));
     let mut lock = blocker.transaction().unwrap();
     lock.batch_execute("UPDATE hot SET v = 1").unwrap();
     let all_are_in_flight = || {

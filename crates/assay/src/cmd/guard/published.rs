@@ -1,6 +1,6 @@
 //! The last state of a guard, for those that ask for it while it relays.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use assay_process::clock::now;
@@ -27,12 +27,12 @@ impl Published {
     pub fn replace(&self, seen: Seen) {
         let seen = Some((Arc::new(seen), now()));
         // It is dropped when others can have the lock.
-        let _last = std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), seen);
+        let _last = std::mem::replace(&mut *self.lock(), seen);
     }
 
     /// Returns the last state, also if it is old.
     pub fn last(&self) -> Option<Arc<Seen>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(seen, _)| Arc::clone(seen))
+        self.lock().as_ref().map(|(seen, _)| Arc::clone(seen))
     }
 
     /// Returns the state of a relay that works.
@@ -40,13 +40,17 @@ impl Published {
     /// # Errors
     /// If it does not: in words.
     pub fn present(&self) -> Result<Arc<Seen>, String> {
-        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let last = self.lock().clone();
         let (seen, at) = last.ok_or_else(|| "the relay has not begun".to_owned())?;
         let age = now().saturating_duration_since(at);
         if age >= LONGEST_SILENCE {
             return Err(format!("the relay has done nothing for {} s", age.as_secs()));
         }
         Ok(seen)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<(Arc<Seen>, Instant)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -62,7 +66,7 @@ mod tests {
         assert_eq!(fails().as_deref(), Some("the relay has not begun"));
         published.replace(Seen { state: state(), curve: None });
         assert_eq!(fails(), None);
-        if let Some((_, at)) = &mut *published.0.lock().unwrap() {
+        if let Some((_, at)) = &mut *published.lock() {
             *at = at.checked_sub(LONGEST_SILENCE).unwrap();
         }
         assert_eq!(fails().as_deref(), Some("the relay has done nothing for 3 s"));
