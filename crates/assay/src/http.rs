@@ -120,8 +120,7 @@ fn converse(mut socket: impl Socket, answer: impl Fn(&Request) -> Answer) -> io:
     // If it was closed while there is more to read, the kernel would drop the answer.
     let by = now() + TIME;
     loop {
-        socket.set_timeout(left(by)?)?;
-        if socket.read(&mut [0; LONGEST_BODY])? == 0 {
+        if read(&mut socket, &mut [0; LONGEST_BODY], by)? == 0 {
             return Ok(());
         }
     }
@@ -131,10 +130,24 @@ fn converse(mut socket: impl Socket, answer: impl Fn(&Request) -> Answer) -> io:
 fn send(socket: &mut impl Socket, mut bytes: &[u8], by: Instant) -> io::Result<()> {
     while !bytes.is_empty() {
         socket.set_timeout(left(by)?)?;
-        let sent = socket.write(bytes)?;
-        bytes = &bytes[sent..];
+        match socket.write(bytes) {
+            Ok(sent) => bytes = &bytes[sent..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
     }
     Ok(())
+}
+
+/// Reads what comes next.
+fn read(socket: &mut impl Socket, bytes: &mut [u8], by: Instant) -> io::Result<usize> {
+    loop {
+        socket.set_timeout(left(by)?)?;
+        match socket.read(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return read,
+        }
+    }
 }
 
 /// Returns the time that is left.
@@ -152,9 +165,8 @@ fn receive(socket: &mut impl Socket, by: Instant) -> io::Result<Result<Request, 
             Err(status) => return Ok(Err(status)),
             Ok(None) => {}
         }
-        socket.set_timeout(left(by)?)?;
         let mut bytes = [0; 1024];
-        match socket.read(&mut bytes)? {
+        match read(socket, &mut bytes, by)? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             length => input.extend_from_slice(&bytes[..length]),
         }

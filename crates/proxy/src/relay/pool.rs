@@ -207,13 +207,13 @@ impl Relay {
         }
     }
 
-    /// Connections that a pool keeps. One more than the limit, for a transaction that is admitted beyond it,
-    /// but not more than there are sessions, each of which has one transaction at a time.
+    /// Connections that a pool keeps. One more than the limit, for a transaction that is admitted beyond it;
+    /// of a high limit, not more than there are sessions, each of which has one transaction at a time.
     pub(super) fn kept(&self, key: PoolKey) -> u32 {
         let pool = &self.pools[key];
         let used = self.gate.limit().units() + 1;
         let used = if pool.is_open { used } else { used.max(KEPT) };
-        u32::try_from(pool.sessions).map_or(used, |sessions| used.min(sessions))
+        u32::try_from(pool.sessions).map_or(used, |sessions| used.min(sessions.max(KEPT)))
     }
 
     /// A connection of the server that a login has brought may be used by all, if the pool lacks one.
