@@ -106,7 +106,7 @@ pub fn serve<S: Socket>(
 }
 
 fn converse(mut socket: impl Socket, answer: impl Fn(&Request) -> Answer) -> io::Result<()> {
-    let request = receive(&mut socket, now() + TIME)?;
+    let (request, wants_body) = receive(&mut socket, now() + TIME)?;
     let Answer { status, media_type, body } = request
         .as_ref()
         .map_or_else(|status| Answer::text(*status, "the request cannot be read, or is too long\n"), answer);
@@ -114,7 +114,7 @@ fn converse(mut socket: impl Socket, answer: impl Fn(&Request) -> Answer) -> io:
     let head = format!(
         "HTTP/1.1 {status} \r\nContent-Type: {media_type}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
     );
-    let body = if request.is_ok_and(|request| request.method == "HEAD") { "" } else { &body };
+    let body = if wants_body { &body } else { "" };
     send(&mut socket, (head + body).as_bytes(), now() + TIME)?;
     socket.end()?;
     // If it was closed while there is more to read, the kernel would drop the answer.
@@ -156,14 +156,12 @@ fn left(by: Instant) -> io::Result<Duration> {
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
-/// Receives a request, or the status for what is none.
-fn receive(socket: &mut impl Socket, by: Instant) -> io::Result<Result<Request, u16>> {
+/// Receives a request, or the status for what is none, and whether the answer may have a body.
+fn receive(socket: &mut impl Socket, by: Instant) -> io::Result<(Result<Request, u16>, bool)> {
     let mut input = Vec::new();
     loop {
-        match parse(&input) {
-            Ok(Some(request)) => return Ok(Ok(request)),
-            Err(status) => return Ok(Err(status)),
-            Ok(None) => {}
+        if let Some(request) = parse(&input).transpose() {
+            return Ok((request, !input.starts_with(b"HEAD ")));
         }
         let mut bytes = [0; 1024];
         match read(socket, &mut bytes, by)? {
@@ -235,6 +233,7 @@ mod tests {
             ("GET /a HTTP/1.1\r\nContent-Length: 4611686018427387904\r\n\r\n", "413", ""),
             ("GET /a HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n", "400", ""),
             ("POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", "411", ""),
+            ("HEAD /a HTTP/1.1\r\nContent-Length: 1025\r\n\r\n", "413", "close\r\n\r\n"),
             ("nothing\r\n\r\n", "400", ""),
             ("GET /a HTTP/1.1\r\nno header\r\n\r\n", "400", ""),
             (&format!("GET /{} HTTP/1.1\r\n", "a".repeat(LONGEST_HEAD)), "431", ""),
@@ -246,6 +245,55 @@ mod tests {
         }
         // It has not come as a whole.
         assert_eq!(answered(b"POST /a HTTP/1.1\r\nContent-Length: 3\r\n\r\nwe"), "");
+    }
+
+    /// A socket of which each call is interrupted before it succeeds.
+    struct Interrupted(UnixStream, bool);
+
+    impl Interrupted {
+        fn interrupt(&mut self) -> io::Result<()> {
+            self.1 = !self.1;
+            if self.1 { Err(io::ErrorKind::Interrupted.into()) } else { Ok(()) }
+        }
+    }
+
+    impl Read for Interrupted {
+        fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+            self.interrupt()?;
+            self.0.read(bytes)
+        }
+    }
+
+    impl Write for Interrupted {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.interrupt()?;
+            self.0.write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            self.0.flush()
+        }
+    }
+
+    impl Socket for Interrupted {
+        fn set_timeout(&self, time: Duration) -> io::Result<()> {
+            self.0.set_timeout(time)
+        }
+
+        fn end(&self) -> io::Result<()> {
+            self.0.end()
+        }
+    }
+
+    #[test]
+    fn signals_end_no_request() {
+        let (ours, mut client) = UnixStream::pair().unwrap();
+        client.write_all(b"GET /a HTTP/1.1\r\n\r\n").unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        converse(Interrupted(ours, false), |_| Answer::text(200, "whole")).unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        assert!(answer.ends_with("\r\n\r\nwhole"), "{answer}");
     }
 
     proptest! {

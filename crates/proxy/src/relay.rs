@@ -125,8 +125,10 @@ pub struct Counts {
     pub cut_off: u64,
     /// Transactions that waited when the relay ended.
     pub not_begun: u64,
-    /// Sessions that ended with an error of the guard.
+    /// Sessions that ended with an error of the guard, but for those of the next count.
     pub turned_away: u64,
+    /// Sessions that ended by [`Order::Drain`] or [`Change::EndSessions`].
+    pub dismissed: u64,
     /// What happened to the transactions of each class, also of those that are no more.
     pub classes: Vec<ClassCounts>,
     /// Sessions that needed their own connection of the server, by reason.

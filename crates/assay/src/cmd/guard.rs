@@ -72,6 +72,8 @@ pub fn run(args: &GuardArgs) -> anyhow::Result<()> {
         lookup,
         drain_time: args.drain_time,
     })?;
+    // A guard that cannot begin leaves another one its commands.
+    admin.as_ref().map(Admin::open).transpose()?;
     output::say(&format!("relaying {} to {}", relay.address(), target.server));
     if let Some(address) = pages {
         output::say(&format!("answering Prometheus at http://{address}/metrics"));

@@ -55,13 +55,14 @@ pub const TRANSACTIONS: [Count; 5] = [
 ];
 
 /// What is counted of sessions.
-pub const SESSIONS: [Count; 4] = [
+pub const SESSIONS: [Count; 5] = [
     Count::new("logged in", "sessions", |counts| counts.sessions),
     Count::new("with TLS", "sessions_encrypted", |counts| counts.encrypted),
     Count::new("refused at the login, for a wrong password or an unknown role", "logins_refused", |counts| {
         counts.not_proved
     }),
     Count::new("ended with an error of the guard", "sessions_turned_away", |counts| counts.turned_away),
+    Count::new("ended by a command, or with the guard", "sessions_dismissed", |counts| counts.dismissed),
 ];
 
 /// What is counted around them.

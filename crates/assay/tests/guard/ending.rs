@@ -103,7 +103,8 @@ fn a_guard_that_is_terminated_ends_with_its_transactions() {
     for (what, number) in [
         ("committed", 2),
         ("abandoned by their client or the server", 1),
-        ("ended with an error of the guard", 3),
+        ("ended by a command, or with the guard", 3),
+        ("ended with an error of the guard", 0),
         ("in flight when the guard ended", 0),
         ("waiting when the guard ended", 0),
     ] {
@@ -251,7 +252,7 @@ fn commands_end_the_sessions_of_a_role_and_the_guard() {
     assert_eq!(ask(&path, "POST /drain", ""), ok("the guard ends with its sessions\n"));
     [other, again].into_iter().for_each(farewell);
     assert!(next_line(&mut guard.messages).starts_with(DRAINING));
-    assert_eq!(guard.ended().of("ended with an error of the guard"), 4);
+    assert_eq!(guard.ended().of("ended by a command, or with the guard"), 4);
     assert!(!path.exists());
 }
 
@@ -274,7 +275,7 @@ fn commands_end_the_logins_of_a_role() {
     assert_eq!(ask(&path, "POST /end-sessions", "web"), one);
     ends(proving, "due to administrator command");
     let counts = guard.end();
-    assert_eq!((counts.of("logged in"), counts.of("ended with an error of the guard")), (0, 2));
+    assert_eq!((counts.of("logged in"), counts.of("ended by a command, or with the guard")), (0, 2));
 }
 
 #[test]
@@ -286,6 +287,14 @@ fn another_guard_takes_over_the_commands_and_cuts_off_what_does_not_end() {
     let mut first = Guard::start(&server, &options);
     next_line(&mut first.messages);
     let (address, to) = (first.address.to_string(), server.address("postgres"));
+    // One that cannot begin takes over nothing.
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let cannot = [&["--listen", &taken, "--to", &to, "--take-over"], &options[..]].concat();
+    let refused = command(&cannot).output().unwrap();
+    assert!(text(&refused.stderr).contains("cannot listen at"), "{}", text(&refused.stderr));
+    assert_eq!(ask(&path, "GET /status", "").0, "200");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     let mut second = Guard::listen(&address, command(&options), &to, &["--take-over"]);
     next_line(&mut second.messages);
     first.end();

@@ -401,9 +401,14 @@ impl Relay {
         }
     }
 
-    /// Ends a session with an error.
+    /// Ends a session with an error that is counted as one of the guard.
     pub(super) fn turn_away(&mut self, key: ClientKey, refusal: Refusal, text: &str) {
         self.counts.turned_away += 1;
+        self.end_with(key, refusal, text);
+    }
+
+    /// Ends a session with an error.
+    pub(super) fn end_with(&mut self, key: ClientKey, refusal: Refusal, text: &str) {
         let backend = self.clients.get(key).and_then(|client| self.backends.get(client.backend?));
         // In the middle of a message of the server, the client could not read it.
         if !backend.is_some_and(Backend::is_inside_for_client) {

@@ -35,8 +35,10 @@ impl Relay {
         let of_role = self.clients.iter().filter(|(_, client)| has_role(client));
         let keys: Vec<_> = of_role.map(|(key, _)| key).collect();
         for key in &keys {
-            self.leavings.push_back((self.at + self.drain_time, *key));
-            self.end_soon(*key);
+            if !self.clients[*key].is_leaving {
+                self.leavings.push_back((self.at + self.drain_time, *key));
+                self.end_soon(*key);
+            }
         }
         keys.len()
     }
@@ -81,8 +83,9 @@ impl Relay {
 
     /// Ends a session with a reason.
     pub(super) fn dismiss(&mut self, key: ClientKey) {
+        self.counts.dismissed += 1;
         let text = if self.is_draining() { FAREWELL } else { COMMANDED };
-        self.turn_away(key, Refusal::SHUTDOWN, text);
+        self.end_with(key, Refusal::SHUTDOWN, text);
     }
 
     /// Ends all sessions, and says so to those that can hear it.

@@ -163,11 +163,10 @@ impl Relay {
     /// Ends the pools that have had no session for some time, and the oldest of several that have more
     /// connections than one may keep.
     pub(super) fn end_left_pools(&mut self) {
-        let kept = KEPT.max(self.gate.limit().units() + 1);
         while let Some(first) = self.left.front().copied() {
             let connections: u32 = self.left.iter().map(|left| self.pools[*left].shared.max(1)).sum();
             let is_due = self.at >= self.pools[first].left + IDLE_TIME;
-            if !is_due && (connections <= kept || self.left.len() == 1) {
+            if !is_due && (connections <= KEPT || self.left.len() == 1) {
                 return;
             }
             self.left.pop_front();

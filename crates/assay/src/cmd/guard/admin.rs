@@ -28,6 +28,8 @@ use crate::section::guard::status;
 /// A server of the commands.
 pub struct Admin {
     path: PathBuf,
+    /// Where the socket is until it is opened to all.
+    unopened: PathBuf,
     /// Which file it is: another guard may have taken over the path.
     inode: u64,
     changes: Receiver<Change>,
@@ -48,7 +50,7 @@ const USAGE: &str =
     "use GET /status, POST /drain, or POST /end-sessions with the name of a role as the body\n";
 
 impl Admin {
-    /// Listens at a path, until it is dropped. `terminated` has the guard drain.
+    /// Listens until it is dropped, as yet beside the path. `terminated` has the guard drain.
     pub fn listen(
         (path, take_over): (&Path, TakeOver),
         law: &'static Law,
@@ -57,11 +59,20 @@ impl Admin {
     ) -> anyhow::Result<Self> {
         let cannot = || format!("cannot listen at {}; give another path", path.display());
         check(path, take_over).with_context(cannot)?;
-        let (listener, inode) = listen_at(path).with_context(cannot)?;
+        let mut unopened = OsString::from(path);
+        unopened.push(format!(".{}", process::id()));
+        let unopened = PathBuf::from(unopened);
+        let (listener, inode) = listen_at(&unopened).with_context(cannot)?;
         let (sender, changes) = channel();
         let desk = Desk { law, published, terminated, changes: sender };
         http::serve(move || listener.accept().map(|(socket, _)| socket), move |request| desk.answer(request));
-        Ok(Self { path: path.to_owned(), inode, changes })
+        Ok(Self { path: path.to_owned(), unopened, inode, changes })
+    }
+
+    /// Takes commands at the path from now on, instead of another guard that may do so.
+    pub fn open(&self) -> anyhow::Result<()> {
+        let cannot = || format!("cannot listen at {}; give another path", self.path.display());
+        fs::rename(&self.unopened, &self.path).with_context(cannot)
     }
 
     /// Returns what has to change, if that was asked for.
@@ -72,8 +83,10 @@ impl Admin {
 
 impl Drop for Admin {
     fn drop(&mut self) {
-        if fs::symlink_metadata(&self.path).is_ok_and(|file| file.ino() == self.inode) {
-            let _ = fs::remove_file(&self.path);
+        for path in [&self.unopened, &self.path] {
+            if fs::symlink_metadata(path).is_ok_and(|file| file.ino() == self.inode) {
+                let _ = fs::remove_file(path);
+            }
         }
     }
 }
@@ -138,19 +151,16 @@ fn check(path: &Path, take_over: TakeOver) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Listens at a path, instead of a socket that may be there, and returns the number of the file.
+/// Listens at a path of this process, and returns the number of the file.
 fn listen_at(path: &Path) -> io::Result<(UnixListener, u64)> {
-    // A socket at the path always has a process that listens.
-    let mut new = OsString::from(path);
-    new.push(format!(".{}", process::id()));
-    let _ = fs::remove_file(&new);
+    // It is left of a process with the same number.
+    let _ = fs::remove_file(path);
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags(), None)?;
     // The file gets these permissions, less those of the umask.
     fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
-    bind(&socket, &SocketAddrUnix::new(&*new)?)?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
     listen(&socket, WAITING)?;
-    let inode = fs::symlink_metadata(&new)?.ino();
-    fs::rename(&new, path)?;
+    let inode = fs::symlink_metadata(path)?.ino();
     let listener = UnixListener::from(socket);
     listener.set_nonblocking(false)?;
     Ok((listener, inode))
