@@ -12,6 +12,7 @@ mod client;
 mod connection;
 mod drain;
 mod encryption;
+mod entrance;
 mod greeting;
 mod host;
 mod listener;
@@ -31,9 +32,9 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use assay_process::clock::now;
-use assay_reflect::Overhead;
 use assay_reflect::facility::GroupTime;
-use assay_reflect::law::{Law, Tuning};
+use assay_reflect::law::{Law, Limit, Tuning};
+use assay_reflect::{Overhead, Signal};
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -59,6 +60,7 @@ use lookup::Lookups;
 use pool::{Pool, PoolKey};
 
 pub use classes::{ClassCounts, Waits};
+pub use entrance::Level;
 pub use host::{Change, Host, Order};
 pub use listener::{NoRelay, Server, TakeOver, listen_at};
 pub use lookup::Lookup;
@@ -73,7 +75,9 @@ pub struct Options {
     pub take_over: TakeOver,
     /// The server behind it.
     pub server: Server,
-    /// What sets the number of transactions that may be in flight.
+    /// What the limit is one on.
+    pub level: Level,
+    /// What sets it.
     pub law: &'static Law,
     /// How it begins.
     pub tuning: Tuning,
@@ -163,6 +167,8 @@ pub struct Relay {
     /// What the sessions have prepared.
     definitions: Definitions,
     gate: Gate<ClientKey>,
+    /// The gate of the sessions, if the limit is one on them. That of their transactions has none then.
+    entrance: Option<Gate<ClientKey>>,
     classes: Classes<ClassId>,
     control: Control,
     cpu: Option<GroupTime>,
@@ -264,9 +270,14 @@ impl Relay {
         let listener = Listener::bind(options.listen, options.take_over)?;
         listener.register(&epoll, LISTENER).map_err(no_epoll)?;
         let Settings { classes, users, encryption } = options.settings;
-        let (mut gate, mut counts) = (Gate::new(options.tuning.start), Counts::default());
+        let limited = Gate::new(options.tuning.start);
+        let (mut gate, mut entrance) = match options.level {
+            Level::Transactions => (limited, None),
+            Level::Sessions => (Gate::new(Limit::NONE), Some(limited)),
+        };
+        let mut counts = Counts::default();
         Ok(Self {
-            classes: numbered(classes, &mut gate, &mut counts),
+            classes: numbered(classes, (&mut gate, &mut entrance), &mut counts),
             epoll,
             listener,
             server: options.server,
@@ -277,6 +288,7 @@ impl Relay {
             client_of: HashMap::new(),
             definitions,
             gate,
+            entrance,
             control: Control::new(options.law, options.tuning),
             cpu: options.cpu,
             users,
@@ -410,6 +422,7 @@ impl Relay {
 
     /// Ends what has taken too long, and turns to the host.
     fn tick(&mut self, host: &mut impl Host) {
+        self.admit_sessions();
         self.refuse_all_late();
         self.look_after_pools();
         if self.stands_still() {
@@ -455,9 +468,14 @@ impl Relay {
     fn end_period(&mut self) -> Moment {
         let cpu = self.cpu.as_mut().and_then(GroupTime::since_last);
         self.counts.unmeasured += u64::from(self.cpu.is_some() && cpu.is_none());
-        let signal = self.gate.period(self.at, Overhead { cpu, ..Overhead::default() });
+        let mut signal = self.gate.period(self.at, Overhead { cpu, ..Overhead::default() });
+        if let Some(entrance) = &mut self.entrance {
+            let Signal { in_flight, waiting, .. } = entrance.period(self.at, Overhead::default());
+            signal = Signal { in_flight, waiting, ..signal };
+        }
         let moment = self.control.update(self.at, signal);
-        self.gate.allow(moment.decision.limit);
+        self.entrance.as_mut().unwrap_or(&mut self.gate).allow(moment.decision.limit);
+        self.admit_sessions();
         self.admit_waiting();
         moment
     }

@@ -48,6 +48,9 @@ impl Limit {
     /// The highest limit: no server has more connections or threads.
     pub const HIGHEST: u32 = 1 << 16;
 
+    /// No limit: more than can be in flight.
+    pub const NONE: Self = Self(Self::HIGHEST);
+
     /// Returns the nearest limit to a number; the lowest for what is no number.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped before")]

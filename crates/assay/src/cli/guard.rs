@@ -69,6 +69,10 @@ pub struct GuardArgs {
     /// the number of transactions in flight.
     #[arg(long, conflicts_with_all = ["law", "start", "limit"])]
     pub shadow: bool,
+    /// Limit the sessions instead of the transactions, as the paper does, to compare: each one holds its
+    /// place from its first packet to its end.
+    #[arg(long, conflicts_with = "shadow")]
+    pub connection_level: bool,
     /// Longest time that a transaction waits, such as 500ms or 5s; after that, it is refused with SQLSTATE
     /// 57014, or 53300 if it lacks a connection of the server.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = wait)]

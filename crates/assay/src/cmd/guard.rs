@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use anyhow::{Context, bail};
-use assay_proxy::{Lookup, Options, Relay, TakeOver};
+use assay_proxy::{Level, Lookup, Options, Relay, TakeOver};
 use assay_reflect::Cgroup;
 use assay_reflect::advice::Advice;
 use assay_reflect::curve::Curve;
@@ -54,7 +54,8 @@ pub fn run(args: &GuardArgs) -> anyhow::Result<()> {
     let group = args.cgroup.as_deref().map(Cgroup::open).transpose()?;
     let cpu = group.map(GroupTime::open).transpose()?;
     let take_over = if args.take_over { TakeOver::Yes } else { TakeOver::No };
-    let log = args.log.as_deref().map(|path| Log::open(path, law)).transpose()?;
+    let level = if args.connection_level { Level::Sessions } else { Level::Transactions };
+    let log = args.log.as_deref().map(|path| Log::open(path, law, level)).transpose()?;
     let published = Arc::new(Published::default());
     let listen = |address| endpoint::listen(address, take_over, Arc::clone(&published));
     let pages = args.metrics.map(listen).transpose()?;
@@ -65,6 +66,7 @@ pub fn run(args: &GuardArgs) -> anyhow::Result<()> {
         listen: args.listen,
         take_over,
         server: target.server.clone(),
+        level,
         law,
         tuning,
         cpu,
@@ -96,7 +98,8 @@ pub fn run(args: &GuardArgs) -> anyhow::Result<()> {
     operation.messages.end();
     let unlogged = operation.log.map(Log::close);
     let (counts, limits) = relayed.context("cannot wait for the clients and the server")?;
-    let passed = Passed { law, counts: &counts, limits: &limits, curve: operation.curve.as_ref(), unlogged };
+    let curve = operation.curve.as_ref();
+    let passed = Passed { level, law, counts: &counts, limits: &limits, curve, unlogged };
     output::show(&section::guard::report(&passed), args.print.format())
 }
 
@@ -116,8 +119,7 @@ fn lookup(args: &GuardArgs, target: &Target) -> anyhow::Result<Option<Lookup>> {
 fn law(args: &GuardArgs) -> (&'static Law, Tuning) {
     let processors = thread::available_parallelism().map_or(1, NonZero::get);
     let tuning = Tuning::advised(&Advice::default(), processors);
-    // More than can be in flight.
-    let limit = args.shadow.then_some(Limit::nearest(f64::INFINITY)).or(args.limit);
+    let limit = args.shadow.then_some(Limit::NONE).or(args.limit);
     match (limit, args.start) {
         (Some(limit), _) => (Law::fixed(), Tuning { start: limit, ..tuning }),
         (None, Some(start)) => (args.law, Tuning { start, ..tuning }),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use assay_proxy::control::Course;
-use assay_proxy::{ClassCounts, Counts, State};
+use assay_proxy::{ClassCounts, Counts, Level, State};
 use assay_quantity::Unit;
 use assay_reflect::curve::{Curve, Point};
 use assay_reflect::law::Law;
@@ -13,7 +13,9 @@ use super::real;
 
 /// What happened.
 pub struct Passed<'a> {
-    /// What set the limit.
+    /// What the limit was one on.
+    pub level: Level,
+    /// What set it.
     pub law: &'static Law,
     /// What passed.
     pub counts: &'a Counts,
@@ -106,30 +108,30 @@ pub fn report(passed: &Passed<'_>) -> Report {
 
 /// Returns the report on what there is now, and on what happened so far.
 pub fn status(law: &'static Law, state: &State, curve: Option<&Curve>) -> Report {
-    let State { counts, limits, in_flight, waiting, parked, clients, backends, sessions, is_draining } =
+    let State { level, counts, limits, in_flight, waiting, parked, clients, backends, sessions, is_draining } =
         state;
     let now = [
-        ("transactions in flight", *in_flight),
-        ("transactions that wait for admission", waiting.iter().sum()),
-        ("transactions that lack a connection to the server", parked.iter().sum()),
-        ("connections of clients", *clients),
-        ("connections to the server", *backends),
+        ("transactions in flight".to_owned(), *in_flight),
+        (format!("{} that wait for admission", level.units()), waiting.iter().sum()),
+        ("transactions that lack a connection to the server".to_owned(), parked.iter().sum()),
+        ("connections of clients".to_owned(), *clients),
+        ("connections to the server".to_owned(), *backends),
     ];
     let of = |(what, number): (String, usize)| [Cell::text(what), Cell::Count(number as u64)];
-    let now = now.map(|(what, number)| of((what.to_owned(), number)));
+    let now = now.map(of);
     let now = Table::of("Now", [Column::words("what"), Column::numbers("number")], now);
     let sessions = sessions.iter().map(|(role, number)| of((String::from_utf8_lossy(role).into(), *number)));
     let sessions =
         Table::of("Sessions by role, now", [Column::words("role"), Column::numbers("number")], sessions);
     let drains = is_draining.then(|| Block::Text("The guard ends with its sessions.".to_owned()));
-    let passed = blocks(&Passed { law, counts, limits, curve, unlogged: None }, &[]);
+    let passed = blocks(&Passed { level: *level, law, counts, limits, curve, unlogged: None }, &[]);
     let blocks = drains.into_iter().chain([now, sessions].map(Block::Table)).chain(passed).collect();
     Report { title: "The guard now, and what has passed through it".to_owned(), blocks }
 }
 
 /// What happened, with further rows for transactions.
 fn blocks(passed: &Passed<'_>, ended: &[(&str, u64)]) -> Vec<Block> {
-    let Passed { law, counts, limits: course, curve, unlogged } = passed;
+    let Passed { level, law, counts, limits: course, curve, unlogged } = passed;
     let columns = || [Column::words("what"), Column::numbers("number")];
     let rows =
         |of: &[Count]| of.iter().map(|count| row((count.what, (count.of)(counts)))).collect::<Vec<_>>();
@@ -139,13 +141,19 @@ fn blocks(passed: &Passed<'_>, ended: &[(&str, u64)]) -> Vec<Block> {
         ("refused because too many waited", of_all(|class| class.not_queued)),
         ("admitted after a wait", of_all(|class| class.waits.number)),
     ];
-    let ended = ended.iter().copied().map(row);
-    let transactions = rows(&TRANSACTIONS).into_iter().chain(further.map(row)).chain(ended);
+    let (mut transactions, mut sessions) = (rows(&TRANSACTIONS), rows(&SESSIONS));
+    match level {
+        Level::Transactions => &mut transactions,
+        Level::Sessions => &mut sessions,
+    }
+    .extend(further.map(row));
+    transactions.extend(ended.iter().copied().map(row));
+    sessions.extend(rows(&OTHERS));
     let transactions = Table::of("Transactions", columns(), transactions);
-    let sessions = Table::of("Sessions", columns(), [rows(&SESSIONS), rows(&OTHERS)].concat());
+    let sessions = Table::of("Sessions", columns(), sessions);
     let pinned = counts.pinned.iter().map(|(pin, number)| row((pin.about(), *number)));
     let pinned = Table::of("Sessions with a connection of their own, by the first reason", columns(), pinned);
-    let limits = curve.map_or_else(|| limits(law, course), loads);
+    let limits = curve.map_or_else(|| limits(law, *level, course), loads);
     let tables = [transactions, limits, waits(&counts.classes), sessions, pinned];
     let mut blocks: Vec<Block> = tables.map(Block::Table).into();
     if course.has_failed {
@@ -162,13 +170,14 @@ fn blocks(passed: &Passed<'_>, ended: &[(&str, u64)]) -> Vec<Block> {
     blocks
 }
 
-/// Transactions that could be in flight.
-fn limits(law: &Law, course: &Course) -> Table {
+/// How much could be admitted at a time.
+fn limits(law: &Law, level: Level, course: &Course) -> Table {
     let [last, lowest, highest] =
         [course.last, course.lowest, course.highest].map(|limit| Cell::Count(limit.units().into()));
     let row = [Cell::text(law.name), last, lowest, highest, Cell::Count(course.changes)];
     let [last, lowest, highest, changes] = ["last", "lowest", "highest", "changes"].map(Column::numbers);
-    Table::of("Limit", [Column::words("law"), last, lowest, highest, changes], [row])
+    let title = format!("Limit of {}", level.units());
+    Table::of(&title, [Column::words("law"), last, lowest, highest, changes], [row])
 }
 
 /// What the server did by the number of transactions in flight.

@@ -43,7 +43,7 @@ fn farewell(session: Wire) {
 }
 
 /// Reads the error with which a session ends, for this reason.
-fn ends(mut session: Wire, reason: &str) {
+pub fn ends(mut session: Wire, reason: &str) {
     let (_, error) = session.read_to(b'E');
     assert!(error.contains(&format!("C57P01\0Mterminating connection {reason}\0")), "{error}");
     assert!(session.is_at_end());
@@ -181,7 +181,7 @@ fn another_guard_takes_over_and_no_client_is_lost() {
 }
 
 /// Sends a request to the socket for commands, and returns the status and the body of the answer.
-fn ask(path: &Path, what: &str, body: &str) -> (String, String) {
+pub fn ask(path: &Path, what: &str, body: &str) -> (String, String) {
     let answer = request(UnixStream::connect(path).unwrap(), what, body);
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     (head.split(' ').nth(1).unwrap().to_owned(), body.to_owned())

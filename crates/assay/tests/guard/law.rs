@@ -161,7 +161,7 @@ fn a_guard_that_only_observes_lets_all_transactions_in_and_shows_what_the_server
     let counts = guard.end();
     assert_eq!(["committed", "admitted after a wait"].map(|what| counts.of(what)), [SESSIONS as u64, 0]);
     let tables = || counts.0["blocks"].as_array().unwrap().iter().map(|block| &block["table"]);
-    assert!(tables().all(|table| table["title"] != "Limit"), "{}", counts.0);
+    assert!(tables().all(|table| table["title"] != "Limit of transactions"), "{}", counts.0);
     let curve = tables().find(|table| table["title"] == "Transactions by the number in flight").unwrap();
     let mut rows = curve["rows"].as_array().unwrap().iter();
     assert!(rows.any(|row| (&row[0]["count"], &row[1]["count"]) == (&8.into(), &16.into())), "{curve}");

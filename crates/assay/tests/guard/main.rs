@@ -6,6 +6,7 @@ mod class;
 mod client;
 mod encryption;
 mod ending;
+mod entrance;
 #[path = "../shared/http.rs"]
 mod http;
 mod identity;
@@ -162,6 +163,7 @@ fn bad_arguments_are_refused_in_one_line() {
         (&["--law", "best"][..], "invalid value 'best'"),
         (&["--law", "knee", "--limit", "4"], "cannot be used with '--limit <N>'"),
         (&["--shadow", "--limit", "4"], "cannot be used with '--limit <N>'"),
+        (&["--shadow", "--connection-level"], "cannot be used with '--connection-level'"),
         (&["--admin", "/no/admin"], "cannot listen at /no/admin; give another path: No such file"),
         (&["--law", "paper2003"], "--cgroup <PATH>"),
         (&["--cgroup", "/proc"], "/proc is no control group"),

@@ -46,10 +46,17 @@ pub fn class_of(classes: &Classes<ClassId>, startup: &Startup) -> ClassId {
     *classes.of(Session { role, database, application })
 }
 
-/// The classes of a gate.
-pub fn numbered(classes: Classes, gate: &mut Gate<ClientKey>, counts: &mut Counts) -> Classes<ClassId> {
+/// The classes of the gate of transactions, and, with the same numbers, of that of sessions.
+pub fn numbered(
+    classes: Classes,
+    (gate, entrance): (&mut Gate<ClientKey>, &mut Option<Gate<ClientKey>>),
+    counts: &mut Counts,
+) -> Classes<ClassId> {
     classes.map(|class| {
         let name = class.name.clone();
+        if let Some(entrance) = entrance {
+            entrance.set_class(class.clone());
+        }
         let id = gate.set_class(class);
         if id.number() == counts.classes.len() {
             counts.classes.push(ClassCounts { name, ..ClassCounts::default() });
@@ -62,7 +69,7 @@ impl Relay {
     /// Sessions have these classes from now on. Transactions that wait stay in their class; if it is not
     /// among these, as it was.
     pub(super) fn change_classes(&mut self, classes: Classes) {
-        self.classes = numbered(classes, &mut self.gate, &mut self.counts);
+        self.classes = numbered(classes, (&mut self.gate, &mut self.entrance), &mut self.counts);
         for pool in self.pools.values_mut() {
             pool.class = class_of(&self.classes, &pool.startup);
         }

@@ -42,6 +42,8 @@ pub struct Client {
     pub backend: Option<BackendKey>,
     pub pool: Option<PoolKey>,
     pub permit: Option<Permit>,
+    /// That of its session, where sessions need one.
+    pub place: Option<Permit>,
     /// Why its transaction is refused, until that is sent.
     pub refusal: Vec<u8>,
     /// The key that it was given to cancel.
@@ -54,7 +56,7 @@ pub struct Client {
     pub turn: Turn,
     /// When the settings were as it knows them.
     pub greeted: Duration,
-    /// How its session shall begin, where it logs in at the guard.
+    /// How its session shall begin, while it waits for admission or logs in at the guard.
     pub startup: Option<Startup>,
     /// What it has to prove.
     pub examination: Option<Box<Examination>>,
@@ -65,6 +67,10 @@ pub struct Client {
 pub enum Phase {
     /// It sends its first packet.
     Starting,
+    /// Its session waits for admission.
+    Waiting(Ticket),
+    /// Its session was admitted.
+    Entering,
     /// It proves to the guard that it has the password of its role.
     Proving,
     /// It waits until fewer others log in, until its role is looked up, or until the guard has logged in
@@ -107,7 +113,7 @@ enum Stop {
 const ENDING_TIME: Duration = Duration::from_secs(5);
 
 impl Client {
-    /// The role as which it logs in at the guard.
+    /// The role as which it asks for a session, before it has a pool.
     pub fn role(&self) -> &[u8] {
         self.startup.as_ref().map_or(&[], Startup::role)
     }
@@ -142,6 +148,7 @@ impl Relay {
             backend: None,
             pool: None,
             permit: None,
+            place: None,
             refusal: Vec::new(),
             cancel_key: CancelKey(cancel_key),
             encryption_requests: 0,
@@ -164,7 +171,13 @@ impl Relay {
     pub(super) fn read_client(&mut self, key: ClientKey, buffer: &mut [u8]) {
         let Some(client) = self.clients.get_mut(key) else { return };
         match client.phase {
-            Phase::LoginQueued | Phase::Queued(_) | Phase::Admitted | Phase::Opening | Phase::Parked(_) => {
+            Phase::Waiting(_)
+            | Phase::Entering
+            | Phase::LoginQueued
+            | Phase::Queued(_)
+            | Phase::Admitted
+            | Phase::Opening
+            | Phase::Parked(_) => {
                 // It would not see the result.
                 if client.connection.is_hung_up() {
                     self.remove_client(key);
@@ -222,8 +235,10 @@ impl Relay {
     /// Lets a client go on.
     pub(super) fn resume_client(&mut self, key: ClientKey) {
         let Some(client) = self.clients.get(key) else { return };
-        if client.phase == Phase::Admitted {
-            self.begin_transaction(key);
+        match client.phase {
+            Phase::Entering => self.enter(key),
+            Phase::Admitted => self.begin_transaction(key),
+            _ => {}
         }
         self.take_input(key, &[]);
         if self.clients.get(key).is_some_and(|client| client.connection.is_readable()) {
@@ -253,7 +268,9 @@ impl Relay {
                 Phase::Idle => self.take_idle(key, rest),
                 Phase::Active => self.take_transaction(key, rest),
                 Phase::Refused { last, .. } => self.take_refused(key, rest, last),
-                Phase::LoginQueued
+                Phase::Waiting(_)
+                | Phase::Entering
+                | Phase::LoginQueued
                 | Phase::Queued(_)
                 | Phase::Admitted
                 | Phase::Opening
@@ -446,6 +463,9 @@ impl Relay {
     /// The transaction of a client, or its login, does not wait any more, if it does.
     pub(super) fn withdraw(&mut self, key: ClientKey) {
         let Some(client) = self.clients.get(key) else { return };
+        if let (Phase::Waiting(ticket), Some(entrance)) = (client.phase, &mut self.entrance) {
+            entrance.withdraw(ticket, self.at);
+        }
         let Some(pool) = client.pool.and_then(|pool| self.pools.get_mut(pool)) else { return };
         match client.phase {
             Phase::Queued(ticket) | Phase::Parked(ticket) => {
@@ -465,6 +485,7 @@ impl Relay {
         let Some(client) = self.clients.get_mut(key) else { return };
         self.client_of.remove(&client.cancel_key);
         let (pool, backend, permit) = (client.pool.take(), client.backend.take(), client.permit.take());
+        let place = client.place.take();
         self.counts.abandoned += u64::from(permit.is_some());
         match backend {
             Some(backend) => self.abandon(backend, permit),
@@ -472,6 +493,9 @@ impl Relay {
         }
         if let Some(pool) = pool {
             self.leave_pool(pool);
+        }
+        if let Some(place) = place {
+            self.give_up_place(place);
         }
     }
 }

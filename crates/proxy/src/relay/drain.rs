@@ -57,7 +57,9 @@ impl Relay {
         match client.phase {
             // It would take an error for the answer to a request for encryption.
             Phase::Starting => self.remove_client(key),
-            Phase::Proving | Phase::LoginQueued | Phase::Login => self.dismiss(key),
+            Phase::Waiting(_) | Phase::Entering | Phase::Proving | Phase::LoginQueued | Phase::Login => {
+                self.dismiss(key);
+            }
             Phase::Idle => self.resumed.push_back(key),
             Phase::Queued(_)
             | Phase::Admitted

@@ -101,16 +101,8 @@ impl Relay {
                 let text = "the guard requires TLS; connect with sslmode=require";
                 self.turn_away(key, Refusal::UNENCRYPTED, text);
             }
-            Ok(Some((First::Session(startup), length))) if self.users.is_some() => {
-                self.begin_proof(key, startup);
-                return Some(length);
-            }
             Ok(Some((First::Session(startup), length))) => {
-                let pool = self.join_pool(startup);
-                let client = &mut self.clients[key];
-                client.pool = Some(pool);
-                client.phase = Phase::LoginQueued;
-                self.logins.waiting.push_back(key);
+                self.ask_to_enter(key, startup);
                 return Some(length);
             }
             Err(error @ BadStart::Replication) => {
@@ -119,6 +111,16 @@ impl Relay {
             Err(error @ BadStart::Malformed) => self.turn_away(key, Refusal::VIOLATION, &error.to_string()),
         }
         Some(input.len())
+    }
+
+    /// A client waits until fewer others log in at the server.
+    pub(super) fn queue_login(&mut self, key: ClientKey) {
+        let Some(startup) = self.clients[key].startup.take() else { return };
+        let pool = self.join_pool(startup);
+        let client = &mut self.clients[key];
+        client.pool = Some(pool);
+        client.phase = Phase::LoginQueued;
+        self.logins.waiting.push_back(key);
     }
 
     /// Lets those log in that may.
@@ -290,6 +292,7 @@ impl Relay {
         let is_full = pool.is_some_and(|pool| pool.full_until.is_some());
         match (client.phase, pool.map(|pool| pool.kind)) {
             (Phase::Starting, _) => self.remove_client(key),
+            (Phase::Waiting(ticket), _) => self.refuse_session(key, ticket.class()),
             (Phase::LoginQueued, Some(Kind::Lookups)) => {
                 self.not_looked_up(key, if is_full { "it has no room" } else { "it took too long" });
             }

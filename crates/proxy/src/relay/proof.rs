@@ -7,13 +7,12 @@ use super::{Relay, random};
 use crate::postgres::authentication::{Examination, Progress};
 use crate::postgres::refusal::Refusal;
 use crate::postgres::scram::BadMessage;
-use crate::postgres::startup::Startup;
 
 impl Relay {
     /// A client has to prove that it has the password of its role, which may have to be looked up first.
-    pub(super) fn begin_proof(&mut self, key: ClientKey, startup: Startup) {
-        let is_listed = self.users.as_ref().is_some_and(|users| users.lists(startup.role()));
-        self.clients[key].startup = Some(startup);
+    pub(super) fn begin_proof(&mut self, key: ClientKey) {
+        let role = self.clients[key].role();
+        let is_listed = self.users.as_ref().is_some_and(|users| users.lists(role));
         if is_listed || self.lookups.is_none() {
             self.examine(key);
         } else {

@@ -3,19 +3,21 @@
 use std::collections::BTreeMap;
 
 use super::pool::Kind;
-use super::{Counts, Relay};
+use super::{Counts, Level, Relay};
 use crate::control::Course;
 
 /// A relay at a moment.
 #[derive(Debug, Clone)]
 pub struct State {
+    /// What the limit is one on.
+    pub level: Level,
     /// What happened so far.
     pub counts: Counts,
-    /// The numbers of transactions that could be in flight; the last one is that of now.
+    /// The limits so far; the last one is that of now.
     pub limits: Course,
     /// Transactions in flight.
     pub in_flight: usize,
-    /// Transactions of each class that wait for admission, in the order of [`Counts::classes`].
+    /// Transactions, or sessions, of each class that wait for admission, in the order of [`Counts::classes`].
     pub waiting: Vec<usize>,
     /// Transactions of each class that lack a connection of the server.
     pub parked: Vec<usize>,
@@ -32,17 +34,21 @@ pub struct State {
 impl Relay {
     /// Returns the state.
     pub(super) fn state(&self) -> State {
-        let (waiting, parked) = self.gate.queued().unzip();
+        let (level, limited) = match &self.entrance {
+            None => (Level::Transactions, &self.gate),
+            Some(entrance) => (Level::Sessions, entrance),
+        };
         let mut sessions = BTreeMap::<&[u8], usize>::new();
         for pool in self.pools.values().filter(|pool| pool.kind != Kind::Lookups && pool.sessions > 0) {
             *sessions.entry(pool.startup.role()).or_default() += pool.sessions;
         }
         State {
+            level,
             counts: self.counts.clone(),
             limits: self.control.course(),
             in_flight: self.gate.in_flight(),
-            waiting,
-            parked,
+            waiting: limited.queued().map(|(waiting, _)| waiting).collect(),
+            parked: self.gate.queued().map(|(_, parked)| parked).collect(),
             clients: self.clients.len(),
             backends: self.backends.len(),
             sessions: sessions.into_iter().map(|(role, number)| (role.to_vec(), number)).collect(),

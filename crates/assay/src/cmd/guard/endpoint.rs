@@ -41,7 +41,9 @@ fn health(published: &Published) -> Answer {
 
 /// The page of a state.
 fn page(state: &State) -> String {
-    let State { counts, limits, in_flight, waiting, parked, clients, backends, is_draining, .. } = state;
+    let State { level, counts, limits, in_flight, waiting, parked, clients, backends, is_draining, .. } =
+        state;
+    let units = level.units();
     let mut page = Page::default();
     for (about, of) in [("transactions: ", &TRANSACTIONS[..]), ("sessions: ", &SESSIONS), ("", &OTHERS)] {
         for Count { what, metric, of } in of {
@@ -58,25 +60,24 @@ fn page(state: &State) -> String {
         [("_sum", seconds(waits.sum.as_nanos())), ("_count", waits.number.to_string())]
             .map(|(part, value)| (format!("{part}{class}"), value))
     });
-    let help = "waits of the transactions that were admitted later than they arrived";
-    page.add(("assay_guard_wait_seconds", "summary", help), waits);
+    let help = format!("waits of the {units} that were admitted later than they arrived");
+    page.add(("assay_guard_wait_seconds", "summary", &help), waits);
     for (name, help, values) in [
-        ("assay_guard_waiting", "transactions that wait for admission", waiting),
-        ("assay_guard_parked", "transactions that lack a connection of the server", parked),
+        ("assay_guard_waiting", format!("{units} that wait for admission"), waiting),
+        ("assay_guard_parked", "transactions that lack a connection of the server".to_owned(), parked),
     ] {
-        page.add((name, "gauge", help), classes().zip(values));
+        page.add((name, "gauge", &help), classes().zip(values));
     }
     let refused = counts.classes.iter().flat_map(|ClassCounts { name, late, not_queued, .. }| {
         [("late", late), ("too many", not_queued)]
             .map(|(reason, number)| (labels(&[("class", name), ("reason", reason)]), number))
     });
-    page.add(
-        ("assay_guard_refused_total", "counter", "transactions refused while they waited, or at once"),
-        refused,
-    );
+    let help = format!("{units} refused while they waited, or at once");
+    page.add(("assay_guard_refused_total", "counter", &help), refused);
 
+    let help = format!("{units} that are admitted at a time, at most");
+    page.add(("assay_guard_limit", "gauge", &help), [(String::new(), limits.last.units())]);
     for (name, help, value) in [
-        ("assay_guard_limit", "transactions that may be in flight", limits.last.units() as usize),
         ("assay_guard_in_flight", "transactions in flight", *in_flight),
         ("assay_guard_clients", "connections of clients", *clients),
         ("assay_guard_server_connections", "connections to the server", *backends),
@@ -99,7 +100,7 @@ pub mod tests {
 
     use assay_proxy::control::Course;
     use assay_proxy::postgres::text::Pin;
-    use assay_proxy::{Counts, Waits};
+    use assay_proxy::{Counts, Level, Waits};
     use assay_reflect::law::Limit;
     use expect_test::expect;
 
@@ -113,6 +114,7 @@ pub mod tests {
         let odd = ClassCounts { name: "a \"b\\\n".to_owned(), waits, late: 3, not_queued: 4 };
         let others = ClassCounts { name: "others".to_owned(), ..ClassCounts::default() };
         State {
+            level: Level::Transactions,
             counts: Counts {
                 committed: 100,
                 pinned: [(Pin::Listen, 1)].into(),

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, bail};
+use assay_proxy::Level;
 use assay_proxy::control::Moment;
 use assay_reflect::law::Law;
 use serde::Serialize;
@@ -21,6 +22,8 @@ const FORMAT: &str = "assay.guard/1";
 struct Head {
     format: &'static str,
     law: &'static str,
+    /// What the limit is one on.
+    level: &'static str,
     /// The time of day.
     begun_at: String,
 }
@@ -75,7 +78,7 @@ pub struct Log {
 
 impl Log {
     /// Opens a file, to which the log is appended.
-    pub fn open(path: &Path, law: &'static Law) -> anyhow::Result<Self> {
+    pub fn open(path: &Path, law: &'static Law, level: Level) -> anyhow::Result<Self> {
         let name = path.display();
         // To open a pipe would wait for its reader.
         if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
@@ -91,7 +94,7 @@ impl Log {
             Ok(()) | Err(TryLockError::Error(_)) => {}
         }
         let begun_at = jiff::Timestamp::now().to_string();
-        let head = json(&Head { format: FORMAT, law: law.name, begun_at });
+        let head = json(&Head { format: FORMAT, law: law.name, level: level.units(), begun_at });
         let head = if ends_inside_a_line(path).unwrap_or(false) { format!("\n{head}") } else { head };
         write(&mut file, &head).with_context(|| format!("cannot write to the log {name}"))?;
         let (lines, receiver) = sync_channel(WAITING);
@@ -176,9 +179,10 @@ mod tests {
         };
         let decision = Decision { limit: Limit::nearest(8.0), reason: "compares two limits" };
         let moment = Moment { end: ms(300), limit: Limit::nearest(4.0), signal, decision };
-        let head = Head { format: FORMAT, law: "knee", begun_at: "2026-01-02T03:04:05Z".to_owned() };
+        let (level, begun_at) = (Level::Transactions.units(), "2026-01-02T03:04:05Z".to_owned());
+        let head = Head { format: FORMAT, law: "knee", level, begun_at };
         expect![[r#"
-            {"format":"assay.guard/1","law":"knee","begun_at":"2026-01-02T03:04:05Z"}
+            {"format":"assay.guard/1","law":"knee","level":"transactions","begun_at":"2026-01-02T03:04:05Z"}
             {"end_ns":300000000,"length_ns":100000000,"limit":4,"finished":50,"failed":1,"in_flight":3.5,"waiting":12.0,"latency_ns":7000000,"oldest_ns":null,"cpu_ns":150000000,"next_limit":8,"reason":"compares two limits"}
         "#]]
         .assert_eq(&(json(&head) + &json(&Line::of(&moment))));
