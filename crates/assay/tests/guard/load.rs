@@ -13,12 +13,13 @@ use crate::{Guard, text};
 /// Clients of a load: more than the guard lets in at a time.
 const CLIENTS: usize = 12;
 
-/// Runs the load.
-fn load(to: SocketAddr, transaction: &str) -> Output {
+/// Runs the load with a kind of transaction, and maybe options.
+fn load(to: SocketAddr, arguments: &[&str]) -> Output {
     let program = Path::new(env!("CARGO_BIN_EXE_assay")).with_file_name("examples/load");
     assert!(program.exists(), "not built; run: cargo build --package assay-proxy --example load");
     Command::new(program)
-        .args([&to.to_string(), transaction, "--warm-up=0s", "--duration=1s"])
+        .args([&to.to_string(), "--warm-up=0s", "--duration=1s"])
+        .args(arguments)
         .args(["--clients", &CLIENTS.to_string()])
         .stdin(Stdio::null())
         .output()
@@ -26,8 +27,8 @@ fn load(to: SocketAddr, transaction: &str) -> Output {
 }
 
 /// Returns what a load has counted.
-fn counts(guard: &Guard, transaction: &str) -> impl Fn(&str) -> Option<u64> + use<> {
-    let output = load(guard.address, transaction);
+fn counts(guard: &Guard, arguments: &[&str]) -> impl Fn(&str) -> Option<u64> + use<> {
+    let output = load(guard.address, arguments);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let figures = text(&output.stdout);
     move |name| {
@@ -61,7 +62,7 @@ fn commits_and_failures_are_counted_as_the_server_has_them() {
         ("deadlock", 8, "SELECT sum(v) FROM contended"),
         ("tpc-b", 1, "SELECT count(*) FROM pgbench_history"),
     ] {
-        let counts = counts(&guard, transaction);
+        let counts = counts(&guard, &[transaction]);
         let committed = counts("committed_in_all").unwrap();
         let made: i64 = session.query_one(made, &[]).unwrap().get(0);
         assert!(
@@ -79,7 +80,7 @@ fn a_statement_that_finds_no_row_ends_the_load() {
     let server = Server::start();
     server.session().batch_execute("CREATE TABLE pgbench_accounts (aid int, abalance int)").unwrap();
     let guard = Guard::start(&server, &["--limit", "4"]);
-    let output = load(guard.address, "select");
+    let output = load(guard.address, &["select"]);
     assert!(!output.status.success() && output.stdout.is_empty());
     assert_eq!(text(&output.stderr), "load: the answer is `SELECT 0` instead of `SELECT 1`\n");
     guard.end();
@@ -103,8 +104,26 @@ fn a_second_answer_ends_the_load() {
         sessions[0].write_all(&answer.repeat(2)).unwrap();
         sessions
     });
-    let output = load(to, "hot");
+    let output = load(to, &["hot"]);
     assert!(!output.status.success() && output.stdout.is_empty());
     assert_eq!(text(&output.stderr), "load: the server has answered twice\n");
     server.join().unwrap();
+}
+
+#[test]
+fn sessions_that_end_make_room_for_others() {
+    let server = Server::start();
+    let mut session = server.session();
+    session.batch_execute("CREATE TABLE hot (id int, v int); INSERT INTO hot VALUES (1, 0)").unwrap();
+    let guard = Guard::start(&server, &["--connection-level", "--limit", "2"]);
+    let counts = counts(&guard, &["hot", "--session=5"]);
+    let committed = counts("committed_in_all").unwrap();
+    let made: i64 = session.query_one("SELECT sum(v) FROM hot", &[]).unwrap().get(0);
+    assert!(made > 0 && committed == made.cast_unsigned(), "{committed}, {made}");
+    let counts = guard.end();
+    // The last session of a client may have ended early.
+    let sessions = counts.of("logged in");
+    assert!((committed.div_ceil(5)..=committed / 5 + CLIENTS as u64).contains(&sessions), "{}", counts.0);
+    // The first two need not wait.
+    assert!(counts.of("admitted after a wait") >= CLIENTS as u64 - 2, "{}", counts.0);
 }

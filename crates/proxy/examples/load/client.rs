@@ -1,4 +1,4 @@
-//! One client: its connection, and the transaction in which it is.
+//! One client: its session, and the transaction in which it is.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -12,10 +12,14 @@ use assay_proxy::postgres::startup::Startup;
 
 use crate::transaction::Statement;
 
-/// A client that has logged in.
+/// A client.
 pub struct Client {
     socket: TcpStream,
     answers: Answers,
+    /// Whether it has logged in.
+    is_ready: bool,
+    /// Transactions of its session that have ended.
+    ended: u32,
     /// Statements of the transaction that were not sent yet.
     statements: VecDeque<Statement>,
     /// Tag that the answer must have if the statement has not failed.
@@ -54,26 +58,36 @@ struct Answer {
 }
 
 impl Client {
-    /// Opens a connection, and waits until the session has begun.
-    pub fn log_in(to: SocketAddr, database: &str, patience: Duration) -> io::Result<Self> {
+    /// Begins a session.
+    pub fn connect(to: SocketAddr, database: &str, patience: Duration) -> io::Result<Self> {
         let socket = TcpStream::connect_timeout(&to, patience)?;
         socket.set_nodelay(true)?;
         socket.set_read_timeout(Some(patience))?;
+        socket.set_nonblocking(true)?;
         let startup = Startup::new(&[(b"user", b"postgres"), (b"database", database.as_bytes())]);
         let answers =
             Answers { frames: Frames::new(Side::Server), input: Vec::new(), answer: Answer::default() };
-        let began = assay_process::clock::now();
-        let mut client = Self { socket, answers, statements: VecDeque::new(), tag: "", error: None, began };
-        client.socket.write_all(startup.packet())?;
-        let answer = loop {
-            if let Some(answer) = client.answers.read(&client.socket)? {
-                break answer;
-            }
+        let mut client = Self {
+            socket,
+            answers,
+            is_ready: false,
+            ended: 0,
+            statements: VecDeque::new(),
+            tag: "",
+            error: None,
+            began: assay_process::clock::now(),
         };
-        match answer.error {
-            Some((_, text)) => Err(io::Error::other(text)),
-            None => client.socket.set_nonblocking(true).map(|()| client),
+        client.socket.write_all(startup.packet())?;
+        Ok(client)
+    }
+
+    /// Waits until it has logged in.
+    pub fn log_in(&mut self) -> io::Result<()> {
+        self.socket.set_nonblocking(false)?;
+        while !self.is_ready {
+            self.go_on()?;
         }
+        self.socket.set_nonblocking(true)
     }
 
     pub fn socket(&self) -> &TcpStream {
@@ -85,11 +99,16 @@ impl Client {
         self.began
     }
 
-    /// Begins a transaction.
+    /// Returns the number of transactions of the session that have ended.
+    pub fn ended(&self) -> u32 {
+        self.ended
+    }
+
+    /// Begins a transaction, as soon as the client has logged in.
     pub fn begin(&mut self, statements: VecDeque<Statement>, at: Instant) -> io::Result<()> {
         self.statements = statements;
         self.began = at;
-        self.send_next()
+        if self.is_ready { self.send_next() } else { Ok(()) }
     }
 
     fn send_next(&mut self) -> io::Result<()> {
@@ -111,6 +130,17 @@ impl Client {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
             Err(error) => return Err(error),
         };
+        if !self.is_ready {
+            self.is_ready = true;
+            return self.send_next().map(|()| None);
+        }
+        let outcome = self.take(answer)?;
+        self.ended += u32::from(outcome.is_some());
+        Ok(outcome)
+    }
+
+    /// Takes the answer to a statement.
+    fn take(&mut self, answer: Answer) -> io::Result<Option<Outcome>> {
         if let Some((code, text)) = answer.error {
             if self.error.is_some() {
                 return Err(io::Error::other(format!("a transaction cannot be rolled back: {text}")));

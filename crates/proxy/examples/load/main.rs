@@ -3,6 +3,7 @@
 //!
 //!     load 127.0.0.1:5432 hot --clients 1024 --duration 10s
 //!     load 127.0.0.1:5432 tpc-b --clients 1024 --rate 2000 --deadline 500
+//!     load 127.0.0.1:5432 hot --clients 1024 --session 100
 //!
 //! One thread serves all clients: on a machine that it shares with the server, a thread for each would take
 //! the processors from the server. The server must trust this address.
@@ -64,6 +65,10 @@ struct Args {
     /// Time after its arrival in which a transaction is of use, in ms.
     #[arg(long, requires = "rate", value_name = "MS")]
     deadline: Option<u32>,
+    /// Transactions after which a client ends its session, and begins another one with the next transaction,
+    /// whose time includes the login. All sessions begin at once then, not one after the other.
+    #[arg(long, value_name = "TRANSACTIONS", value_parser = clap::value_parser!(u32).range(1..))]
+    session: Option<u32>,
     /// Database.
     #[arg(long, default_value = "postgres")]
     database: String,
@@ -127,16 +132,19 @@ fn print(figures: &Figures, args: &Args) -> io::Result<()> {
 fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
     let mut clients = Vec::new();
-    for number in 0..args.clients {
-        let client = Client::log_in(args.to, &args.database, PATIENCE)
-            .map_err(|error| format!("client {} of {} cannot log in: {error}", number + 1, args.clients))?;
-        epoll::add(&epoll, client.socket(), EventData::new_u64(number.into()), EventFlags::IN)?;
+    for number in 0..args.clients as usize {
+        let mut client = None;
+        if args.session.is_none() {
+            let cannot = |error| format!("client {} of {} cannot log in: {error}", number + 1, args.clients);
+            client.insert(connect(args, &epoll, number)?).log_in().map_err(cannot)?;
+        }
         clients.push(client);
     }
     let cpu = own_cpu_ns()?;
     let began = now();
     let mut load = Load {
-        kind: args.transaction,
+        args,
+        epoll,
         random: Pcg64Mcg::seed_from_u64(1),
         arrivals: args.rate.map(|rate| Arrivals::new(rate.into(), began)),
         deadline: args.deadline.map_or(Duration::MAX, |ms| Duration::from_millis(ms.into())),
@@ -152,17 +160,25 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
             own_cpu_ns: 0.0,
         },
     };
-    load.drive(&epoll, &mut clients)?;
+    load.drive(&mut clients)?;
     let figures = &mut load.figures;
     let transactions = figures.committed_in_all + figures.errors.values().sum::<u64>();
     figures.own_cpu_ns = own_cpu_ns()?.saturating_sub(cpu) as f64 / transactions as f64;
     print(figures, args)?;
-    Ok(clients.into_iter().try_for_each(Client::log_out)?)
+    Ok(clients.into_iter().flatten().try_for_each(Client::log_out)?)
+}
+
+/// Begins the session of the client with this number.
+fn connect(args: &Args, epoll: &OwnedFd, number: usize) -> io::Result<Client> {
+    let client = Client::connect(args.to, &args.database, PATIENCE)?;
+    epoll::add(epoll, client.socket(), EventData::new_u64(number as u64), EventFlags::IN)?;
+    Ok(client)
 }
 
 /// A load that is under way.
-struct Load {
-    kind: Kind,
+struct Load<'a> {
+    args: &'a Args,
+    epoll: OwnedFd,
     random: Pcg64Mcg,
     /// `None` for a closed loop.
     arrivals: Option<Arrivals>,
@@ -172,9 +188,9 @@ struct Load {
     figures: Figures,
 }
 
-impl Load {
+impl Load<'_> {
     /// Begins transactions until the measured time is over and the last one has ended.
-    fn drive(&mut self, epoll: &OwnedFd, clients: &mut [Client]) -> Result<(), Box<dyn Error>> {
+    fn drive(&mut self, clients: &mut [Option<Client>]) -> Result<(), Box<dyn Error>> {
         let mut idle: Vec<usize> = (0..clients.len()).collect();
         let mut events = Vec::with_capacity(1024);
         loop {
@@ -186,7 +202,7 @@ impl Load {
             let next = self.arrivals.as_ref().map(Arrivals::next).filter(|next| *next < self.measured.1);
             let wait = next.map_or(PATIENCE, |next| next.saturating_duration_since(at));
             events.clear();
-            match epoll::wait(epoll, spare_capacity(&mut events), Some(&Timespec::try_from(wait)?)) {
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&Timespec::try_from(wait)?)) {
                 Ok(0) if next.is_none() => {
                     return Err(format!("no answer for {} s", PATIENCE.as_secs()).into());
                 }
@@ -195,32 +211,51 @@ impl Load {
             };
             for event in &events {
                 let number = usize::try_from(event.data.u64())?;
-                let client = &mut clients[number];
+                let Some(client) = &mut clients[number] else { continue };
                 let Some(outcome) = client.go_on()? else { continue };
                 let at = now();
                 self.count(outcome, client.began(), at)?;
                 idle.push(number);
+                if self.args.session.is_some() && at >= self.measured.1 {
+                    // Others may wait until it ends.
+                    clients[number].take().map_or(Ok(()), Client::log_out)?;
+                }
                 self.begin(clients, &mut idle, at)?;
             }
         }
     }
 
     /// Lets clients that have nothing to do begin what there is to do.
-    fn begin(&mut self, clients: &mut [Client], idle: &mut Vec<usize>, at: Instant) -> io::Result<()> {
+    fn begin(
+        &mut self,
+        clients: &mut [Option<Client>],
+        idle: &mut Vec<usize>,
+        at: Instant,
+    ) -> io::Result<()> {
         let (from, to) = self.measured;
-        if let Some(arrivals) = &mut self.arrivals {
-            while let Some(arrived) = arrivals.take(at.min(to), &mut self.random) {
-                match idle.pop() {
-                    Some(client) => clients[client].begin(self.kind.statements(&mut self.random), arrived)?,
-                    None => self.figures.not_begun += u64::from(arrived >= from),
-                }
-            }
-        } else if at < to {
-            for client in idle.drain(..) {
-                clients[client].begin(self.kind.statements(&mut self.random), at)?;
+        while let Some(arrivals) = &mut self.arrivals
+            && let Some(arrived) = arrivals.take(at.min(to), &mut self.random)
+        {
+            match idle.pop() {
+                Some(number) => self.begin_one(&mut clients[number], number, arrived)?,
+                None => self.figures.not_begun += u64::from(arrived >= from),
             }
         }
+        if self.arrivals.is_none() && at < to {
+            idle.drain(..).try_for_each(|number| self.begin_one(&mut clients[number], number, at))?;
+        }
         Ok(())
+    }
+
+    /// Lets a client begin a transaction, and a session if its last one is over.
+    fn begin_one(&mut self, client: &mut Option<Client>, number: usize, at: Instant) -> io::Result<()> {
+        let last = client.take_if(|client| self.args.session == Some(client.ended()));
+        last.map_or(Ok(()), Client::log_out)?;
+        let client = match client {
+            Some(client) => client,
+            None => client.insert(connect(self.args, &self.epoll, number)?),
+        };
+        client.begin(self.args.transaction.statements(&mut self.random), at)
     }
 
     fn count(&mut self, outcome: Outcome, began: Instant, at: Instant) -> Result<(), RecordError> {
