@@ -81,14 +81,6 @@ impl ClassId {
     }
 }
 
-impl Ticket {
-    /// Returns the class of the unit.
-    #[must_use]
-    pub fn class(self) -> ClassId {
-        self.class
-    }
-}
-
 impl Permit {
     /// The unit has succeeded.
     pub fn finish(&mut self) {

@@ -75,7 +75,7 @@ pub struct Options {
     pub take_over: TakeOver,
     /// The server behind it.
     pub server: Server,
-    /// What the limit is one on.
+    /// What the limit counts.
     pub level: Level,
     /// What sets it.
     pub law: &'static Law,
@@ -131,9 +131,9 @@ pub struct Counts {
     pub not_begun: u64,
     /// Sessions that ended with an error of the guard, but for those of the next count.
     pub turned_away: u64,
-    /// Sessions that ended by [`Order::Drain`] or [`Change::EndSessions`].
+    /// Sessions, and logins, that ended by [`Change::EndSessions`] or with the relay.
     pub dismissed: u64,
-    /// What happened to the transactions of each class, also of those that are no more.
+    /// What happened to those of each class at the gate, also of classes that are no more.
     pub classes: Vec<ClassCounts>,
     /// Sessions that needed their own connection of the server, by reason.
     pub pinned: BTreeMap<Pin, u64>,
@@ -167,7 +167,7 @@ pub struct Relay {
     /// What the sessions have prepared.
     definitions: Definitions,
     gate: Gate<ClientKey>,
-    /// The gate of the sessions, if the limit is one on them. That of their transactions has none then.
+    /// The gate of the sessions, if the limit counts them. That of the transactions has no limit then.
     entrance: Option<Gate<ClientKey>>,
     classes: Classes<ClassId>,
     control: Control,
@@ -414,8 +414,9 @@ impl Relay {
 
     /// Lets clients go on that may log in, were admitted, or have sent the next transaction early.
     fn resume(&mut self) {
-        self.begin_logins();
-        while let Some(key) = self.resumed.pop_front() {
+        loop {
+            self.begin_logins();
+            let Some(key) = self.resumed.pop_front() else { return };
             self.resume_client(key);
         }
     }

@@ -74,7 +74,7 @@ pub struct GuardArgs {
     #[arg(long, conflicts_with = "shadow")]
     pub connection_level: bool,
     /// Longest time that a transaction waits, such as 500ms or 5s; after that, it is refused with SQLSTATE
-    /// 57014, or 53300 if it lacks a connection of the server.
+    /// 57014, or 53300 if it lacks a connection of the server. With --connection-level, that of a session.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = wait)]
     pub max_wait: Duration,
     /// Control group of the server in the unified hierarchy, whose processor time the law gets;

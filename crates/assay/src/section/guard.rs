@@ -13,7 +13,7 @@ use super::real;
 
 /// What happened.
 pub struct Passed<'a> {
-    /// What the limit was one on.
+    /// What the limit counts.
     pub level: Level,
     /// What set it.
     pub law: &'static Law,
@@ -111,8 +111,8 @@ pub fn status(law: &'static Law, state: &State, curve: Option<&Curve>) -> Report
     let State { level, counts, limits, in_flight, waiting, parked, clients, backends, sessions, is_draining } =
         state;
     let now = [
-        ("transactions in flight".to_owned(), *in_flight),
-        (format!("{} that wait for admission", level.units()), waiting.iter().sum()),
+        (format!("{} in flight", level.name()), *in_flight),
+        (format!("{} that wait for admission", level.name()), waiting.iter().sum()),
         ("transactions that lack a connection to the server".to_owned(), parked.iter().sum()),
         ("connections of clients".to_owned(), *clients),
         ("connections to the server".to_owned(), *backends),
@@ -176,7 +176,7 @@ fn limits(law: &Law, level: Level, course: &Course) -> Table {
         [course.last, course.lowest, course.highest].map(|limit| Cell::Count(limit.units().into()));
     let row = [Cell::text(law.name), last, lowest, highest, Cell::Count(course.changes)];
     let [last, lowest, highest, changes] = ["last", "lowest", "highest", "changes"].map(Column::numbers);
-    let title = format!("Limit of {}", level.units());
+    let title = format!("Limit of {}", level.name());
     Table::of(&title, [Column::words("law"), last, lowest, highest, changes], [row])
 }
 

@@ -38,7 +38,7 @@ fn wait_for(address: SocketAddr, path: &str, text: &str) {
 }
 
 /// Reads the error with which a session ends with the guard.
-fn farewell(session: Wire) {
+pub fn farewell(session: Wire) {
     ends(session, "because the guard ends");
 }
 
@@ -52,7 +52,8 @@ pub fn ends(mut session: Wire, reason: &str) {
 /// Longer than the guard takes to look after what is due.
 const A_WHILE: Duration = Duration::from_millis(300);
 
-const DRAINING: &str = "no client is accepted any more; sessions end after their transactions, all within";
+pub const DRAINING: &str =
+    "no client is accepted any more; sessions end after their transactions, all within";
 
 #[test]
 fn a_guard_that_is_terminated_ends_with_its_transactions() {
@@ -292,7 +293,8 @@ fn another_guard_takes_over_the_commands_and_cuts_off_what_does_not_end() {
     let taken = taken.local_addr().unwrap().to_string();
     let cannot = [&["--listen", &taken, "--to", &to, "--take-over"], &options[..]].concat();
     let refused = command(&cannot).output().unwrap();
-    assert!(text(&refused.stderr).contains("cannot listen at"), "{}", text(&refused.stderr));
+    let message = format!("cannot listen at {taken}");
+    assert!(text(&refused.stderr).contains(&message), "{}", text(&refused.stderr));
     assert_eq!(ask(&path, "GET /status", "").0, "200");
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     let mut second = Guard::listen(&address, command(&options), &to, &["--take-over"]);

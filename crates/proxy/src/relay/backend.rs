@@ -47,6 +47,8 @@ pub struct Backend {
     pub cancels: u32,
     /// The right of a transaction that its client does not need any more.
     pub permit: Option<Permit>,
+    /// That of the session of such a client.
+    pub place: Option<Permit>,
     /// Whether the server has asked for a proof of who the client is.
     pub asked: bool,
     /// Whether a client that logs in has not got the server's offer of channel binding.
@@ -159,6 +161,7 @@ impl Relay {
             cancel_key: CancelKey([0; 8]),
             cancels: 0,
             permit: None,
+            place: None,
             asked: false,
             hides_binding: false,
             has_answered: false,
@@ -408,6 +411,7 @@ impl Relay {
             }
         }
         backend.permit.into_iter().for_each(|permit| self.leave_gate(permit));
+        backend.place.into_iter().for_each(|place| self.give_up_place(place));
         let pool = if let Role::MakingRoom(pool) = backend.role { pool } else { backend.pool };
         if self.pools.get(pool).is_some_and(|pool| pool.full_until.is_some()) {
             self.ask_again(pool);

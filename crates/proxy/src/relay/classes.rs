@@ -1,4 +1,4 @@
-//! The classes of the sessions, and what happened to the transactions of each.
+//! The classes of the sessions, and what happened to those of each at the gate.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::class::{Classes, Session};
 use crate::gate::{ClassId, Gate};
 use crate::postgres::startup::Startup;
 
-/// What happened to the transactions of a class.
+/// What happened to the transactions of a class, or to its sessions, whichever the limit counts.
 #[derive(Debug, Clone, Default)]
 pub struct ClassCounts {
     /// The name of the class.

@@ -10,7 +10,7 @@ use slotmap::new_key_type;
 use super::backend::{Backend, BackendKey, Role};
 use super::connection::{Connection, Read, joined, left};
 use super::listener::Accepted;
-use super::login::{STARTUP_TIME, Turn};
+use super::login::Turn;
 use super::passage::Passage;
 use super::pool::PoolKey;
 use super::{EDGES, Relay, Side, random};
@@ -52,6 +52,8 @@ pub struct Client {
     pub encryption_requests: u32,
     /// Whether it waits for its turn to go on with its handshake.
     pub waits_for_handshake: bool,
+    /// When it has to be logged in, unless its session waits for admission.
+    pub login_due: Duration,
     /// Whose turn it is in its login.
     pub turn: Turn,
     /// When the settings were as it knows them.
@@ -153,6 +155,7 @@ impl Relay {
             cancel_key: CancelKey(cancel_key),
             encryption_requests: 0,
             waits_for_handshake: false,
+            login_due: Duration::ZERO,
             turn: Turn::Client,
             greeted: Duration::ZERO,
             startup: None,
@@ -164,7 +167,7 @@ impl Relay {
             self.counts.not_accepted += 1;
             return;
         }
-        self.startups.push_back((self.at + STARTUP_TIME, key));
+        self.expect_login(key);
     }
 
     /// Reads what a client has sent, unless it has to wait.
@@ -321,7 +324,8 @@ impl Relay {
         self.repeat_greeting(key);
         let Some(client) = self.clients.get_mut(key) else { return };
         client.phase = Phase::Active;
-        if let Some(permit) = &client.permit
+        if self.entrance.is_none()
+            && let Some(permit) = &client.permit
             && !permit.age(self.at).is_zero()
         {
             let (class, age) = (permit.class(), permit.age(self.at));
@@ -495,7 +499,11 @@ impl Relay {
             self.leave_pool(pool);
         }
         if let Some(place) = place {
-            self.give_up_place(place);
+            // The server may still be at work on its transaction.
+            match backend.and_then(|backend| self.backends.get_mut(backend)) {
+                Some(backend) => backend.place = Some(place),
+                None => self.give_up_place(place),
+            }
         }
     }
 }

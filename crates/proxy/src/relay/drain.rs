@@ -35,7 +35,7 @@ impl Relay {
         let of_role = self.clients.iter().filter(|(_, client)| has_role(client));
         let keys: Vec<_> = of_role.map(|(key, _)| key).collect();
         for key in &keys {
-            if !self.clients[*key].is_leaving {
+            if self.clients.get(*key).is_some_and(|client| !client.is_leaving) {
                 self.leavings.push_back((self.at + self.drain_time, *key));
                 self.end_soon(*key);
             }
@@ -52,7 +52,8 @@ impl Relay {
 
     /// Ends a session as soon as it is in no transaction.
     fn end_soon(&mut self, key: ClientKey) {
-        let client = &mut self.clients[key];
+        // With the end of another session, its own may have come.
+        let Some(client) = self.clients.get_mut(key) else { return };
         client.is_leaving = true;
         match client.phase {
             // It would take an error for the answer to a request for encryption.
@@ -101,9 +102,12 @@ impl Relay {
                 }
                 _ => {}
             }
+            if matches!(client.phase, Phase::Starting | Phase::Ending) {
+                continue;
+            }
+            self.counts.dismissed += 1;
             let backend = client.backend.and_then(|backend| self.backends.get(backend));
-            let is_inside = backend.is_some_and(Backend::is_inside_for_client);
-            if !is_inside && !matches!(client.phase, Phase::Starting | Phase::Ending) {
+            if !backend.is_some_and(Backend::is_inside_for_client) {
                 // The kernel takes it, or it is lost with the rest.
                 let _ = client.connection.send(&farewell);
                 client.connection.end();

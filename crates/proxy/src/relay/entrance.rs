@@ -7,7 +7,7 @@ use crate::gate::{Arrival, ClassId, Permit};
 use crate::postgres::refusal::Refusal;
 use crate::postgres::startup::Startup;
 
-/// What a limit is one on.
+/// What a limit counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
     /// Transactions: a session that is in none holds no place.
@@ -17,9 +17,9 @@ pub enum Level {
 }
 
 impl Level {
-    /// Returns what the limit is one on, in the plural.
+    /// Returns the name of what the limit counts, in the plural.
     #[must_use]
-    pub fn units(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Transactions => "transactions",
             Self::Sessions => "sessions",
@@ -77,12 +77,13 @@ impl Relay {
             let client = &mut self.clients[key];
             client.place = Some(place);
             client.phase = Phase::Entering;
+            self.expect_login(key);
             self.resumed.push_back(key);
         }
     }
 
     /// A session has waited too long.
-    pub(super) fn refuse_session(&mut self, key: ClientKey, class: ClassId) {
+    fn refuse_session(&mut self, key: ClientKey, class: ClassId) {
         self.of_class(class).late += 1;
         let text = "the session waited too long for admission; the database is in overload";
         self.turn_away(key, Refusal::NO_ROOM, text);

@@ -285,14 +285,20 @@ impl Relay {
         self.no_room(pool);
     }
 
-    /// The time to log in is over.
+    /// From now on, a client has time to log in.
+    pub(super) fn expect_login(&mut self, key: ClientKey) {
+        let due = self.at + STARTUP_TIME;
+        self.clients[key].login_due = due;
+        self.startups.push_back((due, key));
+    }
+
+    /// The time to log in is over, unless it began anew.
     pub(super) fn startup_is_due(&mut self, key: ClientKey) {
-        let Some(client) = self.clients.get(key) else { return };
+        let Some(client) = self.clients.get(key).filter(|client| client.login_due <= self.at) else { return };
         let pool = client.pool.and_then(|pool| self.pools.get(pool));
         let is_full = pool.is_some_and(|pool| pool.full_until.is_some());
         match (client.phase, pool.map(|pool| pool.kind)) {
             (Phase::Starting, _) => self.remove_client(key),
-            (Phase::Waiting(ticket), _) => self.refuse_session(key, ticket.class()),
             (Phase::LoginQueued, Some(Kind::Lookups)) => {
                 self.not_looked_up(key, if is_full { "it has no room" } else { "it took too long" });
             }

@@ -9,13 +9,13 @@ use crate::control::Course;
 /// A relay at a moment.
 #[derive(Debug, Clone)]
 pub struct State {
-    /// What the limit is one on.
+    /// What the limit counts.
     pub level: Level,
     /// What happened so far.
     pub counts: Counts,
     /// The limits so far; the last one is that of now.
     pub limits: Course,
-    /// Transactions in flight.
+    /// Transactions, or sessions, that hold a place.
     pub in_flight: usize,
     /// Transactions, or sessions, of each class that wait for admission, in the order of [`Counts::classes`].
     pub waiting: Vec<usize>,
@@ -46,7 +46,7 @@ impl Relay {
             level,
             counts: self.counts.clone(),
             limits: self.control.course(),
-            in_flight: self.gate.in_flight(),
+            in_flight: limited.in_flight(),
             waiting: limited.queued().map(|(waiting, _)| waiting).collect(),
             parked: self.gate.queued().map(|(_, parked)| parked).collect(),
             clients: self.clients.len(),

@@ -43,7 +43,7 @@ fn health(published: &Published) -> Answer {
 fn page(state: &State) -> String {
     let State { level, counts, limits, in_flight, waiting, parked, clients, backends, is_draining, .. } =
         state;
-    let units = level.units();
+    let units = level.name();
     let mut page = Page::default();
     for (about, of) in [("transactions: ", &TRANSACTIONS[..]), ("sessions: ", &SESSIONS), ("", &OTHERS)] {
         for Count { what, metric, of } in of {
@@ -75,10 +75,9 @@ fn page(state: &State) -> String {
     let help = format!("{units} refused while they waited, or at once");
     page.add(("assay_guard_refused_total", "counter", &help), refused);
 
-    let help = format!("{units} that are admitted at a time, at most");
-    page.add(("assay_guard_limit", "gauge", &help), [(String::new(), limits.last.units())]);
     for (name, help, value) in [
-        ("assay_guard_in_flight", "transactions in flight", *in_flight),
+        ("assay_guard_limit", "those that may be in flight", limits.last.units() as usize),
+        ("assay_guard_in_flight", &*format!("{units} in flight"), *in_flight),
         ("assay_guard_clients", "connections of clients", *clients),
         ("assay_guard_server_connections", "connections to the server", *backends),
         (

@@ -22,7 +22,7 @@ const FORMAT: &str = "assay.guard/1";
 struct Head {
     format: &'static str,
     law: &'static str,
-    /// What the limit is one on.
+    /// What the limit counts.
     level: &'static str,
     /// The time of day.
     begun_at: String,
@@ -94,7 +94,7 @@ impl Log {
             Ok(()) | Err(TryLockError::Error(_)) => {}
         }
         let begun_at = jiff::Timestamp::now().to_string();
-        let head = json(&Head { format: FORMAT, law: law.name, level: level.units(), begun_at });
+        let head = json(&Head { format: FORMAT, law: law.name, level: level.name(), begun_at });
         let head = if ends_inside_a_line(path).unwrap_or(false) { format!("\n{head}") } else { head };
         write(&mut file, &head).with_context(|| format!("cannot write to the log {name}"))?;
         let (lines, receiver) = sync_channel(WAITING);
@@ -179,7 +179,7 @@ mod tests {
         };
         let decision = Decision { limit: Limit::nearest(8.0), reason: "compares two limits" };
         let moment = Moment { end: ms(300), limit: Limit::nearest(4.0), signal, decision };
-        let (level, begun_at) = (Level::Transactions.units(), "2026-01-02T03:04:05Z".to_owned());
+        let (level, begun_at) = (Level::Transactions.name(), "2026-01-02T03:04:05Z".to_owned());
         let head = Head { format: FORMAT, law: "knee", level, begun_at };
         expect![[r#"
             {"format":"assay.guard/1","law":"knee","level":"transactions","begun_at":"2026-01-02T03:04:05Z"}
