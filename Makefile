@@ -64,12 +64,12 @@ again:
 
 # Compares a server in overload without a limit and with one that a law sets; needs root. `CASE=file-server` takes half an
 # hour. The others are of a PostgreSQL server alone, behind PgBouncer and behind the guard, and take from four minutes to
-# half an hour; interrupted, they go on where they were: hot, tpc-b, deadlock, select, deadline, latency.
+# half an hour; interrupted, they go on where they were: hot, tpc-b, deadlock, select, deadline, sessions, latency.
 CASE ?= file-server
 overload:
 	scripts/setup overload
 	$(CARGO) build --release --package assay --package assay-proxy --package assay-reflect --bin assay \
-		--example load --example file_server
+		--example load --example bare --example file_server
 	bench/overload/$(if $(filter file-server,$(CASE)),file-server,database $(CASE))
 
 # Shows what placement gains for programs that compete: twelve minutes.
