@@ -85,7 +85,7 @@ impl Client {
     pub fn log_in(&mut self) -> io::Result<()> {
         self.socket.set_nonblocking(false)?;
         while !self.is_ready {
-            self.go_on()?;
+            self.is_ready = self.answers.read(&self.socket)?.is_some();
         }
         self.socket.set_nonblocking(true)
     }
