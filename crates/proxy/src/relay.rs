@@ -133,7 +133,8 @@ pub struct Counts {
     pub turned_away: u64,
     /// Sessions, and logins, that ended by [`Change::EndSessions`] or with the relay.
     pub dismissed: u64,
-    /// What happened to those of each class at the gate, also of classes that are no more.
+    /// What happened to the transactions, or the sessions, of each class at the gate, also of classes that
+    /// are no more.
     pub classes: Vec<ClassCounts>,
     /// Sessions that needed their own connection of the server, by reason.
     pub pinned: BTreeMap<Pin, u64>,

@@ -70,11 +70,12 @@ pub struct GuardArgs {
     #[arg(long, conflicts_with_all = ["law", "start", "limit"])]
     pub shadow: bool,
     /// Limit the sessions instead of the transactions, as the paper does, to compare: each one holds its
-    /// place from its first packet to its end.
+    /// place until it ends.
     #[arg(long, conflicts_with = "shadow")]
     pub connection_level: bool,
     /// Longest time that a transaction waits, such as 500ms or 5s; after that, it is refused with SQLSTATE
-    /// 57014, or 53300 if it lacks a connection of the server. With --connection-level, that of a session.
+    /// 57014, or 53300 if it lacks a connection of the server. With --connection-level, sessions wait no
+    /// longer, either, and are refused with 53300.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = wait)]
     pub max_wait: Duration,
     /// Control group of the server in the unified hierarchy, whose processor time the law gets;

@@ -85,7 +85,12 @@ impl Client {
     pub fn log_in(&mut self) -> io::Result<()> {
         self.socket.set_nonblocking(false)?;
         while !self.is_ready {
-            self.is_ready = self.answers.read(&self.socket)?.is_some();
+            self.is_ready = match self.answers.read(&self.socket) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return Err(io::Error::other("the server does not answer"));
+                }
+                answer => answer?.is_some(),
+            };
         }
         self.socket.set_nonblocking(true)
     }

@@ -175,6 +175,11 @@ fn connect(args: &Args, epoll: &OwnedFd, number: usize) -> io::Result<Client> {
     Ok(client)
 }
 
+/// Ends the session of a client, if it has one.
+fn log_out(client: &mut Option<Client>) -> io::Result<()> {
+    client.take().map_or(Ok(()), Client::log_out)
+}
+
 /// A load that is under way.
 struct Load<'a> {
     args: &'a Args,
@@ -196,8 +201,14 @@ impl Load<'_> {
         loop {
             let at = now();
             self.begin(clients, &mut idle, at)?;
-            if at >= self.measured.1 && idle.len() == clients.len() {
-                return Ok(());
+            if at >= self.measured.1 {
+                if idle.len() == clients.len() {
+                    return Ok(());
+                }
+                if self.args.session.is_some() {
+                    // Others may wait until these end.
+                    idle.iter().try_for_each(|number| log_out(&mut clients[*number]))?;
+                }
             }
             let next = self.arrivals.as_ref().map(Arrivals::next).filter(|next| *next < self.measured.1);
             let wait = next.map_or(PATIENCE, |next| next.saturating_duration_since(at));
@@ -216,9 +227,8 @@ impl Load<'_> {
                 let at = now();
                 self.count(outcome, client.began(), at)?;
                 idle.push(number);
-                if self.args.session.is_some() && at >= self.measured.1 {
-                    // Others may wait until it ends.
-                    clients[number].take().map_or(Ok(()), Client::log_out)?;
+                if self.args.session == Some(client.ended()) {
+                    log_out(&mut clients[number])?;
                 }
                 self.begin(clients, &mut idle, at)?;
             }
@@ -247,10 +257,8 @@ impl Load<'_> {
         Ok(())
     }
 
-    /// Lets a client begin a transaction, and a session if its last one is over.
+    /// Lets a client begin a transaction, and a session if it has none.
     fn begin_one(&mut self, client: &mut Option<Client>, number: usize, at: Instant) -> io::Result<()> {
-        let last = client.take_if(|client| self.args.session == Some(client.ended()));
-        last.map_or(Ok(()), Client::log_out)?;
         let client = match client {
             Some(client) => client,
             None => client.insert(connect(self.args, &self.epoll, number)?),

@@ -1,4 +1,4 @@
-//! The classes of the sessions, and what happened to those of each at the gate.
+//! The classes of the sessions, and what happened to the transactions, or the sessions, of each at the gate.
 
 use std::time::Duration;
 

@@ -102,7 +102,7 @@ impl Relay {
                 }
                 _ => {}
             }
-            if matches!(client.phase, Phase::Starting | Phase::Ending) {
+            if matches!(client.phase, Phase::Starting | Phase::Cancelling | Phase::Ending) {
                 continue;
             }
             self.counts.dismissed += 1;

@@ -12,7 +12,7 @@ use crate::postgres::startup::Startup;
 pub enum Level {
     /// Transactions: a session that is in none holds no place.
     Transactions,
-    /// Sessions: each one holds its place from its first packet to its end.
+    /// Sessions: each one holds its place from its admission to its end, before its login and after it.
     Sessions,
 }
 
@@ -37,7 +37,7 @@ impl Relay {
         match gate.arrive(key, class, self.at) {
             Arrival::Queued(ticket) => client.phase = Phase::Waiting(ticket),
             Arrival::Admitted(place) => {
-                client.place = Some(place);
+                self.give_place(key, place);
                 self.enter(key);
             }
             Arrival::Refused => {
@@ -46,6 +46,12 @@ impl Relay {
                 self.turn_away(key, Refusal::NO_ROOM, text);
             }
         }
+    }
+
+    /// A session is admitted.
+    fn give_place(&mut self, key: ClientKey, place: Permit) {
+        self.clients[key].place = Some(place);
+        self.expect_login(key);
     }
 
     /// A session that was admitted logs in.
@@ -74,10 +80,8 @@ impl Relay {
             let waited = place.age(self.at);
             self.of_class(place.class()).waits.add(waited);
             // Those that wait withdraw before they end.
-            let client = &mut self.clients[key];
-            client.place = Some(place);
-            client.phase = Phase::Entering;
-            self.expect_login(key);
+            self.clients[key].phase = Phase::Entering;
+            self.give_place(key, place);
             self.resumed.push_back(key);
         }
     }

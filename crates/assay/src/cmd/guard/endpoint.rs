@@ -76,7 +76,7 @@ fn page(state: &State) -> String {
     page.add(("assay_guard_refused_total", "counter", &help), refused);
 
     for (name, help, value) in [
-        ("assay_guard_limit", "those that may be in flight", limits.last.units() as usize),
+        ("assay_guard_limit", &*format!("{units} that may be in flight"), limits.last.units() as usize),
         ("assay_guard_in_flight", &*format!("{units} in flight"), *in_flight),
         ("assay_guard_clients", "connections of clients", *clients),
         ("assay_guard_server_connections", "connections to the server", *backends),
