@@ -8,12 +8,13 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::ending::{DRAINING, ask, ends, farewell};
+use crate::commands::{ask, start, wait_for_row};
+use crate::ending::{DRAINING, ends, farewell};
+use crate::next_line;
 use crate::postgres_server::Server;
 use crate::session::process;
 use crate::users::list;
 use crate::wire::Wire;
-use crate::{Guard, next_line};
 
 const LIMIT_ONE: [&str; 3] = ["--connection-level", "--limit", "1"];
 
@@ -23,29 +24,15 @@ fn works(session: &mut Wire) {
     assert_eq!(session.read_to(b'Z').0, "TDCZ");
 }
 
-/// Returns when a row of the status has this number.
-fn wait_for(admin: &Path, what: &str, number: &str) {
-    let has_number = |line: &str| line.trim().strip_prefix(what).is_some_and(|rest| rest.trim() == number);
-    let mut status = String::new();
-    for _ in 0..1000 {
-        status = ask(admin, "GET /status", "").1;
-        if status.lines().any(has_number) {
-            return;
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    panic!("{what} {number}: {status}");
-}
-
 /// Returns when as many sessions wait as this.
 fn wait_for_waiting(admin: &Path, number: &str) {
-    wait_for(admin, "sessions that wait for admission", number);
+    wait_for_row(admin, "sessions that wait for admission", number);
 }
 
 /// Returns when the log has a period of which this is so.
 fn wait_for_period(log: &Path, is_so: impl Fn(&Value) -> bool) {
     let mut text = String::new();
-    for _ in 0..1000 {
+    for _ in 0..6000 {
         text = fs::read_to_string(log).unwrap();
         let lines = text.split_inclusive('\n').skip(1).filter(|line| line.ends_with('\n'));
         if lines.map(|line| serde_json::from_str(line).unwrap()).any(|line| is_so(&line)) {
@@ -67,12 +54,10 @@ fn refused(mut session: Wire, reason: &str) {
 #[test]
 fn sessions_are_admitted_in_turn_and_hold_their_places() {
     let server = Server::start();
-    let directory = tempfile::tempdir().unwrap();
-    let path = |name| directory.path().join(name);
-    let (admin, log) = (path("admin"), path("log"));
-    let files = ["--admin", admin.to_str().unwrap(), "--log", log.to_str().unwrap()];
-    let mut guard = Guard::start(&server, &[&LIMIT_ONE[..], &files].concat());
-    next_line(&mut guard.messages);
+    let log = list("");
+    let log = log.path();
+    let arguments = [&LIMIT_ONE[..], &["--log", log.to_str().unwrap()]].concat();
+    let (mut guard, _directory, admin) = start(&server, &arguments);
     let begin = |role| Wire::begin(role, guard.address);
 
     let mut first = Wire::start(&guard);
@@ -87,7 +72,7 @@ fn sessions_are_admitted_in_turn_and_hold_their_places() {
     assert_eq!(ask(&admin, "POST /end-sessions", "web").1, one);
     ends(other, "due to administrator command");
     works(&mut first);
-    wait_for_period(&log, |line| line["in_flight"] == 1.0 && line["waiting"] == 2.0);
+    wait_for_period(log, |line| line["in_flight"] == 1.0 && line["waiting"] == 2.0);
     drop(first);
     second.read_to(b'Z');
     works(&mut second);
@@ -96,7 +81,7 @@ fn sessions_are_admitted_in_turn_and_hold_their_places() {
     assert!(second.is_at_end());
     third.read_to(b'Z');
     works(&mut third);
-    wait_for_period(&log, |line| line["finished"] != 0);
+    wait_for_period(log, |line| line["finished"] != 0);
 
     let last = begin("postgres");
     wait_for_waiting(&admin, "1");
@@ -109,7 +94,7 @@ fn sessions_are_admitted_in_turn_and_hold_their_places() {
     {
         assert_eq!(counts.of(what), number, "{what}: {}", counts.0);
     }
-    let log = fs::read_to_string(&log).unwrap();
+    let log = fs::read_to_string(log).unwrap();
     assert!(log.lines().next().unwrap().contains("\"level\":\"sessions\""), "{log}");
 }
 
@@ -120,18 +105,15 @@ fn a_session_that_leaves_holds_its_place_until_the_server_has_ended_its_transact
     blocker.batch_execute("CREATE TABLE hot (v int)").unwrap();
     let mut lock = blocker.transaction().unwrap();
     lock.batch_execute("LOCK TABLE hot").unwrap();
-    let directory = tempfile::tempdir().unwrap();
-    let admin = directory.path().join("admin");
-    let mut guard = Guard::start(&server, &[&LIMIT_ONE[..], &["--admin", admin.to_str().unwrap()]].concat());
-    next_line(&mut guard.messages);
+    let (guard, _directory, admin) = start(&server, &LIMIT_ONE);
     let mut gone = Wire::start(&guard);
     gone.send(&[(b'Q', "INSERT INTO hot VALUES (1)\0")]);
-    wait_for(&admin, "connections to the server", "1");
+    wait_for_row(&admin, "connections to the server", "1");
     let mut next = Wire::begin("postgres", guard.address);
     wait_for_waiting(&admin, "1");
     gone.send(&[(b'X', "")]);
     drop(gone);
-    wait_for(&admin, "connections of clients", "1");
+    wait_for_row(&admin, "connections of clients", "1");
     wait_for_waiting(&admin, "1");
     lock.commit().unwrap();
     next.read_to(b'Z');
@@ -143,12 +125,8 @@ fn a_session_that_leaves_holds_its_place_until_the_server_has_ended_its_transact
 fn sessions_wait_no_longer_and_no_more_of_them_than_their_class_allows() {
     let server = Server::start();
     let config = list("[[class]]\nname = \"few\"\nroles = [\"web\"]\nmax-waiting = 1\nmax-wait = \"1h\"");
-    let path = config.path().to_str().unwrap();
-    let directory = tempfile::tempdir().unwrap();
-    let admin = directory.path().join("admin");
-    let files = ["--config", path, "--admin", admin.to_str().unwrap()];
-    let mut guard = Guard::start(&server, &[&LIMIT_ONE[..], &["--max-wait", "200ms"], &files].concat());
-    next_line(&mut guard.messages);
+    let waits = ["--max-wait", "200ms", "--config", config.path().to_str().unwrap()];
+    let (guard, _directory, admin) = start(&server, &[&LIMIT_ONE[..], &waits].concat());
     let _first = Wire::start(&guard);
     refused(Wire::begin("postgres", guard.address), "the session waited too long for admission");
     let web = || Wire::begin("web", guard.address);
@@ -167,11 +145,8 @@ fn sessions_wait_no_longer_and_no_more_of_them_than_their_class_allows() {
 fn sessions_that_log_in_at_the_guard_are_admitted_in_turn() {
     let server = Server::start();
     let users = list("\"postgres\" \"right\"");
-    let directory = tempfile::tempdir().unwrap();
-    let admin = directory.path().join("admin");
-    let files = ["--users", users.path().to_str().unwrap(), "--admin", admin.to_str().unwrap()];
-    let mut guard = Guard::start(&server, &[&LIMIT_ONE[..], &files].concat());
-    next_line(&mut guard.messages);
+    let users = ["--users", users.path().to_str().unwrap()];
+    let (guard, _directory, admin) = start(&server, &[&LIMIT_ONE[..], &users].concat());
     let mut first = guard.session("same");
     thread::scope(|scope| {
         let others = [(); 2].map(|()| scope.spawn(|| process(&mut guard.session("same"))));

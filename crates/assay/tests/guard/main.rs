@@ -4,6 +4,7 @@
 
 mod class;
 mod client;
+mod commands;
 mod encryption;
 mod ending;
 mod entrance;

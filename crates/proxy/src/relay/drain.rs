@@ -96,14 +96,18 @@ impl Relay {
         let farewell = Refusal::SHUTDOWN.message(FAREWELL);
         for client in self.clients.values_mut() {
             match client.phase {
+                Phase::Starting | Phase::Cancelling | Phase::Ending => continue,
                 Phase::Active => self.counts.cut_off += 1,
                 Phase::Queued(_) | Phase::Admitted | Phase::Opening | Phase::Parked(_) => {
                     self.counts.not_begun += 1;
                 }
-                _ => {}
-            }
-            if matches!(client.phase, Phase::Starting | Phase::Cancelling | Phase::Ending) {
-                continue;
+                Phase::Waiting(_)
+                | Phase::Entering
+                | Phase::Proving
+                | Phase::LoginQueued
+                | Phase::Login
+                | Phase::Idle
+                | Phase::Refused { .. } => {}
             }
             self.counts.dismissed += 1;
             let backend = client.backend.and_then(|backend| self.backends.get(backend));

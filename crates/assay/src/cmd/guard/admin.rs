@@ -57,7 +57,7 @@ impl Admin {
         published: Arc<Published>,
         terminated: Arc<AtomicBool>,
     ) -> anyhow::Result<Self> {
-        let cannot = || format!("cannot listen at {}; give another path", path.display());
+        let cannot = || cannot_listen(path);
         check(path, take_over).with_context(cannot)?;
         let mut unopened = OsString::from(path);
         unopened.push(format!(".{}", process::id()));
@@ -71,8 +71,7 @@ impl Admin {
 
     /// Takes commands at the path from now on, instead of another guard that may do so.
     pub fn open(&self) -> anyhow::Result<()> {
-        let cannot = || format!("cannot listen at {}; give another path", self.path.display());
-        fs::rename(&self.unopened, &self.path).with_context(cannot)
+        fs::rename(&self.unopened, &self.path).with_context(|| cannot_listen(&self.path))
     }
 
     /// Returns what has to change, if that was asked for.
@@ -135,6 +134,10 @@ impl Desk {
             }
         }
     }
+}
+
+fn cannot_listen(path: &Path) -> String {
+    format!("cannot listen at {}; give another path", path.display())
 }
 
 /// Refuses a path that is in use.
