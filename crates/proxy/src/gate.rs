@@ -3,7 +3,8 @@
 //! priority take turns, and the units of a class come in its order. None waits longer than its class allows.
 //!
 //! A unit that is admitted and lacks something else than a place is parked: it gives its place to the next
-//! one, and comes back to its place by the order of its class.
+//! one, and comes back to its place by the order of its class. One that has begun and stands still is set
+//! aside: it has no place until it goes on.
 //!
 //! Pure: times are durations since a fixed moment, and never decrease.
 //! A unit is of any type: the gate contains nothing of a protocol.
@@ -27,6 +28,8 @@ pub struct Gate<T> {
     arrived: u64,
     /// Units that were admitted from a queue.
     taken: u64,
+    /// Units that are set aside.
+    aside: usize,
 }
 
 /// The units of a class that are not in flight, by the order of their arrival.
@@ -60,6 +63,8 @@ pub struct Permit {
     arrived: Duration,
     admission: Admission,
     outcome: Outcome,
+    /// When the unit was admitted, if it is set aside.
+    aside: Option<Duration>,
 }
 
 /// What a unit may do that arrives.
@@ -93,6 +98,12 @@ impl Permit {
         self.ticket.class
     }
 
+    /// Whether the unit is set aside.
+    #[must_use]
+    pub fn is_aside(&self) -> bool {
+        self.aside.is_some()
+    }
+
     /// Returns the time since the unit arrived.
     #[must_use]
     pub fn age(&self, at: Duration) -> Duration {
@@ -104,7 +115,7 @@ impl<T> Gate<T> {
     /// Opens a gate, which has no class yet.
     #[must_use]
     pub fn new(limit: Limit) -> Self {
-        Self { limit, meter: Meter::default(), queues: Vec::new(), arrived: 0, taken: 0 }
+        Self { limit, meter: Meter::default(), queues: Vec::new(), arrived: 0, taken: 0, aside: 0 }
     }
 
     /// Adds a class, or changes that with its name: also for the units that wait. None is ever removed.
@@ -133,6 +144,12 @@ impl<T> Gate<T> {
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.meter.in_flight()
+    }
+
+    /// Returns the number of units that are set aside.
+    #[must_use]
+    pub fn aside(&self) -> usize {
+        self.aside
     }
 
     /// Returns the numbers of units that wait, and that are parked, for each class.
@@ -168,11 +185,13 @@ impl<T> Gate<T> {
     }
 
     fn permit(&mut self, ticket: Ticket, arrived: Duration, at: Duration) -> Permit {
-        Permit { ticket, arrived, admission: self.meter.admit(at), outcome: Outcome::Failed }
+        let admission = self.meter.admit(at);
+        Permit { ticket, arrived, admission, outcome: Outcome::Failed, aside: None }
     }
 
     /// A unit in flight ends. [`Self::admit`] returns the one that takes its place.
-    pub fn leave(&mut self, permit: Permit, at: Duration) {
+    pub fn leave(&mut self, mut permit: Permit, at: Duration) {
+        self.take_back(&mut permit, at);
         self.meter.end(permit.admission, permit.outcome, at);
     }
 
@@ -190,6 +209,26 @@ impl<T> Gate<T> {
         self.taken += 1;
         queue.last_taken = self.taken;
         Some((unit, self.permit(Ticket { number, class: ClassId(class) }, arrived, at)))
+    }
+
+    /// A unit in flight stands still, and gives up its place. [`Self::admit`] returns the one that takes it.
+    /// Returns whether it had one.
+    pub fn set_aside(&mut self, permit: &mut Permit, at: Duration) -> bool {
+        let had_place = !permit.is_aside();
+        if had_place {
+            self.aside += 1;
+            permit.aside = self.meter.retract(&permit.admission, at);
+        }
+        had_place
+    }
+
+    /// A unit that was set aside goes on: it is in flight, even if as many others are as the limit allows.
+    /// Returns whether it was.
+    pub fn take_back(&mut self, permit: &mut Permit, at: Duration) -> bool {
+        let Some(admitted) = permit.aside.take() else { return false };
+        self.aside -= 1;
+        self.meter.resume(&permit.admission, admitted, at);
+        true
     }
 
     /// A unit cannot begin yet. [`Self::admit`] returns the one that takes its place.
@@ -241,8 +280,8 @@ impl<T> Gate<T> {
         None
     }
 
-    /// Ends a period, whose work cost this much, and returns its signal. Units that are parked are not in it:
-    /// no limit would let them begin.
+    /// Ends a period, whose work cost this much, and returns its signal. Units that are parked or set aside
+    /// are not in it: a place is not what they lack.
     pub fn period(&mut self, at: Duration, overhead: Overhead) -> Signal {
         self.meter.period(at, overhead)
     }
@@ -404,6 +443,7 @@ mod tests {
         in_flight: Vec<Unit>,
         waiting: Vec<Unit>,
         parked: Vec<Unit>,
+        aside: Vec<Unit>,
         /// The classes of the units that were admitted after they waited.
         taken: Vec<usize>,
         /// Time that was spent waiting, of all units.
@@ -470,7 +510,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_gate_does_what_a_naive_one_does(
-            events in prop::collection::vec((0..9u8, 0..20usize, 0..CLASSES.len()), 0..200),
+            events in prop::collection::vec((0..10u8, 0..20usize, 0..CLASSES.len()), 0..200),
         ) {
             let mut naive = Naive { limit: 1, ..Naive::default() };
             let (mut gate, ids) = gate(1, &CLASSES);
@@ -489,9 +529,10 @@ mod tests {
                     },
                     2 | 3 if !permits.is_empty() => {
                         let (unit, permit) = permits.remove(place % permits.len());
-                        let known = naive.in_flight.iter().position(|known| known.0 == unit).unwrap();
-                        let known = naive.in_flight.remove(known);
-                        if event == 2 {
+                        let is_it = |known: &mut Unit| known.0 == unit;
+                        let mut known = naive.in_flight.extract_if(.., is_it).chain(naive.aside.extract_if(.., is_it));
+                        let known = known.next().unwrap();
+                        if event == 2 || permit.is_aside() {
                             gate.leave(permit, at);
                         } else {
                             prop_assert_eq!(gate.is_late(&permit, at), at - known.1 >= CLASSES[known.2].1);
@@ -517,7 +558,19 @@ mod tests {
                         prop_assert_eq!(unit, naive.admit_beyond(at).map(|(unit, ..)| unit));
                         permits.extend(admitted);
                     }
-                    7 => {
+                    7 if !permits.is_empty() => {
+                        let index = place % permits.len();
+                        let (unit, permit) = &mut permits[index];
+                        let (from, to) = if permit.is_aside() {
+                            prop_assert!(gate.take_back(permit, at) && !gate.take_back(permit, at));
+                            (&mut naive.aside, &mut naive.in_flight)
+                        } else {
+                            prop_assert!(gate.set_aside(permit, at) && !gate.set_aside(permit, at));
+                            (&mut naive.in_flight, &mut naive.aside)
+                        };
+                        to.extend(from.extract_if(.., |known| known.0 == *unit));
+                    }
+                    8 => {
                         naive.limit = 1 + place % 5;
                         gate.allow(Limit::nearest(naive.limit as f64));
                     }
@@ -532,7 +585,8 @@ mod tests {
                     permits.push((unit, permit));
                 }
                 prop_assert_eq!(gate.admit(at), None);
-                prop_assert_eq!(gate.meter.in_flight(), naive.in_flight.len());
+                let numbers = [gate.in_flight(), gate.aside()];
+                prop_assert_eq!(numbers, [&naive.in_flight, &naive.aside].map(Vec::len));
             }
             let signal = gate.period(at, Overhead::default());
             let waited_s = signal.waiting * at.as_secs_f64();

@@ -4,9 +4,11 @@
 pub mod authentication;
 pub mod channel;
 pub mod frame;
+pub mod locks;
 pub mod lookup;
 pub mod prepared;
 pub mod refusal;
+pub mod result;
 pub mod scram;
 pub mod session;
 pub mod startup;

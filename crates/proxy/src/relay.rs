@@ -23,6 +23,7 @@ mod passage;
 mod pool;
 mod proof;
 mod room;
+mod stall;
 mod state;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -58,6 +59,7 @@ use listener::Listener;
 use login::Logins;
 use lookup::Lookups;
 use pool::{Pool, PoolKey};
+use stall::Stall;
 
 pub use classes::{ClassCounts, Waits};
 pub use entrance::Level;
@@ -148,6 +150,8 @@ pub struct Counts {
     pub cancelled: u64,
     /// Transactions that were admitted beyond the limit, because all others waited for their clients.
     pub beyond: u64,
+    /// Times that a transaction gave up its place in a stall, as it waited for a lock or for its client.
+    pub set_aside: u64,
     /// Periods of which the processor time of the server could not be read.
     pub unmeasured: u64,
     /// Times that clients had to wait for their connection, for lack of files or memory.
@@ -204,6 +208,7 @@ pub struct Relay {
     /// When sessions that still go on are cut off, if no more begin.
     drained_by: Option<Duration>,
     counts: Counts,
+    stall: Stall,
     /// Readings of the server since the last tick.
     readings: u64,
     buffer: Vec<u8>,
@@ -310,6 +315,7 @@ impl Relay {
             drain_time: options.drain_time,
             drained_by: None,
             counts,
+            stall: Stall::default(),
             readings: 0,
             buffer: vec![0; BUFFER],
             begun: now(),
@@ -430,6 +436,7 @@ impl Relay {
         if self.stands_still() {
             self.admit_beyond();
         }
+        self.look_for_stall();
         while let Some(key) = due(&mut self.startups, self.at) {
             self.startup_is_due(key);
         }
@@ -501,9 +508,12 @@ impl Relay {
         let readings = std::mem::take(&mut self.readings);
         readings == 0
             && self.backends.values().all(|backend| match backend.role {
-                Role::Login(_) | Role::Asked | Role::Idle | Role::MakingRoom(_) | Role::Cancelling(..) => {
-                    true
-                }
+                Role::Login(_)
+                | Role::Asked
+                | Role::Observing
+                | Role::Idle
+                | Role::MakingRoom(_)
+                | Role::Cancelling(..) => true,
                 Role::Serving(client) => self.clients[client].session.is_answered(),
                 Role::Opening | Role::Settling | Role::Ending => false,
             })

@@ -73,10 +73,17 @@ impl Meter {
         }
     }
 
-    /// A unit that was admitted did not begin. It counts no more, as if it had not arrived.
-    pub fn retract(&mut self, admission: &Admission, at: Duration) {
+    /// A unit that was admitted did not begin, or stands still. It counts no more, as if it had not arrived.
+    /// Returns when it was admitted, if it was in flight.
+    pub fn retract(&mut self, admission: &Admission, at: Duration) -> Option<Duration> {
         self.pass(at);
-        self.in_flight.remove(&admission.0);
+        self.in_flight.remove(&admission.0)
+    }
+
+    /// A unit that stood still goes on: it has been in flight since it was admitted, at this time.
+    pub fn resume(&mut self, admission: &Admission, admitted: Duration, at: Duration) {
+        self.pass(at);
+        self.in_flight.insert(admission.0, admitted);
     }
 
     /// Returns the number of units in flight.
@@ -151,7 +158,7 @@ mod tests {
         let third = meter.admit(ms(100));
         meter.arrive(ms(100));
         let retracted = meter.admit(ms(100));
-        meter.retract(&retracted, ms(100));
+        assert_eq!(meter.retract(&retracted, ms(100)), Some(ms(100)));
         assert_eq!(meter.period(ms(100), overhead).oldest, Some(ms(60)));
         meter.end(second, Outcome::Failed, ms(150));
         meter.end(third, Outcome::Finished, ms(150));
@@ -159,6 +166,20 @@ mod tests {
         assert!(signal.waiting.abs() < 1e-9 && (signal.in_flight - 1.0).abs() < 1e-9, "{signal:?}");
         assert_eq!((signal.finished, signal.failed), (1, 1));
         assert_eq!((signal.latency, signal.oldest), (Some(ms(80)), None));
+    }
+
+    #[test]
+    fn a_unit_that_stood_still_has_been_in_flight_since_it_was_admitted() {
+        let mut meter = Meter::default();
+        meter.arrive(ms(0));
+        let unit = meter.admit(ms(10));
+        let admitted = meter.retract(&unit, ms(30)).unwrap();
+        assert_eq!((meter.in_flight(), meter.retract(&unit, ms(40))), (0, None));
+        meter.resume(&unit, admitted, ms(90));
+        let signal = meter.period(ms(100), Overhead::default());
+        assert!((signal.in_flight - 0.3).abs() < 1e-9 && signal.oldest == Some(ms(90)), "{signal:?}");
+        meter.end(unit, Outcome::Finished, ms(120));
+        assert_eq!(meter.period(ms(200), Overhead::default()).latency, Some(ms(110)));
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl Count {
 }
 
 /// What is counted of transactions, but by class.
-pub const TRANSACTIONS: [Count; 5] = [
+pub const TRANSACTIONS: [Count; 6] = [
     Count::new("committed", "committed", |counts| counts.committed),
     Count::new("rolled back by their client", "rolled_back", |counts| counts.rolled_back),
     Count::new("with an error", "failed", |counts| counts.failed),
@@ -54,6 +54,7 @@ pub const TRANSACTIONS: [Count; 5] = [
         "beyond_limit",
         |counts| counts.beyond,
     ),
+    Count::new("gave up their places in a stall, until they went on", "set_aside", |counts| counts.set_aside),
 ];
 
 /// What is counted of sessions.
@@ -108,11 +109,12 @@ pub fn report(passed: &Passed<'_>) -> Report {
 
 /// Returns the report on what there is now, and on what happened so far.
 pub fn status(law: &'static Law, state: &State, curve: Option<&Curve>) -> Report {
-    let State { level, counts, limits, in_flight, waiting, parked, clients, backends, sessions, is_draining } =
-        state;
+    let State { level, counts, limits, in_flight, aside, waiting, parked, .. } = state;
+    let State { clients, backends, sessions, is_draining, .. } = state;
     let now = [
         (format!("{} in flight", level.name()), *in_flight),
         (format!("{} that wait for admission", level.name()), waiting.iter().sum()),
+        ("transactions that have given up their places".to_owned(), *aside),
         ("transactions that lack a connection to the server".to_owned(), parked.iter().sum()),
         ("connections of clients".to_owned(), *clients),
         ("connections to the server".to_owned(), *backends),

@@ -1,12 +1,12 @@
 //! What the guard reads of its clients, of the server, and of its user.
 
 use assay_proxy::postgres::frame::{Frames, HEADER, Piece, Side, message};
-use assay_proxy::postgres::lookup;
 use assay_proxy::postgres::prepared::{Definitions, Pass, Prepared, Server};
 use assay_proxy::postgres::scram::{Attempt, Binding, Challenge, MECHANISM, Verifier};
 use assay_proxy::postgres::session::{Session, Violation};
 use assay_proxy::postgres::startup::{self, CancelKey};
 use assay_proxy::postgres::users::Users;
+use assay_proxy::postgres::{locks, lookup};
 
 pub fn first_packets() -> Vec<Vec<u8>> {
     let packet = |code: u32, body: &[u8]| {
@@ -85,6 +85,10 @@ pub fn lookups() -> Vec<Vec<u8>> {
 
 /// An answer is read with its length only, and only in whole.
 pub fn parse_lookup(input: &[u8]) {
+    if let Ok(Some((processes, length))) = locks::answer(input, |_| {}) {
+        assert_eq!(locks::answer(&input[..length - 1], |_| {}), Ok(None));
+        assert_eq!(locks::answer(&input[..length], |_| {}), Ok(Some((processes, length))));
+    }
     if let Ok(Some((found, length))) = lookup::answer(input, b"one") {
         assert_eq!(lookup::answer(&input[..length - 1], b"one"), Ok(None));
         assert_eq!(lookup::answer(&input[..length], b"one"), Ok(Some((found, length))));

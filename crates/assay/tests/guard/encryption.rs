@@ -28,7 +28,7 @@ use crate::wire::{answer, packet};
 use crate::{Guard, command, next_line, text};
 
 /// Signs certificates.
-struct Authority(TempDir);
+pub struct Authority(TempDir);
 
 /// A certificate and its key.
 struct Files {
@@ -91,15 +91,15 @@ impl Files {
 }
 
 /// A server with an address of the network.
-struct Remote {
+pub struct Remote {
     server: Server,
-    address: Ipv4Addr,
+    pub address: Ipv4Addr,
     files: Option<Files>,
 }
 
 impl Remote {
     /// A certificate of this authority makes it encrypt connections.
-    fn start(authority: Option<&Authority>) -> Self {
+    pub fn start(authority: Option<&Authority>) -> Self {
         // No other server has an address of this machine that is made from the number of this process.
         static NUMBER: AtomicU8 = AtomicU8::new(1);
         let [_, _, high, low] = id().to_be_bytes();
@@ -134,7 +134,7 @@ impl Remote {
     }
 
     /// Starts a guard in front of it.
-    fn guard(&self, arguments: &[&str]) -> Guard {
+    pub fn guard(&self, arguments: &[&str]) -> Guard {
         self.guard_with("", arguments)
     }
 

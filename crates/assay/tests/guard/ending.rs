@@ -45,7 +45,7 @@ pub fn ends(mut session: Wire, reason: &str) {
 }
 
 /// Longer than the guard takes to look after what is due.
-const A_WHILE: Duration = Duration::from_millis(300);
+pub const A_WHILE: Duration = Duration::from_millis(300);
 
 pub const DRAINING: &str =
     "no client is accepted any more; sessions end after their transactions, all within";

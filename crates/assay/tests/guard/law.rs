@@ -1,8 +1,6 @@
 //! The limit that a law sets, and the log of its decisions.
 
 use std::fs;
-use std::io::BufRead;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -77,34 +75,6 @@ fn the_log_has_each_decision_and_what_it_was_made_of() {
     assert!(finished > 0 && finished <= counts.of("committed"), "{}", counts.0);
     let updated: i32 = server.session().query_one("SELECT v FROM hot", &[]).unwrap().get(0);
     assert_eq!(u64::try_from(updated).unwrap(), counts.of("committed"));
-}
-
-#[test]
-fn sessions_go_on_when_the_log_cannot_be_written() {
-    let server = server();
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("log");
-    // Files get at most 1 KiB: a few lines, and part of another one.
-    let mut limited = Command::new("sh");
-    limited.args([
-        "-c",
-        "trap '' XFSZ; ulimit -f 2; exec \"$0\" \"$@\"",
-        env!("CARGO_BIN_EXE_assay"),
-        "guard",
-    ]);
-    let arguments = ["--law", "aimd", "--log", path.to_str().unwrap()];
-    let mut guard = Guard::spawn(limited, &server.address("postgres"), &arguments);
-    let mut message = String::new();
-    guard.messages.read_line(&mut message).unwrap();
-    assert!(message.starts_with("cannot write to the log: File too large"), "{message}");
-    guard.session("same").simple_query("UPDATE hot SET v = v + 1").unwrap();
-    let counts = guard.end();
-    assert!(counts.0.to_string().contains("The log lacks "), "{}", counts.0);
-    let log = fs::read_to_string(&path).unwrap();
-    assert!(log.ends_with('\n') && log.lines().count() > 1, "{log}");
-    for line in log.lines() {
-        serde_json::from_str::<Value>(line).unwrap();
-    }
 }
 
 #[test]

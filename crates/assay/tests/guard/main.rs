@@ -8,6 +8,7 @@ mod commands;
 mod encryption;
 mod ending;
 mod entrance;
+mod fault;
 #[path = "../shared/http.rs"]
 mod http;
 mod identity;
@@ -19,6 +20,7 @@ mod lookup;
 mod postgres_server;
 mod room;
 mod session;
+mod stall;
 mod statement;
 mod users;
 mod wire;
@@ -26,6 +28,8 @@ mod wire;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
 
 use postgres::{Client, NoTls};
 use rustix::process::{Pid, Signal, kill_process};
@@ -129,6 +133,16 @@ impl Counts {
         let cells = row.map_or(&[][..], |row| &row.as_array().unwrap()[1..]);
         cells.iter().filter_map(|cell| cell["count"].as_u64()).collect()
     }
+}
+
+/// Returns when this is so.
+fn wait_until(mut is_so: impl FnMut() -> bool) {
+    assert!((0..6000).any(|_| {
+        is_so() || {
+            sleep(Duration::from_millis(10));
+            false
+        }
+    }));
 }
 
 fn next_line(messages: &mut BufReader<ChildStderr>) -> String {

@@ -38,6 +38,14 @@ impl Wire {
         wire
     }
 
+    /// Proves to the guard, which asks for MD5, that it has the password, and logs in.
+    pub fn prove(&mut self, proof: impl Fn([u8; 4]) -> String) {
+        let (_, question) = self.read_bytes_to(b'R');
+        let salt = *question.last_chunk().unwrap();
+        self.send(&[(b'p', &(proof(salt) + "\0"))]);
+        self.read_to(b'Z');
+    }
+
     /// Sends messages, each of which is its kind and its body.
     pub fn send(&mut self, messages: &[(u8, &str)]) {
         let bytes: Vec<u8> =
@@ -68,6 +76,11 @@ impl Wire {
 
     /// Reads up to a message of this kind, and returns all kinds, and the text of the last.
     pub fn read_to(&mut self, last: u8) -> (String, String) {
+        let (kinds, body) = self.read_bytes_to(last);
+        (kinds, String::from_utf8_lossy(&body).into_owned())
+    }
+
+    fn read_bytes_to(&mut self, last: u8) -> (String, Vec<u8>) {
         let mut kinds = String::new();
         loop {
             let mut header = [0; 5];
@@ -77,7 +90,7 @@ impl Wire {
             self.0.read_exact(&mut body).unwrap();
             kinds.push(char::from(kind));
             if kind == last {
-                return (kinds, String::from_utf8_lossy(&body).into_owned());
+                return (kinds, body);
             }
         }
     }

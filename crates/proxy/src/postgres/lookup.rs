@@ -1,8 +1,8 @@
 //! The secret of a role, by a query of the server: the role is its parameter, and its result has a row with
 //! the role and its secret. PgBouncer's `auth_query` has the same form.
 
-use super::frame::{Frames, HEADER, LONGEST_HEAD, Malformed, Piece, Side, message};
 use super::refusal;
+use super::result::{self, BadAnswer, Part};
 use super::users::{BadUser, Secret};
 
 /// The query for what the server itself keeps of roles that may log in. Only a superuser can read that. It
@@ -30,38 +30,13 @@ pub enum BadResult {
     Encoding,
 }
 
-/// An answer after which the connection cannot be used any more.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadAnswer {
-    /// It cannot be read.
-    #[error(transparent)]
-    Malformed(#[from] Malformed),
-    /// It has a message that is not one of a result.
-    #[error("the query is answered with a message of type 0x{0:02x}")]
-    Kind(u8),
-    /// The query has begun a transaction, and not ended it.
-    #[error("the query leaves a transaction open")]
-    Open,
-    /// It is too long.
-    #[error("the answer to the query is longer than {LONGEST_HEAD} bytes")]
-    Long,
-}
-
 /// What a query says of a role: its secret, if it has one.
 pub type Found = Result<Option<Secret>, BadResult>;
 
 /// Returns the messages that ask for the secret of a role.
 #[must_use]
 pub fn question(query: &str, role: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(role.len()).unwrap_or(u32::MAX).to_be_bytes();
-    [
-        message(b'P', &[b"\0", query.as_bytes(), b"\0\0\0"].concat()),
-        // One parameter, and all results, as text.
-        message(b'B', &[b"\0\0\0\0\0\x01", &length[..], role, b"\0\0"].concat()),
-        message(b'E', b"\0\0\0\0\0"),
-        message(b'S', b""),
-    ]
-    .concat()
+    result::question(query, &[role])
 }
 
 /// Reads the answer to the question for a role, and returns what it says with its length; `None` if there is
@@ -70,50 +45,26 @@ pub fn question(query: &str, role: &[u8]) -> Vec<u8> {
 /// # Errors
 /// If the connection cannot be used any more.
 pub fn answer(input: &[u8], role: &[u8]) -> Result<Option<(Found, usize)>, BadAnswer> {
-    let (mut frames, mut used, mut found) = (Frames::new(Side::Server), 0, Ok(None));
-    let mut has_row = false;
-    while let Some((piece, taken)) = frames.next(&input[used..])?
-        && !frames.is_inside()
-    {
-        let Piece::First { kind, body, .. } = piece else { unreachable!("whole messages have one piece") };
-        used += taken;
-        match kind {
-            b'Z' if body != b"I" => return Err(BadAnswer::Open),
-            b'Z' => return Ok(Some((found, used))),
-            // No role has a name that is no text.
-            b'E' if refusal::code(body) == Some(NOT_IN_REPERTOIRE) => {}
-            b'E' if found.is_ok() => found = Err(BadResult::Failed(refusal::text(body))),
-            b'D' if found.is_ok() => {
-                found = match columns(body).as_deref() {
-                    // The server cuts a name that is too long before it compares it.
-                    Some([Some(name), _]) if *name != role => continue,
-                    // A function that returns no set returns this if its query finds nothing.
-                    Some([None, None]) => continue,
-                    Some([Some(_), secret]) if !has_row => secret.map(secret_of).transpose(),
-                    _ => Err(BadResult::Form),
-                };
-                has_row = true;
-            }
-            // The steps of a query, and what the server sends without being asked.
-            b'1' | b'2' | b'C' | b'D' | b'E' | b'I' | b'N' | b'S' | b'A' => {}
-            kind => return Err(BadAnswer::Kind(kind)),
+    let (mut found, mut has_row) = (Ok(None), false);
+    let length = result::read(input, |part| match part {
+        // No role has a name that is no text.
+        Part::Error(body) if refusal::code(body) == Some(NOT_IN_REPERTOIRE) => {}
+        Part::Setting(_) => {}
+        _ if found.is_err() => {}
+        Part::Error(body) => found = Err(BadResult::Failed(refusal::text(body))),
+        Part::Row(row) => {
+            found = match result::columns(row).as_deref() {
+                // The server cuts a name that is too long before it compares it.
+                Some([Some(name), _]) if *name != role => return,
+                // A function that returns no set returns this if its query finds nothing.
+                Some([None, None]) => return,
+                Some([Some(_), secret]) if !has_row => secret.map(secret_of).transpose(),
+                _ => Err(BadResult::Form),
+            };
+            has_row = true;
         }
-    }
-    if input.len() > HEADER + LONGEST_HEAD { Err(BadAnswer::Long) } else { Ok(None) }
-}
-
-/// The columns of a row; `None` if it is none. Those without a value are NULL.
-fn columns(row: &[u8]) -> Option<Vec<Option<&[u8]>>> {
-    let (_, mut rest) = row.split_first_chunk::<2>()?;
-    let mut columns = Vec::new();
-    while !rest.is_empty() {
-        let (length, behind) = rest.split_first_chunk()?;
-        let length = usize::try_from(i32::from_be_bytes(*length)).ok();
-        let (value, behind) = behind.split_at_checked(length.unwrap_or(0))?;
-        columns.push(length.map(|_| value));
-        rest = behind;
-    }
-    Some(columns)
+    })?;
+    Ok(length.map(|length| (found, length)))
 }
 
 fn secret_of(text: &[u8]) -> Result<Secret, BadResult> {
@@ -123,6 +74,7 @@ fn secret_of(text: &[u8]) -> Result<Secret, BadResult> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::postgres::frame::{HEADER, LONGEST_HEAD, message};
     use crate::postgres::refusal::{READY, Refusal};
 
     fn row(columns: &[Option<&[u8]>]) -> Vec<u8> {

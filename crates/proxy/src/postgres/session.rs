@@ -141,6 +141,13 @@ impl Session {
         self.owed.is_empty() && !self.unsynced
     }
 
+    /// Whether the server has answered all that it can before the client goes on. It may have more to send in
+    /// a `COPY`.
+    #[must_use]
+    pub fn waits_for_client(&self) -> bool {
+        self.owed.is_empty()
+    }
+
     /// Whether the last message of the client has to be taken again when the server has answered.
     #[must_use]
     pub fn waits(&self) -> bool {

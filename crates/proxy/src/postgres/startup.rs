@@ -192,6 +192,13 @@ impl Startup {
 }
 
 impl CancelKey {
+    /// Returns the number of the server's process.
+    #[must_use]
+    pub fn process(&self) -> u32 {
+        let [a, b, c, d, ..] = self.0;
+        u32::from_be_bytes([a, b, c, d])
+    }
+
     /// Returns the packet that asks the server to cancel.
     #[must_use]
     pub fn packet(&self) -> [u8; 16] {

@@ -70,6 +70,8 @@ pub enum Role {
     Opening,
     /// The guard has asked for the secret of a role.
     Asked,
+    /// The guard has asked which processes wait for locks.
+    Observing,
     /// It is in a transaction of a client, or bound to it.
     Serving(ClientKey),
     /// It is ready for any transaction.
@@ -91,6 +93,7 @@ impl Role {
             Self::Login(client) | Self::Serving(client) => Some(client),
             Self::Opening
             | Self::Asked
+            | Self::Observing
             | Self::Idle
             | Self::Settling
             | Self::Ending
@@ -186,8 +189,8 @@ impl Relay {
         }
         match backend.connection.read(buffer) {
             Read::Bytes(length) => {
-                // A lookup is no transaction.
-                self.readings += u64::from(backend.role != Role::Asked);
+                // What the guard asks itself is no transaction.
+                self.readings += u64::from(!matches!(backend.role, Role::Asked | Role::Observing));
                 self.take_reply(key, &buffer[..length]);
             }
             Read::End => self.backend_ended(key),
@@ -210,6 +213,7 @@ impl Relay {
                 Role::Login(client) => self.login_reply(key, client, input),
                 Role::Opening => self.opening_reply(key, input),
                 Role::Asked => self.lookup_reply(key, input),
+                Role::Observing => self.locks_reply(key, input),
                 Role::Serving(client) => self.transaction_reply(key, client, input),
                 Role::Idle | Role::Settling => self.stray_reply(key, input),
                 Role::Ending | Role::MakingRoom(_) | Role::Cancelling(..) => input.len(),
@@ -226,6 +230,7 @@ impl Relay {
 
     /// What the server sends in a transaction, and to a session that it is bound to.
     fn transaction_reply(&mut self, key: BackendKey, client: ClientKey, input: &[u8]) -> usize {
+        self.go_on(client);
         let Client { session, frames: of_client, .. } = &mut self.clients[client];
         let Backend { frames, prepared, pool, .. } = &mut self.backends[key];
         let changes = &mut self.pools[*pool].changes;
@@ -344,7 +349,9 @@ impl Relay {
     }
 
     /// The client of a connection has ended.
-    pub(super) fn abandon(&mut self, key: BackendKey, permit: Option<Permit>) {
+    pub(super) fn abandon(&mut self, key: BackendKey, mut permit: Option<Permit>) {
+        // The server goes on with what was not read.
+        permit.iter_mut().for_each(|permit| _ = self.gate.take_back(permit, self.at));
         let backend = &mut self.backends[key];
         match (backend.role, permit) {
             // The server ends a transaction of which it reads the end of the connection, after what it is

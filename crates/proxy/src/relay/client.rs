@@ -335,6 +335,9 @@ impl Relay {
 
     /// In a transaction: everything goes to the server.
     fn take_transaction(&mut self, key: ClientKey, input: &[u8]) -> Option<usize> {
+        if !input.is_empty() && self.clients[key].session.waits_for_client() {
+            self.go_on(key);
+        }
         let client = &mut self.clients[key];
         let backend = client.backend?;
         let Backend { prepared, pool, connection, .. } = &mut self.backends[backend];

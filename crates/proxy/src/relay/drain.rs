@@ -80,7 +80,7 @@ impl Relay {
 
     /// Whether no session is left, nor a transaction whose client has gone; or they have had their time.
     pub(super) fn is_drained(&self) -> bool {
-        let is_empty = self.clients.is_empty() && self.gate.in_flight() == 0;
+        let is_empty = self.clients.is_empty() && self.gate.in_flight() + self.gate.aside() == 0;
         self.drained_by.is_some_and(|by| is_empty || self.at >= by)
     }
 

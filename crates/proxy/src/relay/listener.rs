@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use nix::libc;
 use nix::sys::socket::setsockopt;
@@ -82,6 +83,14 @@ const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 /// (`net.core.somaxconn`).
 const BACKLOG: i32 = 4096;
 
+/// Time without a message after which the kernel asks whether the other end is still there, unless something
+/// that was sent is not confirmed. Its session may hold locks; the default is two hours.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// Questions without an answer after which it is not, and the time between them: a minute in all.
+const PROBES: u32 = 6;
+const BETWEEN_PROBES: Duration = Duration::from_secs(10);
+
 impl Listener {
     pub fn bind(address: SocketAddr, take_over: TakeOver) -> Result<Self, NoRelay> {
         let bound = || {
@@ -122,8 +131,7 @@ impl Listener {
                     // Answers are sent whole: waiting for more to send would only delay them. The client may
                     // be gone already, which its first reading shows.
                     let _ = sockopt::set_tcp_nodelay(&client, true);
-                    // A host that has vanished is noticed some time.
-                    let _ = sockopt::set_socket_keepalive(&client, true);
+                    let _ = keep_alive(&client);
                     Accepted::Client(client)
                 }
                 Err(Errno::AGAIN) => {
@@ -188,6 +196,7 @@ impl Server {
             Self::Tcp(address) => {
                 let socket = stream(family(*address))?;
                 sockopt::set_tcp_nodelay(&socket, true)?;
+                keep_alive(&socket)?;
                 let connected = connect(&socket, address);
                 (socket, connected)
             }
@@ -211,6 +220,14 @@ impl fmt::Display for Server {
             Self::Unix(path) => path.display().fmt(f),
         }
     }
+}
+
+/// Has the kernel ask an end that is silent whether it is still there.
+fn keep_alive(socket: &OwnedFd) -> Result<(), Errno> {
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, SILENCE)?;
+    sockopt::set_tcp_keepintvl(socket, BETWEEN_PROBES)?;
+    sockopt::set_tcp_keepcnt(socket, PROBES)
 }
 
 fn family(address: SocketAddr) -> AddressFamily {

@@ -17,6 +17,8 @@ pub struct State {
     pub limits: Course,
     /// Transactions, or sessions, that hold a place.
     pub in_flight: usize,
+    /// Transactions that have given up their places in a stall.
+    pub aside: usize,
     /// Transactions, or sessions, of each class that wait for admission, in the order of [`Counts::classes`].
     pub waiting: Vec<usize>,
     /// Transactions of each class that lack a connection of the server.
@@ -47,6 +49,7 @@ impl Relay {
             counts: self.counts.clone(),
             limits: self.control.course(),
             in_flight: limited.in_flight(),
+            aside: self.gate.aside(),
             waiting: limited.queued().map(|(waiting, _)| waiting).collect(),
             parked: self.gate.queued().map(|(_, parked)| parked).collect(),
             clients: self.clients.len(),

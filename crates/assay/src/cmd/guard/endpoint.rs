@@ -41,8 +41,8 @@ fn health(published: &Published) -> Answer {
 
 /// The page of a state.
 fn page(state: &State) -> String {
-    let State { level, counts, limits, in_flight, waiting, parked, clients, backends, is_draining, .. } =
-        state;
+    let State { level, counts, limits, in_flight, aside, waiting, parked, .. } = state;
+    let State { clients, backends, is_draining, .. } = state;
     let units = level.name();
     let mut page = Page::default();
     for (about, of) in [("transactions: ", &TRANSACTIONS[..]), ("sessions: ", &SESSIONS), ("", &OTHERS)] {
@@ -78,6 +78,7 @@ fn page(state: &State) -> String {
     for (name, help, value) in [
         ("assay_guard_limit", &*format!("{units} that may be in flight"), limits.last.units() as usize),
         ("assay_guard_in_flight", &*format!("{units} in flight"), *in_flight),
+        ("assay_guard_aside", "transactions that have given up their places", *aside),
         ("assay_guard_clients", "connections of clients", *clients),
         ("assay_guard_server_connections", "connections to the server", *backends),
         (
@@ -122,6 +123,7 @@ pub mod tests {
             },
             limits: Course { lowest: limit, highest: limit, last: limit, changes: 0, has_failed: true },
             in_flight: 7,
+            aside: 3,
             waiting: vec![5, 0],
             parked: vec![0, 6],
             clients: 20,
@@ -147,6 +149,7 @@ pub mod tests {
             assay_guard_refused_total{class="a \"b\\\n",reason="too many"} 4
             assay_guard_limit 8
             assay_guard_in_flight 7
+            assay_guard_aside 3
             assay_guard_clients 20
             assay_guard_server_connections 9
             assay_guard_law_failed 1"#]]

@@ -1,0 +1,158 @@
+//! Transactions in flight that wait for something that no limit changes, while others wait for admission.
+
+use std::thread;
+
+use postgres::Client;
+use rustix::process::Signal;
+
+use crate::commands::{start, wait_for_row};
+use crate::ending::{A_WHILE, DRAINING};
+use crate::login::with_passwords;
+use crate::postgres_server::Server;
+use crate::session::select;
+use crate::wire::Wire;
+use crate::{Guard, next_line, wait_until};
+
+/// Returns when as many processes of the server wait for a lock.
+fn wait_for_blocked(administrator: &mut Client, number: usize) {
+    wait_until(|| select(administrator, "SELECT 1 FROM pg_locks WHERE NOT granted").len() == number);
+}
+
+fn server() -> Server {
+    let server = Server::start();
+    server.session().batch_execute("CREATE TABLE hot (v int); INSERT INTO hot VALUES (0)").unwrap();
+    server
+}
+
+/// Has more sessions of a role than the limit wait for a lock, while another one that needs none goes on.
+fn others_go_on(guard: &Guard, server: &Server, role: &str, mut holder: Client) {
+    let mut administrator = server.session();
+    let connect = || guard.connect(role, "same").unwrap();
+    let mut other = connect();
+    let sessions: Vec<_> = (0..5).map(|_| connect()).collect();
+    holder.batch_execute("BEGIN; UPDATE hot SET v = 0").unwrap();
+    thread::scope(|scope| {
+        // If something fails, its lock is free.
+        let mut holder = holder;
+        for mut session in sessions {
+            scope.spawn(move || session.batch_execute("UPDATE hot SET v = v + 1").unwrap());
+        }
+        wait_for_blocked(&mut administrator, 5);
+        assert_eq!(select(&mut other, "SELECT 1"), ["1"]);
+        holder.batch_execute("COMMIT").unwrap();
+    });
+    assert_eq!(select(&mut other, "SELECT v FROM hot"), ["5"]);
+}
+
+#[test]
+fn transactions_that_wait_for_a_lock_give_up_their_places() {
+    let server = server();
+    let guard = Guard::start(&server, &["--limit", "1"]);
+    others_go_on(&guard, &server, "postgres", server.session());
+    let counts = guard.end();
+    assert_eq!(["committed", "gave up their places"].map(|what| counts.of(what)), [7, 5], "{}", counts.0);
+    assert_eq!(counts.of("refused because they waited too long"), 0);
+}
+
+#[test]
+fn a_transaction_that_waits_for_its_client_gives_up_its_place() {
+    let server = server();
+    let guard = Guard::start(&server, &["--limit", "2"]);
+    let holder = guard.session("same");
+    others_go_on(&guard, &server, "postgres", holder);
+    let counts = guard.end();
+    assert_eq!(counts.of("committed"), 8, "{}", counts.0);
+    // That of the holder is one of them.
+    assert!((4..=6).contains(&counts.of("gave up their places")), "{}", counts.0);
+}
+
+#[test]
+fn a_client_that_does_not_read_its_result_keeps_no_other_one_waiting() {
+    let server = Server::start();
+    let guard = Guard::start(&server, &["--limit", "1"]);
+    let mut slow = Wire::start(&guard);
+    let mut other = guard.session("same");
+    slow.send(&[(b'Q', "SELECT repeat('x', 100000) FROM generate_series(1, 500)\0")]);
+    assert_eq!(select(&mut other, "SELECT 1"), ["1"]);
+    let (kinds, _) = slow.read_to(b'Z');
+    assert_eq!(kinds.matches('D').count(), 500);
+    assert_eq!(guard.end().of("committed"), 2);
+}
+
+#[test]
+fn the_server_is_asked_over_a_connection_of_a_login_if_the_guard_cannot_open_one() {
+    let server = server();
+    with_passwords(&server);
+    server.session().batch_execute("GRANT ALL ON hot TO scram").unwrap();
+    let guard = Guard::start(&server, &["--limit", "2"]);
+    others_go_on(&guard, &server, "scram", server.session());
+    assert!(guard.end().of("gave up their places") >= 4);
+}
+
+#[test]
+fn the_server_is_asked_over_another_connection_after_it_has_ended_one() {
+    let server = server();
+    let guard = Guard::start(&server, &["--limit", "1"]);
+    let mut administrator = server.session();
+    let (mut holder, mut other) = (server.session(), guard.session("same"));
+    let sessions = [(); 2].map(|()| guard.session("same"));
+    holder.batch_execute("BEGIN; UPDATE hot SET v = 0").unwrap();
+    thread::scope(|scope| {
+        let mut holder = holder;
+        for (number, mut session) in (1..).zip(sessions) {
+            scope.spawn(move || session.batch_execute("UPDATE hot SET v = v + 1").unwrap());
+            wait_for_blocked(&mut administrator, number);
+            assert_eq!(select(&mut other, "SELECT 1"), ["1"]);
+            let end = "SELECT pg_terminate_backend(pid, 3600000) FROM pg_stat_activity \
+                       WHERE application_name = 'same' AND state = 'idle'";
+            administrator.batch_execute(end).unwrap();
+        }
+        holder.batch_execute("COMMIT").unwrap();
+    });
+    assert_eq!(guard.end().of("committed"), 4);
+}
+
+#[test]
+fn a_transaction_has_its_place_again_when_it_goes_on() {
+    let server = server();
+    let (guard, _directory, admin) = start(&server, &["--limit", "1"]);
+    let mut administrator = server.session();
+    let (mut holder, mut other, mut works) = (server.session(), guard.session("same"), Wire::start(&guard));
+    holder.batch_execute("BEGIN; UPDATE hot SET v = 0").unwrap();
+    // When it has the lock, it works without an answer.
+    works.send(&[(b'Q', "UPDATE hot SET v = v + 1; SELECT pg_sleep(3600)\0")]);
+    wait_for_blocked(&mut administrator, 1);
+    assert_eq!(select(&mut other, "SELECT 1"), ["1"]);
+    wait_for_row(&admin, "transactions that have given up their places", "1");
+    holder.batch_execute("COMMIT").unwrap();
+    wait_for_row(&admin, "transactions that have given up their places", "0");
+    wait_for_row(&admin, "transactions in flight", "1");
+    administrator
+        .batch_execute("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'")
+        .unwrap();
+    assert_eq!(works.read_to(b'Z').0, "CTEZ");
+    guard.end();
+}
+
+#[test]
+fn a_transaction_whose_client_is_gone_is_not_forgotten() {
+    let server = server();
+    let mut guard = Guard::start(&server, &["--limit", "1", "--drain-time", "1h"]);
+    let mut administrator = server.session();
+    let (mut holder, mut other, mut gone) = (server.session(), guard.session("same"), Wire::start(&guard));
+    holder.batch_execute("BEGIN; UPDATE hot SET v = 0").unwrap();
+    gone.send(&[(b'Q', "UPDATE hot SET v = v + 1\0")]);
+    wait_for_blocked(&mut administrator, 1);
+    // It gives up its place with its client, and without.
+    assert_eq!(select(&mut other, "SELECT 1"), ["1"]);
+    drop(gone);
+    assert_eq!(select(&mut other, "SELECT 2"), ["2"]);
+    drop(other);
+    guard.signal(Signal::TERM);
+    assert!(next_line(&mut guard.messages).starts_with(DRAINING));
+    thread::sleep(A_WHILE);
+    assert!(guard.child.try_wait().unwrap().is_none(), "the transaction has not ended");
+    holder.batch_execute("COMMIT").unwrap();
+    let counts = guard.ended();
+    assert_eq!(["abandoned", "gave up their places"].map(|what| counts.of(what)), [1, 2], "{}", counts.0);
+}
