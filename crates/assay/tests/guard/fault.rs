@@ -115,10 +115,11 @@ fn every_commit_that_a_client_has_seen_outlasts_crashes_of_the_server() {
         let sessions: Vec<_> = (1..=SESSIONS).map(|number| scope.spawn(move || update(number))).collect();
         let stopping = Stop(&stop);
         for _ in 0..3 {
-            let mut victim = server.session();
+            let [mut victim, mut witness] = [(); 2].map(|()| server.session());
             let process = process(&mut victim).parse().unwrap();
             // A process of the server that ends in this way takes all others with it.
             kill_process(Pid::from_raw(process).unwrap(), Signal::KILL).unwrap();
+            wait_until(|| witness.simple_query("").is_err());
             // Until the server answers, and has committed more.
             let mut sums: Vec<i64> = Vec::new();
             wait_until(|| {

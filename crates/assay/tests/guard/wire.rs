@@ -34,6 +34,8 @@ impl Wire {
     /// Begins to log in.
     pub fn begin(role: &str, address: SocketAddr) -> Self {
         let mut wire = Self(TcpStream::connect(address).unwrap());
+        // A test that fails ends.
+        wire.0.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
         wire.0.write_all(&packet(&format!("user\0{role}\0database\0postgres\0\0"))).unwrap();
         wire
     }

@@ -141,11 +141,10 @@ impl Session {
         self.owed.is_empty() && !self.unsynced
     }
 
-    /// Whether the server has answered all that it can before the client goes on. It may have more to send in
-    /// a `COPY`.
+    /// Whether the server waits for the client, which may be sending data at the moment.
     #[must_use]
     pub fn waits_for_client(&self) -> bool {
-        self.owed.is_empty()
+        self.is_answered() || self.copying
     }
 
     /// Whether the last message of the client has to be taken again when the server has answered.

@@ -350,9 +350,14 @@ impl Relay {
 
     /// The client of a connection has ended.
     pub(super) fn abandon(&mut self, key: BackendKey, mut permit: Option<Permit>) {
-        // The server goes on with what was not read.
-        permit.iter_mut().for_each(|permit| _ = self.gate.take_back(permit, self.at));
         let backend = &mut self.backends[key];
+        // The server goes on if it has waited for the client.
+        if let Role::Serving(client) = backend.role
+            && let (Some(permit), Some(client)) = (&mut permit, self.clients.get(client))
+            && client.is_waited_for()
+        {
+            self.gate.take_back(permit, self.at);
+        }
         match (backend.role, permit) {
             // The server ends a transaction of which it reads the end of the connection, after what it is
             // doing. Until then the transaction is in flight.

@@ -115,6 +115,11 @@ enum Stop {
 const ENDING_TIME: Duration = Duration::from_secs(5);
 
 impl Client {
+    /// Whether its transaction waits for it: for the next message, or until it reads.
+    pub fn is_waited_for(&self) -> bool {
+        self.session.waits_for_client() || self.connection.is_full()
+    }
+
     /// The role as which it asks for a session, before it has a pool.
     pub fn role(&self) -> &[u8] {
         self.startup.as_ref().map_or(&[], Startup::role)

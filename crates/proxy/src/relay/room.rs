@@ -16,7 +16,7 @@ use crate::postgres::refusal::{self, Refusal, TERMINATE};
 
 /// Time between two attempts where the server had no room: each one starts a process there, and a client
 /// that waits notices a second.
-const RETRIED: Duration = Duration::from_secs(1);
+pub const RETRIED: Duration = Duration::from_secs(1);
 
 impl Relay {
     /// A transaction that was admitted lacks a connection. It keeps its place while the guard opens one.
@@ -103,7 +103,7 @@ impl Relay {
     /// A connection was not opened for another reason than room. If none of the pool can become free, its
     /// transactions get this message.
     pub(super) fn not_opened(&mut self, key: PoolKey, message: &[u8]) {
-        self.stall.opens_at = self.at + RETRIED;
+        self.stall.could_not_open(key, self.at);
         let Some(pool) = self.pools.get_mut(key) else { return };
         if pool.shared == 0 {
             pool.greeting = None;
@@ -144,7 +144,7 @@ impl Relay {
     /// The server has no room for a further connection of a pool.
     pub(super) fn no_room(&mut self, key: PoolKey) {
         self.counts.no_room += 1;
-        self.stall.opens_at = self.at + RETRIED;
+        self.stall.could_not_open(key, self.at);
         let Some(pool) = self.pools.get_mut(key).filter(|pool| pool.is_waiting()) else { return };
         pool.full_until = Some(self.at + RETRIED);
         self.park_expecting(key);

@@ -6,11 +6,12 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::backend::{BackendKey, Role};
+use super::backend::{Backend, BackendKey, Role};
 use super::client::ClientKey;
 use super::login::LOGINS;
 use super::opening::Opening;
-use super::pool::{Kind, Pool};
+use super::pool::{Kind, Pool, PoolKey};
+use super::room::RETRIED;
 use super::{Relay, TICK};
 use crate::postgres::locks;
 
@@ -23,13 +24,15 @@ pub struct Stall {
     since: Duration,
     /// Until then, the server is asked again at each tick.
     spreads_until: Duration,
-    /// Questions so far.
-    asked: usize,
     question: Option<Question>,
-    /// When the server is asked next, at the latest, whether those that are set aside go on.
+    /// The last pool over which a question failed, or that could not be opened.
+    failed: Option<PoolKey>,
+    /// When the server may be asked again for transactions that are to be set aside.
+    asks_at: Duration,
+    /// When it is asked next whether those that are set aside go on.
     checks_at: Duration,
-    /// When the guard may try to open a connection again.
-    pub opens_at: Duration,
+    /// When the guard may open a connection, after one was refused.
+    opens_at: Duration,
 }
 
 /// What the server was asked.
@@ -54,23 +57,38 @@ enum Purpose {
 /// commits (`make overload CASE=deadlock`).
 const STALL_TIME: Duration = Duration::from_secs(2);
 
-/// Time between two questions whether transactions that are set aside go on.
+/// Time between two questions that change nothing.
 const CHECK_TIME: Duration = Duration::from_secs(1);
 
 /// Time for an answer. The settings of a role can make any query wait.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 
+impl Stall {
+    /// The server has refused a connection of a pool.
+    pub fn could_not_open(&mut self, pool: PoolKey, at: Duration) {
+        (self.failed, self.opens_at) = (Some(pool), at + RETRIED);
+    }
+}
+
 impl Relay {
+    /// Transactions that have ended so far.
+    fn ended(&self) -> u64 {
+        self.counts.committed + self.counts.rolled_back + self.counts.failed
+    }
+
     /// Asks the server what its transactions wait for, if it finishes none, or if some are set aside.
     pub(super) fn look_for_stall(&mut self) {
-        let ended = self.counts.committed + self.counts.rolled_back + self.counts.failed;
+        let ended = self.ended();
         let is_waiting = self.gate.queued().any(|(waiting, _)| waiting > 0);
         if ended != self.stall.ended || !is_waiting {
             (self.stall.ended, self.stall.since) = (ended, self.at);
         }
         if let Some(Question { backend, since, .. }) = self.stall.question {
-            if self.backends.get(backend).is_some_and(|backend| backend.role == Role::Observing) {
-                if self.at >= since + ANSWER_TIME {
+            let there = self.backends.get(backend).filter(|backend| backend.role == Role::Observing);
+            if let Some(Backend { pool, .. }) = there {
+                // One that the guard cannot replace is kept.
+                if self.at >= since + ANSWER_TIME && self.pools.get(*pool).is_none_or(|pool| pool.is_open) {
+                    self.stall.failed = Some(*pool);
                     self.server_fails(backend, "it does not answer");
                 }
                 return;
@@ -79,35 +97,34 @@ impl Relay {
             self.stall.question = None;
         }
         let shortest = if self.at < self.stall.spreads_until { TICK } else { STALL_TIME };
-        if self.at >= self.stall.since + shortest {
+        if self.at >= self.stall.since + shortest && self.at >= self.stall.asks_at {
             self.ask_for_locks(Purpose::Stall);
         } else if self.gate.aside() > 0 && self.at >= self.stall.checks_at {
             self.ask_for_locks(Purpose::Check);
         }
     }
 
-    /// Asks over a connection that is free; if there is none, one is opened first. The pools take turns, as
-    /// the settings of one may make the question fail.
+    /// Asks over a connection that is free; if there is none, one is opened first. The settings of a pool may
+    /// make the question fail: then, another one comes before it.
     fn ask_for_locks(&mut self, purpose: Purpose) {
-        let turn = self.stall.asked;
-        let pool_that = |is: &dyn Fn(&Pool) -> bool| {
-            let pools = self.pools.iter().filter(|(_, pool)| pool.kind != Kind::Lookups && is(pool));
-            let pools: Vec<_> = pools.map(|(key, _)| key).collect();
-            pools.get(turn % pools.len().max(1)).copied()
-        };
-        if let Some(pool) = pool_that(&|pool| !pool.idle.is_empty()) {
-            if let Some(backend) = self.take_idle_backend(pool) {
+        let may_open = self.opening < LOGINS && self.at >= self.stall.opens_at;
+        for last in [self.stall.failed, None] {
+            let pool_that = |is: fn(&Pool) -> bool| {
+                let mut pools = self.pools.iter().filter(|(_, pool)| pool.kind != Kind::Lookups && is(pool));
+                pools.find(|(key, _)| Some(*key) != last).map(|(key, _)| key)
+            };
+            let free = pool_that(|pool| !pool.idle.is_empty());
+            let open = pool_that(|pool| pool.is_open && pool.opening == 0).filter(|_| may_open);
+            if let Some(backend) = free.and_then(|pool| self.take_idle_backend(pool)) {
                 self.backends[backend].role = Role::Observing;
-                self.stall.asked += 1;
                 self.stall.checks_at = self.at + CHECK_TIME;
                 self.stall.question = Some(Question { backend, since: self.at, purpose });
                 self.send_to_backend(backend, &locks::question());
+                return;
+            } else if let Some(pool) = open {
+                self.open_backend(pool, Opening::default());
+                return;
             }
-        } else if let Some(pool) = pool_that(&|pool| pool.is_open && pool.opening == 0)
-            && self.opening < LOGINS
-            && self.at >= self.stall.opens_at
-        {
-            self.open_backend(pool, Opening::default());
         }
     }
 
@@ -118,9 +135,15 @@ impl Relay {
             Ok(None) => 0,
             Ok(Some((processes, length))) => {
                 let question = self.stall.question.take();
+                // Unless there is something to set aside, the next answer may be the same.
+                self.stall.asks_at = self.at + CHECK_TIME;
+                if processes.is_none() {
+                    self.stall.failed = Some(self.backends[key].pool);
+                }
                 // If a transaction has ended since then, the stall is over.
-                let is_stall = |it: Question| it.purpose == Purpose::Stall && self.stall.since < it.since;
-                let purpose = if question.is_some_and(is_stall) { Purpose::Stall } else { Purpose::Check };
+                let is_over = self.ended() != self.stall.ended
+                    || question.is_none_or(|it| it.purpose == Purpose::Check || it.since <= self.stall.since);
+                let purpose = if is_over { Purpose::Check } else { Purpose::Stall };
                 processes.iter().for_each(|processes| self.sort(processes, purpose));
                 self.release(key);
                 self.admit_waiting();
@@ -140,7 +163,7 @@ impl Relay {
             let (permit, waits_for_client) = match backend.role {
                 Role::Serving(client) => {
                     let client = &mut self.clients[client];
-                    let waits = client.session.waits_for_client() || client.connection.is_full();
+                    let waits = client.is_waited_for();
                     (&mut client.permit, waits)
                 }
                 _ => (&mut backend.permit, false),
@@ -151,6 +174,7 @@ impl Relay {
             } else if purpose == Purpose::Stall && self.gate.set_aside(permit, self.at) {
                 self.counts.set_aside += 1;
                 self.stall.spreads_until = self.at + STALL_TIME;
+                self.stall.asks_at = self.at;
             }
         }
     }
