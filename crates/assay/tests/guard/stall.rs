@@ -1,4 +1,4 @@
-//! Transactions in flight that wait for something that no limit changes, while others wait for admission.
+//! Stalls: transactions in flight wait for a lock or for their clients, while others wait for admission.
 
 use std::thread;
 
@@ -24,6 +24,11 @@ fn server() -> Server {
     server
 }
 
+/// Starts a guard, with more time than the tests need.
+fn guard(server: &Server, limit: &str) -> Guard {
+    Guard::start(server, &["--limit", limit, "--max-wait", "10m"])
+}
+
 /// Has more sessions of a role than the limit wait for a lock, while another one that needs none goes on.
 fn others_go_on(guard: &Guard, server: &Server, role: &str, mut holder: Client) {
     let mut administrator = server.session();
@@ -47,7 +52,7 @@ fn others_go_on(guard: &Guard, server: &Server, role: &str, mut holder: Client) 
 #[test]
 fn transactions_that_wait_for_a_lock_give_up_their_places() {
     let server = server();
-    let guard = Guard::start(&server, &["--limit", "1"]);
+    let guard = guard(&server, "1");
     others_go_on(&guard, &server, "postgres", server.session());
     let counts = guard.end();
     assert_eq!(["committed", "gave up their places"].map(|what| counts.of(what)), [7, 5], "{}", counts.0);
@@ -57,7 +62,7 @@ fn transactions_that_wait_for_a_lock_give_up_their_places() {
 #[test]
 fn a_transaction_that_waits_for_its_client_gives_up_its_place() {
     let server = server();
-    let guard = Guard::start(&server, &["--limit", "2"]);
+    let guard = guard(&server, "2");
     let holder = guard.session("same");
     others_go_on(&guard, &server, "postgres", holder);
     let counts = guard.end();
@@ -69,7 +74,7 @@ fn a_transaction_that_waits_for_its_client_gives_up_its_place() {
 #[test]
 fn a_client_that_does_not_read_its_result_keeps_no_other_one_waiting() {
     let server = Server::start();
-    let guard = Guard::start(&server, &["--limit", "1"]);
+    let guard = guard(&server, "1");
     let mut slow = Wire::start(&guard);
     let mut other = guard.session("same");
     slow.send(&[(b'Q', "SELECT repeat('x', 100000) FROM generate_series(1, 500)\0")]);
@@ -84,7 +89,7 @@ fn the_server_is_asked_over_a_connection_of_a_login_if_the_guard_cannot_open_one
     let server = server();
     with_passwords(&server);
     server.session().batch_execute("GRANT ALL ON hot TO scram").unwrap();
-    let guard = Guard::start(&server, &["--limit", "2"]);
+    let guard = guard(&server, "2");
     others_go_on(&guard, &server, "scram", server.session());
     assert!(guard.end().of("gave up their places") >= 4);
 }
@@ -92,7 +97,7 @@ fn the_server_is_asked_over_a_connection_of_a_login_if_the_guard_cannot_open_one
 #[test]
 fn the_server_is_asked_over_another_connection_after_it_has_ended_one() {
     let server = server();
-    let guard = Guard::start(&server, &["--limit", "1"]);
+    let guard = guard(&server, "1");
     let mut administrator = server.session();
     let (mut holder, mut other) = (server.session(), guard.session("same"));
     let sessions = [(); 2].map(|()| guard.session("same"));
@@ -116,7 +121,7 @@ fn the_server_is_asked_over_another_connection_after_it_has_ended_one() {
 fn the_server_is_asked_as_another_role_if_one_may_not() {
     let server = server();
     server.session().batch_execute("CREATE ROLE web LOGIN; REVOKE SELECT ON pg_locks FROM public").unwrap();
-    let guard = Guard::start(&server, &["--limit", "1"]);
+    let guard = guard(&server, "1");
     // Its connection is free.
     let _web = guard.connect("web", "same").unwrap();
     others_go_on(&guard, &server, "postgres", server.session());
@@ -126,7 +131,7 @@ fn the_server_is_asked_as_another_role_if_one_may_not() {
 #[test]
 fn a_copy_that_waits_for_its_client_gives_up_its_place() {
     let server = server();
-    let guard = Guard::start(&server, &["--limit", "1"]);
+    let guard = guard(&server, "1");
     let (mut copies, mut other) = (Wire::start(&guard), guard.session("same"));
     copies.send(&[(b'Q', "COPY hot FROM STDIN\0")]);
     copies.read_to(b'G');
@@ -140,7 +145,7 @@ fn a_copy_that_waits_for_its_client_gives_up_its_place() {
 #[test]
 fn a_transaction_has_its_place_again_when_it_goes_on() {
     let server = server();
-    let (guard, _directory, admin) = start(&server, &["--limit", "1"]);
+    let (guard, _directory, admin) = start(&server, &["--limit", "1", "--max-wait", "10m"]);
     let mut administrator = server.session();
     let (mut holder, mut other, mut works) = (server.session(), guard.session("same"), Wire::start(&guard));
     holder.batch_execute("BEGIN; UPDATE hot SET v = 0").unwrap();
@@ -161,7 +166,7 @@ fn a_transaction_has_its_place_again_when_it_goes_on() {
 #[test]
 fn a_transaction_whose_client_is_gone_is_not_forgotten() {
     let server = server();
-    let mut guard = Guard::start(&server, &["--limit", "1", "--drain-time", "5m"]);
+    let mut guard = Guard::start(&server, &["--limit", "1", "--max-wait", "10m", "--drain-time", "5m"]);
     let mut administrator = server.session();
     let (mut holder, mut other, mut gone) = (server.session(), guard.session("same"), Wire::start(&guard));
     holder.batch_execute("BEGIN; UPDATE hot SET v = 0").unwrap();
