@@ -72,7 +72,7 @@ fn a_missing_or_old_cargo_is_named_before_anything_is_installed() {
     refuses("run", &[old], &format!("cargo is 1.85.1, older than {oldest}{then}"), last);
     let no_clippy = ("cargo", "[ $1 != clippy ] && echo cargo 1.96.1");
     assert_eq!(setup("run", &[no_clippy]), (String::new(), Some(0)));
-    refuses("test", &[no_clippy], &format!("cargo clippy is missing{then}"), last);
+    refuses("test", &[no_clippy, ("npm", "")], &format!("cargo clippy is missing{then}"), last);
 }
 
 #[test]

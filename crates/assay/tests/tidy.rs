@@ -10,7 +10,7 @@ use std::process::Command;
 const LINES: usize = 600;
 
 /// Extensions of source files, and the directory of scripts without an extension.
-const SOURCES: [&str; 5] = ["rs", "c", "h", "awk", "css"];
+const SOURCES: [&str; 7] = ["rs", "c", "h", "awk", "css", "py", "js"];
 const SCRIPTS: &str = "scripts/";
 
 /// Forbidden text in two halves, so that this file does not contain it; the ending of the files in which it

@@ -31,13 +31,13 @@ use crate::{Guard, command, next_line, text};
 pub struct Authority(TempDir);
 
 /// A certificate and its key.
-struct Files {
+pub struct Files {
     certificate: PathBuf,
     key: PathBuf,
 }
 
 impl Authority {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         // The server runs as another user.
         fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
@@ -47,12 +47,12 @@ impl Authority {
     }
 
     /// Its own certificate.
-    fn certificate(&self) -> String {
+    pub fn certificate(&self) -> String {
         self.0.path().join("ca").to_str().unwrap().to_owned()
     }
 
     /// Signs a certificate of a host.
-    fn sign(&self, name: &str, host: &str) -> Files {
+    pub fn sign(&self, name: &str, host: &str) -> Files {
         let (certificate, key) = (self.0.path().join(name), self.0.path().join(format!("{name}.key")));
         let names = format!("subjectAltName={host}");
         let [certificate_path, key_path] = [&certificate, &key].map(|path| path.to_str().unwrap());
@@ -78,7 +78,7 @@ impl Authority {
 
 impl Files {
     /// The options for the clients of a guard.
-    fn options(&self) -> [&str; 4] {
+    pub fn options(&self) -> [&str; 4] {
         let [certificate, key] = [&self.certificate, &self.key].map(|path| path.to_str().unwrap());
         ["--tls-cert", certificate, "--tls-key", key]
     }

@@ -5,6 +5,7 @@
 mod class;
 mod client;
 mod commands;
+mod driver;
 mod encryption;
 mod ending;
 mod entrance;
