@@ -2,45 +2,45 @@
 //! prepared statements, COPY, requests to cancel, notifications, cursors, pipelines and pools.
 //! `scripts/drivers` installs them.
 
-use std::path::{Path, PathBuf};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
+
+use postgres::NoTls;
+use postgres::error::SqlState;
 
 use crate::encryption::Authority;
 use crate::postgres_server::Server;
+use crate::session::select;
 use crate::users::list;
-use crate::{Counts, Guard, text};
+use crate::{Counts, Guard, text, wait_until};
 
-/// Where the drivers are installed.
-fn drivers() -> PathBuf {
-    let drivers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/drivers");
+/// The program of a driver, with what it needs to run.
+fn program(name: &str) -> Command {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let drivers = own.join("../../target/drivers");
     assert!(drivers.is_dir(), "run scripts/setup test, which installs drivers");
-    drivers
+    let is_python = name.ends_with(".py");
+    let interpreter = if is_python { drivers.join("python/bin/python") } else { "node".into() };
+    let mut program = Command::new(interpreter);
+    program.env("NODE_PATH", drivers.join("node_modules"));
+    program.arg(own.join("tests/guard/driver").join(name)).stdin(Stdio::null());
+    program
 }
 
-fn python() -> Command {
-    Command::new(drivers().join("python/bin/python"))
-}
-
-fn node() -> Command {
-    let mut node = Command::new("node");
-    node.env("NODE_PATH", drivers().join("node_modules"));
-    node
-}
-
-/// Runs a program of a driver, which prints what its user sees.
-fn run(mut interpreter: Command, program: &str, environment: &[(&str, &str)]) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guard/driver").join(program);
-    let output =
-        interpreter.arg(path).envs(environment.iter().copied()).stdin(Stdio::null()).output().unwrap();
-    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+/// Runs a program, and returns what its user sees.
+fn run(name: &str, environment: &[(&str, &str)]) -> String {
+    let output = program(name).envs(environment.iter().copied()).output().unwrap();
     let transcript = text(&output.stdout);
+    assert!(output.status.success(), "{transcript}{}", text(&output.stderr));
     assert!(transcript.lines().last().is_some_and(|line| line.starts_with("pools ")), "{transcript}");
     transcript
 }
 
 /// Runs a program at a server, then through a guard to which it logs in with a password and TLS; compares
 /// what its user sees, and returns the report of the guard.
-fn compare(interpreter: fn() -> Command, program: &str) -> Counts {
+fn compare(name: &str) -> Counts {
     let server = Server::start();
     let mut administrator = server.session();
     administrator.batch_execute("CREATE ROLE web LOGIN").unwrap();
@@ -48,15 +48,14 @@ fn compare(interpreter: fn() -> Command, program: &str) -> Counts {
         let database = format!("CREATE DATABASE {name} OWNER web TEMPLATE template0 ENCODING 'UTF8'");
         administrator.batch_execute(&database).unwrap();
     }
-    let directory: String = administrator.query_one("SHOW unix_socket_directories", &[]).unwrap().get(0);
-    let direct = [("PGHOST", &*directory), ("PGUSER", "web"), ("PGDATABASE", "direct")];
-    let expected = run(interpreter(), program, &direct);
+    let directory = select(&mut administrator, "SHOW unix_socket_directories").remove(0);
+    let expected = run(name, &[("PGHOST", &*directory), ("PGUSER", "web"), ("PGDATABASE", "direct")]);
 
     let authority = Authority::new();
     let files = authority.sign("guard", "IP:127.0.0.1");
     let users = list("\"web\" \"right\"\n");
-    let limit = ["--limit", "2", "--require-tls", "--users", users.path().to_str().unwrap()];
-    let guard = Guard::start(&server, &[&limit[..], &files.options()].concat());
+    let options = ["--limit", "2", "--require-tls", "--users", users.path().to_str().unwrap()];
+    let guard = Guard::start(&server, &[&options[..], &files.options()].concat());
     let (host, port) = (guard.address.ip().to_string(), guard.address.port().to_string());
     let guarded = [
         ("PGHOST", &*host),
@@ -66,36 +65,86 @@ fn compare(interpreter: fn() -> Command, program: &str) -> Counts {
         ("PGDATABASE", "guarded"),
         ("PGSSLMODE", "verify-full"),
         ("PGSSLROOTCERT", &*authority.certificate()),
-        // Only libpq knows this one.
+        // Only libpq has this one.
         ("PGCHANNELBINDING", "require"),
     ];
-    let transcript = run(interpreter(), program, &guarded);
+    let transcript = run(name, &guarded);
     for (line, expected) in transcript.lines().zip(expected.lines()) {
         assert_eq!(line, expected);
     }
     assert_eq!(transcript.len(), expected.len());
     let counts = guard.end();
-    let complete = counts.of("logged in") > 8 && counts.of("requests to cancel") > 0;
-    assert!(complete && counts.of("with TLS") == counts.of("logged in"), "{}", counts.0);
+    assert!(counts.of("logged in") > 8 && counts.of("requests to cancel") > 0, "{}", counts.0);
+    assert_eq!(counts.of("with TLS"), counts.of("logged in"));
     assert_eq!((counts.of("abandoned"), counts.of("ended with an error of the guard")), (0, 0));
     counts
 }
 
 #[test]
 fn psycopg_works_as_it_does_without_a_guard() {
-    let counts = compare(python, "with_psycopg.py");
+    let counts = compare("with_psycopg.py");
     assert_eq!(counts.of("LISTEN"), 1);
 }
 
 #[test]
 fn asyncpg_works_as_it_does_without_a_guard() {
-    let counts = compare(python, "with_asyncpg.py");
+    let counts = compare("with_asyncpg.py");
     // The driver sets `jit` when it asks for a type; the sessions of the pool ask for none.
     assert_eq!(counts.of("SET"), 1);
 }
 
 #[test]
 fn node_postgres_works_as_it_does_without_a_guard() {
-    let counts = compare(node, "with_node_postgres.js");
+    let counts = compare("with_node_postgres.js");
     assert_eq!(counts.of("LISTEN"), 1);
+}
+
+/// Runs a program in overload: its user sees errors, and these results when the overload is over.
+fn overload(name: &str, results: [&str; 4]) {
+    let server = Server::start();
+    let guard = Guard::start(&server, &["--limit", "1", "--max-wait", "200ms"]);
+    let mut holder = guard.session("holder");
+    let cancel = holder.cancel_token();
+    let holder = thread::spawn(move || holder.batch_execute("SELECT pg_sleep(3600)").unwrap_err());
+    let mut administrator = server.session();
+    let sleeping = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+    wait_until(|| !select(&mut administrator, sleeping).is_empty());
+
+    let mut program = program(name);
+    program.arg("refused").envs([
+        ("PGHOST", "127.0.0.1"),
+        ("PGUSER", "postgres"),
+        ("PGDATABASE", "postgres"),
+    ]);
+    program.env("PGPORT", guard.address.port().to_string());
+    let mut child = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let names = ["query", "transaction", "pipeline", "pool"];
+    for name in names {
+        assert_eq!(lines.next(), Some(format!("{name} 57014")));
+    }
+    cancel.cancel_query(NoTls).unwrap();
+    assert_eq!(holder.join().unwrap().code(), Some(&SqlState::QUERY_CANCELED));
+    writeln!(child.stdin.take().unwrap()).unwrap();
+    for (name, result) in names.iter().zip(results) {
+        assert_eq!(lines.next(), Some(format!("{name} {result}")));
+    }
+    assert!(child.wait().unwrap().success());
+    assert!(guard.end().of("refused because they waited too long") >= 4);
+}
+
+#[test]
+fn users_of_psycopg_see_refusals_and_go_on() {
+    overload("with_psycopg.py", ["[(1,)]", "[(2,)]", "[(0,), (1,), (2,)]", "[(4,)]"]);
+}
+
+#[test]
+fn users_of_asyncpg_see_refusals_and_go_on() {
+    let records = "[<Record int4=0>, <Record int4=1>, <Record int4=2>]";
+    overload("with_asyncpg.py", ["1", "2", records, "4"]);
+}
+
+#[test]
+fn users_of_node_postgres_see_refusals_and_go_on() {
+    overload("with_node_postgres.js", ["[[1]]", "[[2]]", "[[[1]],[[2]],[[3]]]", "[[4]]"]);
 }

@@ -6,6 +6,7 @@ The environment says where to connect (PGHOST and others).
 import asyncio
 import datetime
 import io
+import sys
 
 import asyncpg
 
@@ -172,22 +173,49 @@ async def pools(connection):
     yield await connection.fetchrow("SELECT sum(balance), count(*) FROM account")
 
 
-async def main():
+STEPS = (
+    transactions,
+    values,
+    prepared_statements,
+    copies,
+    cancellation,
+    notifications,
+    cursors,
+    pipelines,
+    pools,
+)
+
+
+async def take_steps():
     connection = await asyncpg.connect()
-    for step in (
-        transactions,
-        values,
-        prepared_statements,
-        copies,
-        cancellation,
-        notifications,
-        cursors,
-        pipelines,
-        pools,
-    ):
+    for step in STEPS:
         async for result in step(connection):
             print(step.__name__, result)
     await connection.close()
 
 
-asyncio.run(main())
+async def get_refused():
+    """Does some things that must fail, and when a line comes, again what must work."""
+
+    # A connection whose BEGIN has failed can begin no other transaction, except if it is of a pool.
+    async def transact():
+        async with pool.acquire() as own, own.transaction():
+            return await own.fetchval("SELECT 2")
+
+    connection = await asyncpg.connect()
+    async with asyncpg.create_pool(min_size=1, max_size=1) as pool:
+        actions = {
+            "query": lambda: connection.fetchval("SELECT 1"),
+            "transaction": transact,
+            "pipeline": lambda: connection.fetchmany("SELECT $1::int", [(n,) for n in range(3)]),
+            "pool": lambda: pool.fetchval("SELECT 4"),
+        }
+        for name, action in actions.items():
+            print(name, await failure(action()), flush=True)
+        sys.stdin.readline()
+        for name, action in actions.items():
+            print(name, await action())
+    await connection.close()
+
+
+asyncio.run(get_refused() if sys.argv[1:] == ["refused"] else take_steps())

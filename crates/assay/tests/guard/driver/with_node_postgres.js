@@ -3,6 +3,7 @@
 'use strict'
 
 const assert = require('node:assert')
+const { once } = require('node:events')
 const fs = require('node:fs')
 const { Readable } = require('node:stream')
 const { pipeline } = require('node:stream/promises')
@@ -193,17 +194,43 @@ async function * pools(client) {
   yield rows(client, 'SELECT sum(balance), count(*) FROM account')
 }
 
-async function main() {
+const STEPS = [
+  transactions, values, preparedStatements, copies, cancellation, notifications, cursors, pipelines, pools
+]
+
+async function takeSteps() {
   const client = await connect()
-  const steps = [
-    transactions, values, preparedStatements, copies, cancellation, notifications, cursors, pipelines, pools
-  ]
-  for (const step of steps) {
+  for (const step of STEPS) {
     for await (const result of step(client)) console.log(step.name, JSON.stringify(result))
   }
   await client.end()
 }
 
+// Does some things that must fail, and when a line comes, again what must work.
+async function getRefused() {
+  const client = await connect()
+  const pipelined = new Client({ ...options, pipeline: true })
+  await pipelined.connect()
+  const pool = new Pool({ ...options, max: 1 })
+  const actions = {
+    query: () => rows(client, 'SELECT 1'),
+    transaction: async () => {
+      await client.query('BEGIN')
+      const result = await rows(client, 'SELECT 2')
+      await client.query('COMMIT')
+      return result
+    },
+    pipeline: () => Promise.all([1, 2, 3].map((n) => rows(pipelined, 'SELECT $1::int', [n]))),
+    pool: () => rows(pool, 'SELECT 4')
+  }
+  for (const [name, action] of Object.entries(actions)) console.log(name, await failure(action()))
+  await once(process.stdin, 'data')
+  for (const [name, action] of Object.entries(actions)) console.log(name, JSON.stringify(await action()))
+  await Promise.all([client.end(), pipelined.end(), pool.end()])
+  process.stdin.destroy()
+}
+
+const main = process.argv[2] === 'refused' ? getRefused : takeSteps
 main().catch((error) => {
   console.error(error)
   process.exit(1)

@@ -3,6 +3,8 @@
 The environment says where to connect (PGHOST and others).
 """
 
+import logging
+import sys
 import threading
 
 import psycopg
@@ -210,17 +212,53 @@ def pools(connection):
     yield rows(connection, "SELECT sum(balance), count(*) FROM account")
 
 
-with psycopg.connect() as connection:
-    for step in (
-        transactions,
-        values,
-        prepared_statements,
-        copies,
-        cancellation,
-        notifications,
-        cursors,
-        pipelines,
-        pools,
-    ):
-        for result in step(connection):
-            print(step.__name__, result)
+STEPS = (
+    transactions,
+    values,
+    prepared_statements,
+    copies,
+    cancellation,
+    notifications,
+    cursors,
+    pipelines,
+    pools,
+)
+
+
+def take_steps():
+    with psycopg.connect() as connection:
+        for step in STEPS:
+            for result in step(connection):
+                print(step.__name__, result)
+
+
+def get_refused():
+    """Does some things that must fail, and when a line comes, again what must work."""
+
+    def transact():
+        with connection.transaction():
+            return rows(connection, "SELECT 2")
+
+    def send_many():
+        with connection.pipeline():
+            cursors = [connection.execute("SELECT %s::int", (n,)) for n in range(3)]
+        return [cursor.fetchone() for cursor in cursors]
+
+    def use_pool():
+        with pool.connection() as own:
+            return rows(own, "SELECT 4")
+
+    # The driver logs that it cannot roll back a transaction that has not begun.
+    logging.disable()
+    with psycopg.connect(autocommit=True) as connection, ConnectionPool(min_size=1, timeout=600) as pool:
+        pool.wait(600)
+        actions = {"query": lambda: rows(connection, "SELECT 1")}
+        actions |= {"transaction": transact, "pipeline": send_many, "pool": use_pool}
+        for name, action in actions.items():
+            print(name, failure(action), flush=True)
+        sys.stdin.readline()
+        for name, action in actions.items():
+            print(name, action())
+
+
+get_refused() if sys.argv[1:] == ["refused"] else take_steps()
