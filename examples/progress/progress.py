@@ -36,7 +36,8 @@ class Progress:
         finally:
             os.close(file)
         page[:LINE] = MARK.ljust(LINE, b"\0")
-        # A number in a view is written at once. The module struct clears it before, and others would read zero.
+        # A number in a view is written at once. The module struct clears it before, and others would read
+        # zero.
         self.counts = memoryview(page).cast("Q")[LINE // NUMBER : LINE // NUMBER + 2]
 
     def finished(self, units=1):

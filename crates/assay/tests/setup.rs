@@ -5,7 +5,7 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
@@ -72,7 +72,7 @@ fn a_missing_or_old_cargo_is_named_before_anything_is_installed() {
     refuses("run", &[old], &format!("cargo is 1.85.1, older than {oldest}{then}"), last);
     let no_clippy = ("cargo", "[ $1 != clippy ] && echo cargo 1.96.1");
     assert_eq!(setup("run", &[no_clippy]), (String::new(), Some(0)));
-    refuses("test", &[no_clippy, ("npm", "")], &format!("cargo clippy is missing{then}"), last);
+    refuses("test", &[no_clippy, ("node", ""), ("npm", "")], &format!("cargo clippy is missing{then}"), last);
 }
 
 #[test]
@@ -125,6 +125,33 @@ fn platforms_that_cannot_be_downloaded_are_an_error_that_says_why() {
         &programs,
         &format!("the package sources have no entry for Debian {codename}; add one, or run apt-get update"),
     );
+}
+
+#[test]
+fn drivers_that_cannot_be_installed_are_an_error_also_the_next_time() {
+    let copy = TempDir::new().unwrap();
+    let versions = Path::new("crates/assay/tests/guard/driver");
+    fs::create_dir_all(copy.path().join(versions)).unwrap();
+    for name in ["package.json", "package-lock.json", "requirements.txt"].map(|name| versions.join(name)) {
+        fs::copy(repository().join(&name), copy.path().join(&name)).unwrap();
+    }
+    let script = copy.path().join("scripts/drivers");
+    fs::create_dir(script.parent().unwrap()).unwrap();
+    fs::copy(repository().join("scripts/drivers"), &script).unwrap();
+    let npm = copy.path().join("npm");
+    fs::write(&npm, "#!/bin/sh\necho 'npm error: no network' >&2; exit 1\n").unwrap();
+    fs::set_permissions(npm, Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:/usr/bin:/bin", copy.path().display());
+    for _ in 0..2 {
+        let output = Command::new(&script).env("PATH", &path).output().unwrap();
+        let expected = "scripts/drivers: installing drivers of PostgreSQL into target/drivers\n\
+                        npm error: no network\n\
+                        scripts/drivers: npm cannot install pg; see its message above\n";
+        assert_eq!(
+            (String::from_utf8(output.stderr).unwrap().as_str(), output.status.code()),
+            (expected, Some(1))
+        );
+    }
 }
 
 /// Parses the numbers of a version, for comparison.

@@ -120,7 +120,8 @@ fn comments_and_markdown_wrap() {
     for (name, text) in files() {
         // Comments wrap at the width of the code (`max_width` in rustfmt.toml).
         let (beginning, width) = match name.rsplit_once('.') {
-            Some((_, "rs")) => ("//", 110),
+            Some((_, "rs" | "js")) => ("//", 110),
+            Some((_, "py")) => ("#", 110),
             Some((_, "md")) => ("", 120),
             _ => continue,
         };

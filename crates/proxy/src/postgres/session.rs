@@ -20,8 +20,10 @@ use super::text::{Pin, Set, Text, dropped, dropped_first};
 pub struct Session {
     /// What the server owes, the oldest first.
     owed: VecDeque<Owed>,
-    /// What the messages since the last `Sync` need.
-    unsynced: bool,
+    /// Messages of the extended protocol since the last `Sync`, which they need.
+    unsynced: u64,
+    /// Those that the server has answered since the last `ReadyForQuery`.
+    answered: u64,
     /// Whether the server skips all messages up to `Sync`, after an error.
     skipping: bool,
     /// Whether the server takes data for `COPY`.
@@ -72,8 +74,9 @@ pub enum End {
 /// The client or the server does something that cannot be relayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    /// The client sends a simple query in the middle of the extended protocol.
-    #[error("a simple query after messages of the extended protocol without Sync is not relayed")]
+    /// The client sends a simple query behind messages of the extended protocol, which may fail: the server
+    /// would skip it then.
+    #[error("a simple query right behind messages of the extended protocol without Sync is not relayed")]
     Unsynced,
     /// The client sends a query while the server takes data.
     #[error("a query before the end of the data of COPY is not relayed")]
@@ -112,7 +115,8 @@ impl Default for Session {
     fn default() -> Self {
         Self {
             owed: VecDeque::new(),
-            unsynced: false,
+            unsynced: 0,
+            answered: 0,
             skipping: false,
             copying: false,
             doubtful: 0,
@@ -135,10 +139,11 @@ impl Session {
         self.pin
     }
 
-    /// Whether the server has answered everything, so that only the client can go on.
+    /// Whether the server has answered everything, also what came without `Sync`, so that only the client can
+    /// go on.
     #[must_use]
     pub fn is_answered(&self) -> bool {
-        self.owed.is_empty() && !self.unsynced
+        self.owed.is_empty() && self.unsynced == self.answered
     }
 
     /// Whether the server waits for the client, which may be sending data at the moment.
@@ -157,7 +162,7 @@ impl Session {
     /// must not be in the middle of a message of the client: the server would take what another client sends
     /// for the rest of it.
     pub fn end(&mut self, prepared: &mut Prepared) -> Option<End> {
-        if self.ready != Some(IDLE) || !self.is_answered() {
+        if self.ready != Some(IDLE) || !self.owed.is_empty() || self.unsynced > 0 {
             return None;
         }
         (self.ready, self.waits) = (None, false);
@@ -200,23 +205,24 @@ impl Session {
         }
         match kind {
             b'Q' | b'F' | b'P' | b'B' | b'D' | b'E' | b'C' if self.copying => return Err(Violation::Copying),
-            b'Q' | b'F' if self.unsynced => return Err(Violation::Unsynced),
             b'S' if self.copying => self.doubtful += 1,
+            b'S' => {
+                self.owed.push_back(Owed::Sync);
+                (self.unsynced, self.skipping) = (0, false);
+                server.prepared.end_segment();
+            }
+            b'Q' | b'F' | b'P' | b'B' | b'D' | b'E' | b'C' | b'c' | b'f' if self.skipping => {}
+            b'Q' | b'F' if self.unsynced > 0 && !self.is_answered() => return Err(Violation::Unsynced),
             b'Q' => self.query(body, rest, server.prepared),
             b'F' => {
                 self.owed.push_back(Owed::Query);
+                self.unsynced = 0;
                 server.prepared.end_segment();
             }
-            b'S' => {
-                self.owed.push_back(Owed::Sync);
-                (self.unsynced, self.skipping) = (false, false);
-                server.prepared.end_segment();
-            }
-            b'P' | b'B' | b'D' | b'E' | b'C' | b'c' | b'f' if self.skipping => {}
             b'P' | b'B' | b'D' | b'E' | b'C' => {
                 self.extended(kind, body, rest, &mut server);
                 self.owed.extend(server.prepared.steps().map(Owed::Step));
-                self.unsynced = true;
+                self.unsynced += 1;
             }
             b'c' | b'f' if self.copying => self.copying = false,
             b'c' | b'f' if !self.is_answered() => self.owed.push_back(Owed::CopyEnd),
@@ -258,6 +264,7 @@ impl Session {
     /// A simple query, of which `rest` bytes follow.
     fn query(&mut self, body: &[u8], rest: usize, prepared: &mut Prepared) {
         self.statements.lose_unnamed();
+        self.unsynced = 0;
         // In a transaction that has failed, the server refuses it.
         let is_possible = rest == 0 && self.ready != Some(FAILED);
         if is_possible && dropped(body).is_some_and(|name| self.statements.remove(&name)) {
@@ -335,7 +342,11 @@ impl Session {
             b'1' | b'3' | b'I' if rest > 0 => return Err(Violation::Unasked),
             b'1' | b'3' => return self.step(kind, from.prepared),
             b'I' if matches!(self.owed.front(), Some(Owed::Drop)) => return Ok(DROPPED),
-            b'C' => self.tag(body, from.prepared),
+            b'2' | b'n' | b'T' | b's' | b'I' => self.answered += 1,
+            b'C' => {
+                self.answered += 1;
+                self.tag(body, from.prepared);
+            }
             b'E' => self.error(body, from),
             b'G' => self.copy(from.prepared),
             b'S' => from.prepared.read_setting(body),
@@ -343,8 +354,9 @@ impl Session {
                 self.skip(from.prepared);
                 if self.owed.pop_front().is_none() {
                     self.doubtful = self.doubtful.checked_sub(1).ok_or(Violation::Unasked)?;
-                    (self.unsynced, self.skipping) = (false, false);
+                    (self.unsynced, self.skipping) = (0, false);
                 }
+                self.answered = 0;
                 self.drop_copy_ends();
                 self.ready = body.first().copied();
             }
@@ -360,6 +372,7 @@ impl Session {
         self.waits = false;
         match (kind, step) {
             (b'1', Step::Parse(_) | Step::Taken(_) | Step::Unnamed(..)) | (b'3', Step::Close(_)) => {
+                self.answered += 1;
                 Ok(Pass::AsIs)
             }
             (b'1', Step::Again(_) | Step::UnnamedAgain(_)) | (b'3', Step::Unneeded(_)) => Ok(NOTHING),
@@ -370,7 +383,7 @@ impl Session {
     fn error(&mut self, body: &[u8], Server { prepared, changes, .. }: Server) {
         self.end = End::Failed;
         self.copying = false;
-        self.skipping = self.unsynced && !self.owed.iter().any(Owed::is_ready_for_query);
+        self.skipping = self.unsynced > 0 && !self.owed.iter().any(Owed::is_ready_for_query);
         if refusal::code(body) == Some(NO_STATEMENT) && prepared.is_named_in(&refusal::text(body)) {
             // A function has dropped it, and maybe others.
             prepared.forget();
@@ -391,8 +404,11 @@ impl Session {
         let answers = self.owed.range(ignored.clone()).filter(|owed| owed.is_ready_for_query()).count();
         self.doubtful = self.doubtful.saturating_add(u32::try_from(answers).unwrap_or(u32::MAX));
         self.undo(ignored, prepared);
-        // The extended protocol ends with a further Sync, which may have been sent.
-        self.unsynced |= !is_simple && self.owed.is_empty();
+        // The extended protocol ends with a further Sync, which may have been sent. `Execute` is not answered
+        // yet.
+        if !is_simple && self.owed.is_empty() {
+            self.unsynced = self.unsynced.max(self.answered + 1);
+        }
     }
 
     /// Removes what the server has skipped after an error, and ends of data that it did not ask for.

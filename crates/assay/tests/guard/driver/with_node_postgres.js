@@ -1,5 +1,6 @@
-// Does what users of node-postgres do, and prints what they see. The environment says where to connect (PGHOST and
-// others).
+// Does what users of node-postgres do, and prints what they see.
+//
+// The environment says where to connect (PGHOST and others).
 'use strict'
 
 const assert = require('node:assert')
@@ -90,6 +91,11 @@ async function * copies(client) {
   await copy(lines(50000, (n) => `${n}\ttab\\tand\\nline\n`))
   yield rows(client, 'SELECT count(*), sum(n), max(word) FROM copied')
   yield failure(copy(lines(100000, () => 'nonsense\n')))
+  const source = function * () {
+    yield '1\tlost\n'
+    throw new Error('no more rows')
+  }
+  yield copy(source()).catch((error) => error.message)
   let bytes = 0
   await pipeline(client.query(copyStreams.to('COPY copied TO STDOUT')), async (source) => {
     for await (const chunk of source) bytes += chunk.length
@@ -99,18 +105,15 @@ async function * copies(client) {
 }
 
 async function * cancellation(client) {
-  const sleeping = new Query('SELECT pg_sleep(600)')
-  const cancelled = new Promise((resolve) => sleeping.on('error', resolve))
-  client.query(sleeping)
-  let isDone = false
-  cancelled.then(() => { isDone = true })
-  // The first requests may come before the statement.
-  while (!isDone) {
-    const other = new Client(options)
-    other.on('error', () => {})
-    other.cancel(client, sleeping)
-    await sleep(100)
-  }
+  const statement = new Query('SELECT pg_sleep(3600)')
+  const cancelled = new Promise((resolve) => statement.on('error', resolve))
+  client.query(statement)
+  const other = await connect()
+  const sleeping = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()"
+  while ((await rows(other, sleeping)).length === 0) await sleep(10)
+  await other.end()
+  // Its connection is for the request only.
+  new Client(options).cancel(client, statement)
   yield (await cancelled).code
   await client.query('BEGIN')
   await client.query("SET LOCAL statement_timeout = '10ms'")
@@ -182,7 +185,8 @@ async function * pools(client) {
       const accounts = [(number + step) % 8 + 1, (number + 3 * step) % 8 + 1].sort()
       await own.query('BEGIN')
       for (const [n, id] of accounts.entries()) {
-        await own.query('UPDATE account SET balance = balance + $1 WHERE id = $2', [2 * n - 1, id])
+        const text = 'UPDATE account SET balance = balance + $1 WHERE id = $2'
+        await own.query({ name: 'add', text, values: [n === 0 ? -1 : number, id] })
       }
       assert.deepStrictEqual(await rows(own, 'SELECT $1::int', [number]), [[number]])
       await own.query('COMMIT')
@@ -191,7 +195,7 @@ async function * pools(client) {
   }
   await Promise.all(Array.from({ length: 8 }, (_, number) => transfer(number)))
   await pool.end()
-  yield rows(client, 'SELECT sum(balance), count(*) FROM account')
+  yield rows(client, 'SELECT id, balance FROM account ORDER BY id')
 }
 
 const STEPS = [
@@ -199,15 +203,15 @@ const STEPS = [
 ]
 
 async function takeSteps() {
-  const client = await connect()
   for (const step of STEPS) {
+    const client = await connect()
     for await (const result of step(client)) console.log(step.name, JSON.stringify(result))
+    await client.end()
   }
-  await client.end()
 }
 
 // Does some things that must fail, and when a line comes, again what must work.
-async function getRefused() {
+async function meetRefusals() {
   const client = await connect()
   const pipelined = new Client({ ...options, pipeline: true })
   await pipelined.connect()
@@ -220,7 +224,10 @@ async function getRefused() {
       await client.query('COMMIT')
       return result
     },
-    pipeline: () => Promise.all([1, 2, 3].map((n) => rows(pipelined, 'SELECT $1::int', [n]))),
+    pipeline: async () => {
+      const results = await Promise.allSettled([1, 2, 3].map((n) => rows(pipelined, 'SELECT $1::int', [n])))
+      return results.map(({ value, reason }) => { if (reason) throw reason; else return value })
+    },
     pool: () => rows(pool, 'SELECT 4')
   }
   for (const [name, action] of Object.entries(actions)) console.log(name, await failure(action()))
@@ -230,7 +237,7 @@ async function getRefused() {
   process.stdin.destroy()
 }
 
-const main = process.argv[2] === 'refused' ? getRefused : takeSteps
+const main = process.argv[2] === 'refusals' ? meetRefusals : takeSteps
 main().catch((error) => {
   console.error(error)
   process.exit(1)

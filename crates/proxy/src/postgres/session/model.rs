@@ -52,7 +52,7 @@ impl Naive {
                 Some(None) | None => self.fail(),
             },
             (b'D', [name, ..]) => match self.text(&name[1..]) {
-                Some(text) => vec![(b't', text)],
+                Some(text) => vec![(b't', text), (b'n', String::new())],
                 None => self.fail(),
             },
             (b'C', ["S", ..]) => {
@@ -74,7 +74,7 @@ impl Naive {
     }
 
     fn query(&mut self, text: &str) -> (u8, String) {
-        self.unnamed = None;
+        (self.unnamed, self.portal) = (None, None);
         match self.execute(text.to_owned()) {
             _ if text.is_empty() => (b'I', String::new()),
             Some(tag) => (b'C', tag + "\0"),
@@ -240,7 +240,8 @@ fn run(batches: Vec<Batch>, waits: Waits) -> Result<(), TestCaseError> {
         messages.push((Sent(b'S', String::new()), 0));
         let mut is_open = false;
         for (Sent(kind, body), answers) in messages {
-            if kind == b'Q' && is_open {
+            // A query right behind others, which may fail, is not relayed.
+            if kind == b'Q' && is_open && waits != Waits::Always {
                 connection.send(client, b'S', "", &mut definitions);
             }
             is_open = !matches!(kind, b'S' | b'Q');

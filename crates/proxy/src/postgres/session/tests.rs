@@ -108,6 +108,29 @@ fn all_that_was_sent_is_answered_before_a_transaction_ends() {
 }
 
 #[test]
+fn a_query_without_a_sync_before_it_comes_after_the_answers() {
+    // As asyncpg prepares.
+    let prepares = ">P:x0A0 >D:Sx0 >H <1 <t <T";
+    let sides = converse(prepares).unwrap();
+    assert!(sides.session.waits_for_client() && sides.ends.is_empty());
+    assert_eq!(ends(&format!("{prepares} >Q <C:BEGIN0 <Z:T >Q <C:COMMIT0 <Z:I")), [Committed]);
+    assert_eq!(ends(&format!("{prepares} >B:0x00 >E >H <2 <C:X0 >Q <C:X0 <Z:I")), [Committed]);
+    assert_eq!(ends(&format!("{prepares} >B:0x00 >E >S <2 <C:COPY_10 <Z:I")), [Committed]);
+    for unanswered in [">P:x0A0 >D:Sx0 >H <1 <t", ">B:0x00 >E >H <2", ">P:x0A0 >S >D:S0 >H <1", ">P:00 >E <1"]
+    {
+        let mut sides = converse(unanswered).unwrap();
+        assert!(!sides.session.waits_for_client(), "{unanswered}");
+        assert_eq!(sides.converse(">Q").unwrap_err(), Violation::Unsynced, "{unanswered}");
+    }
+    // After an error, the server skips it.
+    assert_eq!(ends(">P:00 >H <E >Q >F >S <Z:I >Q <Z:I"), [Failed, Committed]);
+    // A server that takes data ignores the Sync.
+    let copies = ">B:00 >E >S <2 <G >d >c <C:COPY_10";
+    assert_eq!(ends(&format!("{copies} >Q <C:X0 <Z:I")), [Committed]);
+    assert_eq!(converse(&copies.replace(" <C:COPY_10", " >Q")).unwrap_err(), Violation::Unsynced);
+}
+
+#[test]
 fn a_sync_that_copy_ignores_is_not_answered() {
     assert_eq!(ends(">Q <G >d >d >c <C:COPY_20 <Z:I"), [Committed]);
     assert_eq!(ends(">Q <G >d >S >H >f <E <Z:I"), [Failed]);
