@@ -212,3 +212,23 @@ fn statements_are_dropped_in_sql() {
     assert_eq!(other.read_to(b'Z').0, "EZ");
     assert_eq!(guard.end().of("prepared statement"), 0);
 }
+
+#[test]
+fn a_session_that_prepares_without_sync_lets_others_pass_and_goes_on_with_a_query() {
+    let server = Server::start();
+    let guard = Guard::start(&server, &["--limit", "1"]);
+    let mut wire = Wire::start(&guard);
+    // As asyncpg does.
+    wire.send(&[(b'P', "x\0SELECT $1::int\0\0\0"), (b'D', "Sx\0"), (b'H', "")]);
+    assert_eq!(wire.read_to(b'T').0, "1tT");
+    guard.session("other").batch_execute("SELECT 1").unwrap();
+    wire.send(&[(b'Q', "BEGIN\0")]);
+    assert_eq!(wire.read_to(b'Z'), ("CZ".to_owned(), "T".to_owned()));
+    wire.send(&[(b'Q', "COMMIT\0")]);
+    assert_eq!(wire.read_to(b'Z'), ("CZ".to_owned(), "I".to_owned()));
+    // Right behind, a query could be skipped.
+    wire.send(&[(b'D', "Sx\0"), (b'Q', "SELECT 1\0")]);
+    assert!(wire.read_to(b'E').1.contains("C08P01\0"));
+    let counts = guard.end();
+    assert_eq!((counts.of("admitted beyond"), counts.of("ended with an error of the guard")), (1, 1));
+}
