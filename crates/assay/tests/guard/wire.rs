@@ -291,7 +291,7 @@ fn what_is_not_the_protocol_is_refused_with_a_reason() {
         (packet("user\0postgres\0replication\0true\0\0"), "0A000", "replication is not relayed"),
         (then(b"Q\0\0\0\x02"), "08P01", "impossible length of 2"),
         (then(b"z\0\0\0\x04"), "08P01", "message type 0x7a is not one that a client sends"),
-        (then(b"P\0\0\0\x08\0\0\0\0Q\0\0\0\x05\0"), "08P01", "a simple query after messages of the extended"),
+        (then(b"P\0\0\0\x08\0\0\0\0Q\0\0\0\x05\0"), "08P01", "a simple query right behind messages"),
         (packet("user\0postgres\0database\0none\0\0"), "3D000", "database \"none\" does not exist"),
     ] {
         let answer = answer(&guard, &bytes);

@@ -3,8 +3,8 @@
 //!
 //! The relay passes it every message of both sides. It counts what the server still owes: one `ReadyForQuery`
 //! for each `Query`, `FunctionCall` and `Sync` (PostgreSQL's manual, *Message Flow*), except for a `Sync`
-//! that the server reads while it takes data for `COPY`, which it ignores; and the answers to messages that
-//! prepare and close statements.
+//! that the server reads while it takes data for `COPY`, which it ignores; the answers to messages that
+//! prepare and close statements; and how many of the messages without a `Sync` it has answered.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -20,9 +20,9 @@ use super::text::{Pin, Set, Text, dropped, dropped_first};
 pub struct Session {
     /// What the server owes, the oldest first.
     owed: VecDeque<Owed>,
-    /// Messages of the extended protocol since the last `Sync`, which they need.
+    /// Messages of the extended protocol that no `Sync` or query has followed which the server answers.
     unsynced: u64,
-    /// Those that the server has answered since the last `ReadyForQuery`.
+    /// Answers since the last `ReadyForQuery`. If no other is owed, they are those to the unsynced messages.
     answered: u64,
     /// Whether the server skips all messages up to `Sync`, after an error.
     skipping: bool,
@@ -139,17 +139,21 @@ impl Session {
         self.pin
     }
 
-    /// Whether the server has answered everything, also what came without `Sync`, so that only the client can
-    /// go on.
+    /// Whether only the client can go on: the server has answered everything, also what came without `Sync`,
+    /// or skips all up to that.
     #[must_use]
     pub fn is_answered(&self) -> bool {
-        self.owed.is_empty() && self.unsynced == self.answered
+        self.has_all_answers() || self.skipping && self.doubtful == 0
     }
 
     /// Whether the server waits for the client, which may be sending data at the moment.
     #[must_use]
     pub fn waits_for_client(&self) -> bool {
         self.is_answered() || self.copying
+    }
+
+    fn has_all_answers(&self) -> bool {
+        self.owed.is_empty() && self.unsynced == self.answered
     }
 
     /// Whether the last message of the client has to be taken again when the server has answered.
@@ -199,6 +203,9 @@ impl Session {
             return Err(Violation::Unanswered);
         }
         server.prepared.begin();
+        if matches!(kind, b'Q' | b'F') && !self.copying && self.is_doubtful() {
+            return Err(Violation::Unsynced);
+        }
         self.waits = self.lacks_answer(kind, body, server.prepared);
         if self.waits {
             return Ok(Pass::Later);
@@ -212,7 +219,6 @@ impl Session {
                 server.prepared.end_segment();
             }
             b'Q' | b'F' | b'P' | b'B' | b'D' | b'E' | b'C' | b'c' | b'f' if self.skipping => {}
-            b'Q' | b'F' if self.unsynced > 0 && !self.is_answered() => return Err(Violation::Unsynced),
             b'Q' => self.query(body, rest, server.prepared),
             b'F' => {
                 self.owed.push_back(Owed::Query);
@@ -225,11 +231,16 @@ impl Session {
                 self.unsynced += 1;
             }
             b'c' | b'f' if self.copying => self.copying = false,
-            b'c' | b'f' if !self.is_answered() => self.owed.push_back(Owed::CopyEnd),
+            b'c' | b'f' if !self.has_all_answers() => self.owed.push_back(Owed::CopyEnd),
             b'c' | b'f' | b'd' | b'H' => {}
             kind => return Err(Violation::Unknown(kind)),
         }
         Ok(server.prepared.pass())
+    }
+
+    /// Whether it cannot be known if the server skips a query, after an error in the messages before it.
+    fn is_doubtful(&self) -> bool {
+        self.unsynced > 0 && if self.skipping { self.doubtful > 0 } else { !self.has_all_answers() }
     }
 
     /// Whether what a message means depends on an answer that is still to come: on one to messages before the
@@ -404,10 +415,10 @@ impl Session {
         let answers = self.owed.range(ignored.clone()).filter(|owed| owed.is_ready_for_query()).count();
         self.doubtful = self.doubtful.saturating_add(u32::try_from(answers).unwrap_or(u32::MAX));
         self.undo(ignored, prepared);
-        // The extended protocol ends with a further Sync, which may have been sent. `Execute` is not answered
-        // yet.
-        if !is_simple && self.owed.is_empty() {
-            self.unsynced = self.unsynced.max(self.answered + 1);
+        // The extended protocol ends with a further Sync, which may have been sent. Otherwise the messages
+        // before the data have none any more: those that are answered, and `Execute`.
+        if !is_simple && answers > 0 && !self.owed.iter().any(Owed::is_ready_for_query) {
+            self.unsynced += self.answered + 1;
         }
     }
 

@@ -124,10 +124,38 @@ fn a_query_without_a_sync_before_it_comes_after_the_answers() {
     }
     // After an error, the server skips it.
     assert_eq!(ends(">P:00 >H <E >Q >F >S <Z:I >Q <Z:I"), [Failed, Committed]);
-    // A server that takes data ignores the Sync.
-    let copies = ">B:00 >E >S <2 <G >d >c <C:COPY_10";
-    assert_eq!(ends(&format!("{copies} >Q <C:X0 <Z:I")), [Committed]);
-    assert_eq!(converse(&copies.replace(" <C:COPY_10", " >Q")).unwrap_err(), Violation::Unsynced);
+    assert!(converse(">P:00 >H <E").unwrap().session.waits_for_client());
+    // A query that would be answered by the guard, too.
+    assert_eq!(converse(">P:x0A0 >Q:DEALLOCATE_x0").unwrap_err(), Violation::Unsynced);
+    assert_eq!(ends(">P:x0A0 >S >Q:DEALLOCATE_x0 <1 <Z:I >Q:DEALLOCATE_x0 <I <Z:I"), [Committed; 2]);
+}
+
+#[test]
+fn a_query_may_follow_a_copy_whose_sync_is_ignored() {
+    // What comes before the data, the Sync, and the data.
+    let copies = ">P:00 >B:00 >E >S >d >c";
+    assert_eq!(ends(&format!("{copies} <1 <2 <G <C:COPY_10 >Q <C:X0 <Z:I")), [Committed]);
+    let sides = converse(&format!("{copies} <1 <2 <G")).unwrap();
+    assert!(!sides.session.waits_for_client());
+    // More without a Sync.
+    let more = format!("{copies} >B:0x00 >E >H <1 <2 <G <C:COPY_10");
+    for unanswered in [&more, &format!("{more} <2")] {
+        let mut sides = converse(unanswered).unwrap();
+        assert!(!sides.session.waits_for_client(), "{unanswered}");
+        assert_eq!(sides.converse(">Q").unwrap_err(), Violation::Unsynced, "{unanswered}");
+    }
+    assert_eq!(ends(&format!("{more} <2 <C:X0 >Q <C:X0 <Z:I")), [Committed]);
+    let prepares = format!("{copies} >P:y0A0 >H <1 <2 <G <C:COPY_10 <1");
+    assert_eq!(ends(&format!("{prepares} >Q <C:X0 <Z:I")), [Committed]);
+    // With a Sync.
+    assert_eq!(
+        ends(&format!("{copies} >S >B:0x00 >H <1 <2 <G <C:COPY_10 <Z:I <2 >Q <C:X0 <Z:I")),
+        [Committed]
+    );
+    // It fails before it reads the Sync, which it answers then.
+    let mut fails = converse(">P:00 >B:00 >E >S <1 <2 <G <E").unwrap();
+    assert!(!fails.session.waits_for_client());
+    assert_eq!(fails.converse(">Q").unwrap_err(), Violation::Unsynced);
 }
 
 #[test]
