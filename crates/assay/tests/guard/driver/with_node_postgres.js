@@ -117,7 +117,7 @@ async function * cancellation(client) {
   yield (await cancelled).code
   await client.query('BEGIN')
   await client.query("SET LOCAL statement_timeout = '10ms'")
-  yield failure(client.query('SELECT pg_sleep(600)'))
+  yield failure(client.query('SELECT pg_sleep(3600)'))
   await client.query('ROLLBACK')
   yield rows(client, 'SELECT 1')
 }
