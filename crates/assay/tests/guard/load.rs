@@ -63,7 +63,7 @@ fn commits_and_failures_are_counted_as_the_server_has_them() {
         ("tpc-b", 1, "SELECT count(*) FROM pgbench_history"),
     ] {
         let counts = counts(&guard, &[transaction]);
-        let committed = counts("committed_in_all").unwrap();
+        let committed = counts("changes_in_all").unwrap();
         let made: i64 = session.query_one(made, &[]).unwrap().get(0);
         assert!(
             made > 0 && committed * changes == made.cast_unsigned(),
@@ -73,6 +73,19 @@ fn commits_and_failures_are_counted_as_the_server_has_them() {
         assert_eq!(counts("error_25P02"), None, "{transaction}: a statement was sent after an error");
     }
     assert_eq!(guard.end().of("with an error"), failed);
+}
+
+#[test]
+fn a_shop_has_the_changes_that_were_reported() {
+    let server = Server::start();
+    let mut session = server.session();
+    session.batch_execute(include_str!("../../../../bench/overload/shop.sql")).unwrap();
+    let guard = Guard::start(&server, &["--limit", "4"]);
+    let counts = counts(&guard, &["shop"]);
+    let made: String = session.query_one("SELECT number::text FROM changes", &[]).unwrap().get(0);
+    assert_ne!(made, "0");
+    assert_eq!(counts("changes_in_all").unwrap().to_string(), made);
+    guard.end();
 }
 
 #[test]
@@ -117,7 +130,7 @@ fn sessions_that_end_make_room_for_others() {
     session.batch_execute("CREATE TABLE hot (id int, v int); INSERT INTO hot VALUES (1, 0)").unwrap();
     let guard = Guard::start(&server, &["--connection-level", "--limit", "2"]);
     let counts = counts(&guard, &["hot", "--session=5"]);
-    let committed = counts("committed_in_all").unwrap();
+    let committed = counts("changes_in_all").unwrap();
     let made: i64 = session.query_one("SELECT sum(v) FROM hot", &[]).unwrap().get(0);
     assert!(made > 0 && committed == made.cast_unsigned(), "{committed}, {made}");
     let counts = guard.end();

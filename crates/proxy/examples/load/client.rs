@@ -24,6 +24,8 @@ pub struct Client {
     statements: VecDeque<Statement>,
     /// Tag that the answer must have if the statement has not failed.
     tag: &'static str,
+    /// Whether the transaction changes something.
+    is_change: bool,
     /// SQLSTATE of the error in which the transaction has failed.
     error: Option<String>,
     began: Instant,
@@ -74,6 +76,7 @@ impl Client {
             ended: 0,
             statements: VecDeque::new(),
             tag: "",
+            is_change: false,
             error: None,
             began: assay_process::clock::now(),
         };
@@ -104,6 +107,11 @@ impl Client {
         self.began
     }
 
+    /// Whether the transaction changes something.
+    pub fn is_change(&self) -> bool {
+        self.is_change
+    }
+
     /// Returns the number of transactions of the session that have ended.
     pub fn ended(&self) -> u32 {
         self.ended
@@ -111,6 +119,7 @@ impl Client {
 
     /// Begins a transaction, as soon as the client has logged in.
     pub fn begin(&mut self, statements: VecDeque<Statement>, at: Instant) -> io::Result<()> {
+        self.is_change = statements.iter().any(Statement::is_change);
         self.statements = statements;
         self.began = at;
         if self.is_ready { self.send_next() } else { Ok(()) }

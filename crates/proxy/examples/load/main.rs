@@ -8,7 +8,7 @@
 //! One thread serves all clients: on a machine that it shares with the server, a thread for each would take
 //! the processors from the server. The server must trust this address.
 //!
-//! At the end, each client finishes the transaction in which it is. So `committed_in_all` is exactly what the
+//! At the end, each client finishes the transaction in which it is. So `changes_in_all` is exactly what the
 //! database must have.
 
 mod arrivals;
@@ -93,6 +93,8 @@ struct Figures {
     not_begun: u64,
     /// Transactions that were committed at any time.
     committed_in_all: u64,
+    /// Of those, the ones that changed something.
+    changes_in_all: u64,
     /// SQLSTATEs of transactions that failed, at any time.
     errors: BTreeMap<String, u64>,
     /// From the beginning of a transaction, or its arrival, to its last answer, of all that were under way in
@@ -118,7 +120,7 @@ fn print(figures: &Figures, args: &Args) -> io::Result<()> {
     writeln!(out, "failed_per_s {:.1}", per_s(figures.failed))?;
     writeln!(out, "in_time_per_s {:.1}", per_s(figures.in_time))?;
     writeln!(out, "not_begun_per_s {:.1}", per_s(figures.not_begun))?;
-    writeln!(out, "committed_in_all {}", figures.committed_in_all)?;
+    writeln!(out, "changes_in_all {}", figures.changes_in_all)?;
     if !latency.is_empty() {
         writeln!(out, "mean_us {:.2}", us(latency.mean()))?;
         writeln!(out, "p50_us {:.2}", us(latency.value_at_quantile(0.5) as f64))?;
@@ -155,6 +157,7 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
             in_time: 0,
             not_begun: 0,
             committed_in_all: 0,
+            changes_in_all: 0,
             errors: BTreeMap::new(),
             latency: Histogram::new(3)?,
             own_cpu_ns: 0.0,
@@ -225,7 +228,7 @@ impl Load<'_> {
                 let Some(client) = &mut clients[number] else { continue };
                 let Some(outcome) = client.go_on()? else { continue };
                 let at = now();
-                self.count(outcome, client.began(), at)?;
+                self.count(outcome, client, at)?;
                 idle.push(number);
                 if self.args.session == Some(client.ended()) {
                     log_out(&mut clients[number])?;
@@ -266,13 +269,15 @@ impl Load<'_> {
         client.begin(self.args.transaction.statements(&mut self.random), at)
     }
 
-    fn count(&mut self, outcome: Outcome, began: Instant, at: Instant) -> Result<(), RecordError> {
+    fn count(&mut self, outcome: Outcome, client: &Client, at: Instant) -> Result<(), RecordError> {
+        let began = client.began();
         let figures = &mut self.figures;
         let (from, to) = self.measured;
         let is_measured = (from..to).contains(&at);
         match outcome {
             Outcome::Committed => {
                 figures.committed_in_all += 1;
+                figures.changes_in_all += u64::from(client.is_change());
                 figures.committed += u64::from(is_measured);
                 figures.in_time += u64::from(is_measured && at - began <= self.deadline);
                 if at >= from {

@@ -1,5 +1,7 @@
 //! What a transaction does: its statements, of which each waits for the answer to the one before.
 
+mod shop;
+
 use std::collections::VecDeque;
 
 use clap::ValueEnum;
@@ -26,6 +28,11 @@ impl Statement {
         Self { text: text.into(), tag }
     }
 
+    /// Whether it changes something.
+    pub fn is_change(&self) -> bool {
+        ["UPDATE", "INSERT"].iter().any(|command| self.tag.starts_with(command))
+    }
+
     fn update(text: impl Into<String>) -> Self {
         Self::new(text, "UPDATE 1")
     }
@@ -40,6 +47,8 @@ pub enum Kind {
     TpcB,
     /// Changes a row of a thousand eight times, in random order, so that some wait for each other.
     Deadlock,
+    /// Looks for something in a shop, or buys it (TPC-W's shopping mix).
+    Shop,
     /// Reads an account by its key.
     Select,
 }
@@ -57,6 +66,7 @@ impl Kind {
                 });
                 transaction(changes)
             }
+            Self::Shop => shop::interaction(random).1,
             Self::Select => {
                 let account = random.random_range(1..=ACCOUNTS);
                 VecDeque::from([balance(account)])
