@@ -2,11 +2,15 @@
 //! in one thread, with one `epoll_wait`, one read and one write for each message. What another proxy adds
 //! beyond that is its own.
 //!
-//!     bare 127.0.0.1:6432 127.0.0.1:5432
+//!     bare 127.0.0.1:6432 /run/postgresql/.s.PGSQL.5432
 
 use std::error::Error;
+use std::fs::File;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 
 use clap::Parser;
 use rustix::buffer::spare_capacity;
@@ -18,8 +22,8 @@ use rustix::io::Errno;
 struct Args {
     /// Where it listens.
     listen: SocketAddr,
-    /// Address of the server.
-    to: SocketAddr,
+    /// Unix socket of the server.
+    to: PathBuf,
 }
 
 /// The token of the listener. Those of the sockets are their numbers.
@@ -31,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
     epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
     // Each client is followed by its connection to the server.
-    let mut sockets: Vec<Option<TcpStream>> = Vec::new();
+    let mut sockets: Vec<Option<File>> = Vec::new();
     let mut events = Vec::with_capacity(256);
     let mut buffer = vec![0; 64 << 10];
     loop {
@@ -42,10 +46,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         for event in &events {
             if event.data.u64() == LISTENER {
-                for socket in [listener.accept()?.0, TcpStream::connect(args.to)?] {
-                    socket.set_nodelay(true)?;
+                let (client, _) = listener.accept()?;
+                client.set_nodelay(true)?;
+                let server = UnixStream::connect(&args.to)?;
+                for socket in [OwnedFd::from(client), server.into()] {
                     epoll::add(&epoll, &socket, EventData::new_u64(sockets.len() as u64), EventFlags::IN)?;
-                    sockets.push(Some(socket));
+                    sockets.push(Some(socket.into()));
                 }
                 continue;
             }
