@@ -1,5 +1,5 @@
--- The database of a shop on the web, for the mix of `crates/proxy/examples/load/shop.rs`: tables like those of TPC-W,
--- with 10,000 items and 28,800 customers. Nothing in it is random.
+-- The database of a shop on the web, for the mix of `crates/proxy/examples/load/transaction/shop.rs`: tables like those
+-- of TPC-W, with 10,000 items and 28,800 customers. Nothing in it is random.
 
 CREATE FUNCTION word(seed int) RETURNS text LANGUAGE sql IMMUTABLE RETURN (ARRAY[
     'anchor', 'bridge', 'candle', 'desert', 'engine', 'forest', 'garden', 'harbour', 'island', 'journey',
@@ -19,13 +19,14 @@ CREATE TABLE item (
     published date NOT NULL,
     price int NOT NULL,
     stock int NOT NULL,
+    sold int NOT NULL,
     related int[] NOT NULL,
     revisions int NOT NULL,
     description text NOT NULL
 );
 INSERT INTO item
 SELECT id, 1 + id % 2500, concat_ws(' ', word(id), word(id + 10000), word(id + 20000), id), id % 24,
-    date '2000-01-01' + abs(hashint4(id) % 9000), 100 + abs(hashint4(id) % 9900), 20,
+    date '2000-01-01' + abs(hashint4(id + 30000) % 9000), 100 + abs(hashint4(id + 40000) % 9900), 20, 0,
     ARRAY(SELECT 1 + (id + distance) % 10000 FROM unnest(ARRAY[7, 77, 777, 1777, 7777]) AS distance),
     0, repeat(md5(id::text), 10)
 FROM generate_series(1, 10000) AS id;
@@ -70,10 +71,20 @@ CREATE INDEX ON order_line (orders);
 CREATE TABLE payment (orders int PRIMARY KEY REFERENCES orders, made timestamp NOT NULL);
 INSERT INTO payment SELECT id, placed FROM orders;
 
--- The number of transactions that have changed something. An order has three lines.
-CREATE VIEW changes AS SELECT trim_scale(
+-- The number of transactions that have changed something. There is none if an order is not whole: with three lines,
+-- with a payment, and out of the stock.
+CREATE VIEW changes AS SELECT (
     (SELECT coalesce(sum(quantity), 0) FROM cart_line)
     + (SELECT count(*) - 28800 + sum(visits) FROM customer)
-    + (SELECT count(*) / 3.0 - 25920 FROM order_line)
+    + (SELECT count(*) - 25920 FROM orders)
     + (SELECT sum(revisions) FROM item)
-) AS number;
+) AS number
+WHERE NOT EXISTS (
+    SELECT FROM orders LEFT JOIN payment ON payment.orders = orders.id
+    WHERE payment.orders IS NULL OR (SELECT count(*) FROM order_line WHERE order_line.orders = orders.id) <> 3
+) AND NOT EXISTS (
+    SELECT FROM item
+    LEFT JOIN (SELECT item, sum(quantity) AS sum FROM order_line WHERE orders > 25920 GROUP BY item) AS ordered
+        ON ordered.item = item.id
+    WHERE item.sold <> coalesce(ordered.sum, 0) OR (20 - item.stock - item.sold) % 21 <> 0
+);

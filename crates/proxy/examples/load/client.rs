@@ -107,7 +107,7 @@ impl Client {
         self.began
     }
 
-    /// Whether the transaction changes something.
+    /// Whether the transaction changes something, or the last one if it has ended.
     pub fn is_change(&self) -> bool {
         self.is_change
     }

@@ -30,11 +30,16 @@ impl Statement {
 
     /// Whether it changes something.
     pub fn is_change(&self) -> bool {
-        ["UPDATE", "INSERT"].iter().any(|command| self.tag.starts_with(command))
+        let command = self.tag.split(' ').next();
+        !matches!(command, Some("BEGIN" | "COMMIT" | "ROLLBACK" | "SELECT"))
     }
 
     fn update(text: impl Into<String>) -> Self {
         Self::new(text, "UPDATE 1")
+    }
+
+    fn insert(text: impl Into<String>) -> Self {
+        Self::new(text, "INSERT 0 1")
     }
 }
 
@@ -47,7 +52,7 @@ pub enum Kind {
     TpcB,
     /// Changes a row of a thousand eight times, in random order, so that some wait for each other.
     Deadlock,
-    /// Looks for something in a shop, or buys it (TPC-W's shopping mix).
+    /// Runs an interaction of TPC-W's shopping mix.
     Shop,
     /// Reads an account by its key.
     Select,
@@ -66,7 +71,7 @@ impl Kind {
                 });
                 transaction(changes)
             }
-            Self::Shop => shop::interaction(random).1,
+            Self::Shop => shop::interaction(random),
             Self::Select => {
                 let account = random.random_range(1..=ACCOUNTS);
                 VecDeque::from([balance(account)])
@@ -97,12 +102,9 @@ fn tpc_b(random: &mut Pcg64Mcg) -> VecDeque<Statement> {
         balance(account),
         add("pgbench_tellers", "tbalance", "tid", teller),
         add("pgbench_branches", "bbalance", "bid", 1),
-        Statement::new(
-            format!(
-                "INSERT INTO pgbench_history (tid, bid, aid, delta, mtime) \
-                 VALUES ({teller}, 1, {account}, {delta}, CURRENT_TIMESTAMP)"
-            ),
-            "INSERT 0 1",
-        ),
+        Statement::insert(format!(
+            "INSERT INTO pgbench_history (tid, bid, aid, delta, mtime) \
+             VALUES ({teller}, 1, {account}, {delta}, CURRENT_TIMESTAMP)"
+        )),
     ])
 }
