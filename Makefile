@@ -62,9 +62,10 @@ again:
 	$(CARGO) build --release --package assay
 	bench/again/coverage
 
-# Compares a server in overload without a limit and with one that a law sets; needs root. `CASE=file-server` takes half an
-# hour. The others are of a PostgreSQL server alone, behind PgBouncer and behind the guard, and take from four minutes to
-# half an hour; interrupted, they go on where they were: hot, tpc-b, deadlock, select, deadline, sessions, latency.
+# Compares a server in overload without a limit and with one that a law sets; needs root. `CASE=file-server` takes half
+# an hour. The others are of a PostgreSQL server alone, behind PgBouncer and behind the guard, and take from four minutes
+# to half an hour; interrupted, they go on where they were: hot, tpc-b, deadlock, shop, select, deadline, sessions,
+# latency.
 CASE ?= file-server
 overload:
 	scripts/setup overload

@@ -43,6 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Loads a PostgreSQL server, and prints what it committed.
 #[derive(Debug, Parser)]
+#[command(args_override_self = true)]
 struct Args {
     /// Address of the server or of a proxy.
     to: SocketAddr,

@@ -27,21 +27,20 @@ const WORDS: [&str; 20] = [
 /// Items of an order.
 const LINES: usize = 3;
 
+/// Makes the statements of an interaction.
+type Statements = fn(&mut Pcg64Mcg) -> VecDeque<Statement>;
+
 /// A kind of interaction.
 struct Interaction {
     #[cfg_attr(not(test), expect(dead_code, reason = "names the calls in the golden file"))]
     name: &'static str,
     /// In 10,000 interactions.
     frequency: u32,
-    statements: fn(&mut Pcg64Mcg) -> VecDeque<Statement>,
+    statements: Statements,
 }
 
 impl Interaction {
-    const fn new(
-        name: &'static str,
-        frequency: u32,
-        statements: fn(&mut Pcg64Mcg) -> VecDeque<Statement>,
-    ) -> Self {
+    const fn new(name: &'static str, frequency: u32, statements: Statements) -> Self {
         Self { name, frequency, statements }
     }
 }
@@ -216,8 +215,7 @@ fn customer(random: &mut Pcg64Mcg) -> u32 {
 }
 
 /// Returns an item. A fifth of the items has four fifths of the demand, and so on within this fifth (a Pareto
-/// distribution), so that more than a quarter of it is for one item, and three of five orders wait for its
-/// row.
+/// distribution): more than a quarter of it is for one item, which is in three of five orders.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 1 to ITEMS")]
 fn item(random: &mut Pcg64Mcg) -> u32 {
     let place = f64::from(ITEMS) * random.random::<f64>().powf(0.2_f64.ln() / 0.8_f64.ln());
