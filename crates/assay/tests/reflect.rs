@@ -35,7 +35,7 @@ fn one_run_has_a_course_with_the_reasons_of_the_law() {
     let selected = ["--law", "knee", "--plant", "deadlock", "--scenario", "inside"];
     let course = rows(&selected);
     let reasons: Vec<&str> = course.iter().filter_map(|row| row.last().map(String::as_str)).collect();
-    for reason in ["waits until the units of the last limit have ended", "compares two limits", "holds"] {
+    for reason in ["waits until the units of the last limit have ended", "surveys limits", "holds"] {
         assert!(reasons.contains(&reason), "{reasons:?}");
     }
 }

@@ -87,12 +87,6 @@ fn without_noise_knee_finds_the_best_limit_of_every_plant() {
     }
 }
 
-/// The share of the best that the worst of several runs with noise must reach. On `change`, knee misses in
-/// some runs that the work has changed, if it changes while knee moves to another limit.
-fn required_at_worst(plant: &Plant) -> f64 {
-    if plant.name == "change" { 0.6 } else { 0.84 }
-}
-
 #[test]
 fn with_noise_knee_stays_near_the_best_limit_of_every_plant() {
     let knee = Law::named("knee").unwrap();
@@ -100,8 +94,7 @@ fn with_noise_knee_stays_near_the_best_limit_of_every_plant() {
         for scenario in SCENARIOS.iter().filter(|scenario| scenario.noise > 0.0) {
             let Scores { median, worst } = scores(knee, plant, scenario, 1);
             let name = format!("{} {}", plant.name, scenario.name);
-            let required = required_at_worst(plant);
-            assert!(median.settled >= 0.95 && worst.settled >= required, "{name}: {median:?} {worst:?}");
+            assert!(median.settled >= 0.95 && worst.settled >= 0.84, "{name}: {median:?} {worst:?}");
             assert!(median.spread <= 2.0 && worst.spread <= 4.0, "{name}: {median:?} {worst:?}");
             assert!(median.rise.unwrap_or(Duration::MAX) <= allowed(plant, scenario), "{name}: {median:?}");
         }
@@ -263,6 +256,50 @@ fn knee_counts_the_stalls_of_a_limit() {
     means.sort_by(|a, b| a.0.total_cmp(&b.0));
     // In one of twenty, a level inside the collapse looks worse than a higher one, and no lower one is tried.
     assert!(means[1].0 > 0.9 * 1_240.0, "{means:?}");
+}
+
+/// The limits of knee in the periods of a minute, from 2 on. Each pair is a number in flight, and the units
+/// per second from that number on: in every second period more by a part, in the others less.
+fn course(noise: f64, per_s: &[(f64, f64)]) -> Vec<u32> {
+    let (mut limits, mut sign) = (Vec::new(), 1.0);
+    driven(60, 2.0, |_, limit| {
+        limits.push(Limit::nearest(limit).units());
+        sign = -sign;
+        closed(1_024.0, limit, |n| {
+            per_s.iter().rfind(|(from, _)| *from <= n).unwrap().1 * (1.0 + sign * noise)
+        })
+    });
+    limits
+}
+
+#[test]
+fn knee_tries_no_limit_behind_one_that_is_likely_worse() {
+    let limits = course(0.0, &[(0.0, 500.0), (8.0, 1_000.0), (32.0, 930.0), (128.0, 100.0)]);
+    assert!(limits.contains(&32) && !limits.contains(&128), "{limits:?}");
+    // It does not come back to it, either.
+    assert_eq!(limits.chunk_by(|a, b| a == b).filter(|same| same[0] == 32).count(), 1, "{limits:?}");
+}
+
+#[test]
+fn knee_goes_on_behind_a_limit_that_may_be_worse_by_chance() {
+    let limits = course(0.2, &[(0.0, 500.0), (8.0, 1_000.0), (32.0, 850.0), (128.0, 100.0)]);
+    assert!(limits.contains(&128), "{limits:?}");
+}
+
+#[test]
+fn knee_begins_its_comparisons_at_the_lowest_limit_that_is_as_good() {
+    let limits = course(0.0, &[(0.0, 500.0), (8.0, 1_000.0), (32.0, 1_010.0), (128.0, 100.0)]);
+    let after = limits.iter().rposition(|limit| *limit == 128).unwrap() + 1;
+    assert_eq!(limits[after], 8, "{limits:?}");
+    assert!(limits[after..].iter().all(|limit| *limit <= 16), "{limits:?}");
+}
+
+#[test]
+fn knee_loses_no_more_from_the_survey_on_than_in_comparisons_alone() {
+    let rates =
+        [(0.0, 500.0), (4.0, 980.0), (8.0, 1_000.0), (16.0, 1_010.0), (32.0, 1_020.0), (128.0, 100.0)];
+    let limits = course(0.0, &rates);
+    assert!(*limits.last().unwrap() >= 8, "{limits:?}");
 }
 
 #[test]

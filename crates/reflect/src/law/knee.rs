@@ -6,10 +6,10 @@
 //! there is no latency that could be a set point. The law has four stages:
 //!
 //! - [`Survey`] measures limits that differ by a factor of four, upward and downward from the present one,
-//!   until both ends are worse than the best, or cannot be reached;
-//! - [`Refine`] compares the best limit with its neighbours in pairs, with steps that shrink, and moves to a
-//!   higher one only if it is better, to a lower one if it is as good (the lowest multiprogramming level
-//!   without a loss, Schroeder et al. 2006);
+//!   until the lower end is worse than the best and the upper one is likely so, or they cannot be reached;
+//! - [`Refine`] begins at the lowest limit that may be as good as the best, compares it with its neighbours
+//!   in pairs, with steps that shrink, and moves to a higher one only if it is better, to a lower one if it
+//!   is as good (the lowest multiprogramming level without a loss, Schroeder et al. 2006);
 //! - `Hold` keeps the limit until the productivity changes ([`Watch`]);
 //! - `Open` is the stage while no higher limit does harm: the limit is twice the most that was in flight, and
 //!   does not bind. It ends if the limit is reached, or if productivity falls while the number in flight does
@@ -17,9 +17,10 @@
 //!
 //! Stability: a sample belongs to a limit if the number in flight is that of the limit and no older unit is
 //! left, so that late signals and long transactions make the law slower and not unstable; no step depends on
-//! the size of a difference, so that noise costs time and has no gain. A survey ends after a number of
-//! samples that is bounded, and only a change of the productivity ends `Hold`. A change that leaves the
-//! productivity at the limit as it was is not noticed.
+//! the size of a difference, so that noise costs time and has no gain. Where a survey ends, and which limit
+//! is compared first, may be due to noise; the comparisons correct it as far as each step shows. A survey
+//! ends after a number of samples that is bounded, and only a change of the productivity ends `Hold`. A
+//! change that leaves the productivity at the limit as it was is not noticed.
 //!
 //! A stall of the whole server, such as that of a deadlock, is a cost of the limit at which it began: nothing
 //! is decided in a period in which no unit was finished, unless there have been many of them.
@@ -133,7 +134,7 @@ impl Knee {
                 match survey.add(sample, &self.noise) {
                     survey::Next::Stay => {}
                     survey::Next::Go(limit) => self.go(limit),
-                    survey::Next::Collapse { best } => self.refine(best),
+                    survey::Next::Collapse { home, lost } => self.refine(home, lost),
                     survey::Next::NoCollapse => self.open(sample),
                 }
                 "surveys limits"
@@ -221,8 +222,8 @@ impl Knee {
         reason
     }
 
-    fn refine(&mut self, best: Limit) {
-        let refine = Refine::new(best, self.gain);
+    fn refine(&mut self, home: Limit, lost: f64) {
+        let refine = Refine::new(home, lost, self.gain);
         self.go(refine.home());
         self.watch = Watch::default();
         self.stage = Stage::Refine(refine);

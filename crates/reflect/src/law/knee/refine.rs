@@ -48,11 +48,11 @@ enum Side {
 }
 
 impl Refine {
-    /// Begins at the best limit of a survey.
-    pub fn new(home: Limit, gain: f64) -> Self {
+    /// Begins at a limit of a survey that was measured by so much less than the best one.
+    pub fn new(home: Limit, lost: f64, gain: f64) -> Self {
         Self {
             home,
-            lost: 0.0,
+            lost,
             step: LARGEST.powf(gain),
             direction: Direction::Up,
             failed: false,

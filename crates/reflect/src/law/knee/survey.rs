@@ -8,8 +8,9 @@ use crate::law::Limit;
 /// Ratio of neighbouring levels: five of them span what a server of a thousand connections can do.
 const FACTOR: f64 = 4.0;
 
-/// Part of a productivity by which an end is worse than the best level. Twice the smallest difference that is
-/// found in the samples of a level with noise of a tenth.
+/// Part of a productivity by which the lower end is worse than the best level, and which no level may lose
+/// that is taken for as good. Twice the smallest difference that is found in the samples of a level with
+/// noise of a tenth.
 const WORSE: f64 = 0.1;
 
 /// Ratio of the demand and a level up to which the level is the highest one.
@@ -19,6 +20,11 @@ const HIGHEST: f64 = 1.25;
 const FEWEST: u32 = 3;
 const MOST: u32 = 16;
 const CLEAR: f64 = 3.0;
+
+/// Standard errors from which a level is likely to be worse than another one: of levels that are as good, one
+/// of fifteen is. A survey does not go on up behind such a level: the next one may cost seconds of a stall,
+/// while what is better near the best level is found in steps.
+const LIKELY: f64 = 1.5;
 
 /// Samples after which a survey ends with what it has: of ten levels, twice what a level takes at most.
 const LONGEST: u32 = 20 * MOST;
@@ -42,7 +48,7 @@ pub(super) struct Survey {
 }
 
 /// What follows a sample.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Next {
     /// More samples of this level.
     Stay,
@@ -50,8 +56,10 @@ pub(super) enum Next {
     Go(Limit),
     /// A higher limit than the best one does harm.
     Collapse {
-        /// The best level.
-        best: Limit,
+        /// The limit from which others are compared.
+        home: Limit,
+        /// By how much less it was measured than the best one, in the logarithm.
+        lost: f64,
     },
     /// No higher limit does harm.
     NoCollapse,
@@ -114,15 +122,11 @@ impl Survey {
         else {
             return Next::Stay;
         };
-        let is_worse = |tally: &Tally| {
-            let (difference, error) = top.against(tally, deviation);
-            difference > WORSE.max(CLEAR * error)
-        };
-        let up = (!is_worse(high) && !self.is_highest(*highest))
+        let up = (!high.is_below(top, TIE, LIKELY, deviation) && !self.is_highest(*highest))
             .then(|| Limit::nearest((highest.real() * self.factor).min(self.demand)));
         // Limits that are nearer are compared later.
-        let down =
-            (!is_worse(low) && lowest.real() >= FACTOR).then(|| Limit::nearest(lowest.real() / self.factor));
+        let down = (!low.is_below(top, WORSE, CLEAR, deviation) && lowest.real() >= FACTOR)
+            .then(|| Limit::nearest(lowest.real() / self.factor));
         let next = match self.first {
             Direction::Up => up.or(down),
             Direction::Down => down.or(up),
@@ -133,23 +137,31 @@ impl Survey {
         }
     }
 
-    /// Says whether the highest level is worse than the best one.
+    /// Says whether a higher limit than the best one does harm, and where to compare limits then.
     fn conclude(&self, best: (Limit, &Tally), highest: (Limit, &Tally), deviation: f64) -> Next {
         let (harm, error) = best.1.against(highest.1, deviation);
+        let may_be_harmless = self.is_highest(highest.0) && harm <= TIE.max(CLEAR * error);
         let (level, fewest) = if highest.1.samples() < best.1.samples() { highest } else { best };
         if !self.has_finished {
             // Of a server that hangs, nothing is known.
-            Next::Collapse { best: self.from }
-        } else if harm > TIE.max(CLEAR * error) {
-            Next::Collapse { best: best.0 }
-        } else if harm > TIE && fewest.samples() < MOST && self.samples < LONGEST {
+            Next::Collapse { home: self.from, lost: 0.0 }
+        } else if may_be_harmless && harm > TIE && fewest.samples() < MOST && self.samples < LONGEST {
             Next::Go(level)
-        } else if harm <= WORSE.max(error) && self.is_highest(highest.0) {
+        } else if may_be_harmless && harm <= WORSE.max(error) {
             Next::NoCollapse
         } else {
             // More harm is likely, if not certain even now: a limit is the lesser risk.
-            Next::Collapse { best: best.0 }
+            let (home, lost) = self.lowest_as_good(best, deviation);
+            Next::Collapse { home, lost }
         }
+    }
+
+    /// The lowest level that may be as good as the best one, and by how much less it was measured.
+    fn lowest_as_good(&self, best: (Limit, &Tally), deviation: f64) -> (Limit, f64) {
+        let mut levels =
+            self.measured.iter().map(|(level, tally)| (*level, best.1.against(tally, deviation)));
+        let as_good = levels.find(|(_, (lost, error))| *lost <= TIE.max(LIKELY * error).min(WORSE));
+        as_good.map_or((best.0, 0.0), |(level, (lost, _))| (level, lost))
     }
 
     /// Whether no level can be measured that is much higher.

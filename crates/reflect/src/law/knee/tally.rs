@@ -24,6 +24,12 @@ impl Tally {
         self.mean
     }
 
+    /// Whether this mean is lower by more than a part and than some standard errors.
+    pub fn is_below(&self, best: &Tally, part: f64, errors: f64, deviation: f64) -> bool {
+        let (difference, error) = best.against(self, deviation);
+        difference > part.max(errors * error)
+    }
+
     /// The logarithm of the ratio of this mean and another, and its standard error, from the standard
     /// deviation of the samples' logarithms.
     pub fn against(&self, other: &Tally, deviation: f64) -> (f64, f64) {
