@@ -48,7 +48,7 @@ enum Side {
 }
 
 impl Refine {
-    /// Begins at a limit of a survey that was measured by so much less than the best one.
+    /// Begins at a limit of a survey, which was measured to lose this against the best one, in the logarithm.
     pub fn new(home: Limit, lost: f64, gain: f64) -> Self {
         Self {
             home,

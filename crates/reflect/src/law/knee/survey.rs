@@ -8,8 +8,8 @@ use crate::law::Limit;
 /// Ratio of neighbouring levels: five of them span what a server of a thousand connections can do.
 const FACTOR: f64 = 4.0;
 
-/// Part of a productivity by which the lower end is worse than the best level, and which no level may lose
-/// that is taken for as good. Twice the smallest difference that is found in the samples of a level with
+/// Part of a productivity by which the lower end is worse than the best level, and the most that a level may
+/// lose that is taken for as good. Twice the smallest difference that is found in the samples of a level with
 /// noise of a tenth.
 const WORSE: f64 = 0.1;
 
@@ -140,7 +140,8 @@ impl Survey {
     /// Says whether a higher limit than the best one does harm, and where to compare limits then.
     fn conclude(&self, best: (Limit, &Tally), highest: (Limit, &Tally), deviation: f64) -> Next {
         let (harm, error) = best.1.against(highest.1, deviation);
-        let may_be_harmless = self.is_highest(highest.0) && harm <= TIE.max(CLEAR * error);
+        let may_be_harmless =
+            self.is_highest(highest.0) && !highest.1.is_below(best.1, TIE, CLEAR, deviation);
         let (level, fewest) = if highest.1.samples() < best.1.samples() { highest } else { best };
         if !self.has_finished {
             // Of a server that hangs, nothing is known.
@@ -158,9 +159,9 @@ impl Survey {
 
     /// The lowest level that may be as good as the best one, and by how much less it was measured.
     fn lowest_as_good(&self, best: (Limit, &Tally), deviation: f64) -> (Limit, f64) {
-        let mut levels =
-            self.measured.iter().map(|(level, tally)| (*level, best.1.against(tally, deviation)));
-        let as_good = levels.find(|(_, (lost, error))| *lost <= TIE.max(LIKELY * error).min(WORSE));
+        let lower = self.measured.range(..best.0);
+        let mut losses = lower.map(|(level, tally)| (*level, best.1.against(tally, deviation)));
+        let as_good = losses.find(|(_, (lost, error))| *lost <= TIE.max(LIKELY * error).min(WORSE));
         as_good.map_or((best.0, 0.0), |(level, (lost, _))| (level, lost))
     }
 
