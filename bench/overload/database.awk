@@ -17,15 +17,6 @@ $4 == "wrong:" {
 
 { for (column = 4; column <= NF; column++) cell[$2 " " $3, $1, column] = $column }
 
-# `median (lowest to highest)` of what values[1..n] contains.
-function summary(n, digits,   form) {
-    if (!n) return "-"
-    sort(values, n)
-    form = "%." digits "f"
-    if (n == 1) return sprintf(form, values[1])
-    return sprintf(form " (" form " to " form ")", quantile(values, n, 0.5), values[1], values[n])
-}
-
 # Collects a column in `values`, in another unit; returns how many there are.
 function collect(row, column, unit,   repeat, n) {
     for (repeat = 1; repeat <= repeats; repeat++)
