@@ -64,12 +64,12 @@ again:
 
 # Compares a server in overload without a limit and with one that a law sets; needs root. `CASE=file-server` takes half
 # an hour. The others are of a PostgreSQL server alone, behind PgBouncer and behind the guard, and take from four minutes
-# to half an hour; interrupted, they go on where they were: hot, tpc-b, deadlock, shop, select, deadline, sessions,
-# latency. In surge, inside, mix and half, the load changes, or the time of the processors: up to 25 minutes; steady
-# takes an hour and three quarters.
+# to half an hour: hot, tpc-b, deadlock, shop, select, deadline, sessions, latency. `surge`, `inside`, `mix` and `half`
+# show how the guard follows a change, `steady` how it stays, in two and a half hours. Interrupted, they go on where they
+# were.
 CASE ?= file-server
-changing := surge inside mix half steady
-overload := $(if $(filter file-server,$(CASE)),file-server,$(if $(filter $(changing),$(CASE)),dynamics,database) $(CASE))
+dynamics := surge inside mix half steady
+overload := $(if $(filter file-server,$(CASE)),file-server,$(if $(filter $(dynamics),$(CASE)),dynamics,database) $(CASE))
 overload:
 	scripts/setup overload
 	$(CARGO) build --release --package assay --package assay-proxy --package assay-reflect --bin assay \

@@ -1,59 +1,24 @@
 # The table of `database`, from lines `repeat front clients committed failed mean p50 p99 load in-time not-begun`, of
-# which rates are per second and times in us: medians and ranges over the repeats. Ratios are of runs in the same
-# repeat: to the rate without a front with the number of clients that has the highest median (`peak`), and to that with
-# as many clients. `load` is the processor time of the load for a transaction. A line `repeat front clients wrong:
-# reason` has none. The rows are in the order of lines `front clients`, in the environment variable `runs`. Exits with 1
-# if a run went wrong.
+# which rates are per second and times in us. Ratios are of runs in the same repeat: to the rate without a front with
+# the number of clients that has the highest median (`peak`), and to that with as many clients. `load` is the processor
+# time of the load for a transaction. The rows are in the order of lines `front clients`, in the environment variable
+# `runs`. Exits with 1 if a run went wrong.
 
 BEGIN { rows = split(ENVIRON["runs"], order, "\n") }
-
-/^#/ || $1 > repeats { next }
-
-$4 == "wrong:" {
-    printf "Repeat %d of %s with %d clients went wrong: %s\n\n", $1, $2, $3, substr($0, index($0, ": ") + 2)
-    failed = 1
-    next
-}
-
-{ for (column = 4; column <= NF; column++) cell[$2 " " $3, $1, column] = $column }
-
-# Collects a column in `values`, in another unit; returns how many there are.
-function collect(row, column, unit,   repeat, n) {
-    for (repeat = 1; repeat <= repeats; repeat++)
-        if ((row, repeat, column) in cell) values[++n] = cell[row, repeat, column] / unit
-    return n
-}
-
-function absolute(row, column, unit, digits) { return summary(collect(row, column, unit), digits) }
-
-function rate(row,   n) {
-    n = collect(row, 4, 1)
-    sort(values, n)
-    return n ? quantile(values, n, 0.5) : 0
-}
 
 # Of the difference from the time without a front.
 function added(row, column,   repeat, n) {
     for (repeat = 1; repeat <= repeats; repeat++)
         if (((row, repeat, column) in cell) && (("direct 1", repeat, column) in cell))
             values[++n] = cell[row, repeat, column] - cell["direct 1", repeat, column]
-    return summary(n, 1)
-}
-
-# Of a rate, as a share of what is committed in another row.
-function share(row, column, base,   repeat, n, whole) {
-    for (repeat = 1; repeat <= repeats; repeat++) {
-        whole = (base, repeat, 4) in cell ? cell[base, repeat, 4] : 0
-        if (((row, repeat, column) in cell) && whole) values[++n] = cell[row, repeat, column] / whole
-    }
-    return summary(n, 2)
+    return summary(values, n, 1)
 }
 
 # Of the transactions that were committed too late.
 function late(row,   repeat, n) {
     for (repeat = 1; repeat <= repeats; repeat++)
         if ((row, repeat, 4) in cell) values[++n] = cell[row, repeat, 4] - cell[row, repeat, 10]
-    return summary(n, 0)
+    return summary(values, n, 0)
 }
 
 END {
@@ -61,7 +26,7 @@ END {
         split(order[i], part, " ")
         front[order[i]] = part[1]
         clients[order[i]] = part[2]
-        if (part[1] == "direct" && (!peak || rate(order[i]) > rate(peak))) peak = order[i]
+        if (part[1] == "direct" && (!peak || median(order[i], 4) > median(peak, 4))) peak = order[i]
     }
     if (table == "latency") {
         print "| | p50 (us) | mean (us) | added to p50 (us) | added to mean (us) |"
@@ -81,7 +46,7 @@ END {
         for (i = 1; i <= rows; i++) {
             row = order[i]
             printf "| %s, %d clients | %s", front[row], clients[row], absolute(row, 10, 1, 0)
-            printf " | %s | %s | %s | %s", share(row, 10, "direct 4"), late(row), absolute(row, 5, 1, 0), absolute(row, 11, 1, 0)
+            printf " | %s | %s | %s | %s", share(row, 10, "direct 4", 4), late(row), absolute(row, 5, 1, 0), absolute(row, 11, 1, 0)
             printf " | %s | %s |\n", absolute(row, 7, 1000, 1), absolute(row, 8, 1000, 1)
         }
         exit failed
@@ -91,8 +56,8 @@ END {
     print "|---|--:|---|---|---|---|---|---|"
     for (i = 1; i <= rows; i++) {
         row = order[i]
-        printf "| %s | %d | %s | %s", front[row], clients[row], absolute(row, 4, 1, 0), share(row, 4, peak)
-        printf " | %s", front[row] == "direct" ? "" : share(row, 4, "direct " clients[row])
+        printf "| %s | %d | %s | %s", front[row], clients[row], absolute(row, 4, 1, 0), share(row, 4, peak, 4)
+        printf " | %s", front[row] == "direct" ? "" : share(row, 4, "direct " clients[row], 4)
         printf " | %s | %s | %s |\n", absolute(row, 5, 1, 1), absolute(row, 8, 1000, 1), absolute(row, 9, 1, 0)
     }
     exit failed

@@ -1,64 +1,36 @@
-# The table of `dynamics`, from lines `repeat front clients` with eight figures for each of the phases, as phases.awk
-# prints them: medians and ranges over the repeats. Shares are of the rate in the whole phase of the fixed limit for
-# which this has the highest median, in the same repeat. A line `repeat front clients wrong: reason` has no figures.
-# Exits with 1 if a run went wrong.
+# The table of `dynamics`, from lines `repeat front clients` with the eight figures of phases.awk for each of `phases`.
+# Shares are of what the fixed limit with the highest median commits per second of the whole phase, in the same repeat.
+# The limit is the median over the repeats of its median, with the lowest 10th and the highest 90th percentile. The rows
+# are in the order of lines `front clients`, in the environment variable `runs`. Exits with 1 if a run went wrong.
 
-/^#/ || $1 > repeats { next }
-
-$4 == "wrong:" {
-    printf "Repeat %d of %s went wrong: %s\n\n", $1, $2, substr($0, index($0, ": ") + 2)
-    failed = 1
-    next
-}
-
-{ for (column = 4; column <= NF; column++) cell[$2, $1, column - 3] = $column }
-
-function collect(front, column,   repeat, n) {
-    for (repeat = 1; repeat <= repeats; repeat++)
-        if ((front, repeat, column) in cell) values[++n] = cell[front, repeat, column]
-    return n
-}
-
-function median(front, column,   n) {
-    n = collect(front, column)
-    sort(values, n)
-    return n ? quantile(values, n, 0.5) : 0
-}
-
-# As a share of another rate of the same repeat.
-function share(front, column, base, whole,   repeat, n) {
-    for (repeat = 1; repeat <= repeats; repeat++)
-        if (((front, repeat, column) in cell) && cell[base, repeat, whole] > 0)
-            values[++n] = cell[front, repeat, column] / cell[base, repeat, whole]
-    return summary(n, 2)
-}
-
-# The median of the medians, and the range from the lowest 10th to the highest 90th percentile.
-function limits(front, column,   low, high, n) {
-    n = collect(front, column + 1)
+function limits(row, column,   low, high, n) {
+    n = collect(row, column + 1, 1)
+    if (!n) return "-"
     sort(values, n)
     low = values[1]
-    n = collect(front, column + 2)
+    n = collect(row, column + 2, 1)
     sort(values, n)
     high = values[n]
-    return sprintf("%d (%d to %d)", median(front, column), low, high)
+    return sprintf("%d (%d to %d)", median(row, column), low, high)
 }
 
 END {
-    print "| phase | front | ended per second | of the best fixed limit: 0 to 5 s | 5 to 10 s | from 10 s | lowest 2 s | limit |"
+    print "| phase | front | committed per second | of the best fixed limit: 0 to 5 s | 5 to 10 s | from 10 s " \
+        "| lowest 2 s | limit (10th to 90th percentile) |"
     print "|---|---|---|---|---|---|---|---|"
-    names = split(phases, phase, " ")
-    rows = split(fronts, front, " ")
+    names = split(phases, name, " ")
+    rows = split(ENVIRON["runs"], row, "\n")
     for (p = 1; p <= names; p++) {
-        whole = 8 * p - 7
+        whole = 4 + 8 * (p - 1)
         best = ""
         for (i = 1; i <= rows; i++)
-            if (front[i] ~ /[0-9]$/ && (!best || median(front[i], whole) > median(best, whole))) best = front[i]
+            if (row[i] ~ /^guard-[0-9]/ && (!best || median(row[i], whole) > median(best, whole))) best = row[i]
         for (i = 1; i <= rows; i++) {
-            printf "| %s | %s | %s", phase[p], front[i], summary(collect(front[i], whole), 0)
+            split(row[i], part, " ")
+            printf "| %s | %s | %s", name[p], part[1], absolute(row[i], whole, 1, 0)
             for (column = whole + 1; column <= whole + 4; column++)
-                printf " | %s", share(front[i], column, best, whole)
-            printf " | %s |\n", limits(front[i], whole + 5)
+                printf " | %s", share(row[i], column, best, whole)
+            printf " | %s |\n", limits(row[i], whole + 5)
         }
     }
     exit failed

@@ -8,7 +8,7 @@ assay=target/release/assay
 load=target/release/examples/load
 bare=target/release/examples/bare
 port=5498 proxy_port=6498
-server= proxy=
+server= proxy= loads=
 
 stop() { echo "$0: $1" >&2; exit 1; }
 
@@ -20,6 +20,7 @@ end() {
 }
 
 cleanup() {
+    end "$loads" KILL || true
     end "$proxy" TERM || true
     end "$server" QUIT || true
     rm -rf "$work"
@@ -128,7 +129,8 @@ guard() { front "$assay" guard --listen 127.0.0.1:$proxy_port --to "host=$work p
 check_errors() {
     expected=$1
     shift
-    errors=$(cat "$@" | sed -nE "/^error_($expected) /d; s/^error_//p" | tr '\n' ' ')
+    errors=$(sed -nE "/^error_($expected) /d; s/^error_//p" "$@") ||
+        { wrong="what the load has reported cannot be read"; return 0; }
     [ -z "$errors" ] || wrong="errors, SQLSTATE and number: $errors"
 }
 
@@ -142,22 +144,25 @@ check_changes() {
         deadlock) evidence="SELECT trim_scale(sum(v) / 8) FROM contended" ;;
         select) return 0 ;;
     esac
-    reported=$(awk '$1 == "changes_in_all" { sum += $2 } END { printf "%d", sum }' "$2")
+    reported=$(awk '$1 == "changes_in_all" { n++; sum += $2 } END { if (!n) exit 1; printf "%d", sum }' "$2") ||
+        { wrong="the load has not reported its changes"; return 0; }
     changed=$(sql -d run -c "$evidence") || { wrong="the database cannot be read"; return 0; }
     [ "$changed" = "$reported" ] ||
         wrong="$reported changes were reported, but the database has ${changed:-none that are whole}"
 }
 
-# measure RUNS [FIRST]: calls `run FRONT CLIENTS` for each line `FRONT CLIENTS`, in a random order in each repeat, but
-# for the first one. `run` sets `figures`, or `wrong` if there are none. They become a line `repeat front clients
-# figures` or `repeat front clients wrong: reason` of target/overload/CASE. A run that has figures there is not done
-# again, unless a program has changed since: then, that file becomes CASE.before. One that went wrong is done again, and
-# its line stays.
+# measure RUNS FIRST FILE ...: calls `run FRONT CLIENTS` for each line `FRONT CLIENTS`; in each repeat, the line FIRST, if
+# there is one, comes before the others, which are in a random order. `run` sets `figures`, or `wrong` if there are none.
+# They become a line `repeat front clients figures` or `repeat front clients wrong: reason` of target/overload/CASE. A
+# run that has figures there is not done again, unless a program has changed since, or one of the files: then, that file
+# becomes CASE.before. One that went wrong is done again, and its line stays.
 measure() {
+    runs=$1 first=$2
+    shift 2
     results=target/overload/$case
     setting=$({
         # shellcheck disable=SC2086 # One file, or none.
-        cat "$assay" "$load" "$bare" "bench/overload/${0##*/}" bench/overload/postgres.sh $tables
+        cat "$assay" "$load" "bench/overload/${0##*/}" bench/overload/postgres.sh $tables "$@"
         "$programs/postgres" --version
         pgbouncer --version
         uname -r
@@ -184,7 +189,7 @@ measure() {
             echo "$repeat $name $many $figures" >>"$results"
             echo "$repeat of $repeats: $name, $many clients: $figures" >&2
         done <<RUNS
-$([ -z "${2:-}" ] || echo "$2"; echo "$1" | shuf)
+$([ -z "$first" ] || echo "$first"; echo "$runs" | shuf)
 RUNS
     done
 }
