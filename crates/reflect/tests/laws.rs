@@ -261,11 +261,16 @@ fn knee_counts_the_stalls_of_a_limit() {
 /// The limits of knee in the periods of a minute, from 2 on. Each pair is a number in flight, and the units
 /// per second from that number on: in every second period more by a part, in the others less.
 fn course(noise: f64, per_s: &[(f64, f64)]) -> Vec<u32> {
+    course_of(1_024.0, 2.0, noise, per_s)
+}
+
+/// The same with some clients, from a limit on.
+fn course_of(clients: f64, start: f64, noise: f64, per_s: &[(f64, f64)]) -> Vec<u32> {
     let (mut limits, mut sign) = (Vec::new(), 1.0);
-    driven(60, 2.0, |_, limit| {
+    driven(60, start, |_, limit| {
         limits.push(Limit::nearest(limit).units());
         sign = -sign;
-        closed(1_024.0, limit, |n| {
+        closed(clients, limit, |n| {
             per_s.iter().rfind(|(from, _)| *from <= n).unwrap().1 * (1.0 + sign * noise)
         })
     });
@@ -300,6 +305,21 @@ fn knee_loses_no_more_from_the_survey_on_than_in_comparisons_alone() {
         [(0.0, 500.0), (4.0, 980.0), (8.0, 1_000.0), (16.0, 1_010.0), (32.0, 1_020.0), (128.0, 100.0)];
     let limits = course(0.0, &rates);
     assert!(*limits.last().unwrap() >= 8, "{limits:?}");
+}
+
+#[test]
+fn knee_leaves_a_collapse_that_it_begins_in_without_a_sample_of_it() {
+    let limits = course_of(400.0, 1_000.0, 0.0, &[(0.0, 500.0), (8.0, 1_000.0), (32.0, 100.0)]);
+    assert_eq!(limits[..2], [1_000, 100], "{limits:?}");
+    assert!(limits[1..].iter().all(|limit| *limit <= 100), "{limits:?}");
+    assert!((8..32).contains(limits.last().unwrap()), "{limits:?}");
+}
+
+#[test]
+fn knee_comes_back_to_what_was_in_flight_if_that_was_no_collapse() {
+    let limits = course_of(400.0, 1_000.0, 0.0, &[(0.0, 100.0), (32.0, 500.0), (200.0, 1_000.0)]);
+    assert!(limits.contains(&100), "{limits:?}");
+    assert!(*limits.last().unwrap() >= 400, "{limits:?}");
 }
 
 #[test]

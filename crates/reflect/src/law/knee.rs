@@ -5,8 +5,9 @@
 //! it the sign of the gain changes, so that no linear controller on productivity is stable on both sides, and
 //! there is no latency that could be a set point. The law has four stages:
 //!
-//! - [`Survey`] measures limits that differ by a factor of four, upward and downward from the present one,
-//!   until the lower end is worse than the best and the upper one is likely so, or they cannot be reached;
+//! - [`Survey`] measures limits that differ by a factor of four, upward and downward from the present one, or
+//!   from the next one below a collapse, until the lower end is worse than the best and the upper one is
+//!   likely so, or they cannot be reached;
 //! - [`Refine`] begins at the lowest limit that may be as good as the best, compares it with its neighbours
 //!   in pairs, with steps that shrink, and moves to a higher one only if it is better, to a lower one if it
 //!   is as good (the lowest multiprogramming level without a loss, Schroeder et al. 2006);
@@ -215,10 +216,11 @@ impl Knee {
         }
     }
 
-    /// Begins a survey at what is in flight or may be, and returns the reason.
+    /// Begins a survey, and returns the reason.
     fn survey(&mut self, from: Limit, first: Direction, reason: &'static str) -> &'static str {
-        self.limit = from;
-        self.stage = Stage::Survey(Survey::new(from, first, self.gain));
+        let survey = Survey::new(from, first, self.gain);
+        self.go(survey.at());
+        self.stage = Stage::Survey(survey);
         reason
     }
 

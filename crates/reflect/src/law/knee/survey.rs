@@ -66,12 +66,18 @@ pub(super) enum Next {
 }
 
 impl Survey {
-    /// Begins at a limit.
-    pub fn new(at: Limit, first: Direction, gain: f64) -> Self {
+    /// Begins at what is in flight or may be; downward at the next level: more is likely finished there, and
+    /// a sample of a collapse takes long, as its units have to end before.
+    pub fn new(from: Limit, first: Direction, gain: f64) -> Self {
+        let factor = FACTOR.powf(gain);
+        let at = match first {
+            Direction::Up => from,
+            Direction::Down => below(from, factor).unwrap_or(from),
+        };
         Self {
-            factor: FACTOR.powf(gain),
+            factor,
             first,
-            from: at,
+            from,
             at,
             measured: BTreeMap::new(),
             samples: 0,
@@ -79,6 +85,11 @@ impl Survey {
             longest_stall: 0,
             demand: 1.0,
         }
+    }
+
+    /// The present level.
+    pub fn at(&self) -> Limit {
+        self.at
     }
 
     /// Takes a sample of the present level, which is not left in a stall.
@@ -124,9 +135,8 @@ impl Survey {
         };
         let up = (!high.is_below(top, TIE, LIKELY, deviation) && !self.is_highest(*highest))
             .then(|| Limit::nearest((highest.real() * self.factor).min(self.demand)));
-        // Limits that are nearer are compared later.
-        let down = (!low.is_below(top, WORSE, CLEAR, deviation) && lowest.real() >= FACTOR)
-            .then(|| Limit::nearest(lowest.real() / self.factor));
+        let down =
+            (!low.is_below(top, WORSE, CLEAR, deviation)).then(|| below(*lowest, self.factor)).flatten();
         let next = match self.first {
             Direction::Up => up.or(down),
             Direction::Down => down.or(up),
@@ -169,4 +179,9 @@ impl Survey {
     fn is_highest(&self, level: Limit) -> bool {
         self.demand <= HIGHEST * level.real() || Limit::nearest(self.demand) <= level
     }
+}
+
+/// The next level below one. Limits that are nearer than [`FACTOR`] are compared later.
+fn below(level: Limit, factor: f64) -> Option<Limit> {
+    (level.real() >= FACTOR).then(|| Limit::nearest(level.real() / factor))
 }
