@@ -323,6 +323,20 @@ fn knee_comes_back_to_what_was_in_flight_if_that_was_no_collapse() {
 }
 
 #[test]
+fn knee_takes_a_single_period_in_which_next_to_nothing_is_finished_for_no_change() {
+    let (mut late, mut sign) = (Vec::new(), 1.0);
+    driven(120, 2.0, |time_s, limit| {
+        sign = -sign;
+        let part = if (time_s + 0.05) % 3.7 < 0.1 { 0.005 } else { 1.0 + 0.1 * sign };
+        if time_s > 60.0 {
+            late.push(Limit::nearest(limit).units());
+        }
+        closed(1_024.0, limit, |n| if (8.0..32.0).contains(&n) { 10_000.0 * part } else { 5_000.0 * part })
+    });
+    assert!(late.iter().all(|limit| (8..32).contains(limit)), "{late:?}");
+}
+
+#[test]
 fn knee_keeps_its_limit_while_the_server_hangs() {
     let (per_s, reason) = driven(180, 2.0, |time_s, limit| {
         let signal = closed(1_024.0, limit, hot_row);

@@ -117,7 +117,8 @@ impl Survey {
         let here = &self.measured[&self.at];
         let others = self.measured.iter().filter(|(level, _)| **level != self.at).map(|(_, tally)| tally);
         let best = others.max_by(|a, b| a.mean().total_cmp(&b.mean()));
-        let is_clear = best.is_some_and(|best| {
+        // A survey downward leaves its first level, which may be inside a collapse, whatever is measured.
+        let is_clear = best.map_or(self.first == Direction::Down, |best| {
             let (difference, error) = here.against(best, deviation);
             difference.abs() > WORSE + CLEAR * error
         });

@@ -8,8 +8,9 @@ const SHIFT: f64 = 0.15;
 /// Logarithm of the mean number of samples between false alarms: a day of them.
 const FALSE_ALARMS: f64 = 13.7;
 
-/// What a sample of a stall counts for: no more than one at a third of the productivity.
-const STALLED: f64 = -1.0;
+/// What a sample counts for at most, in the logarithm, if the one before was not as far away: in a period in
+/// which the machine or the server stops, next to nothing is finished, which may be over with the next one.
+const MOST: f64 = 1.0;
 
 /// Smallest sum that is a change: two samples at 0.8 of the productivity.
 const SMALLEST: f64 = 0.3;
@@ -21,12 +22,14 @@ const FEWEST: u32 = 16;
 const REFERENCE: u32 = 600;
 
 /// What is normal, and the sums of what is above and below.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Watch {
     productivity: Tally,
     in_flight: Tally,
     above: f64,
     below: f64,
+    /// The most that the next sample counts for.
+    most: f64,
 }
 
 /// A change of the productivity.
@@ -40,13 +43,26 @@ pub(super) enum Change {
     Thrashes,
 }
 
+impl Default for Watch {
+    fn default() -> Self {
+        Self {
+            productivity: Tally::default(),
+            in_flight: Tally::default(),
+            above: 0.0,
+            below: 0.0,
+            most: MOST,
+        }
+    }
+}
+
 impl Watch {
     /// Takes a sample.
     pub fn add(&mut self, sample: &Sample, noise: &Noise) -> Option<Change> {
         if self.productivity.samples() >= FEWEST {
             let deviation = noise.deviation();
-            let least = if noise.is_stalled() { STALLED } else { f64::NEG_INFINITY };
-            let shift = (sample.productivity / self.productivity.mean()).ln().max(least);
+            let measured = (sample.productivity / self.productivity.mean()).ln();
+            let shift = measured.clamp(-self.most, self.most);
+            self.most = if noise.is_stalled() { MOST } else { measured.abs().max(MOST) };
             // Half of the shift, and what the reference may be wrong by.
             let allowance = SHIFT / 2.0 + deviation / f64::from(self.productivity.samples()).sqrt();
             self.above = (self.above + shift - allowance).max(0.0);
