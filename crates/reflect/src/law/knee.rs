@@ -5,8 +5,8 @@
 //! it the sign of the gain changes, so that no linear controller on productivity is stable on both sides, and
 //! there is no latency that could be a set point. The law has four stages:
 //!
-//! - [`Survey`] measures limits that differ by a factor of four, upward and downward from the present one, or
-//!   from the next one below a collapse, until the lower end is worse than the best and the upper one is
+//! - [`Survey`] measures limits that differ by a factor of four, upward from the present one and downward
+//!   from a quarter of what is in flight, until the lower end is worse than the best and the upper one is
 //!   likely so, or they cannot be reached;
 //! - [`Refine`] begins at the lowest limit that may be as good as the best, compares it with its neighbours
 //!   in pairs, with steps that shrink, and moves to a higher one only if it is better, to a lower one if it

@@ -34,7 +34,7 @@ const LONGEST: u32 = 20 * MOST;
 pub(super) struct Survey {
     factor: f64,
     first: Direction,
-    /// Where it began.
+    /// What was in flight or could be when it began.
     from: Limit,
     at: Limit,
     measured: BTreeMap<Limit, Tally>,
@@ -66,8 +66,8 @@ pub(super) enum Next {
 }
 
 impl Survey {
-    /// Begins at what is in flight or may be; downward at the next level: more is likely finished there, and
-    /// a sample of a collapse takes long, as its units have to end before.
+    /// Upward, it begins at the limit `from`; downward, a level below `from`, which is in flight and may be a
+    /// collapse.
     pub fn new(from: Limit, first: Direction, gain: f64) -> Self {
         let factor = FACTOR.powf(gain);
         let at = match first {
@@ -117,7 +117,7 @@ impl Survey {
         let here = &self.measured[&self.at];
         let others = self.measured.iter().filter(|(level, _)| **level != self.at).map(|(_, tally)| tally);
         let best = others.max_by(|a, b| a.mean().total_cmp(&b.mean()));
-        // A survey downward leaves its first level, which may be inside a collapse, whatever is measured.
+        // A survey downward goes lower whatever its first level is, which may be inside a collapse, too.
         let is_clear = best.map_or(self.first == Direction::Down, |best| {
             let (difference, error) = here.against(best, deviation);
             difference.abs() > WORSE + CLEAR * error
@@ -136,8 +136,8 @@ impl Survey {
         };
         let up = (!high.is_below(top, TIE, LIKELY, deviation) && !self.is_highest(*highest))
             .then(|| Limit::nearest((highest.real() * self.factor).min(self.demand)));
-        let down =
-            (!low.is_below(top, WORSE, CLEAR, deviation)).then(|| below(*lowest, self.factor)).flatten();
+        let has_lower_end = low.is_below(top, WORSE, CLEAR, deviation);
+        let down = if has_lower_end { None } else { below(*lowest, self.factor) };
         let next = match self.first {
             Direction::Up => up.or(down),
             Direction::Down => down.or(up),

@@ -8,8 +8,9 @@ const SHIFT: f64 = 0.15;
 /// Logarithm of the mean number of samples between false alarms: a day of them.
 const FALSE_ALARMS: f64 = 13.7;
 
-/// What a sample counts for at most, in the logarithm, if the one before was not as far away: in a period in
-/// which the machine or the server stops, next to nothing is finished, which may be over with the next one.
+/// What a sample counts for at most, in the logarithm, unless the one before was as far away, in no stall: if
+/// the machine stops for a period, it finishes next to nothing, and the next period can be as before. With
+/// noise below about a tenth, one such sample is still a change.
 const MOST: f64 = 1.0;
 
 /// Smallest sum that is a change: two samples at 0.8 of the productivity.
