@@ -102,6 +102,10 @@ struct Sample {
 
 impl Controller for Knee {
     fn update(&mut self, signal: &Signal) -> Decision {
+        if matches!(self.stage, Stage::Begin) {
+            // The first limit is no change: what is in flight belongs to it.
+            self.settling.since = Some(LONGEST);
+        }
         let reason = if signal.period.is_zero() || signal.in_flight + signal.waiting < WAITING {
             "no load"
         } else if let Some(sample) = self.settling.read(signal, self.limit) {
@@ -120,7 +124,7 @@ impl Knee {
             limit: tuning.start,
             gain: tuning.gain,
             stage: Stage::Begin,
-            settling: Settling::begun(),
+            settling: Settling::default(),
             noise: Noise::default(),
             watch: Watch::default(),
         }
@@ -147,7 +151,7 @@ impl Knee {
             Stage::Refine(refine) => {
                 let home = refine.home();
                 if self.limit == home && self.watch.add(sample, &self.noise).is_some() {
-                    return self.survey(home, Direction::Up, "productivity changed");
+                    return self.survey(Survey::up(home, self.gain), "productivity changed");
                 }
                 let next = if sample.is_reached {
                     refine.add(sample, &self.noise, self.settling.waited)
@@ -167,7 +171,7 @@ impl Knee {
                 "compares two limits"
             }
             Stage::Hold => match self.watch.add(sample, &self.noise) {
-                Some(_) => self.survey(self.limit, Direction::Up, "productivity changed"),
+                Some(_) => self.survey(Survey::up(self.limit, self.gain), "productivity changed"),
                 None => "holds",
             },
             Stage::Open => self.watch_load(sample),
@@ -176,10 +180,10 @@ impl Knee {
 
     fn begin(&mut self, sample: &Sample, contention: Option<f64>) -> &'static str {
         let is_saturated = contention.is_none_or(|share| share >= SATURATED);
-        if sample.is_reached {
-            self.survey(self.limit, Direction::Up, "begins at the limit")
+        if !survey::is_highest(self.limit, sample.demand) {
+            self.survey(Survey::up(self.limit, self.gain), "begins at the limit")
         } else if is_saturated {
-            self.survey(Limit::nearest(sample.in_flight), Direction::Down, "begins in saturation")
+            self.survey(Survey::down(sample, self.gain), "begins in saturation")
         } else {
             self.open(sample);
             "begins without load"
@@ -189,12 +193,12 @@ impl Knee {
     /// Watches a server whose limit does not bind.
     fn watch_load(&mut self, sample: &Sample) -> &'static str {
         if sample.is_reached {
-            return self.survey(self.limit, Direction::Up, "the limit is reached");
+            return self.survey(Survey::up(self.limit, self.gain), "the limit is reached");
         }
         match self.watch.add(sample, &self.noise) {
             Some(Change::Thrashes) => {
-                let in_flight = Limit::nearest(sample.in_flight);
-                self.survey(in_flight, Direction::Down, "less is finished, and not less is in flight")
+                let survey = Survey::down(sample, self.gain);
+                self.survey(survey, "less is finished, and not less is in flight")
             }
             Some(Change::Rose | Change::Fell) => {
                 self.watch = Watch::default();
@@ -217,8 +221,7 @@ impl Knee {
     }
 
     /// Begins a survey, and returns the reason.
-    fn survey(&mut self, from: Limit, first: Direction, reason: &'static str) -> &'static str {
-        let survey = Survey::new(from, first, self.gain);
+    fn survey(&mut self, survey: Survey, reason: &'static str) -> &'static str {
         self.go(survey.at());
         self.stage = Stage::Survey(survey);
         reason
@@ -262,11 +265,6 @@ struct Settling {
 }
 
 impl Settling {
-    /// The first limit, which is no change.
-    fn begun() -> Self {
-        Self { since: Some(LONGEST), ..Self::default() }
-    }
-
     /// Returns the sample of the limit, if the signal is of it.
     fn read(&mut self, signal: &Signal, limit: Limit) -> Option<Sample> {
         // Half a unit, or a twentieth, is what the mean of a period may differ by.

@@ -82,9 +82,18 @@ fn knee_holds_one_limit_once_it_has_settled() {
 
 /// The productivity in units per second and the reason of knee after some seconds, on a server that answers a
 /// time in seconds and a limit.
-fn driven(seconds: u32, start: f64, mut server: impl FnMut(f64, f64) -> Signal) -> (f64, &'static str) {
-    let mut limit = Limit::nearest(start);
-    let mut controller = (Law::named("knee").unwrap().new)(Tuning { start: limit, gain: 1.0 });
+fn driven(seconds: u32, start: f64, server: impl FnMut(f64, f64) -> Signal) -> (f64, &'static str) {
+    driven_by(Tuning { start: Limit::nearest(start), gain: 1.0 }, seconds, server)
+}
+
+/// The same with any tuning.
+fn driven_by(
+    tuning: Tuning,
+    seconds: u32,
+    mut server: impl FnMut(f64, f64) -> Signal,
+) -> (f64, &'static str) {
+    let mut limit = tuning.start;
+    let mut controller = (Law::named("knee").unwrap().new)(tuning);
     let mut last = (0.0, "");
     for period in 0..10 * seconds {
         let signal = server(f64::from(period) / 10.0, f64::from(limit.units()));
@@ -214,10 +223,10 @@ fn through_deadlocks(seed: u64) -> f64 {
 #[test]
 fn knee_counts_the_stalls_of_a_limit() {
     // The best limit is 1; one of 4 finishes more while nothing stands still, and half as much in the mean.
-    let mut means: Vec<(f64, u64)> = (0..20).map(|seed| (through_deadlocks(seed), seed)).collect();
-    means.sort_by(|a, b| a.0.total_cmp(&b.0));
-    // In one of twenty, a level inside the collapse looks worse than a higher one, and no lower one is tried.
-    assert!(means[1].0 > 0.9 * 1_240.0, "{means:?}");
+    let means: Vec<(f64, u64)> = (0..100).map(|seed| (through_deadlocks(seed), seed)).collect();
+    let below = |part: f64| means.iter().filter(|(mean, _)| *mean < part * 1_240.0).count();
+    // In a few, a level inside the collapse looks better than all others, or a limit of 2 as good as 1.
+    assert!(below(0.5) <= 4 && below(0.9) <= 20, "{} and {}: {means:?}", below(0.5), below(0.9));
 }
 
 /// The limits of knee in the periods of a minute, from 2 on. Each pair is a number in flight, and the units
@@ -271,31 +280,131 @@ fn knee_loses_no_more_from_the_survey_on_than_in_comparisons_alone() {
 
 #[test]
 fn knee_begins_to_leave_a_collapse_at_a_quarter_of_what_is_in_flight() {
-    let limits = course_of(400.0, 1_000.0, 0.0, &[(0.0, 500.0), (8.0, 1_000.0), (32.0, 100.0)]);
-    assert_eq!(limits[..2], [1_000, 100], "{limits:?}");
-    assert!(limits[1..].iter().all(|limit| *limit <= 100), "{limits:?}");
+    for collapse in [32.0, 200.0] {
+        let limits = course_of(400.0, 1_000.0, 0.0, &[(0.0, 500.0), (8.0, 1_000.0), (collapse, 100.0)]);
+        assert_eq!(limits[..2], [1_000, 100], "{limits:?}");
+        assert!(limits[1..].iter().all(|limit| *limit <= 100), "{limits:?}");
+        assert!((8..32).contains(limits.last().unwrap()), "{limits:?}");
+    }
+}
+
+#[test]
+fn knee_leaves_a_collapse_that_comes_with_the_load() {
+    // The clients come within six periods, and in the first, few units are finished.
+    let (mut come, mut part, mut limits) = (0.0, 0.8, Vec::new());
+    driven(30, 1_000.0, |_, limit| {
+        limits.push(Limit::nearest(limit).units());
+        come = f64::min(1.0, come + 1.0 / 6.0);
+        part = 2.0 - part;
+        closed(1_024.0 * come, limit, |n| part * if (2.0..32.0).contains(&n) { 10_000.0 } else { 1_000.0 })
+    });
+    let same: Vec<(u32, usize)> = limits.chunk_by(|a, b| a == b).map(|same| (same[0], same.len())).collect();
+    assert!(same[..3].iter().all(|(_, periods)| *periods <= 5), "{same:?}");
+    assert!((2..32).contains(limits.last().unwrap()), "{same:?}");
+}
+
+#[test]
+fn knee_leaves_a_collapse_by_steps_of_its_gain() {
+    let mut limits = Vec::new();
+    driven_by(Tuning { start: Limit::nearest(400.0), gain: 2.0 }, 60, |_, limit| {
+        limits.push(Limit::nearest(limit).units());
+        closed(400.0, limit, |n| if (2.0..32.0).contains(&n) { 1_000.0 } else { 100.0 })
+    });
+    assert_eq!(limits[..2], [400, 25], "{limits:?}");
+    assert!((2..32).contains(limits.last().unwrap()), "{limits:?}");
+}
+
+#[test]
+fn knee_leaves_a_collapse_in_which_the_server_hangs() {
+    // At each moment of the survey.
+    let hangs = [1.0, 3.0, 10.0].into_iter().flat_map(|hang_s| (1..12).map(move |period| (period, hang_s)));
+    for (period, hang_s) in hangs {
+        let hung = f64::from(period) / 10.0..f64::from(period) / 10.0 + hang_s;
+        let mut limits = Vec::new();
+        driven(120, 1_000.0, |time_s, limit| {
+            limits.push(Limit::nearest(limit).units());
+            let signal = closed(400.0, limit, |n| if (8.0..32.0).contains(&n) { 1_000.0 } else { 100.0 });
+            Signal { finished: if hung.contains(&time_s) { 0 } else { signal.finished }, ..signal }
+        });
+        assert!((8..32).contains(limits.last().unwrap()), "{hang_s} s from period {period} on: {limits:?}");
+    }
+}
+
+#[test]
+fn knee_leaves_a_collapse_whose_first_period_finishes_more() {
+    // What was admitted first ends before the collapse begins.
+    let (mut first, mut limits) = (3.0, Vec::new());
+    driven(60, 1_000.0, |_, limit| {
+        limits.push(Limit::nearest(limit).units());
+        let part = std::mem::replace(&mut first, 1.0);
+        closed(400.0, limit, |n| part * if (8.0..32.0).contains(&n) { 1_000.0 } else { 100.0 })
+    });
     assert!((8..32).contains(limits.last().unwrap()), "{limits:?}");
 }
 
 #[test]
-fn knee_comes_back_to_what_was_in_flight_if_that_was_no_collapse() {
-    let limits = course_of(400.0, 1_000.0, 0.0, &[(0.0, 100.0), (32.0, 500.0), (200.0, 1_000.0)]);
-    assert_eq!(limits[..2], [1_000, 100], "{limits:?}");
-    assert!(*limits.last().unwrap() >= 400, "{limits:?}");
+fn knee_leaves_limits_at_which_the_server_hangs_again_and_again() {
+    for start in [2.0, 1_000.0] {
+        let mut late = Vec::new();
+        let (_, reason) = driven(120, start, |time_s, limit| {
+            if time_s > 60.0 {
+                late.push(Limit::nearest(limit).units());
+            }
+            let signal = closed(400.0, limit, |n| 1_000.0 * n.min(8.0));
+            let hangs = limit >= 32.0 && time_s % 3.0 < 2.0;
+            Signal { finished: if hangs { 0 } else { signal.finished }, ..signal }
+        });
+        assert!(late.iter().all(|limit| *limit < 32), "from {start}: {reason}: {late:?}");
+    }
 }
 
 #[test]
-fn knee_takes_one_period_in_which_next_to_nothing_is_finished_for_noise_if_there_is_some() {
-    let (mut late, mut sign) = (Vec::new(), 1.0);
-    driven(120, 2.0, |time_s, limit| {
-        sign = -sign;
-        let part = if (time_s + 0.05) % 3.7 < 0.1 { 0.005 } else { 1.0 + 0.1 * sign };
-        if time_s > 60.0 {
-            late.push(Limit::nearest(limit).units());
-        }
-        closed(1_024.0, limit, |n| if (8.0..32.0).contains(&n) { 10_000.0 * part } else { 5_000.0 * part })
-    });
-    assert!(late.iter().all(|limit| (8..32).contains(limit)), "{late:?}");
+fn knee_comes_back_to_what_was_in_flight_if_that_was_no_collapse() {
+    for (clients, below) in [(400.0, 100), (40.0, 10)] {
+        let mut limits = Vec::new();
+        let (_, reason) = driven(10, 1_000.0, |_, limit| {
+            limits.push(Limit::nearest(limit).units());
+            closed(clients, limit, |n| 100.0 * n)
+        });
+        assert_eq!(reason, "no higher limit does harm", "{limits:?}");
+        assert_eq!(*limits.iter().min().unwrap(), below, "{limits:?}");
+        assert!(limits.iter().filter(|limit| f64::from(**limit) < clients).count() < 10, "{limits:?}");
+    }
+}
+
+#[test]
+fn knee_takes_no_load_that_comes_for_a_collapse() {
+    // The clients come within some periods, and the first that they finish units in is half of the first.
+    for periods in 1..5 {
+        let mut come = 0;
+        let (_, reason) = driven(10, 1_000.0, |_, limit| {
+            come = periods.min(come + 1);
+            let clients = 200.0 * f64::from(come) / f64::from(periods);
+            let signal = closed(clients, limit, |n| 1_000.0 * n.min(8.0));
+            Signal { finished: if come < periods { signal.finished / 2 } else { signal.finished }, ..signal }
+        });
+        assert_eq!(reason, "no higher limit does harm", "{periods}");
+    }
+}
+
+#[test]
+fn knee_takes_a_stop_of_one_period_or_of_two_halves_for_no_change() {
+    for (noise, stop_s, left) in [0.0, 0.05, 0.1].into_iter().flat_map(|n| [(n, 0.1, 0.005), (n, 0.2, 0.5)]) {
+        let (mut late, mut sign) = (Vec::new(), 1.0);
+        driven(120, 2.0, |time_s, limit| {
+            sign = -sign;
+            let part = if (time_s + 0.05) % 3.7 < stop_s { left } else { 1.0 + noise * sign };
+            if time_s > 60.0 {
+                late.push(Limit::nearest(limit).units());
+            }
+            closed(
+                1_024.0,
+                limit,
+                |n| if (8.0..32.0).contains(&n) { 10_000.0 * part } else { 5_000.0 * part },
+            )
+        });
+        assert!(late.iter().all(|limit| (8..32).contains(limit)), "{noise} {stop_s} s: {late:?}");
+    }
 }
 
 #[test]

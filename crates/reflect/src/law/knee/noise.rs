@@ -12,7 +12,7 @@ const ASSUMED: f64 = 2.0;
 const MEMORY: f64 = 50.0;
 
 /// Longest stall, in samples: with periods of 100 ms, one and a half times the default of PostgreSQL's
-/// `deadlock_timeout`. A server that finishes nothing for longer has changed.
+/// `deadlock_timeout`. A server that finishes nothing for longer hangs.
 const LONGEST_STALL: u32 = 15;
 
 /// Standard deviation of samples at one level, from the differences between successive ones: a change of
@@ -28,22 +28,28 @@ pub(super) struct Noise {
     last: Option<f64>,
     /// Samples of the present stall.
     stalled: u32,
+    /// Whether the server has finished nothing for more than [`LONGEST_STALL`] samples.
+    hangs: bool,
+    /// Whether it did so until the last sample.
+    has_hung: bool,
 }
 
 impl Default for Noise {
     fn default() -> Self {
-        Self { variance: 0.1 * 0.1, weight: ASSUMED, last: None, stalled: 0 }
+        Self { variance: 0.1 * 0.1, weight: ASSUMED, last: None, stalled: 0, hangs: false, has_hung: false }
     }
 }
 
 impl Noise {
     /// Takes a sample.
     pub fn add(&mut self, sample: &Sample) {
+        self.has_hung = !sample.is_empty && mem::take(&mut self.hangs);
         if sample.is_empty {
             if self.stalled < LONGEST_STALL {
                 self.stalled += 1;
             } else {
                 self.interrupt();
+                self.hangs = true;
             }
             return;
         }
@@ -66,6 +72,16 @@ impl Noise {
     /// Whether the server finishes nothing at the moment.
     pub fn is_stalled(&self) -> bool {
         self.stalled > 0
+    }
+
+    /// Whether the server has finished nothing for longer than a stall.
+    pub fn hangs(&self) -> bool {
+        self.hangs
+    }
+
+    /// Whether the server has hung until the last sample.
+    pub fn has_hung(&self) -> bool {
+        self.has_hung
     }
 
     /// Samples of the present stall.

@@ -39,7 +39,9 @@ pub(super) struct Survey {
     at: Limit,
     measured: BTreeMap<Limit, Tally>,
     samples: u32,
-    /// Whether a unit was finished at any level.
+    /// Whether it has begun again after a hang of the server: once, as a server may hang again and again.
+    has_restarted: bool,
+    /// Whether a unit was finished since it began.
     has_finished: bool,
     /// Samples of the longest stall. The levels after it are measured for that long.
     longest_stall: u32,
@@ -66,25 +68,29 @@ pub(super) enum Next {
 }
 
 impl Survey {
-    /// Upward, it begins at the limit `from`; downward, a level below `from`, which is in flight and may be a
-    /// collapse.
-    pub fn new(from: Limit, first: Direction, gain: f64) -> Self {
-        let factor = FACTOR.powf(gain);
-        let at = match first {
-            Direction::Up => from,
-            Direction::Down => below(from, factor).unwrap_or(from),
-        };
+    /// Begins at a limit, and goes to higher ones first.
+    pub fn up(from: Limit, gain: f64) -> Self {
         Self {
-            factor,
-            first,
+            factor: FACTOR.powf(gain),
+            first: Direction::Up,
             from,
-            at,
+            at: from,
             measured: BTreeMap::new(),
             samples: 0,
+            has_restarted: false,
             has_finished: false,
             longest_stall: 0,
             demand: 1.0,
         }
+    }
+
+    /// Begins a level below what is in flight, of which this is a sample, and goes to lower ones first. What
+    /// is in flight may be a collapse: it is measured only if this sample is the best.
+    pub fn down(sample: &Sample, gain: f64) -> Self {
+        let mut survey = Self { first: Direction::Down, ..Self::up(Limit::nearest(sample.in_flight), gain) };
+        survey.take(sample);
+        survey.at = survey.first_level();
+        survey
     }
 
     /// The present level.
@@ -98,18 +104,61 @@ impl Survey {
             // A limit that is not reached is the level of what is in flight.
             self.at = self.at.min(Limit::nearest(sample.in_flight));
         }
-        self.demand = sample.demand;
-        self.samples += 1;
-        self.measured.entry(self.at).or_default().add(sample.productivity);
+        self.take(sample);
         self.has_finished |= !sample.is_empty;
+        if self.at != self.from && !is_highest(self.from, self.demand) {
+            // The load has grown: in the period of the first sample, clients may only have begun.
+            self.forget_first();
+        }
         self.longest_stall = self.longest_stall.max(noise.stalled());
+        if noise.has_hung() && !self.has_restarted {
+            return self.restart();
+        }
         let deviation = noise.deviation();
         let is_measured = !noise.is_stalled() && self.is_measured(deviation);
         let next = if is_measured { self.next(deviation) } else { Next::Stay };
-        if let Next::Go(limit) = next {
-            self.at = limit;
+        match next {
+            Next::Go(limit) => {
+                if limit == self.from {
+                    self.forget_first();
+                }
+                self.at = limit;
+            }
+            Next::Collapse { .. } | Next::NoCollapse
+                if noise.hangs() && self.has_finished && self.samples < LONGEST =>
+            {
+                return Next::Stay;
+            }
+            _ => {}
         }
         next
+    }
+
+    /// Begins again, without what was measured: a hang does not depend on the level.
+    fn restart(&mut self) -> Next {
+        self.has_restarted = true;
+        self.measured.clear();
+        self.longest_stall = 0;
+        self.at = self.first_level();
+        Next::Go(self.at)
+    }
+
+    /// Removes the sample with which a survey downward began, which is the only one of its level.
+    fn forget_first(&mut self) {
+        self.measured.retain(|level, tally| *level != self.from || tally.samples() >= FEWEST);
+    }
+
+    fn first_level(&self) -> Limit {
+        match self.first {
+            Direction::Up => self.from,
+            Direction::Down => below(self.from, self.factor).unwrap_or(self.from),
+        }
+    }
+
+    fn take(&mut self, sample: &Sample) {
+        self.demand = sample.demand;
+        self.samples += 1;
+        self.measured.entry(self.at).or_default().add(sample.productivity);
     }
 
     /// Whether there are enough samples of the present level to compare it with the best other one.
@@ -117,7 +166,7 @@ impl Survey {
         let here = &self.measured[&self.at];
         let others = self.measured.iter().filter(|(level, _)| **level != self.at).map(|(_, tally)| tally);
         let best = others.max_by(|a, b| a.mean().total_cmp(&b.mean()));
-        // A survey downward goes lower whatever its first level is, which may be inside a collapse, too.
+        // A survey downward goes lower whatever its first level is.
         let is_clear = best.map_or(self.first == Direction::Down, |best| {
             let (difference, error) = here.against(best, deviation);
             difference.abs() > WORSE + CLEAR * error
@@ -134,13 +183,17 @@ impl Survey {
         else {
             return Next::Stay;
         };
-        let up = (!high.is_below(top, TIE, LIKELY, deviation) && !self.is_highest(*highest))
+        let up = (!high.is_below(top, TIE, LIKELY, deviation) && !is_highest(*highest, self.demand))
             .then(|| Limit::nearest((highest.real() * self.factor).min(self.demand)));
-        let has_lower_end = low.is_below(top, WORSE, CLEAR, deviation);
+        // By the part that it lacks: the logarithm of a level is beyond all errors if it was in a stall.
+        let (_, error) = top.against(low, deviation);
+        let has_lower_end = 1.0 - low.mean() / top.mean() > WORSE.max(CLEAR * error);
         let down = if has_lower_end { None } else { below(*lowest, self.factor) };
+        // The first sample of a survey downward is the only one of its level: it is not enough to end with.
+        let remeasure = (top.samples() < FEWEST).then_some(*best);
         let next = match self.first {
             Direction::Up => up.or(down),
-            Direction::Down => down.or(up),
+            Direction::Down => down.or(remeasure).or(up),
         };
         match next {
             Some(limit) if self.samples < LONGEST => Next::Go(limit),
@@ -152,7 +205,7 @@ impl Survey {
     fn conclude(&self, best: (Limit, &Tally), highest: (Limit, &Tally), deviation: f64) -> Next {
         let (harm, error) = best.1.against(highest.1, deviation);
         let may_be_harmless =
-            self.is_highest(highest.0) && !highest.1.is_below(best.1, TIE, CLEAR, deviation);
+            is_highest(highest.0, self.demand) && !highest.1.is_below(best.1, TIE, CLEAR, deviation);
         let (level, fewest) = if highest.1.samples() < best.1.samples() { highest } else { best };
         if !self.has_finished {
             // Of a server that hangs, nothing is known.
@@ -175,11 +228,11 @@ impl Survey {
         let as_good = losses.find(|(_, (lost, error))| *lost <= TIE.max(LIKELY * error).min(WORSE));
         as_good.map_or((best.0, 0.0), |(level, (lost, _))| (level, lost))
     }
+}
 
-    /// Whether no level can be measured that is much higher.
-    fn is_highest(&self, level: Limit) -> bool {
-        self.demand <= HIGHEST * level.real() || Limit::nearest(self.demand) <= level
-    }
+/// Whether a demand has no use for a limit that is much higher than this one.
+pub(super) fn is_highest(limit: Limit, demand: f64) -> bool {
+    demand <= HIGHEST * limit.real() || Limit::nearest(demand) <= limit
 }
 
 /// The next level below one. Limits that are nearer than [`FACTOR`] are compared later.

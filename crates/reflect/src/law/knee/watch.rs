@@ -8,12 +8,11 @@ const SHIFT: f64 = 0.15;
 /// Logarithm of the mean number of samples between false alarms: a day of them.
 const FALSE_ALARMS: f64 = 13.7;
 
-/// What a sample counts for at most, in the logarithm, unless the one before was as far away, in no stall: if
-/// the machine stops for a period, it finishes next to nothing, and the next period can be as before. With
-/// noise below about a tenth, one such sample is still a change.
-const MOST: f64 = 1.0;
+/// Largest part of the sum that a sample adds, so that at least three show a change: if the machine stops for
+/// a moment, one period or two finish next to nothing, and the next can be as before.
+const PART: f64 = 0.4;
 
-/// Smallest sum that is a change: two samples at 0.8 of the productivity.
+/// Smallest sum that is a change: three samples at 0.8 of the productivity.
 const SMALLEST: f64 = 0.3;
 
 /// Samples of the reference before a change is looked for: more than those of a stall.
@@ -23,14 +22,12 @@ const FEWEST: u32 = 16;
 const REFERENCE: u32 = 600;
 
 /// What is normal, and the sums of what is above and below.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Watch {
     productivity: Tally,
     in_flight: Tally,
     above: f64,
     below: f64,
-    /// The most that the next sample counts for.
-    most: f64,
 }
 
 /// A change of the productivity.
@@ -44,32 +41,21 @@ pub(super) enum Change {
     Thrashes,
 }
 
-impl Default for Watch {
-    fn default() -> Self {
-        Self {
-            productivity: Tally::default(),
-            in_flight: Tally::default(),
-            above: 0.0,
-            below: 0.0,
-            most: MOST,
-        }
-    }
-}
-
 impl Watch {
     /// Takes a sample.
     pub fn add(&mut self, sample: &Sample, noise: &Noise) -> Option<Change> {
         if self.productivity.samples() >= FEWEST {
             let deviation = noise.deviation();
-            let measured = (sample.productivity / self.productivity.mean()).ln();
-            let shift = measured.clamp(-self.most, self.most);
-            self.most = if noise.is_stalled() { MOST } else { measured.abs().max(MOST) };
+            // An empty sample is part of a stall, and counts for what it adds to the noise.
+            let logarithm = (sample.productivity / self.productivity.mean()).ln();
+            let shift = if sample.is_empty { -1.0 } else { logarithm };
             // Half of the shift, and what the reference may be wrong by.
             let allowance = SHIFT / 2.0 + deviation / f64::from(self.productivity.samples()).sqrt();
-            self.above = (self.above + shift - allowance).max(0.0);
-            self.below = (self.below - shift - allowance).max(0.0);
             // Wald's bound: the sum of a normal variable whose drift is half of the shift.
             let limit = (FALSE_ALARMS * deviation.powi(2) / SHIFT).max(SMALLEST);
+            let most = PART * limit;
+            self.above = (self.above + (shift - allowance).min(most)).max(0.0);
+            self.below = (self.below + (-shift - allowance).min(most)).max(0.0);
             // A stall may be over with the next sample.
             let is_change = |sum| sum > limit && !noise.is_stalled();
             if is_change(self.above) {
