@@ -72,8 +72,9 @@ pub enum Kind {
 const KEPT: u32 = 16;
 
 /// Time after which a connection is closed that the limit has no use for, or for which no session is left. A
-/// law compares two limits in turns, for at most twenty periods of 100 ms each.
-const IDLE_TIME: Duration = Duration::from_secs(10);
+/// law compares two limits in turns, most often for less than a second each. Idle ones cost the server: 600
+/// of them took a ninth of its rate with 256 clients.
+const IDLE_TIME: Duration = Duration::from_secs(3);
 
 impl Pool {
     /// One without connections.
