@@ -104,6 +104,20 @@ fn driven_by(
     last
 }
 
+/// The limits of knee in the periods of some seconds, from a limit on, and its last reason.
+fn limits_of(
+    seconds: u32,
+    start: f64,
+    mut server: impl FnMut(f64, f64) -> Signal,
+) -> (Vec<u32>, &'static str) {
+    let mut limits = Vec::new();
+    let (_, reason) = driven(seconds, start, |time_s, limit| {
+        limits.push(Limit::nearest(limit).units());
+        server(time_s, limit)
+    });
+    (limits, reason)
+}
+
 /// The units that are finished in a period at this productivity per second.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "far below 2^52, above zero")]
 fn in_period(per_s: f64) -> u64 {
@@ -237,9 +251,8 @@ fn course(noise: f64, per_s: &[(f64, f64)]) -> Vec<u32> {
 
 /// The same with some clients, from a limit on.
 fn course_of(clients: f64, start: f64, noise: f64, per_s: &[(f64, f64)]) -> Vec<u32> {
-    let (mut limits, mut sign) = (Vec::new(), 1.0);
-    driven(60, start, |_, limit| {
-        limits.push(Limit::nearest(limit).units());
+    let mut sign = 1.0;
+    let (limits, _) = limits_of(60, start, |_, limit| {
         sign = -sign;
         closed(clients, limit, |n| {
             per_s.iter().rfind(|(from, _)| *from <= n).unwrap().1 * (1.0 + sign * noise)
@@ -290,10 +303,9 @@ fn knee_begins_to_leave_a_collapse_at_a_quarter_of_what_is_in_flight() {
 
 #[test]
 fn knee_leaves_a_collapse_that_comes_with_the_load() {
-    // The clients come within six periods, and in the first, few units are finished.
-    let (mut come, mut part, mut limits) = (0.0, 0.8, Vec::new());
-    driven(30, 1_000.0, |_, limit| {
-        limits.push(Limit::nearest(limit).units());
+    // The clients come within six periods.
+    let (mut come, mut part) = (0.0, 0.8);
+    let (limits, _) = limits_of(30, 1_000.0, |_, limit| {
         come = f64::min(1.0, come + 1.0 / 6.0);
         part = 2.0 - part;
         closed(1_024.0 * come, limit, |n| part * if (2.0..32.0).contains(&n) { 10_000.0 } else { 1_000.0 })
@@ -320,9 +332,7 @@ fn knee_leaves_a_collapse_in_which_the_server_hangs() {
     let hangs = [1.0, 3.0, 10.0].into_iter().flat_map(|hang_s| (1..12).map(move |period| (period, hang_s)));
     for (period, hang_s) in hangs {
         let hung = f64::from(period) / 10.0..f64::from(period) / 10.0 + hang_s;
-        let mut limits = Vec::new();
-        driven(120, 1_000.0, |time_s, limit| {
-            limits.push(Limit::nearest(limit).units());
+        let (limits, _) = limits_of(120, 1_000.0, |time_s, limit| {
             let signal = closed(400.0, limit, |n| if (8.0..32.0).contains(&n) { 1_000.0 } else { 100.0 });
             Signal { finished: if hung.contains(&time_s) { 0 } else { signal.finished }, ..signal }
         });
@@ -333,9 +343,8 @@ fn knee_leaves_a_collapse_in_which_the_server_hangs() {
 #[test]
 fn knee_leaves_a_collapse_whose_first_period_finishes_more() {
     // What was admitted first ends before the collapse begins.
-    let (mut first, mut limits) = (3.0, Vec::new());
-    driven(60, 1_000.0, |_, limit| {
-        limits.push(Limit::nearest(limit).units());
+    let mut first = 3.0;
+    let (limits, _) = limits_of(60, 1_000.0, |_, limit| {
         let part = std::mem::replace(&mut first, 1.0);
         closed(400.0, limit, |n| part * if (8.0..32.0).contains(&n) { 1_000.0 } else { 100.0 })
     });
@@ -345,27 +354,19 @@ fn knee_leaves_a_collapse_whose_first_period_finishes_more() {
 #[test]
 fn knee_leaves_limits_at_which_the_server_hangs_again_and_again() {
     for start in [2.0, 1_000.0] {
-        let mut late = Vec::new();
-        let (_, reason) = driven(120, start, |time_s, limit| {
-            if time_s > 60.0 {
-                late.push(Limit::nearest(limit).units());
-            }
+        let (limits, reason) = limits_of(120, start, |time_s, limit| {
             let signal = closed(400.0, limit, |n| 1_000.0 * n.min(8.0));
             let hangs = limit >= 32.0 && time_s % 3.0 < 2.0;
             Signal { finished: if hangs { 0 } else { signal.finished }, ..signal }
         });
-        assert!(late.iter().all(|limit| *limit < 32), "from {start}: {reason}: {late:?}");
+        assert!(limits[600..].iter().all(|limit| *limit < 32), "from {start}: {reason}: {limits:?}");
     }
 }
 
 #[test]
 fn knee_comes_back_to_what_was_in_flight_if_that_was_no_collapse() {
     for (clients, below) in [(400.0, 100), (40.0, 10)] {
-        let mut limits = Vec::new();
-        let (_, reason) = driven(10, 1_000.0, |_, limit| {
-            limits.push(Limit::nearest(limit).units());
-            closed(clients, limit, |n| 100.0 * n)
-        });
+        let (limits, reason) = limits_of(10, 1_000.0, |_, limit| closed(clients, limit, |n| 100.0 * n));
         assert_eq!(reason, "no higher limit does harm", "{limits:?}");
         assert_eq!(*limits.iter().min().unwrap(), below, "{limits:?}");
         assert!(limits.iter().filter(|limit| f64::from(**limit) < clients).count() < 10, "{limits:?}");
@@ -374,7 +375,7 @@ fn knee_comes_back_to_what_was_in_flight_if_that_was_no_collapse() {
 
 #[test]
 fn knee_takes_no_load_that_comes_for_a_collapse() {
-    // The clients come within some periods, and the first that they finish units in is half of the first.
+    // The clients come within some periods, and until all are there, half of the units are finished.
     for periods in 1..5 {
         let mut come = 0;
         let (_, reason) = driven(10, 1_000.0, |_, limit| {
@@ -390,20 +391,13 @@ fn knee_takes_no_load_that_comes_for_a_collapse() {
 #[test]
 fn knee_takes_a_stop_of_one_period_or_of_two_halves_for_no_change() {
     for (noise, stop_s, left) in [0.0, 0.05, 0.1].into_iter().flat_map(|n| [(n, 0.1, 0.005), (n, 0.2, 0.5)]) {
-        let (mut late, mut sign) = (Vec::new(), 1.0);
-        driven(120, 2.0, |time_s, limit| {
+        let mut sign = 1.0;
+        let (limits, _) = limits_of(120, 2.0, |time_s, limit| {
             sign = -sign;
             let part = if (time_s + 0.05) % 3.7 < stop_s { left } else { 1.0 + noise * sign };
-            if time_s > 60.0 {
-                late.push(Limit::nearest(limit).units());
-            }
-            closed(
-                1_024.0,
-                limit,
-                |n| if (8.0..32.0).contains(&n) { 10_000.0 * part } else { 5_000.0 * part },
-            )
+            closed(1_024.0, limit, |n| part * if (8.0..32.0).contains(&n) { 10_000.0 } else { 5_000.0 })
         });
-        assert!(late.iter().all(|limit| (8..32).contains(limit)), "{noise} {stop_s} s: {late:?}");
+        assert!(limits[600..].iter().all(|limit| (8..32).contains(limit)), "{noise} {stop_s} s: {limits:?}");
     }
 }
 

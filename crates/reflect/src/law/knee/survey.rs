@@ -85,7 +85,7 @@ impl Survey {
     }
 
     /// Begins a level below what is in flight, of which this is a sample, and goes to lower ones first. What
-    /// is in flight may be a collapse: it is measured only if this sample is the best.
+    /// is in flight may be a collapse: it is measured further only if this sample does not show one.
     pub fn down(sample: &Sample, gain: f64) -> Self {
         let mut survey = Self { first: Direction::Down, ..Self::up(Limit::nearest(sample.in_flight), gain) };
         survey.take(sample);
@@ -124,6 +124,7 @@ impl Survey {
                 }
                 self.at = limit;
             }
+            // The level may be no cause of the hang.
             Next::Collapse { .. } | Next::NoCollapse
                 if noise.hangs() && self.has_finished && self.samples < LONGEST =>
             {
