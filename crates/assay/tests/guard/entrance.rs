@@ -81,6 +81,8 @@ fn sessions_are_admitted_in_turn_and_hold_their_places() {
     assert!(second.is_at_end());
     third.read_to(b'Z');
     works(&mut third);
+    // The status is of the last period, in which this one may have waited.
+    wait_for_waiting(&admin, "0");
     wait_for_period(log, |line| line["finished"] != 0);
 
     let last = begin("postgres");
@@ -129,6 +131,7 @@ fn sessions_wait_no_longer_and_no_more_of_them_than_their_class_allows() {
     let (guard, _directory, admin) = start(&server, &[&LIMIT_ONE[..], &waits].concat());
     let _first = Wire::start(&guard);
     refused(Wire::begin("postgres", guard.address), "the session waited too long for admission");
+    wait_for_waiting(&admin, "0");
     let web = || Wire::begin("web", guard.address);
     let _waits = web();
     wait_for_waiting(&admin, "1");
