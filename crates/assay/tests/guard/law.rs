@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::postgres_server::Server;
 use crate::session::select;
-use crate::{Guard, command, text};
+use crate::{Guard, command, text, wait_until};
 
 const SESSIONS: usize = 12;
 
@@ -112,11 +112,8 @@ fn a_guard_that_only_observes_lets_all_transactions_in_and_shows_what_the_server
     let first = open();
     assert_eq!(first.len(), 11);
     leave();
-    let mut left = open();
-    while left.len() > 16 {
-        thread::sleep(std::time::Duration::from_millis(10));
-        left = open();
-    }
+    wait_until(|| open().len() <= 16);
+    let left = open();
     assert!(first.iter().all(|process| left.contains(process)), "{first:?} {left:?}");
     let mut lock = blocker.transaction().unwrap();
     lock.batch_execute("UPDATE hot SET v = 1").unwrap();

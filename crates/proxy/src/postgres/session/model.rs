@@ -254,8 +254,7 @@ fn run(batches: Vec<Batch>, waits: Waits) -> Result<(), TestCaseError> {
         for (Sent(kind, body), answers) in messages {
             // A query right behind others, which may fail, is not relayed. Those of a client that does not
             // wait may have failed on one side only, for lack of an unnamed statement there.
-            let has_all_answers = client.session.has_all_answers() && !client.alone.skips;
-            let passes = waits == Waits::Always || has_all_answers;
+            let passes = waits == Waits::Always || client.session.has_all_answers() && !client.alone.skips;
             if kind == b'Q' && is_open && !passes {
                 connection.send(client, b'S', "", &mut definitions);
             }
