@@ -11,13 +11,15 @@ mod published;
 mod settings;
 mod target;
 
+use std::net::SocketAddr;
 use std::num::NonZero;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use anyhow::{Context, bail};
-use assay_proxy::{Level, Lookup, Options, Relay, TakeOver};
+use assay_proxy::{Level, Lookup, Options, Relay, Server, TakeOver};
 use assay_reflect::Cgroup;
 use assay_reflect::advice::Advice;
 use assay_reflect::curve::Curve;
@@ -30,7 +32,7 @@ use self::admin::Admin;
 use self::log::Log;
 use self::messages::Messages;
 use self::operation::Operation;
-use self::published::Published;
+use self::published::{Published, Seen};
 use self::settings::Files;
 use self::target::Target;
 use crate::cli::GuardArgs;
@@ -74,22 +76,18 @@ pub fn run(args: &GuardArgs) -> anyhow::Result<()> {
         lookup,
         drain_time: args.drain_time,
     })?;
-    // A guard that cannot begin leaves another one its commands.
+    let curve = args.shadow.then(Curve::default);
+    published.replace(Seen { state: relay.state(), curve: curve.clone() });
+    // A guard that cannot begin leaves another one its commands, and one that takes them has a status.
     admin.as_ref().map(Admin::open).transpose()?;
-    output::say(&format!("relaying {} to {}", relay.address(), target.server));
-    if let Some(address) = pages {
-        output::say(&format!("answering Prometheus at http://{address}/metrics"));
-    }
-    if let Some(path) = &args.admin {
-        output::say(&format!("taking commands at {}", path.display()));
-    }
+    say_where(relay.address(), &target.server, pages, args.admin.as_deref());
     let is_watched = pages.is_some() || admin.is_some();
     let mut operation = Operation {
         interrupt,
         terminated,
         files,
         log,
-        curve: args.shadow.then(Curve::default),
+        curve,
         messages: Messages::begin(),
         published: is_watched.then_some(published),
         admin,
@@ -101,6 +99,17 @@ pub fn run(args: &GuardArgs) -> anyhow::Result<()> {
     let curve = operation.curve.as_ref();
     let passed = Passed { level, law, counts: &counts, limits: &limits, curve, unlogged };
     output::show(&section::guard::report(&passed), args.print.format())
+}
+
+/// Says where the guard can be reached.
+fn say_where(address: SocketAddr, server: &Server, pages: Option<SocketAddr>, admin: Option<&Path>) {
+    output::say(&format!("relaying {address} to {server}"));
+    if let Some(address) = pages {
+        output::say(&format!("answering Prometheus at http://{address}/metrics"));
+    }
+    if let Some(path) = admin {
+        output::say(&format!("taking commands at {}", path.display()));
+    }
 }
 
 /// How roles are looked up that are not in the list.

@@ -35,7 +35,8 @@ pub struct State {
 
 impl Relay {
     /// Returns the state.
-    pub(super) fn state(&self) -> State {
+    #[must_use]
+    pub fn state(&self) -> State {
         let (level, limited) = match &self.entrance {
             None => (Level::Transactions, &self.gate),
             Some(entrance) => (Level::Sessions, entrance),
