@@ -4,6 +4,7 @@
 //! clients.
 
 use std::collections::HashSet;
+use std::mem;
 use std::time::Duration;
 
 use super::backend::{Backend, BackendKey, Role};
@@ -20,7 +21,9 @@ use crate::postgres::locks;
 pub struct Stall {
     /// Transactions that have ended so far.
     ended: u64,
-    /// When that number was the last to change, or none waited.
+    /// Whether any waited at the last tick.
+    is_waiting: bool,
+    /// When that number was the last to change, or the first was seen to wait.
     since: Duration,
     /// Until then, the server is asked again at each tick.
     spreads_until: Duration,
@@ -80,7 +83,8 @@ impl Relay {
     pub(super) fn look_for_stall(&mut self) {
         let ended = self.ended();
         let is_waiting = self.gate.queued().any(|(waiting, _)| waiting > 0);
-        if ended != self.stall.ended || !is_waiting {
+        let has_waited = mem::replace(&mut self.stall.is_waiting, is_waiting);
+        if ended != self.stall.ended || !(is_waiting && has_waited) {
             (self.stall.ended, self.stall.since) = (ended, self.at);
         }
         if let Some(Question { backend, since, .. }) = self.stall.question {
