@@ -8,11 +8,11 @@ use postgres::{CancelToken, Client, NoTls};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::Guard;
 use crate::postgres_server::Server;
-use crate::session::select;
+use crate::session::{select, wait_for_sleep};
 use crate::users::read_again;
 use crate::wire::{SYNC, Wire, borrowed, query};
+use crate::{Guard, wait_until};
 
 /// A guard with a limit of one, and a transaction that has its place until it is cancelled.
 struct Occupied {
@@ -35,9 +35,7 @@ impl Occupied {
         let cancel = holder.cancel_token();
         // The server is at work, so that none is admitted beyond the limit.
         let holder = thread::spawn(move || holder.batch_execute("SELECT pg_sleep(3600)").unwrap_err());
-        let mut administrator = server.session();
-        let sleeping = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
-        while select(&mut administrator, sleeping).is_empty() {}
+        wait_for_sleep(server);
         (Self { guard, directory, holder, cancel }, prepared)
     }
 
@@ -54,9 +52,7 @@ impl Occupied {
             let last: Value = serde_json::from_str(lines.next_back().unwrap()).unwrap();
             last["waiting"].as_f64().is_some_and(|mean| (mean - waiting).abs() < 0.01)
         };
-        while !have_waited() {
-            thread::sleep(std::time::Duration::from_millis(10));
-        }
+        wait_until(have_waited);
     }
 
     /// Ends the transaction that has the place.

@@ -13,7 +13,7 @@ use postgres::error::SqlState;
 
 use crate::encryption::Authority;
 use crate::postgres_server::Server;
-use crate::session::select;
+use crate::session::{select, wait_for_sleep};
 use crate::users::list;
 use crate::{Counts, Guard, text, wait_until};
 
@@ -121,9 +121,7 @@ fn overload(name: &str, results: [&str; 4]) {
     let mut holder = guard.session("holder");
     let cancel = holder.cancel_token();
     let holder = thread::spawn(move || holder.batch_execute("SELECT pg_sleep(3600)").unwrap_err());
-    let mut administrator = server.session();
-    let sleeping = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
-    wait_until(|| !select(&mut administrator, sleeping).is_empty());
+    wait_for_sleep(&server);
 
     let mut program = program(name);
     program.arg("refusals").envs([
@@ -140,6 +138,9 @@ fn overload(name: &str, results: [&str; 4]) {
     }
     cancel.cancel_query(NoTls).unwrap();
     assert_eq!(holder.join().unwrap().code(), Some(&SqlState::QUERY_CANCELED));
+    // The place is free when the server is done with the request to cancel.
+    let mut free = guard.session("free");
+    wait_until(|| free.simple_query("SELECT 1").is_ok());
     writeln!(child.stdin.take().unwrap()).unwrap();
     for (name, result) in names.iter().zip(results) {
         assert_eq!(lines.next(), Some(format!("{name} {result}")));

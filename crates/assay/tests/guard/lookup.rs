@@ -220,6 +220,8 @@ fn lookups_are_no_work_on_transactions() {
     let server = Server::start();
     let guard = start(&server, LISTED, &["--auth-user", "postgres"]);
     let [mut holder, mut other] = ["1", "2"].map(|name| guard.session(name));
+    // The connection for lookups is open.
+    assert!(answer(&guard, &quits("missing")).starts_with('R'));
     // The other one waits for the holder, which waits for this program.
     holder.batch_execute("BEGIN").unwrap();
     let waiting = thread::spawn(move || process(&mut other));

@@ -6,8 +6,15 @@ use std::thread;
 use postgres::error::SqlState;
 use postgres::{Client, SimpleQueryMessage};
 
-use crate::Guard;
 use crate::postgres_server::Server;
+use crate::{Guard, wait_until};
+
+/// Returns when a session sleeps in the server.
+pub fn wait_for_sleep(server: &Server) {
+    let mut administrator = server.session();
+    let sleeping = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+    wait_until(|| !select(&mut administrator, sleeping).is_empty());
+}
 
 /// The first column of the rows of a simple query.
 pub fn select(session: &mut Client, query: &str) -> Vec<String> {
@@ -92,10 +99,9 @@ fn a_transaction_that_waits_too_long_is_refused_and_its_session_goes_on() {
     let mut holder = guard.session("holder");
     // The server is at work, so that none is admitted beyond the limit.
     let cancel = holder.cancel_token();
-    let holder = thread::spawn(move || holder.batch_execute("SELECT pg_sleep(120)").unwrap_err());
+    let holder = thread::spawn(move || holder.batch_execute("SELECT pg_sleep(3600)").unwrap_err());
     let mut session = guard.session("session");
-    // The first one may come before the holder.
-    while session.simple_query("SELECT 1").is_ok() {}
+    wait_for_sleep(&server);
     for _ in 0..2 {
         let error = session.simple_query("SELECT 1").unwrap_err();
         assert_eq!(error.code(), Some(&SqlState::QUERY_CANCELED), "{error}");
@@ -104,7 +110,7 @@ fn a_transaction_that_waits_too_long_is_refused_and_its_session_goes_on() {
     }
     cancel.cancel_query(postgres::NoTls).unwrap();
     assert_eq!(holder.join().unwrap().code(), Some(&SqlState::QUERY_CANCELED));
-    assert_eq!(select(&mut session, "SELECT 1"), ["1"]);
+    wait_until(|| session.simple_query("SELECT 1").is_ok());
     let counts = guard.end();
     assert_eq!((counts.of("refused") >= 4, counts.of("requests to cancel")), (true, 1), "{}", counts.0);
 }
@@ -133,10 +139,8 @@ fn a_transaction_that_waits_can_be_cancelled() {
     let [mut holder, mut waiting] = ["holder", "waiting"].map(|name| guard.session(name));
     let [of_holder, of_waiting] = [holder.cancel_token(), waiting.cancel_token()];
     // The server is at work, so that none is admitted beyond the limit.
-    let holder = thread::spawn(move || holder.batch_execute("SELECT pg_sleep(120)").unwrap_err());
-    let mut administrator = server.session();
-    let sleeping = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
-    while select(&mut administrator, sleeping).is_empty() {}
+    let holder = thread::spawn(move || holder.batch_execute("SELECT pg_sleep(3600)").unwrap_err());
+    wait_for_sleep(&server);
     let is_done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {

@@ -19,6 +19,9 @@ use crate::session::process;
 use crate::wire::answer;
 use crate::{Guard, command, next_line, text};
 
+/// A line of a list: what MD5 needs of the password "right".
+pub const MD5_SECRET: &str = "\"postgres\" \"md5310345a502ea2f597e7f181213a8dc54\"";
+
 /// A list of users that only its owner can read.
 pub fn list(lines: &str) -> NamedTempFile {
     let mut file = NamedTempFile::new().unwrap();

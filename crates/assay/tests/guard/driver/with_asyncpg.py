@@ -121,9 +121,9 @@ async def cancellation(connection):
         await asyncio.sleep(0.01)
     await other.close()
     async with connection.transaction():
-        await connection.execute("SET LOCAL statement_timeout = '10ms'")
         try:
             async with connection.transaction():
+                await connection.execute("SET LOCAL statement_timeout = '10ms'")
                 await connection.execute("SELECT pg_sleep(3600)")
         except asyncpg.QueryCanceledError as error:
             yield error
