@@ -24,7 +24,9 @@
 //! change that leaves the productivity at the limit as it was is not noticed.
 //!
 //! A stall of the whole server, such as that of a deadlock, is a cost of the limit at which it began: nothing
-//! is decided in a period in which no unit was finished, unless there have been many of them.
+//! is decided in a period in which no unit was finished. If there are more of them than a stall has, the
+//! server hangs, which says nothing of the limit either: only if it hangs for about ten seconds are other
+//! limits tried.
 
 mod noise;
 mod refine;
@@ -107,6 +109,7 @@ impl Controller for Knee {
             self.settling.since = Some(LONGEST);
         }
         let reason = if signal.period.is_zero() || signal.in_flight + signal.waiting < WAITING {
+            self.noise.pause();
             "no load"
         } else if let Some(sample) = self.settling.read(signal, self.limit) {
             self.take(&sample, signal.contention())
@@ -132,8 +135,10 @@ impl Knee {
 
     fn take(&mut self, sample: &Sample, contention: Option<f64>) -> &'static str {
         self.noise.add(sample);
+        if self.noise.has_hung() {
+            self.watch.forget_sums();
+        }
         match &mut self.stage {
-            Stage::Begin | Stage::Open if self.noise.is_stalled() => "waits for the end of a stall",
             Stage::Begin => self.begin(sample, contention),
             Stage::Survey(survey) => {
                 match survey.add(sample, &self.noise) {
@@ -144,6 +149,16 @@ impl Knee {
                 }
                 "surveys limits"
             }
+            Stage::Refine(refine) if self.noise.is_long_hang() && self.limit != refine.home() => {
+                let next = refine.skip();
+                let home = refine.home();
+                self.compare(next, home)
+            }
+            // Whether it is due to the limit, other ones show.
+            _ if self.noise.is_long_hang() => {
+                self.survey(Survey::down(sample, self.gain), "nothing is finished")
+            }
+            _ if self.noise.hangs() => "waits for the end of a hang",
             Stage::Hold if !sample.is_reached => "the limit is not reached",
             Stage::Refine(refine) if !sample.is_reached && self.limit == refine.home() => {
                 "the limit is not reached"
@@ -164,11 +179,7 @@ impl Knee {
                 if moved != home {
                     self.watch = Watch::default();
                 }
-                match next {
-                    Some(limit) => self.go(limit),
-                    None => self.hold(moved),
-                }
-                "compares two limits"
+                self.compare(next, moved)
             }
             Stage::Hold => match self.watch.add(sample, &self.noise) {
                 Some(_) => self.survey(Survey::up(self.limit, self.gain), "productivity changed"),
@@ -192,9 +203,6 @@ impl Knee {
 
     /// Watches a server whose limit does not bind.
     fn watch_load(&mut self, sample: &Sample) -> &'static str {
-        if sample.is_reached {
-            return self.survey(Survey::up(self.limit, self.gain), "the limit is reached");
-        }
         match self.watch.add(sample, &self.noise) {
             Some(Change::Thrashes) => {
                 let survey = Survey::down(sample, self.gain);
@@ -203,6 +211,10 @@ impl Knee {
             Some(Change::Rose | Change::Fell) => {
                 self.watch = Watch::default();
                 "the load changed"
+            }
+            None if self.noise.is_stalled() => "waits for the end of a stall",
+            None if sample.is_reached => {
+                self.survey(Survey::up(self.limit, self.gain), "the limit is reached")
             }
             None => {
                 self.go(self.room(sample));
@@ -234,9 +246,13 @@ impl Knee {
         self.stage = Stage::Refine(refine);
     }
 
-    fn hold(&mut self, limit: Limit) {
-        self.go(limit);
-        self.stage = Stage::Hold;
+    /// Goes to the next limit to compare, or holds the best one if there is none, and returns the reason.
+    fn compare(&mut self, next: Option<Limit>, home: Limit) -> &'static str {
+        if next.is_none() {
+            self.stage = Stage::Hold;
+        }
+        self.go(next.unwrap_or(home));
+        "compares two limits"
     }
 
     fn open(&mut self, sample: &Sample) {

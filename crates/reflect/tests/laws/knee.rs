@@ -302,6 +302,29 @@ fn knee_begins_to_leave_a_collapse_at_a_quarter_of_what_is_in_flight() {
 }
 
 #[test]
+fn knee_does_not_wait_for_the_first_unit_to_leave_a_collapse() {
+    let (limits, _) = limits_of(60, 1_000.0, |time_s, limit| {
+        let signal = closed(400.0, limit, |n| if (8.0..32.0).contains(&n) { 1_000.0 } else { 100.0 });
+        Signal { finished: if time_s < 1.0 { 0 } else { signal.finished }, ..signal }
+    });
+    assert_eq!(limits[..2], [1_000, 100], "{limits:?}");
+    assert!((8..32).contains(limits.last().unwrap()), "{limits:?}");
+}
+
+#[test]
+fn knee_takes_no_units_that_take_long_for_a_collapse() {
+    for (unit_s, start) in [(0.5, 1_000.0), (2.0, 1_000.0), (2.0, 4.0), (5.0, 4.0), (20.0, 4.0)] {
+        let mut rest: f64 = 0.0;
+        let (limits, reason) = limits_of(180, start, |time_s, limit| {
+            let signal = closed(400.0, limit, |_| 0.0);
+            rest = if time_s < unit_s { 0.0 } else { rest.fract() + 0.1 * signal.in_flight / unit_s };
+            Signal { finished: in_period(10.0 * rest), ..signal }
+        });
+        assert_eq!(reason, "no higher limit does harm", "{unit_s} s from {start}: {limits:?}");
+    }
+}
+
+#[test]
 fn knee_leaves_a_collapse_that_comes_with_the_load() {
     // The clients come within six periods.
     let (mut come, mut part) = (0.0, 0.8);
@@ -403,11 +426,72 @@ fn knee_takes_a_stop_of_one_period_or_of_two_halves_for_no_change() {
 
 #[test]
 fn knee_keeps_its_limit_while_the_server_hangs() {
-    let (per_s, reason) = driven(180, 2.0, |time_s, limit| {
-        let signal = closed(1_024.0, limit, hot_row);
-        if (30.0..90.0).contains(&time_s) { Signal { finished: 0, ..signal } } else { signal }
+    let limits = |hang_s: f64| {
+        let hung = 30.0..30.0 + hang_s;
+        let (limits, reason) = limits_of(180, 2.0, |time_s, limit| {
+            let signal = closed(1_024.0, limit, hot_row);
+            if hung.contains(&time_s) { Signal { finished: 0, ..signal } } else { signal }
+        });
+        assert_eq!(reason, "holds", "{hang_s} s: {limits:?}");
+        limits
+    };
+    for hang_s in [2.0, 5.0, 9.0] {
+        let limits = limits(hang_s);
+        assert!(limits[300..].iter().all(|limit| *limit == limits[299]), "{hang_s} s: {limits:?}");
+    }
+    // In a longer one, others are tried.
+    let limits = limits(60.0);
+    assert_eq!(*limits.last().unwrap(), limits[299], "{limits:?}");
+}
+
+#[test]
+fn knee_leaves_a_limit_at_which_the_server_hangs_for_ever() {
+    let (limits, reason) = limits_of(180, 2.0, |time_s, limit| {
+        let signal = closed(1_024.0, limit, |n| 1_000.0 * n.min(8.0));
+        let hangs = time_s > 60.0 && limit >= 4.0;
+        Signal { finished: if hangs { 0 } else { signal.finished }, ..signal }
     });
-    assert!(per_s > 0.94 * PEAK, "{per_s}: {reason}");
+    assert!(limits[590] >= 8 && *limits.last().unwrap() == 3, "{reason}: {limits:?}");
+}
+
+#[test]
+fn knee_limits_a_load_that_begins_to_stall() {
+    // From then on, what is in flight stands still for a second and goes on for a half, if it is too much.
+    let (limits, reason) = limits_of(120, 1_000.0, |time_s, limit| {
+        let signal = closed(40.0, limit, |n| 1_000.0 * n.min(8.0));
+        let stalls = time_s > 60.0 && limit >= 16.0 && time_s % 1.5 < 1.0;
+        Signal { finished: if stalls { 0 } else { signal.finished }, ..signal }
+    });
+    assert!(limits[590] >= 40 && limits[780..].iter().all(|limit| *limit < 16), "{reason}: {limits:?}");
+}
+
+#[test]
+fn knee_binds_nothing_while_an_open_load_swings() {
+    // Every ten seconds, 80 or 30 of 100 ms come in a second.
+    let none = Some(Duration::ZERO);
+    let overhead = Overhead { run_queue_wait: none, lock_wait: none, ..signal().overhead };
+    let (limits, reason) = limits_of(300, 2.0, |time_s, limit| {
+        let clients = if time_s % 20.0 < 10.0 { 8.0 } else { 3.0 };
+        Signal { overhead, ..closed(clients, limit, |n| 10.0 * n) }
+    });
+    assert_eq!(reason, "no higher limit does harm");
+    assert!(limits[100..].iter().all(|limit| *limit >= 16), "{limits:?}");
+}
+
+#[test]
+fn knee_takes_no_time_without_load_for_a_part_of_a_hang() {
+    let (limits, reason) = limits_of(180, 2.0, |time_s, limit| {
+        let none = Signal { finished: 0, in_flight: 0.0, waiting: 0.0, ..signal() };
+        let signal = closed(1_024.0, limit, hot_row);
+        if time_s < 60.0 {
+            signal
+        } else if time_s % 3.0 < 1.0 {
+            Signal { finished: 0, ..signal }
+        } else {
+            none
+        }
+    });
+    assert!(limits[600..].iter().all(|limit| *limit == limits[600]), "{reason}: {limits:?}");
 }
 
 #[test]

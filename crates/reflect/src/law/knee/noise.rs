@@ -15,6 +15,10 @@ const MEMORY: f64 = 50.0;
 /// `deadlock_timeout`. A server that finishes nothing for longer hangs.
 const LONGEST_STALL: u32 = 15;
 
+/// Hang, in stalls, up to which it is taken for one that no limit causes or ends: about ten seconds. All
+/// sessions can wait that long for the lock of a table.
+const LONGEST_HANG: u32 = 6;
+
 /// Standard deviation of samples at one level, from the differences between successive ones: a change of
 /// the level is in one difference only.
 ///
@@ -28,28 +32,28 @@ pub(super) struct Noise {
     last: Option<f64>,
     /// Samples of the present stall.
     stalled: u32,
-    /// Whether the server has finished nothing for more than [`LONGEST_STALL`] samples.
-    hangs: bool,
+    /// Stalls of the present hang, of [`LONGEST_STALL`] samples and one more each.
+    hung: u32,
     /// Whether it did so until the last sample.
     has_hung: bool,
 }
 
 impl Default for Noise {
     fn default() -> Self {
-        Self { variance: 0.1 * 0.1, weight: ASSUMED, last: None, stalled: 0, hangs: false, has_hung: false }
+        Self { variance: 0.1 * 0.1, weight: ASSUMED, last: None, stalled: 0, hung: 0, has_hung: false }
     }
 }
 
 impl Noise {
     /// Takes a sample.
     pub fn add(&mut self, sample: &Sample) {
-        self.has_hung = !sample.is_empty && mem::take(&mut self.hangs);
+        self.has_hung = !sample.is_empty && mem::take(&mut self.hung) > 0;
         if sample.is_empty {
             if self.stalled < LONGEST_STALL {
                 self.stalled += 1;
             } else {
                 self.interrupt();
-                self.hangs = true;
+                self.hung += 1;
             }
             return;
         }
@@ -69,6 +73,11 @@ impl Noise {
         (self.last, self.stalled) = (None, 0);
     }
 
+    /// There is no load: that nothing is finished is not due to the server.
+    pub fn pause(&mut self) {
+        (self.stalled, self.hung) = (0, 0);
+    }
+
     /// Whether the server finishes nothing at the moment.
     pub fn is_stalled(&self) -> bool {
         self.stalled > 0
@@ -76,7 +85,12 @@ impl Noise {
 
     /// Whether the server has finished nothing for longer than a stall.
     pub fn hangs(&self) -> bool {
-        self.hangs
+        self.hung > 0
+    }
+
+    /// Whether the hang has, with the last sample, lasted for [`LONGEST_HANG`], or for a multiple of it.
+    pub fn is_long_hang(&self) -> bool {
+        self.hangs() && self.hung.is_multiple_of(LONGEST_HANG) && self.stalled == 0
     }
 
     /// Whether the server has hung until the last sample.

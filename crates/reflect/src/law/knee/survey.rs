@@ -85,10 +85,14 @@ impl Survey {
     }
 
     /// Begins a level below what is in flight, of which this is a sample, and goes to lower ones first. What
-    /// is in flight may be a collapse: it is measured further only if this sample does not show one.
+    /// is in flight may be a collapse: it is measured further only if this sample does not show one. An empty
+    /// one shows nothing: no unit may have had the time to end.
     pub fn down(sample: &Sample, gain: f64) -> Self {
         let mut survey = Self { first: Direction::Down, ..Self::up(Limit::nearest(sample.in_flight), gain) };
         survey.take(sample);
+        if sample.is_empty {
+            survey.forget_first();
+        }
         survey.at = survey.first_level();
         survey
     }
@@ -126,7 +130,7 @@ impl Survey {
             }
             // The level may be no cause of the hang.
             Next::Collapse { .. } | Next::NoCollapse
-                if noise.hangs() && self.has_finished && self.samples < LONGEST =>
+                if noise.hangs() && !noise.is_long_hang() && self.has_finished =>
             {
                 return Next::Stay;
             }

@@ -28,6 +28,8 @@ pub(super) struct Watch {
     in_flight: Tally,
     above: f64,
     below: f64,
+    /// What is in flight since the productivity is lower.
+    lately: Tally,
 }
 
 /// A change of the productivity.
@@ -42,6 +44,12 @@ pub(super) enum Change {
 }
 
 impl Watch {
+    /// Looks for a change from here on.
+    pub fn forget_sums(&mut self) {
+        (self.above, self.below) = (0.0, 0.0);
+        self.lately = Tally::default();
+    }
+
     /// Takes a sample.
     pub fn add(&mut self, sample: &Sample, noise: &Noise) -> Option<Change> {
         if self.productivity.samples() >= FEWEST {
@@ -56,13 +64,18 @@ impl Watch {
             let most = PART * limit;
             self.above = (self.above + (shift - allowance).min(most)).max(0.0);
             self.below = (self.below + (-shift - allowance).min(most)).max(0.0);
+            if self.below <= 0.0 {
+                self.lately = Tally::default();
+            } else {
+                self.lately.add(sample.in_flight);
+            }
             // A stall may be over with the next sample.
             let is_change = |sum| sum > limit && !noise.is_stalled();
             if is_change(self.above) {
                 return Some(Change::Rose);
             }
             if is_change(self.below) {
-                let is_fewer = sample.in_flight < (1.0 - SHIFT) * self.in_flight.mean();
+                let is_fewer = self.lately.mean() < (1.0 - SHIFT) * self.in_flight.mean();
                 return Some(if is_fewer { Change::Fell } else { Change::Thrashes });
             }
         }
