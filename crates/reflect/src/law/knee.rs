@@ -23,10 +23,10 @@
 //! ends after a number of samples that is bounded, and only a change of the productivity ends `Hold`. A
 //! change that leaves the productivity at the limit as it was is not noticed.
 //!
-//! A stall of the whole server, such as that of a deadlock, is a cost of the limit at which it began: nothing
-//! is decided in a period in which no unit was finished. If there are more of them than a stall has, the
-//! server hangs, which says nothing of the limit either: only if it hangs for about ten seconds are other
-//! limits tried.
+//! A stall of the whole server, such as that of a deadlock, is a cost of the limit at which it began: but for
+//! the first period, nothing is decided in one in which no unit was finished. If there are more of them than
+//! a stall has, the server hangs. It is assumed that the limit is not the cause, unless it hangs again within
+//! a minute, or for about ten seconds while the limit binds: then others are tried.
 
 mod noise;
 mod refine;
@@ -109,7 +109,9 @@ impl Controller for Knee {
             self.settling.since = Some(LONGEST);
         }
         let reason = if signal.period.is_zero() || signal.in_flight + signal.waiting < WAITING {
-            self.noise.pause();
+            if self.noise.pause() {
+                self.watch.forget_stall();
+            }
             "no load"
         } else if let Some(sample) = self.settling.read(signal, self.limit) {
             self.take(&sample, signal.contention())
@@ -135,9 +137,10 @@ impl Knee {
 
     fn take(&mut self, sample: &Sample, contention: Option<f64>) -> &'static str {
         self.noise.add(sample);
-        if self.noise.has_hung() {
-            self.watch.forget_sums();
+        if self.noise.is_forgiven() {
+            self.forget_hang();
         }
+        let is_long_hang = self.noise.is_long_hang() && sample.is_reached;
         match &mut self.stage {
             Stage::Begin => self.begin(sample, contention),
             Stage::Survey(survey) => {
@@ -149,16 +152,18 @@ impl Knee {
                 }
                 "surveys limits"
             }
-            Stage::Refine(refine) if self.noise.is_long_hang() && self.limit != refine.home() => {
+            Stage::Refine(refine) if is_long_hang && self.limit != refine.home() => {
                 let next = refine.skip();
                 let home = refine.home();
                 self.compare(next, home)
             }
-            // Whether it is due to the limit, other ones show.
-            _ if self.noise.is_long_hang() => {
-                self.survey(Survey::down(sample, self.gain), "nothing is finished")
+            _ if is_long_hang => {
+                // More than the limit may be in flight: they came at a higher one, in this hang.
+                let in_flight = sample.in_flight.min(self.limit.real());
+                let survey = Survey::down(&Sample { in_flight, ..*sample }, self.gain);
+                self.survey(survey, "nothing is finished")
             }
-            _ if self.noise.hangs() => "waits for the end of a hang",
+            _ if self.noise.hangs_rarely() => "waits for the end of a hang",
             Stage::Hold if !sample.is_reached => "the limit is not reached",
             Stage::Refine(refine) if !sample.is_reached && self.limit == refine.home() => {
                 "the limit is not reached"
@@ -195,9 +200,20 @@ impl Knee {
             self.survey(Survey::up(self.limit, self.gain), "begins at the limit")
         } else if is_saturated {
             self.survey(Survey::down(sample, self.gain), "begins in saturation")
+        } else if sample.is_empty {
+            // Nor is it seen yet that there is no load.
+            "waits for the first unit"
         } else {
             self.open(sample);
             "begins without load"
+        }
+    }
+
+    /// Forgets what was measured in a hang.
+    fn forget_hang(&mut self) {
+        self.watch.forget_stall();
+        if let Stage::Refine(refine) = &mut self.stage {
+            refine.restart();
         }
     }
 

@@ -15,9 +15,12 @@ const MEMORY: f64 = 50.0;
 /// `deadlock_timeout`. A server that finishes nothing for longer hangs.
 const LONGEST_STALL: u32 = 15;
 
-/// Hang, in stalls, up to which it is taken for one that no limit causes or ends: about ten seconds. All
-/// sessions can wait that long for the lock of a table.
+/// Length of a hang from which other limits are tried, in runs of [`LONGEST_STALL`] + 1 samples: about ten
+/// seconds. All sessions can wait that long for the lock of a table.
 const LONGEST_HANG: u32 = 6;
+
+/// Samples after a hang in which another one is not forgiven: a minute.
+const UNFORGIVING: u32 = 600;
 
 /// Standard deviation of samples at one level, from the differences between successive ones: a change of
 /// the level is in one difference only.
@@ -32,22 +35,35 @@ pub(super) struct Noise {
     last: Option<f64>,
     /// Samples of the present stall.
     stalled: u32,
-    /// Stalls of the present hang, of [`LONGEST_STALL`] samples and one more each.
+    /// Runs of [`LONGEST_STALL`] + 1 empty samples in the present hang.
     hung: u32,
-    /// Whether it did so until the last sample.
-    has_hung: bool,
+    /// Samples from the end of the last hang to the present one.
+    since_hang: u32,
+    /// Whether a hang ended with the last sample, the first one for a minute.
+    is_forgiven: bool,
 }
 
 impl Default for Noise {
     fn default() -> Self {
-        Self { variance: 0.1 * 0.1, weight: ASSUMED, last: None, stalled: 0, hung: 0, has_hung: false }
+        Self {
+            variance: 0.1 * 0.1,
+            weight: ASSUMED,
+            last: None,
+            stalled: 0,
+            hung: 0,
+            since_hang: UNFORGIVING,
+            is_forgiven: false,
+        }
     }
 }
 
 impl Noise {
     /// Takes a sample.
     pub fn add(&mut self, sample: &Sample) {
-        self.has_hung = !sample.is_empty && mem::take(&mut self.hung) > 0;
+        self.is_forgiven = false;
+        if !self.hangs() {
+            self.since_hang = self.since_hang.saturating_add(1);
+        }
         if sample.is_empty {
             if self.stalled < LONGEST_STALL {
                 self.stalled += 1;
@@ -56,6 +72,10 @@ impl Noise {
                 self.hung += 1;
             }
             return;
+        }
+        if mem::take(&mut self.hung) > 0 {
+            self.is_forgiven = self.since_hang >= UNFORGIVING;
+            self.since_hang = 0;
         }
         // The relative deviation of an empty sample is 1.
         let stalled = mem::take(&mut self.stalled);
@@ -73,9 +93,10 @@ impl Noise {
         (self.last, self.stalled) = (None, 0);
     }
 
-    /// There is no load: that nothing is finished is not due to the server.
-    pub fn pause(&mut self) {
-        (self.stalled, self.hung) = (0, 0);
+    /// Ends a stall or hang for lack of load, and returns whether there was one: its units may have been
+    /// cancelled.
+    pub fn pause(&mut self) -> bool {
+        mem::take(&mut self.stalled) + mem::take(&mut self.hung) > 0
     }
 
     /// Whether the server finishes nothing at the moment.
@@ -88,14 +109,24 @@ impl Noise {
         self.hung > 0
     }
 
+    /// Whether it hangs for the first time in a minute: the hang counts for no limit.
+    pub fn hangs_rarely(&self) -> bool {
+        self.hangs() && self.since_hang >= UNFORGIVING
+    }
+
     /// Whether the hang has, with the last sample, lasted for [`LONGEST_HANG`], or for a multiple of it.
     pub fn is_long_hang(&self) -> bool {
         self.hangs() && self.hung.is_multiple_of(LONGEST_HANG) && self.stalled == 0
     }
 
-    /// Whether the server has hung until the last sample.
+    /// Whether a hang ended with the last sample.
     pub fn has_hung(&self) -> bool {
-        self.has_hung
+        self.since_hang == 0
+    }
+
+    /// Whether such a hang ended with the last sample.
+    pub fn is_forgiven(&self) -> bool {
+        self.is_forgiven
     }
 
     /// Samples of the present stall.

@@ -98,6 +98,11 @@ impl Refine {
         Some(self.limit())
     }
 
+    /// Forgets the samples of the present comparison.
+    pub fn restart(&mut self) {
+        (self.of_home, self.of_neighbour, self.dwell) = (Tally::default(), Tally::default(), 0);
+    }
+
     /// Gives up a neighbour that the load does not reach, and returns the next limit; `None` at the end.
     pub fn skip(&mut self) -> Option<Limit> {
         self.conclude(f64::NEG_INFINITY).then(|| self.limit())
@@ -138,9 +143,8 @@ impl Refine {
             _ if self.turn() => {}
             _ => return false,
         }
-        self.of_home = Tally::default();
-        self.of_neighbour = Tally::default();
-        (self.side, self.dwell) = (Side::Home, 0);
+        self.restart();
+        self.side = Side::Home;
         self.neighbour(self.direction).is_some() || self.turn()
     }
 

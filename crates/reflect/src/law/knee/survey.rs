@@ -128,7 +128,7 @@ impl Survey {
                 }
                 self.at = limit;
             }
-            // The level may be no cause of the hang.
+            // The end of the hang may show more.
             Next::Collapse { .. } | Next::NoCollapse
                 if noise.hangs() && !noise.is_long_hang() && self.has_finished =>
             {
@@ -139,7 +139,7 @@ impl Survey {
         next
     }
 
-    /// Begins again, without what was measured: a hang does not depend on the level.
+    /// Begins again, without what was measured before the end of a hang.
     fn restart(&mut self) -> Next {
         self.has_restarted = true;
         self.measured.clear();

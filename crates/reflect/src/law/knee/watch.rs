@@ -21,15 +21,34 @@ const FEWEST: u32 = 16;
 /// Most samples of the reference: a minute.
 const REFERENCE: u32 = 600;
 
-/// What is normal, and the sums of what is above and below.
+/// What is usual, and the sums of what is above and below.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    productivity: Tally,
-    in_flight: Tally,
+    usual: Level,
     above: f64,
     below: f64,
-    /// What is in flight since the productivity is lower.
-    lately: Tally,
+    /// Since the productivity has been lower.
+    lately: Level,
+    /// What was usual before the present stall.
+    before_stall: Level,
+}
+
+/// The productivity and what is in flight.
+#[derive(Debug, Clone, Copy, Default)]
+struct Level {
+    productivity: Tally,
+    in_flight: Tally,
+}
+
+impl Level {
+    fn add(&mut self, sample: &Sample) {
+        self.productivity.add(sample.productivity);
+        self.in_flight.add(sample.in_flight);
+    }
+
+    fn samples(&self) -> u32 {
+        self.productivity.samples()
+    }
 }
 
 /// A change of the productivity.
@@ -37,37 +56,36 @@ pub(super) struct Watch {
 pub(super) enum Change {
     /// It is higher.
     Rose,
-    /// It is lower, and fewer units are in flight.
+    /// It is lower, and what is in flight is lower by at least half as much, in the logarithm.
     Fell,
-    /// It is lower, and not fewer units are in flight.
+    /// It is lower, and what is in flight is not.
     Thrashes,
 }
 
 impl Watch {
-    /// Looks for a change from here on.
-    pub fn forget_sums(&mut self) {
-        (self.above, self.below) = (0.0, 0.0);
-        self.lately = Tally::default();
+    /// Discards the present stall, and looks for a change from here on.
+    pub fn forget_stall(&mut self) {
+        *self = Self { usual: self.before_stall, before_stall: self.before_stall, ..Self::default() };
     }
 
     /// Takes a sample.
     pub fn add(&mut self, sample: &Sample, noise: &Noise) -> Option<Change> {
-        if self.productivity.samples() >= FEWEST {
+        if self.usual.samples() >= FEWEST {
             let deviation = noise.deviation();
             // An empty sample is part of a stall, and counts for what it adds to the noise.
-            let logarithm = (sample.productivity / self.productivity.mean()).ln();
+            let logarithm = (sample.productivity / self.usual.productivity.mean()).ln();
             let shift = if sample.is_empty { -1.0 } else { logarithm };
             // Half of the shift, and what the reference may be wrong by.
-            let allowance = SHIFT / 2.0 + deviation / f64::from(self.productivity.samples()).sqrt();
+            let allowance = SHIFT / 2.0 + deviation / f64::from(self.usual.samples()).sqrt();
             // Wald's bound: the sum of a normal variable whose drift is half of the shift.
             let limit = (FALSE_ALARMS * deviation.powi(2) / SHIFT).max(SMALLEST);
             let most = PART * limit;
             self.above = (self.above + (shift - allowance).min(most)).max(0.0);
             self.below = (self.below + (-shift - allowance).min(most)).max(0.0);
             if self.below <= 0.0 {
-                self.lately = Tally::default();
+                self.lately = Level::default();
             } else {
-                self.lately.add(sample.in_flight);
+                self.lately.add(sample);
             }
             // A stall may be over with the next sample.
             let is_change = |sum| sum > limit && !noise.is_stalled();
@@ -75,14 +93,23 @@ impl Watch {
                 return Some(Change::Rose);
             }
             if is_change(self.below) {
-                let is_fewer = self.lately.mean() < (1.0 - SHIFT) * self.in_flight.mean();
-                return Some(if is_fewer { Change::Fell } else { Change::Thrashes });
+                return Some(self.fall());
             }
         }
-        if self.productivity.samples() < REFERENCE {
-            self.productivity.add(sample.productivity);
-            self.in_flight.add(sample.in_flight);
+        if self.usual.samples() < REFERENCE {
+            self.usual.add(sample);
+        }
+        if !sample.is_empty {
+            self.before_stall = self.usual;
         }
         None
+    }
+
+    /// What kind of change it is that the productivity is lower.
+    fn fall(&self) -> Change {
+        let fall = |of: fn(&Level) -> f64| (of(&self.usual) / of(&self.lately)).ln();
+        let in_flight = fall(|level| level.in_flight.mean());
+        let productivity = fall(|level| level.productivity.mean());
+        if in_flight >= productivity / 2.0 { Change::Fell } else { Change::Thrashes }
     }
 }
