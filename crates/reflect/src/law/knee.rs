@@ -20,8 +20,8 @@
 //! left, so that late signals and long transactions make the law slower and not unstable; no step depends on
 //! the size of a difference, so that noise costs time and has no gain. Where a survey ends, and which limit
 //! is compared first, may be due to noise; the comparisons correct it as far as each step shows. A survey
-//! ends after a number of samples that is bounded, and only a change of the productivity ends `Hold`. A
-//! change that leaves the productivity at the limit as it was is not noticed.
+//! ends after a number of samples that is bounded, and only a change of the productivity ends `Hold`, or a
+//! long hang. A change that leaves the productivity at the limit as it was is not noticed.
 //!
 //! A stall of the whole server, such as that of a deadlock, is a cost of the limit at which it began: but for
 //! the first period, nothing is decided in one in which no unit was finished. If there are more of them than
@@ -137,10 +137,9 @@ impl Knee {
 
     fn take(&mut self, sample: &Sample, contention: Option<f64>) -> &'static str {
         self.noise.add(sample);
-        if self.noise.is_forgiven() {
+        if self.noise.has_hung() {
             self.forget_hang();
         }
-        let is_long_hang = self.noise.is_long_hang() && sample.is_reached;
         match &mut self.stage {
             Stage::Begin => self.begin(sample, contention),
             Stage::Survey(survey) => {
@@ -152,12 +151,7 @@ impl Knee {
                 }
                 "surveys limits"
             }
-            Stage::Refine(refine) if is_long_hang && self.limit != refine.home() => {
-                let next = refine.skip();
-                let home = refine.home();
-                self.compare(next, home)
-            }
-            _ if is_long_hang => {
+            _ if self.noise.is_long_hang() && sample.is_reached => {
                 // More than the limit may be in flight: they came at a higher one, in this hang.
                 let in_flight = sample.in_flight.min(self.limit.real());
                 let survey = Survey::down(&Sample { in_flight, ..*sample }, self.gain);
@@ -184,7 +178,11 @@ impl Knee {
                 if moved != home {
                     self.watch = Watch::default();
                 }
-                self.compare(next, moved)
+                match next {
+                    Some(limit) => self.go(limit),
+                    None => self.hold(moved),
+                }
+                "compares two limits"
             }
             Stage::Hold => match self.watch.add(sample, &self.noise) {
                 Some(_) => self.survey(Survey::up(self.limit, self.gain), "productivity changed"),
@@ -262,13 +260,9 @@ impl Knee {
         self.stage = Stage::Refine(refine);
     }
 
-    /// Goes to the next limit to compare, or holds the best one if there is none, and returns the reason.
-    fn compare(&mut self, next: Option<Limit>, home: Limit) -> &'static str {
-        if next.is_none() {
-            self.stage = Stage::Hold;
-        }
-        self.go(next.unwrap_or(home));
-        "compares two limits"
+    fn hold(&mut self, limit: Limit) {
+        self.go(limit);
+        self.stage = Stage::Hold;
     }
 
     fn open(&mut self, sample: &Sample) {

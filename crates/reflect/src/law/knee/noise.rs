@@ -37,10 +37,8 @@ pub(super) struct Noise {
     stalled: u32,
     /// Runs of [`LONGEST_STALL`] + 1 empty samples in the present hang.
     hung: u32,
-    /// Samples from the end of the last hang to the present one.
+    /// Samples since the last hang ended.
     since_hang: u32,
-    /// Whether a hang ended with the last sample, the first one for a minute.
-    is_forgiven: bool,
 }
 
 impl Default for Noise {
@@ -52,7 +50,6 @@ impl Default for Noise {
             stalled: 0,
             hung: 0,
             since_hang: UNFORGIVING,
-            is_forgiven: false,
         }
     }
 }
@@ -60,10 +57,7 @@ impl Default for Noise {
 impl Noise {
     /// Takes a sample.
     pub fn add(&mut self, sample: &Sample) {
-        self.is_forgiven = false;
-        if !self.hangs() {
-            self.since_hang = self.since_hang.saturating_add(1);
-        }
+        self.since_hang = self.since_hang.saturating_add(1);
         if sample.is_empty {
             if self.stalled < LONGEST_STALL {
                 self.stalled += 1;
@@ -74,7 +68,6 @@ impl Noise {
             return;
         }
         if mem::take(&mut self.hung) > 0 {
-            self.is_forgiven = self.since_hang >= UNFORGIVING;
             self.since_hang = 0;
         }
         // The relative deviation of an empty sample is 1.
@@ -109,7 +102,7 @@ impl Noise {
         self.hung > 0
     }
 
-    /// Whether it hangs for the first time in a minute: the hang counts for no limit.
+    /// Whether it hangs for the first time in a minute: such a hang counts for no limit.
     pub fn hangs_rarely(&self) -> bool {
         self.hangs() && self.since_hang >= UNFORGIVING
     }
@@ -122,11 +115,6 @@ impl Noise {
     /// Whether a hang ended with the last sample.
     pub fn has_hung(&self) -> bool {
         self.since_hang == 0
-    }
-
-    /// Whether such a hang ended with the last sample.
-    pub fn is_forgiven(&self) -> bool {
-        self.is_forgiven
     }
 
     /// Samples of the present stall.
