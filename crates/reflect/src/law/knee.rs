@@ -25,8 +25,8 @@
 //!
 //! A stall of the whole server, such as that of a deadlock, is a cost of the limit at which it began: but for
 //! the first period, nothing is decided in one in which no unit was finished. If there are more of them than
-//! a stall has, the server hangs. It is assumed that the limit is not the cause, unless it hangs again within
-//! a minute, or for about ten seconds while the limit binds: then others are tried.
+//! a stall has, the server hangs. It is assumed that the limit is not the cause, unless the server hangs
+//! again within a minute, or for about ten seconds while the limit binds: then others are tried.
 
 mod noise;
 mod refine;
@@ -110,7 +110,7 @@ impl Controller for Knee {
         }
         let reason = if signal.period.is_zero() || signal.in_flight + signal.waiting < WAITING {
             if self.noise.pause() {
-                self.watch.forget_stall();
+                self.forget_stall();
             }
             "no load"
         } else if let Some(sample) = self.settling.read(signal, self.limit) {
@@ -138,10 +138,9 @@ impl Knee {
     fn take(&mut self, sample: &Sample, contention: Option<f64>) -> &'static str {
         self.noise.add(sample);
         if self.noise.has_hung() {
-            self.forget_hang();
+            self.forget_stall();
         }
         match &mut self.stage {
-            Stage::Begin => self.begin(sample, contention),
             Stage::Survey(survey) => {
                 match survey.add(sample, &self.noise) {
                     survey::Next::Stay => {}
@@ -157,6 +156,7 @@ impl Knee {
                 let survey = Survey::down(&Sample { in_flight, ..*sample }, self.gain);
                 self.survey(survey, "nothing is finished")
             }
+            Stage::Begin => self.begin(sample, contention),
             _ if self.noise.hangs_rarely() => "waits for the end of a hang",
             Stage::Hold if !sample.is_reached => "the limit is not reached",
             Stage::Refine(refine) if !sample.is_reached && self.limit == refine.home() => {
@@ -199,7 +199,7 @@ impl Knee {
         } else if is_saturated {
             self.survey(Survey::down(sample, self.gain), "begins in saturation")
         } else if sample.is_empty {
-            // Nor is it seen yet that there is no load.
+            // An empty period does not show a lack of load.
             "waits for the first unit"
         } else {
             self.open(sample);
@@ -207,8 +207,8 @@ impl Knee {
         }
     }
 
-    /// Forgets what was measured in a hang.
-    fn forget_hang(&mut self) {
+    /// Forgets what was measured in a stall or hang that shows nothing of the limit.
+    fn forget_stall(&mut self) {
         self.watch.forget_stall();
         if let Stage::Refine(refine) = &mut self.stage {
             refine.restart();

@@ -19,8 +19,8 @@ const LONGEST_STALL: u32 = 15;
 /// seconds. All sessions can wait that long for the lock of a table.
 const LONGEST_HANG: u32 = 6;
 
-/// Samples after a hang in which another one is not forgiven: a minute.
-const UNFORGIVING: u32 = 600;
+/// Samples after a hang from which another one is as rare as the first: a minute.
+const RARE: u32 = 600;
 
 /// Standard deviation of samples at one level, from the differences between successive ones: a change of
 /// the level is in one difference only.
@@ -43,14 +43,7 @@ pub(super) struct Noise {
 
 impl Default for Noise {
     fn default() -> Self {
-        Self {
-            variance: 0.1 * 0.1,
-            weight: ASSUMED,
-            last: None,
-            stalled: 0,
-            hung: 0,
-            since_hang: UNFORGIVING,
-        }
+        Self { variance: 0.1 * 0.1, weight: ASSUMED, last: None, stalled: 0, hung: 0, since_hang: RARE }
     }
 }
 
@@ -89,7 +82,11 @@ impl Noise {
     /// Ends a stall or hang for lack of load, and returns whether there was one: its units may have been
     /// cancelled.
     pub fn pause(&mut self) -> bool {
-        mem::take(&mut self.stalled) + mem::take(&mut self.hung) > 0
+        let has_hung = mem::take(&mut self.hung) > 0;
+        if has_hung {
+            self.since_hang = 0;
+        }
+        mem::take(&mut self.stalled) > 0 || has_hung
     }
 
     /// Whether the server finishes nothing at the moment.
@@ -102,9 +99,9 @@ impl Noise {
         self.hung > 0
     }
 
-    /// Whether it hangs for the first time in a minute: such a hang counts for no limit.
+    /// Whether it hangs, a minute or more after the last hang.
     pub fn hangs_rarely(&self) -> bool {
-        self.hangs() && self.since_hang >= UNFORGIVING
+        self.hangs() && self.since_hang >= RARE
     }
 
     /// Whether the hang has, with the last sample, lasted for [`LONGEST_HANG`], or for a multiple of it.

@@ -58,7 +58,7 @@ pub(super) enum Change {
     Rose,
     /// It is lower, and what is in flight is lower by at least half as much, in the logarithm.
     Fell,
-    /// It is lower, and what is in flight is not.
+    /// It is lower, and what is in flight is not, or by less than that.
     Thrashes,
 }
 

@@ -45,7 +45,7 @@ fn knee_leaves_limits_at_which_the_server_hangs_again_and_again() {
 
 #[test]
 fn knee_keeps_its_limit_while_the_server_hangs() {
-    for hang_s in [2.0, 4.8, 9.0] {
+    for hang_s in [2.0, 4.7, 4.8, 9.0] {
         let hung = 30.0..30.0 + hang_s;
         let (limits, reason) = limits_of(180, 2.0, |time_s, limit| {
             finished_unless(hung.contains(&time_s), closed(1_024.0, limit, hot_row))
@@ -140,15 +140,27 @@ fn knee_keeps_its_limit_after_a_stall_and_a_time_without_load() {
 
 #[test]
 fn knee_finds_the_same_limit_whenever_the_server_hangs() {
-    for start in 0..200 {
-        let hung = f64::from(start) / 10.0..f64::from(start) / 10.0 + 5.0;
+    // Until the server goes on, or until all clients give up.
+    for (start, pause_s) in (0..200).flat_map(|start| [(start, 0.0), (start, 0.2)]) {
+        let start_s = f64::from(start) / 10.0;
+        let (hung, paused) = (start_s..start_s + 5.0, start_s + 5.0..start_s + 5.0 + pause_s);
         let (limits, reason) = limits_of(60, 2.0, |time_s, limit| {
-            finished_unless(hung.contains(&time_s), closed(1_024.0, limit, hot_row))
+            let clients = if paused.contains(&time_s) { 0.0 } else { 1_024.0 };
+            finished_unless(hung.contains(&time_s), closed(clients, limit, hot_row))
         });
         // It holds this limit from 5.5 s on.
         let held = if start < 60 { &limits[400..] } else { &limits[60..] };
-        assert!(held.iter().all(|limit| *limit == 2), "{hung:?}: {reason}: {limits:?}");
+        assert!(held.iter().all(|limit| *limit == 2), "{hung:?}, {pause_s} s: {reason}: {limits:?}");
     }
+}
+
+#[test]
+fn knee_leaves_a_limit_at_which_the_server_hangs_until_all_clients_give_up() {
+    let (limits, reason) = limits_of(180, 2.0, |time_s, limit| {
+        let clients = if time_s > 60.0 && time_s % 5.0 < 0.2 { 0.0 } else { 40.0 };
+        finished_unless(time_s > 60.0 && limit >= 4.0, closed(clients, limit, peak_of_8))
+    });
+    assert!(limits[590] == 8 && limits[1_200..].iter().all(|limit| *limit < 4), "{reason}: {limits:?}");
 }
 
 #[test]
@@ -179,6 +191,13 @@ fn knee_sees_no_lack_of_load_before_the_first_unit() {
         }
     });
     assert!((8..32).contains(limits.last().unwrap()), "{reason}: {limits:?}");
+}
+
+#[test]
+fn knee_does_not_wait_for_ever_for_the_first_unit() {
+    let (limits, reason) =
+        limits_of(60, 16.0, |_, limit| finished_unless(limit >= 4.0, without_load(20.0, limit)));
+    assert_eq!(*limits.last().unwrap(), 3, "{reason}: {limits:?}");
 }
 
 #[test]
