@@ -4,6 +4,9 @@
 
 use std::process::{Command, Output};
 
+use assay_reflect::plant::PLANTS;
+use assay_reflect::simulation::SCENARIOS;
+
 fn simulate(arguments: &[&str]) -> Output {
     let all = ["reflect", "simulate"].iter().chain(arguments);
     Command::new(env!("CARGO_BIN_EXE_assay")).args(all).output().unwrap()
@@ -43,10 +46,10 @@ fn one_run_has_a_course_with_the_reasons_of_the_law() {
 #[test]
 fn the_plots_of_the_documentation_are_those_of_the_command() {
     let documented = include_str!("../../../docs/control-runs.md");
-    let output = simulate(&["--plot", "--plant", "taken", "--scenario", "inside", "--scenario", "surge"]);
+    let output = simulate(&["--plot"]);
     let text = String::from_utf8(output.stdout).unwrap();
     let plots: Vec<&str> = text.split("\n\n").filter(|block| block.contains(": productivity\n")).collect();
-    assert_eq!(plots.len(), 2, "{text}");
+    assert_eq!(plots.len(), PLANTS.len() * SCENARIOS.len(), "{text}");
     for plot in plots {
         assert!(documented.contains(plot.trim_end()), "not in docs/control-runs.md:\n{plot}");
     }

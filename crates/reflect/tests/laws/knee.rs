@@ -136,6 +136,11 @@ fn closed(clients: f64, limit: f64, per_s: impl Fn(f64) -> f64) -> Signal {
 /// Units per second of [`hot_row`] at its peak, with 3 in flight.
 const PEAK: f64 = 21_800.0;
 
+/// A productivity per second that is low but from 8 in flight to 31.
+fn peak_of_8_to_32(n: f64) -> f64 {
+    if (8.0..32.0).contains(&n) { 1_000.0 } else { 100.0 }
+}
+
 /// Updates of one row: see the plant `universal`.
 fn hot_row(n: f64) -> f64 {
     19_765.0 * n / (1.0 + 0.74 * (n - 1.0) + 0.04 * n * (n - 1.0))
@@ -334,7 +339,7 @@ fn knee_leaves_a_collapse_whose_first_period_finishes_more() {
     let mut first = 3.0;
     let (limits, _) = limits_of(60, 1_000.0, |_, limit| {
         let part = std::mem::replace(&mut first, 1.0);
-        closed(400.0, limit, |n| part * if (8.0..32.0).contains(&n) { 1_000.0 } else { 100.0 })
+        closed(400.0, limit, |n| part * peak_of_8_to_32(n))
     });
     assert!((8..32).contains(limits.last().unwrap()), "{limits:?}");
 }

@@ -2,21 +2,16 @@
 
 use assay_reflect::Signal;
 
-use super::{closed, hot_row, in_period, limits_of, without_load};
+use super::{closed, hot_row, in_period, limits_of, peak_of_8_to_32, without_load};
 
 /// The signal, or that of a server that finishes nothing.
 fn finished_unless(hangs: bool, signal: Signal) -> Signal {
     if hangs { Signal { finished: 0, ..signal } } else { signal }
 }
 
-/// A productivity per second that falls a little from 8 in flight on.
+/// A productivity per second that falls a little behind 8 in flight.
 fn peak_of_8(n: f64) -> f64 {
     if n <= 8.0 { 1_000.0 * n } else { 7_000.0 }
-}
-
-/// A productivity per second that is low from 32 in flight on.
-fn peak_of_8_to_32(n: f64) -> f64 {
-    if (8.0..32.0).contains(&n) { 1_000.0 } else { 100.0 }
 }
 
 #[test]
