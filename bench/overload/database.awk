@@ -2,7 +2,7 @@
 # which rates are per second and times in us. Ratios are of runs in the same repeat: to the rate without a front with
 # the number of clients that has the highest median (`peak`), and to that with as many clients. `load` is the processor
 # time of the load for a transaction. The rows are in the order of lines `front clients`, in the environment variable
-# `runs`. Exits with 1 if a run went wrong.
+# `runs`. The case `paper` has a plot, too. Exits with 1 if a run went wrong.
 
 BEGIN { rows = split(ENVIRON["runs"], order, "\n") }
 
@@ -19,6 +19,38 @@ function late(row,   repeat, n) {
     for (repeat = 1; repeat <= repeats; repeat++)
         if ((row, repeat, 4) in cell) values[++n] = cell[row, repeat, 4] - cell[row, repeat, 10]
     return summary(values, n, 0)
+}
+
+# Plots the medians of the fronts over the numbers of clients, as shares of the highest one without a front: a bar, four
+# lines high and cut at the peak, for each number.
+function plot(whole,   i, j, line, level, eighths, fronts, numbers, name, number, seen, shares, labels) {
+    split("▁ ▂ ▃ ▄ ▅ ▆ ▇ █", block, " ")
+    block[0] = " "
+    for (i = 1; i <= rows; i++) {
+        if (!seen[front[order[i]]]++) name[++fronts] = front[order[i]]
+        if (!seen["of", clients[order[i]]]++) number[++numbers] = clients[order[i]]
+    }
+    print "\n```text"
+    for (i = 1; i <= fronts; i++) {
+        for (level = 3; level >= 0; level--) {
+            line = sprintf("%-14s", level == 3 ? name[i] : "")
+            for (j = 1; j <= numbers; j++) {
+                eighths = int(32 * median(name[i] " " number[j], 4) / whole + 0.5) - 8 * level
+                eighths = eighths < 0 ? 0 : eighths > 8 ? 8 : eighths
+                line = line "  " block[eighths] block[eighths] block[eighths] block[eighths]
+            }
+            sub(/ +$/, "", line)
+            print line
+        }
+        shares = labels = sprintf("%-14s", "")
+        for (j = 1; j <= numbers; j++) {
+            shares = shares sprintf("  %4.2f", median(name[i] " " number[j], 4) / whole)
+            labels = labels sprintf("  %4d", number[j])
+        }
+        print shares "\n"
+    }
+    sub(/^       /, "clients", labels)
+    print labels "\n```"
 }
 
 END {
@@ -60,5 +92,6 @@ END {
         printf " | %s", front[row] == "direct" ? "" : share(row, 4, "direct " clients[row], 4)
         printf " | %s | %s | %s |\n", absolute(row, 5, 1, 1), absolute(row, 8, 1000, 1), absolute(row, 9, 1, 0)
     }
+    if (table == "paper") plot(median(peak, 4))
     exit failed
 }
