@@ -21,9 +21,10 @@ function late(row,   repeat, n) {
     return summary(values, n, 0)
 }
 
-# Plots the medians of the fronts over the numbers of clients, as shares of the highest one without a front: a bar, four
-# lines high and cut at the peak, for each number.
-function plot(whole,   i, j, line, level, eighths, fronts, numbers, name, number, seen, shares, labels) {
+# Plots the shares of the peak, as in the table: a bar for each front and number of clients, four lines high and cut at
+# the peak.
+function plot(peak,   i, j, line, level, eighths, fronts, numbers, name, number, seen, shares, labels, of_peak,
+    median_share, block) {
     split("▁ ▂ ▃ ▄ ▅ ▆ ▇ █", block, " ")
     block[0] = " "
     for (i = 1; i <= rows; i++) {
@@ -32,20 +33,22 @@ function plot(whole,   i, j, line, level, eighths, fronts, numbers, name, number
     }
     print "\n```text"
     for (i = 1; i <= fronts; i++) {
+        shares = labels = sprintf("%-14s", "")
+        for (j = 1; j <= numbers; j++) {
+            split(share(name[i] " " number[j], 4, peak, 4), of_peak, " ")
+            median_share[j] = of_peak[1]
+            shares = shares sprintf("  %4s", of_peak[1])
+            labels = labels sprintf("  %4d", number[j])
+        }
         for (level = 3; level >= 0; level--) {
             line = sprintf("%-14s", level == 3 ? name[i] : "")
             for (j = 1; j <= numbers; j++) {
-                eighths = int(32 * median(name[i] " " number[j], 4) / whole + 0.5) - 8 * level
+                eighths = int(32 * median_share[j] + 0.5) - 8 * level
                 eighths = eighths < 0 ? 0 : eighths > 8 ? 8 : eighths
                 line = line "  " block[eighths] block[eighths] block[eighths] block[eighths]
             }
             sub(/ +$/, "", line)
             print line
-        }
-        shares = labels = sprintf("%-14s", "")
-        for (j = 1; j <= numbers; j++) {
-            shares = shares sprintf("  %4.2f", median(name[i] " " number[j], 4) / whole)
-            labels = labels sprintf("  %4d", number[j])
         }
         print shares "\n"
     }
@@ -92,6 +95,6 @@ END {
         printf " | %s", front[row] == "direct" ? "" : share(row, 4, "direct " clients[row], 4)
         printf " | %s | %s | %s |\n", absolute(row, 5, 1, 1), absolute(row, 8, 1000, 1), absolute(row, 9, 1, 0)
     }
-    if (table == "paper") plot(median(peak, 4))
+    if (table == "paper") plot(peak)
     exit failed
 }
