@@ -65,10 +65,10 @@ again:
 # Compares a server in overload without a limit and with one that a law sets; needs root. `CASE=file-server` takes half
 # an hour. The others are of a PostgreSQL server alone, behind PgBouncer and behind the guard, and take from four minutes
 # to half an hour: hot, tpc-b, deadlock, shop, select, deadline, sessions, paper, latency. `surge`, `inside`, `mix` and
-# `half` show how the guard follows a change, and `steady`, in two and a half hours, what it does without one. All but
-# `file-server` go on where they were interrupted.
+# `half` show how the guard follows a change, and `minute` and, in two and a half hours, `steady` what it does without
+# one. All but `file-server` go on where they were interrupted.
 CASE ?= file-server
-dynamics := surge inside mix half steady
+dynamics := surge inside mix half minute steady
 overload := $(if $(filter file-server,$(CASE)),file-server,$(if $(filter $(dynamics),$(CASE)),dynamics,database) $(CASE))
 overload:
 	scripts/setup overload
