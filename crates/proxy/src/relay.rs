@@ -5,6 +5,7 @@
 //! `epoll_wait`. The kernel reports each change of a socket once (edge-triggered).
 
 mod admission;
+mod aside;
 mod backend;
 mod cancel;
 mod classes;
@@ -52,9 +53,9 @@ use crate::postgres::startup::{CancelKey, Startup};
 use crate::postgres::text::Pin;
 use crate::postgres::users::Users;
 use crate::tls::Encryption;
-use backend::{Backend, BackendKey, Role};
+use backend::{Backend, BackendKey};
 use classes::numbered;
-use client::{Client, ClientKey, Phase};
+use client::{Client, ClientKey};
 use listener::Listener;
 use login::Logins;
 use lookup::Lookups;
@@ -148,10 +149,10 @@ pub struct Counts {
     pub no_room: u64,
     /// Requests to cancel that were passed on, or ended a wait.
     pub cancelled: u64,
-    /// Transactions that were admitted beyond the limit, because all others waited for their clients.
-    pub beyond: u64,
-    /// Times that a transaction gave up its place in a stall, as it waited for a lock or for its client.
-    pub set_aside: u64,
+    /// Times that a transaction gave up its place, as it waited for its client.
+    pub aside_for_client: u64,
+    /// Times that one did in a stall, as it waited for a lock.
+    pub aside_for_lock: u64,
     /// Periods of which the processor time of the server could not be read.
     pub unmeasured: u64,
     /// Times that clients had to wait for their connection, for lack of files or memory.
@@ -209,8 +210,6 @@ pub struct Relay {
     drained_by: Option<Duration>,
     counts: Counts,
     stall: Stall,
-    /// Readings of the server since the last tick.
-    readings: u64,
     buffer: Vec<u8>,
     begun: Instant,
     /// The time of the events that are handled, since the beginning.
@@ -316,7 +315,6 @@ impl Relay {
             drained_by: None,
             counts,
             stall: Stall::default(),
-            readings: 0,
             buffer: vec![0; BUFFER],
             begun: now(),
             at: Duration::ZERO,
@@ -433,9 +431,7 @@ impl Relay {
         self.admit_sessions();
         self.refuse_all_late();
         self.look_after_pools();
-        if self.stands_still() {
-            self.admit_beyond();
-        }
+        self.set_idle_aside();
         self.look_for_stall();
         while let Some(key) = due(&mut self.startups, self.at) {
             self.startup_is_due(key);
@@ -487,36 +483,6 @@ impl Relay {
         self.admit_sessions();
         self.admit_waiting();
         moment
-    }
-
-    /// Admits one transaction beyond the limit that can begin.
-    fn admit_beyond(&mut self) {
-        while let Some((key, permit)) = self.gate.admit_beyond(self.at) {
-            self.admit(key, permit);
-            self.begin_transaction(key);
-            let phase = self.clients.get(key).map(|client| client.phase);
-            if let Some(Phase::Active | Phase::Opening) = phase {
-                self.counts.beyond += 1;
-                return;
-            }
-        }
-    }
-
-    /// Whether the server has had nothing to do since the last tick: all transactions in flight wait for
-    /// their clients. These may wait for one another, as in a program that uses several sessions in turn.
-    fn stands_still(&mut self) -> bool {
-        let readings = std::mem::take(&mut self.readings);
-        readings == 0
-            && self.backends.values().all(|backend| match backend.role {
-                Role::Login(_)
-                | Role::Asked
-                | Role::Observing
-                | Role::Idle
-                | Role::MakingRoom(_)
-                | Role::Cancelling(..) => true,
-                Role::Serving(client) => self.clients[client].session.is_answered(),
-                Role::Opening | Role::Settling | Role::Ending => false,
-            })
     }
 }
 

@@ -49,12 +49,10 @@ pub const TRANSACTIONS: [Count; 6] = [
     Count::new("rolled back by their client", "rolled_back", |counts| counts.rolled_back),
     Count::new("with an error", "failed", |counts| counts.failed),
     Count::new("abandoned by their client or the server", "abandoned", |counts| counts.abandoned),
-    Count::new(
-        "admitted beyond the limit, as all others waited for their clients",
-        "beyond_limit",
-        |counts| counts.beyond,
-    ),
-    Count::new("gave up their places in a stall, until they went on", "set_aside", |counts| counts.set_aside),
+    Count::new("set aside, as they waited for their clients", "aside_for_client", |counts| {
+        counts.aside_for_client
+    }),
+    Count::new("set aside, as they waited for a lock", "aside_for_lock", |counts| counts.aside_for_lock),
 ];
 
 /// What is counted of sessions.
@@ -114,7 +112,7 @@ pub fn status(law: &'static Law, state: &State, curve: Option<&Curve>) -> Report
     let now = [
         (format!("{} in flight", level.name()), *in_flight),
         (format!("{} that wait for admission", level.name()), waiting.iter().sum()),
-        ("transactions that have given up their places".to_owned(), *aside),
+        ("transactions that are set aside".to_owned(), *aside),
         ("transactions that lack a connection to the server".to_owned(), parked.iter().sum()),
         ("connections of clients".to_owned(), *clients),
         ("connections to the server".to_owned(), *backends),

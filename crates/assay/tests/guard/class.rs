@@ -33,7 +33,7 @@ impl Occupied {
         let prepared = prepare(&guard);
         let mut holder = guard.session("holder");
         let cancel = holder.cancel_token();
-        // The server is at work, so that none is admitted beyond the limit.
+        // The server is at work, so that it keeps its place.
         let holder = thread::spawn(move || holder.batch_execute("SELECT pg_sleep(3600)").unwrap_err());
         wait_for_sleep(server);
         (Self { guard, directory, holder, cancel }, prepared)

@@ -3,7 +3,7 @@
 use std::process::{Command, Output, Stdio};
 
 use crate::postgres_server::Server;
-use crate::{Guard, text};
+use crate::{FOR_CLIENT, Guard, text};
 
 /// A session of psql, which reads its commands.
 pub fn psql_session(parameters: &str) -> Command {
@@ -96,5 +96,5 @@ fn one_thread_that_uses_many_sessions_in_turn_does_not_wait_for_itself() {
     let mut second = guard.session("second");
     second.batch_execute("SELECT 1").unwrap();
     first.batch_execute("COMMIT").unwrap();
-    assert_eq!(guard.end().of("admitted beyond the limit"), 1);
+    assert_eq!(guard.end().of(FOR_CLIENT), 1);
 }

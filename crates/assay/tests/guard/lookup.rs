@@ -13,7 +13,7 @@ use crate::postgres_server::Server;
 use crate::session::process;
 use crate::users::list;
 use crate::wire::{answer, packet};
-use crate::{Guard, command, next_line, text};
+use crate::{FOR_CLIENT, Guard, command, next_line, text};
 
 /// The role as which guards look up others, which is not looked up itself.
 const LISTED: &str = "\"postgres\" \"right\"";
@@ -229,7 +229,7 @@ fn lookups_are_no_work_on_transactions() {
         assert!(answer(&guard, &quits("missing")).starts_with('R'));
     }
     waiting.join().unwrap();
-    assert_eq!(guard.end().of("admitted beyond the limit"), 1);
+    assert_eq!(guard.end().of(FOR_CLIENT), 1);
 }
 
 #[test]

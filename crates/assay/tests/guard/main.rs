@@ -117,6 +117,12 @@ impl Drop for Guard {
     }
 }
 
+/// The row of the report that counts those that were set aside as they waited for their clients.
+const FOR_CLIENT: &str = "set aside, as they waited for their clients";
+
+/// That of those that waited for a lock.
+const FOR_LOCK: &str = "set aside, as they waited for a lock";
+
 /// The report of a guard.
 struct Counts(Value);
 

@@ -97,7 +97,7 @@ fn a_transaction_that_waits_too_long_is_refused_and_its_session_goes_on() {
     let server = Server::start();
     let guard = Guard::start(&server, &["--limit", "1", "--max-wait", "1s"]);
     let mut holder = guard.session("holder");
-    // The server is at work, so that none is admitted beyond the limit.
+    // The server is at work, so that it keeps its place.
     let cancel = holder.cancel_token();
     let holder = thread::spawn(move || holder.batch_execute("SELECT pg_sleep(3600)").unwrap_err());
     let mut session = guard.session("session");
@@ -138,7 +138,7 @@ fn a_transaction_that_waits_can_be_cancelled() {
     let guard = Guard::start(&server, &["--limit", "1"]);
     let [mut holder, mut waiting] = ["holder", "waiting"].map(|name| guard.session(name));
     let [of_holder, of_waiting] = [holder.cancel_token(), waiting.cancel_token()];
-    // The server is at work, so that none is admitted beyond the limit.
+    // The server is at work, so that it keeps its place.
     let holder = thread::spawn(move || holder.batch_execute("SELECT pg_sleep(3600)").unwrap_err());
     wait_for_sleep(&server);
     let is_done = AtomicBool::new(false);

@@ -3,10 +3,10 @@
 use postgres::error::SqlState;
 use postgres::{Client, Statement};
 
-use crate::Guard;
 use crate::postgres_server::Server;
 use crate::session::{process, select};
 use crate::wire::{SYNC, Wire, borrowed, query};
+use crate::{FOR_CLIENT, Guard};
 
 /// The only value of a prepared statement.
 fn value(session: &mut Client, statement: &Statement) -> String {
@@ -230,5 +230,5 @@ fn a_session_that_prepares_without_sync_lets_others_pass_and_goes_on_with_a_quer
     wire.send(&[(b'D', "Sx\0"), (b'Q', "SELECT 1\0")]);
     assert!(wire.read_to(b'E').1.contains("C08P01\0"));
     let counts = guard.end();
-    assert_eq!((counts.of("admitted beyond"), counts.of("ended with an error of the guard")), (1, 1));
+    assert_eq!((counts.of(FOR_CLIENT), counts.of("ended with an error of the guard")), (1, 1));
 }

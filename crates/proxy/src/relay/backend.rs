@@ -188,11 +188,7 @@ impl Relay {
             return;
         }
         match backend.connection.read(buffer) {
-            Read::Bytes(length) => {
-                // What the guard asks itself is no transaction.
-                self.readings += u64::from(!matches!(backend.role, Role::Asked | Role::Observing));
-                self.take_reply(key, &buffer[..length]);
-            }
+            Read::Bytes(length) => self.take_reply(key, &buffer[..length]),
             Read::End => self.backend_ended(key),
             Read::Later => {}
         }

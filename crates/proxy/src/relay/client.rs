@@ -42,6 +42,8 @@ pub struct Client {
     pub backend: Option<BackendKey>,
     pub pool: Option<PoolKey>,
     pub permit: Option<Permit>,
+    /// Whether its transaction waited for it at the last tick, and has since.
+    pub keeps_waiting: bool,
     /// That of its session, where sessions need one.
     pub place: Option<Permit>,
     /// Why its transaction is refused, until that is sent.
@@ -155,6 +157,7 @@ impl Relay {
             backend: None,
             pool: None,
             permit: None,
+            keeps_waiting: false,
             place: None,
             refusal: Vec::new(),
             cancel_key: CancelKey(cancel_key),

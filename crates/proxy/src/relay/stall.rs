@@ -1,14 +1,12 @@
 //! Stalls: no transaction ends while others wait for admission. All in flight may wait for one lock, of a
 //! session that does nothing, and those that wait may not need it. The server says which of them wait for a
-//! lock. These are set aside: they give up their places until they go on, and so do those that wait for their
-//! clients.
+//! lock. These are set aside: they give up their places until they go on.
 
 use std::collections::HashSet;
 use std::mem;
 use std::time::Duration;
 
 use super::backend::{Backend, BackendKey, Role};
-use super::client::ClientKey;
 use super::login::LOGINS;
 use super::opening::Opening;
 use super::pool::{Kind, Pool, PoolKey};
@@ -28,6 +26,8 @@ pub struct Stall {
     /// Until then, the server is asked again at each tick.
     spreads_until: Duration,
     question: Option<Question>,
+    /// Whether transactions may be set aside that wait for a lock.
+    has_aside: bool,
     /// The last pool over which a question failed, or that could not be opened.
     failed: Option<PoolKey>,
     /// When the server may be asked again for transactions that are to be set aside.
@@ -82,7 +82,7 @@ impl Relay {
     /// Asks the server what its transactions wait for, if it finishes none, or if some are set aside.
     pub(super) fn look_for_stall(&mut self) {
         let ended = self.ended();
-        let is_waiting = self.gate.queued().any(|(waiting, _)| waiting > 0);
+        let is_waiting = self.is_waiting();
         let has_waited = mem::replace(&mut self.stall.is_waiting, is_waiting);
         if ended != self.stall.ended || !(is_waiting && has_waited) {
             (self.stall.ended, self.stall.since) = (ended, self.at);
@@ -103,7 +103,7 @@ impl Relay {
         let shortest = if self.at < self.stall.spreads_until { TICK } else { STALL_TIME };
         if self.at >= self.stall.since + shortest && self.at >= self.stall.asks_at {
             self.ask_for_locks(Purpose::Stall);
-        } else if self.gate.aside() > 0 && self.at >= self.stall.checks_at {
+        } else if self.stall.has_aside && self.at >= self.stall.checks_at {
             self.ask_for_locks(Purpose::Check);
         }
     }
@@ -160,34 +160,30 @@ impl Relay {
         }
     }
 
-    /// In a stall, sets the transactions aside that wait for a lock, in these processes of the server, or for
-    /// their clients. The others have their places.
+    /// In a stall, sets the transactions aside that wait for a lock, in these processes of the server. The
+    /// others have their places, unless they wait for their clients.
     fn sort(&mut self, processes: &HashSet<u32>, purpose: Purpose) {
+        self.stall.has_aside = false;
         for backend in self.backends.values_mut() {
-            let (permit, waits_for_client) = match backend.role {
-                Role::Serving(client) => {
-                    let client = &mut self.clients[client];
-                    let waits = client.is_waited_for();
-                    (&mut client.permit, waits)
-                }
-                _ => (&mut backend.permit, false),
+            let permit = match backend.role {
+                Role::Serving(client) if self.clients[client].is_waited_for() => continue,
+                Role::Serving(client) => &mut self.clients[client].permit,
+                _ => &mut backend.permit,
             };
             let Some(permit) = permit else { continue };
-            if !waits_for_client && !processes.contains(&backend.cancel_key.process()) {
+            if !processes.contains(&backend.cancel_key.process()) {
                 self.gate.take_back(permit, self.at);
             } else if purpose == Purpose::Stall && self.gate.set_aside(permit, self.at) {
-                self.counts.set_aside += 1;
+                self.counts.aside_for_lock += 1;
                 self.stall.spreads_until = self.at + STALL_TIME;
                 self.stall.asks_at = self.at;
             }
+            self.stall.has_aside |= permit.is_aside();
         }
     }
 
-    /// A transaction goes on: it has its place again.
-    pub(super) fn go_on(&mut self, client: ClientKey) {
-        let permit = self.clients.get_mut(client).and_then(|client| client.permit.as_mut());
-        if permit.is_some_and(|permit| self.gate.take_back(permit, self.at)) {
-            self.stall.spreads_until = self.at;
-        }
+    /// One that was set aside goes on.
+    pub(super) fn stops_spreading(&mut self) {
+        self.stall.spreads_until = self.at;
     }
 }

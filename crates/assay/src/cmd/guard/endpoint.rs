@@ -78,7 +78,7 @@ fn page(state: &State) -> String {
     for (name, help, value) in [
         ("assay_guard_limit", &*format!("{units} that may be in flight"), limits.last.units() as usize),
         ("assay_guard_in_flight", &*format!("{units} in flight"), *in_flight),
-        ("assay_guard_aside", "transactions that have given up their places", *aside),
+        ("assay_guard_aside", "transactions that are set aside", *aside),
         ("assay_guard_clients", "connections of clients", *clients),
         ("assay_guard_server_connections", "connections to the server", *backends),
         (

@@ -1,0 +1,44 @@
+//! Transactions that are set aside: they give up their places until they go on. Those that wait for their
+//! clients do so here, those that wait for a lock in a stall.
+
+use std::mem;
+
+use super::Relay;
+use super::backend::Role;
+use super::client::ClientKey;
+
+impl Relay {
+    /// Whether a transaction waits for admission.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.gate.queued().any(|(waiting, _)| waiting > 0)
+    }
+
+    /// While others wait for admission, sets the transactions aside that have waited for their clients since
+    /// the last tick. These may do something else, or wait for one another, as in a program that uses several
+    /// sessions in turn.
+    pub(super) fn set_idle_aside(&mut self) {
+        if !self.is_waiting() {
+            return;
+        }
+        for backend in self.backends.values() {
+            let Role::Serving(client) = backend.role else { continue };
+            let client = &mut self.clients[client];
+            let waits = client.is_waited_for();
+            let Some(permit) = &mut client.permit else { continue };
+            let has_waited = mem::replace(&mut client.keeps_waiting, waits);
+            if waits && has_waited && self.gate.set_aside(permit, self.at) {
+                self.counts.aside_for_client += 1;
+            }
+        }
+        self.admit_waiting();
+    }
+
+    /// A transaction goes on: it has its place again.
+    pub(super) fn go_on(&mut self, client: ClientKey) {
+        let Some(client) = self.clients.get_mut(client) else { return };
+        client.keeps_waiting = false;
+        if client.permit.as_mut().is_some_and(|permit| self.gate.take_back(permit, self.at)) {
+            self.stops_spreading();
+        }
+    }
+}
