@@ -431,7 +431,7 @@ impl Relay {
         self.admit_sessions();
         self.refuse_all_late();
         self.look_after_pools();
-        self.set_idle_aside();
+        self.give_places();
         self.look_for_stall();
         while let Some(key) = due(&mut self.startups, self.at) {
             self.startup_is_due(key);

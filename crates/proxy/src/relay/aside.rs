@@ -8,18 +8,18 @@ use super::backend::Role;
 use super::client::ClientKey;
 
 impl Relay {
-    /// Whether a transaction waits for admission.
-    pub(super) fn is_waiting(&self) -> bool {
-        self.gate.queued().any(|(waiting, _)| waiting > 0)
+    /// At a tick, gives the places of transactions that stand still to others that wait for admission.
+    pub(super) fn give_places(&mut self) {
+        if self.gate.is_waiting() {
+            self.set_idle_aside();
+        }
+        self.gate.spread();
+        self.admit_waiting();
     }
 
-    /// While others wait for admission, sets the transactions aside that have waited for their clients since
-    /// the last tick. These may do something else, or wait for one another, as in a program that uses several
-    /// sessions in turn.
-    pub(super) fn set_idle_aside(&mut self) {
-        if !self.is_waiting() {
-            return;
-        }
+    /// Sets the transactions aside that have waited for their clients since the last tick. The client may do
+    /// something else, or wait for another transaction, as a program does that uses several sessions in turn.
+    fn set_idle_aside(&mut self) {
         for backend in self.backends.values() {
             let Role::Serving(client) = backend.role else { continue };
             let client = &mut self.clients[client];
@@ -30,7 +30,6 @@ impl Relay {
                 self.counts.aside_for_client += 1;
             }
         }
-        self.admit_waiting();
     }
 
     /// A transaction goes on: it has its place again.

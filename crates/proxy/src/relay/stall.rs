@@ -82,7 +82,7 @@ impl Relay {
     /// Asks the server what its transactions wait for, if it finishes none, or if some are set aside.
     pub(super) fn look_for_stall(&mut self) {
         let ended = self.ended();
-        let is_waiting = self.is_waiting();
+        let is_waiting = self.gate.is_waiting();
         let has_waited = mem::replace(&mut self.stall.is_waiting, is_waiting);
         if ended != self.stall.ended || !(is_waiting && has_waited) {
             (self.stall.ended, self.stall.since) = (ended, self.at);
