@@ -71,10 +71,12 @@ fn pgbench_runs_with_more_clients_than_transactions_may_be_in_flight() {
         let row = row.unwrap().remove(0);
         (row.get::<_, i64>(0), row.get::<_, i64>(1), row.get::<_, i64>(2))
     };
-    for (mode, transactions) in [("simple", 160), ("extended", 320), ("prepared", 480)] {
+    for (mode, jobs, transactions) in
+        [("simple", "16", 160), ("extended", "16", 320), ("prepared", "16", 480), ("prepared", "1", 640)]
+    {
         let report = pgbench(
             &guard,
-            &["--no-vacuum", "--protocol", mode, "--client=16", "--jobs=16", "--transactions=10"],
+            &["--no-vacuum", "--protocol", mode, "--client=16", "--jobs", jobs, "--transactions=10"],
         );
         assert!(report.contains("transactions actually processed: 160/160"), "{report}");
         // Each was committed once.
@@ -82,8 +84,10 @@ fn pgbench_runs_with_more_clients_than_transactions_may_be_in_flight() {
         assert_eq!((history, balance), (transactions, delta));
     }
     let counts = guard.end();
-    assert!(counts.of("committed") >= 480 && counts.of("admitted after a wait") > 0, "{}", counts.0);
+    assert!(counts.of("committed") >= 640 && counts.of("admitted after a wait") > 0, "{}", counts.0);
     assert_eq!(counts.of("prepared statement"), 0);
+    // One thread prepares the statements of all its sessions, one after the other, when each begins.
+    assert!(counts.of(FOR_CLIENT) >= 2, "{}", counts.0);
     assert_eq!([counts.of("rolled back"), counts.of("with an error"), counts.of("abandoned")], [0; 3]);
 }
 

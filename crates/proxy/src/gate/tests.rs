@@ -1,5 +1,7 @@
 //! Tests of the gate.
 
+use std::iter;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -122,6 +124,46 @@ fn the_newest_comes_first_when_the_oldest_has_waited_long() {
         permit = next;
     }
     gate.leave(permit, ms(28));
+}
+
+/// Sets all units aside, which is a standstill.
+fn stand_still(gate: &mut Gate<u32>, permits: &mut [Permit], at: Duration) {
+    for permit in permits {
+        gate.set_aside(permit, at);
+    }
+    gate.spread();
+}
+
+/// Admits as many units as there is room for.
+fn admit_all(gate: &mut Gate<u32>, at: Duration) -> impl Iterator<Item = Permit> {
+    iter::from_fn(move || gate.admit(at)).map(|(_, permit)| permit)
+}
+
+#[test]
+fn in_each_standstill_twice_as_many_units_begin_until_one_goes_on() {
+    let at = Duration::ZERO;
+    let (mut gate, ids) = gate(2, &[(0, LONGEST, OldestFirst, None)]);
+    let admitted = (0..40).filter_map(|unit| match gate.arrive(unit, ids[0], at) {
+        Arrival::Admitted(permit) => Some(permit),
+        Arrival::Queued(_) | Arrival::Refused => None,
+    });
+    let mut permits: Vec<_> = admitted.collect();
+    let begun = [(); 4].map(|()| {
+        stand_still(&mut gate, &mut permits, at);
+        permits.extend(admit_all(&mut gate, at));
+        permits.len()
+    });
+    assert_eq!(begun, [4, 8, 16, 32]);
+    stand_still(&mut gate, &mut permits, at);
+    assert!(gate.take_back(&mut permits[0], at));
+    permits.extend(admit_all(&mut gate, at));
+    assert_eq!((permits.len(), gate.in_flight()), (33, 2));
+    assert!(gate.set_aside(&mut permits[32], at));
+    // One is in flight.
+    gate.spread();
+    permits.extend(admit_all(&mut gate, at));
+    assert_eq!((permits.len(), gate.in_flight()), (34, 2));
+    permits.into_iter().for_each(|permit| gate.leave(permit, at));
 }
 
 /// A unit: its number, when it arrived, and its class.
