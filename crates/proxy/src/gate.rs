@@ -30,8 +30,10 @@ pub struct Gate<T> {
     taken: u64,
     /// Units that are set aside.
     aside: usize,
+    /// Those of them that were set aside since one last went on.
+    aside_in_a_row: usize,
     /// Units that may be in flight in a standstill, if the limit is lower.
-    spread: usize,
+    standstill: usize,
 }
 
 /// The units of a class that are not in flight, by the order of their arrival.
@@ -117,7 +119,16 @@ impl<T> Gate<T> {
     /// Opens a gate, which has no class yet.
     #[must_use]
     pub fn new(limit: Limit) -> Self {
-        Self { limit, meter: Meter::default(), queues: Vec::new(), arrived: 0, taken: 0, aside: 0, spread: 0 }
+        Self {
+            limit,
+            meter: Meter::default(),
+            queues: Vec::new(),
+            arrived: 0,
+            taken: 0,
+            aside: 0,
+            aside_in_a_row: 0,
+            standstill: 0,
+        }
     }
 
     /// Adds a class, or changes that with its name: also for the units that wait. None is ever removed.
@@ -172,7 +183,7 @@ impl<T> Gate<T> {
     }
 
     fn has_room(&self) -> bool {
-        self.in_flight() < self.spread.max(self.limit.units() as usize)
+        self.in_flight() < self.standstill.max(self.limit.units() as usize)
     }
 
     /// A unit of this class arrives. None waits while there is room, so that it overtakes no other.
@@ -223,6 +234,7 @@ impl<T> Gate<T> {
         let had_place = !permit.is_aside();
         if had_place {
             self.aside += 1;
+            self.aside_in_a_row += 1;
             permit.aside = self.meter.retract(&permit.admission, at);
         }
         had_place
@@ -233,17 +245,18 @@ impl<T> Gate<T> {
     pub fn take_back(&mut self, permit: &mut Permit, at: Duration) -> bool {
         let Some(admitted) = permit.aside.take() else { return false };
         self.aside -= 1;
-        self.spread = 0;
+        (self.aside_in_a_row, self.standstill) = (0, 0);
         self.meter.resume(&permit.admission, admitted, at);
         true
     }
 
-    /// In a standstill, units wait and all that have begun are set aside. Then, as many as these may be in
-    /// flight, if that is more than the limit, until this is called again or one goes on. So any number that
-    /// have to be in flight together are, after few standstills. [`Self::admit`] returns the next ones.
-    pub fn spread(&mut self) {
+    /// In a standstill, units wait and all that have begun are set aside. Then, as many may be in flight as
+    /// were set aside since one last went on, if these are more than the limit, until one does or this is
+    /// called again. So any number that have to be in flight together are, after few standstills.
+    /// [`Self::admit`] returns the next ones.
+    pub fn look_for_standstill(&mut self) {
         let stands_still = self.in_flight() == 0 && self.is_waiting();
-        self.spread = if stands_still { self.aside } else { 0 };
+        self.standstill = if stands_still { self.aside_in_a_row } else { 0 };
     }
 
     /// A unit cannot begin yet. [`Self::admit`] returns the one that takes its place.

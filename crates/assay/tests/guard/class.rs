@@ -190,7 +190,7 @@ fn a_client_that_does_not_read_its_refusals_has_to_wait() {
     let mut session = occupied.guard.session("session");
     let waiting = thread::spawn(move || select(&mut session, "SELECT 1"));
     occupied.wait_for(1.0);
-    let sent = wire.flood(MOST);
+    let sent = wire.flood((b'Q', "SELECT 1\0"), MOST);
     assert!(sent < MOST, "{sent}");
     for _ in 0..sent.min(READ) {
         assert_eq!(wire.read_to(b'Z').0, "EZ");

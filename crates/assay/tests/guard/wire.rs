@@ -55,20 +55,20 @@ impl Wire {
         self.0.write_all(&bytes).unwrap();
     }
 
-    /// Sends a query again and again without reading an answer, until nothing is taken for a second, or it is
-    /// sent as often as this. Returns how often.
-    pub fn flood(&mut self, most: usize) -> usize {
-        let query = message(b'Q', b"SELECT 1\0");
-        let queries = query.repeat(1000);
+    /// Sends a message again and again without reading an answer, until nothing is taken for a second, or it
+    /// is sent as often as this. Returns how often.
+    pub fn flood(&mut self, (kind, body): (u8, &str), most: usize) -> usize {
+        let message = message(kind, body.as_bytes());
+        let messages = message.repeat(1000);
         self.0.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
         let mut sent = 0;
-        while sent < most * query.len() {
-            match self.0.write(&queries[sent % queries.len()..]) {
+        while sent < most * message.len() {
+            match self.0.write(&messages[sent % messages.len()..]) {
                 Ok(length) => sent += length,
                 Err(_) => break,
             }
         }
-        sent / query.len()
+        sent / message.len()
     }
 
     /// Whether nothing comes any more.

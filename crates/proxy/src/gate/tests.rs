@@ -131,7 +131,7 @@ fn stand_still(gate: &mut Gate<u32>, permits: &mut [Permit], at: Duration) {
     for permit in permits {
         gate.set_aside(permit, at);
     }
-    gate.spread();
+    gate.look_for_standstill();
 }
 
 /// Admits as many units as there is room for.
@@ -160,7 +160,7 @@ fn in_each_standstill_twice_as_many_units_begin_until_one_goes_on() {
     assert_eq!((permits.len(), gate.in_flight()), (33, 2));
     assert!(gate.set_aside(&mut permits[32], at));
     // One is in flight.
-    gate.spread();
+    gate.look_for_standstill();
     permits.extend(admit_all(&mut gate, at));
     assert_eq!((permits.len(), gate.in_flight()), (34, 2));
     permits.into_iter().for_each(|permit| gate.leave(permit, at));
@@ -185,7 +185,9 @@ struct Naive {
     waiting: Vec<Unit>,
     parked: Vec<Unit>,
     aside: Vec<Unit>,
-    spread: usize,
+    /// Whether units were set aside, or went on.
+    turns: Vec<bool>,
+    standstill: usize,
     /// The classes of the units that were admitted after they waited.
     taken: Vec<usize>,
     /// Time that was spent waiting, of all units.
@@ -198,7 +200,18 @@ impl Naive {
     }
 
     fn has_room(&self) -> bool {
-        self.in_flight.len() < self.limit || self.in_flight.len() < self.spread
+        self.in_flight.len() < self.limit || self.in_flight.len() < self.standstill
+    }
+
+    fn go_on(&mut self) {
+        self.turns.push(false);
+        self.standstill = 0;
+    }
+
+    fn look_for_standstill(&mut self) {
+        let stands_still = self.in_flight.is_empty() && !self.waiting.is_empty();
+        let in_a_row = self.turns.iter().rev().take_while(|aside| **aside).count();
+        self.standstill = if stands_still { in_a_row } else { 0 };
     }
 
     /// Whether the unit is admitted, or refused.
@@ -275,10 +288,10 @@ proptest! {
                 2 | 3 if !permits.is_empty() => {
                     let (unit, permit) = permits.remove(place % permits.len());
                     let is_it = |known: &mut Unit| known.0 == unit;
-                    let mut known = naive.in_flight.extract_if(.., is_it).chain(naive.aside.extract_if(.., is_it));
-                    let known = known.next().unwrap();
+                    let known = if permit.is_aside() { &mut naive.aside } else { &mut naive.in_flight };
+                    let known = known.extract_if(.., is_it).next().unwrap();
                     if permit.is_aside() {
-                        naive.spread = 0;
+                        naive.go_on();
                     }
                     if event == 2 || permit.is_aside() {
                         gate.leave(permit, at);
@@ -305,18 +318,25 @@ proptest! {
                     let (unit, permit) = &mut permits[index];
                     let (from, to) = if permit.is_aside() {
                         prop_assert!(gate.take_back(permit, at) && !gate.take_back(permit, at));
-                        naive.spread = 0;
+                        naive.go_on();
                         (&mut naive.aside, &mut naive.in_flight)
                     } else {
                         prop_assert!(gate.set_aside(permit, at) && !gate.set_aside(permit, at));
+                        naive.turns.push(true);
                         (&mut naive.in_flight, &mut naive.aside)
                     };
                     to.extend(from.extract_if(.., |known| known.0 == *unit));
                 }
                 7 => {
-                    let stands_still = naive.in_flight.is_empty() && !naive.waiting.is_empty();
-                    naive.spread = if stands_still { naive.aside.len() } else { 0 };
-                    gate.spread();
+                    if place > 0 {
+                        for (_, permit) in &mut permits {
+                            gate.set_aside(permit, at);
+                        }
+                        naive.turns.extend(naive.in_flight.iter().map(|_| true));
+                        naive.aside.append(&mut naive.in_flight);
+                    }
+                    naive.look_for_standstill();
+                    gate.look_for_standstill();
                 }
                 8 => {
                     naive.limit = 1 + place % 5;

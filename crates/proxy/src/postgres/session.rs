@@ -139,17 +139,11 @@ impl Session {
         self.pin
     }
 
-    /// Whether only the client can go on: the server has answered everything, also what came without `Sync`,
-    /// or skips all up to that.
-    #[must_use]
-    pub fn is_answered(&self) -> bool {
-        self.has_all_answers() || self.skipping && self.doubtful == 0
-    }
-
-    /// Whether the server waits for the client, which may be sending data at the moment.
+    /// Whether the server waits for the client, which may be sending data at the moment: it has answered
+    /// everything, also what came without `Sync`, or skips all up to that, or copies.
     #[must_use]
     pub fn waits_for_client(&self) -> bool {
-        self.is_answered() || self.copying
+        self.has_all_answers() || self.skipping && self.doubtful == 0 || self.copying
     }
 
     fn has_all_answers(&self) -> bool {

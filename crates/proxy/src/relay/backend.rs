@@ -350,7 +350,7 @@ impl Relay {
         // The server goes on if it has waited for the client.
         if let Role::Serving(client) = backend.role
             && let (Some(permit), Some(client)) = (&mut permit, self.clients.get(client))
-            && client.is_waited_for()
+            && client.is_waited_for(&backend.connection)
         {
             self.gate.take_back(permit, self.at);
         }

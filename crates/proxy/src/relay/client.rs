@@ -42,7 +42,7 @@ pub struct Client {
     pub backend: Option<BackendKey>,
     pub pool: Option<PoolKey>,
     pub permit: Option<Permit>,
-    /// Whether its transaction waited for it at the last tick, and has since.
+    /// Whether its transaction has waited for it since a tick.
     pub keeps_waiting: bool,
     /// That of its session, where sessions need one.
     pub place: Option<Permit>,
@@ -117,9 +117,10 @@ enum Stop {
 const ENDING_TIME: Duration = Duration::from_secs(5);
 
 impl Client {
-    /// Whether its transaction waits for it: for the next message, or until it reads.
-    pub fn is_waited_for(&self) -> bool {
-        self.session.waits_for_client() || self.connection.is_full()
+    /// Whether its transaction, on this connection of the server, waits for it: for the next message, or
+    /// until it reads. One that copies does not while the server has not taken all that the client has sent.
+    pub fn is_waited_for(&self, server: &Connection) -> bool {
+        self.connection.is_full() || self.session.waits_for_client() && server.is_flushed()
     }
 
     /// The role as which it asks for a session, before it has a pool.

@@ -149,6 +149,7 @@ impl Relay {
                     || question.is_none_or(|it| it.purpose == Purpose::Check || it.since <= self.stall.since);
                 let purpose = if is_over { Purpose::Check } else { Purpose::Stall };
                 processes.iter().for_each(|processes| self.sort(processes, purpose));
+                self.gate.look_for_standstill();
                 self.release(key);
                 self.admit_waiting();
                 length
@@ -165,24 +166,29 @@ impl Relay {
     fn sort(&mut self, processes: &HashSet<u32>, purpose: Purpose) {
         self.stall.has_aside = false;
         for backend in self.backends.values_mut() {
-            let permit = match backend.role {
-                Role::Serving(client) if self.clients[client].is_waited_for() => continue,
-                Role::Serving(client) => &mut self.clients[client].permit,
-                _ => &mut backend.permit,
+            let (permit, waits_for_client) = match backend.role {
+                Role::Serving(client) => {
+                    let client = &mut self.clients[client];
+                    let waits = client.is_waited_for(&backend.connection);
+                    (&mut client.permit, waits)
+                }
+                _ => (&mut backend.permit, false),
             };
             let Some(permit) = permit else { continue };
-            if !processes.contains(&backend.cancel_key.process()) {
+            if processes.contains(&backend.cancel_key.process()) {
+                if purpose == Purpose::Stall && self.gate.set_aside(permit, self.at) {
+                    self.counts.aside_for_lock += 1;
+                    self.stall.spreads_until = self.at + STALL_TIME;
+                    self.stall.asks_at = self.at;
+                }
+                self.stall.has_aside |= permit.is_aside();
+            } else if !waits_for_client {
                 self.gate.take_back(permit, self.at);
-            } else if purpose == Purpose::Stall && self.gate.set_aside(permit, self.at) {
-                self.counts.aside_for_lock += 1;
-                self.stall.spreads_until = self.at + STALL_TIME;
-                self.stall.asks_at = self.at;
             }
-            self.stall.has_aside |= permit.is_aside();
         }
     }
 
-    /// One that was set aside goes on.
+    /// One that waited for a lock goes on.
     pub(super) fn stops_spreading(&mut self) {
         self.stall.spreads_until = self.at;
     }

@@ -17,7 +17,7 @@ pub struct State {
     pub limits: Course,
     /// Transactions, or sessions, that hold a place.
     pub in_flight: usize,
-    /// Transactions that have given up their places in a stall.
+    /// Transactions that are set aside.
     pub aside: usize,
     /// Transactions, or sessions, of each class that wait for admission, in the order of [`Counts::classes`].
     pub waiting: Vec<usize>,
