@@ -10,16 +10,17 @@ use super::client::ClientKey;
 impl Relay {
     /// At a tick, gives the places of transactions that stand still to others that wait for admission.
     pub(super) fn give_places(&mut self) {
-        if self.gate.is_waiting() || self.gate.aside() > 0 {
-            self.look_at_clients();
+        if !self.gate.is_waiting() && self.gate.aside() == 0 {
+            return;
         }
+        self.look_at_clients();
         self.gate.look_for_standstill();
         self.admit_waiting();
     }
 
     /// Sets the transactions aside that have waited for their clients since the last tick, if others wait for
-    /// admission. The client may do something else, or wait for another transaction, as a program does that
-    /// uses several sessions in turn. Those that do not wait any more have their places.
+    /// admission. Their clients may do something else, or wait for another transaction, as in a program that
+    /// uses several sessions in turn. Those that do not wait any more have their places again.
     fn look_at_clients(&mut self) {
         for backend in self.backends.values() {
             let Role::Serving(client) = backend.role else { continue };
@@ -41,7 +42,7 @@ impl Relay {
         let has_waited = mem::take(&mut client.keeps_waiting);
         let was_aside = client.permit.as_mut().is_some_and(|permit| self.gate.take_back(permit, self.at));
         if was_aside && !has_waited {
-            self.stops_spreading();
+            self.stop_spreading();
         }
     }
 }

@@ -207,8 +207,8 @@ impl Relay {
         }
     }
 
-    /// Connections that a pool keeps. One more than the limit, for a transaction that is set aside;
-    /// of a high limit, not more than there are sessions, each of which has one transaction at a time.
+    /// Connections that a pool keeps. One more than the limit, for a transaction that is set aside; of a high
+    /// limit, not more than there are sessions, each of which has one transaction at a time.
     pub(super) fn kept(&self, key: PoolKey) -> u32 {
         let pool = &self.pools[key];
         let used = self.gate.limit().units() + 1;

@@ -26,7 +26,7 @@ pub struct Stall {
     /// Until then, the server is asked again at each tick.
     spreads_until: Duration,
     question: Option<Question>,
-    /// Whether transactions may be set aside that wait for a lock.
+    /// Whether transactions that wait for a lock were set aside at the last answer.
     has_aside: bool,
     /// The last pool over which a question failed, or that could not be opened.
     failed: Option<PoolKey>,
@@ -188,8 +188,8 @@ impl Relay {
         }
     }
 
-    /// One that waited for a lock goes on.
-    pub(super) fn stops_spreading(&mut self) {
+    /// A transaction that waited for a lock goes on: the next question is no longer urgent.
+    pub(super) fn stop_spreading(&mut self) {
         self.stall.spreads_until = self.at;
     }
 }
