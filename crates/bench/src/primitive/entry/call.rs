@@ -25,11 +25,11 @@ pub(crate) const ROWS: &[Row] = &[
         prepare: null,
     },
     Row {
-        quick: &["null.read{size=1B}"],
+        quick: &["null.read{size=1B|64KiB}"],
         full: &[],
         cost: Per::Operation,
         calls: &["read"],
-        about: "`read` of one byte from `/dev/zero`",
+        about: "`read` of `size` bytes from `/dev/zero`",
         source: "lmbench 3, lat_syscall read",
         prepare: null_read,
     },
@@ -50,6 +50,15 @@ pub(crate) const ROWS: &[Row] = &[
         about: "`clock_gettime(CLOCK_MONOTONIC)` through the C library and its vDSO",
         source: "own: the most frequent call of servers",
         prepare: clock_gettime,
+    },
+    Row {
+        quick: &["clock.gettime_call"],
+        full: &[],
+        cost: Per::Operation,
+        calls: &["clock_gettime"],
+        about: "`clock_gettime(CLOCK_MONOTONIC)` as a raw system call, without the vDSO",
+        source: "own: the clocks that the vDSO does not read, and machines without a vDSO",
+        prepare: clock_gettime_call,
     },
 ];
 
@@ -119,17 +128,29 @@ fn not_the_parent(answer: libc::c_long) -> io::Error {
 
 /// `clock_gettime(CLOCK_MONOTONIC)` through the C library, and therefore through the vDSO if available.
 fn clock_gettime(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
-    Ok(Prepared::alone(Steps::of(ClockGettime { armed: NEVER, last: NEVER })))
+    // SAFETY: the pointer is to a variable that outlives the call.
+    Ok(reading(|time| unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, time) }.into()))
 }
 
-struct ClockGettime {
+/// `clock_gettime(CLOCK_MONOTONIC)` by a system call.
+fn clock_gettime_call(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+    // SAFETY: as above.
+    Ok(reading(|time| unsafe { libc::syscall(libc::SYS_clock_gettime, libc::CLOCK_MONOTONIC, time) }))
+}
+
+fn reading(read: impl FnMut(&mut libc::timespec) -> libc::c_long + 'static) -> Prepared {
+    Prepared::alone(Steps::of(ClockGettime { read, armed: NEVER, last: NEVER }))
+}
+
+struct ClockGettime<F> {
+    read: F,
     armed: libc::timespec,
     last: libc::timespec,
 }
 
 const NEVER: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 0 };
 
-impl Step for ClockGettime {
+impl<F: FnMut(&mut libc::timespec) -> libc::c_long> Step for ClockGettime<F> {
     fn arm(&mut self, _: u64) -> io::Result<()> {
         self.step()?;
         self.armed = std::mem::replace(&mut self.last, NEVER);
@@ -138,9 +159,7 @@ impl Step for ClockGettime {
 
     #[inline]
     fn step(&mut self) -> io::Result<()> {
-        // SAFETY: the pointer is to a field that outlives the call.
-        let result = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut self.last) };
-        check("clock_gettime", result).map(drop)
+        check("clock_gettime", (self.read)(&mut self.last)).map(drop)
     }
 
     /// Checks that the last time of the batch is between its beginning and now.
@@ -167,7 +186,10 @@ mod tests {
 
     #[test]
     fn a_clock_that_was_not_read_within_the_batch_is_detected() {
-        let mut clock = ClockGettime { armed: NEVER, last: NEVER };
+        // SAFETY: the pointer is to a variable that outlives the call.
+        let read =
+            |time: &mut libc::timespec| unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, time) }.into();
+        let mut clock = ClockGettime { read, armed: NEVER, last: NEVER };
         clock.arm(1).unwrap();
         assert!(clock.disarm(1).is_err(), "never read");
         clock.arm(1).unwrap();

@@ -1,5 +1,5 @@
 //! Names in a directory: files created and deleted, by type of file system (lmbench 3, lat_fs: 0, 1, 4 and 10
-//! KiB), files renamed, and directories created, removed and listed.
+//! KiB), files renamed, and directories created and removed.
 //!
 //! A batch creates its files in a new directory and checks afterwards that each exists with its size. Files
 //! to be deleted are created untimed. Names are formatted in advance, outside the timed part.
@@ -22,7 +22,11 @@ use crate::primitive::kit::step::{Step, Steps};
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        quick: &["file.create{filesystem=tmpfs|ext4}", "file.create{size=10KiB,filesystem=tmpfs|ext4}"],
+        quick: &[
+            "file.create",
+            "file.create{filesystem=tmpfs|ext4}",
+            "file.create{size=10KiB,filesystem=tmpfs|ext4}",
+        ],
         full: &["file.create{filesystem=*}", "file.create{size=1KiB|4KiB|10KiB,filesystem=*}"],
         cost: Per::Operation,
         calls: &["openat", "write", "close"],
@@ -31,7 +35,11 @@ pub(crate) const ROWS: &[Row] = &[
         prepare: create,
     },
     Row {
-        quick: &["file.delete{filesystem=tmpfs|ext4}", "file.delete{size=10KiB,filesystem=tmpfs|ext4}"],
+        quick: &[
+            "file.delete",
+            "file.delete{filesystem=tmpfs|ext4}",
+            "file.delete{size=10KiB,filesystem=tmpfs|ext4}",
+        ],
         full: &["file.delete{filesystem=*}", "file.delete{size=1KiB|4KiB|10KiB,filesystem=*}"],
         cost: Per::Operation,
         calls: &["unlinkat"],
@@ -40,8 +48,8 @@ pub(crate) const ROWS: &[Row] = &[
         prepare: delete,
     },
     Row {
-        quick: &[],
-        full: &["file.rename"],
+        quick: &["file.rename"],
+        full: &[],
         cost: Per::Operation,
         calls: &["renameat", "renameat2"],
         about: "`renameat` of a file within its directory",
@@ -49,22 +57,13 @@ pub(crate) const ROWS: &[Row] = &[
         prepare: rename,
     },
     Row {
-        quick: &[],
-        full: &["directory.make_remove"],
+        quick: &["directory.make_remove"],
+        full: &[],
         cost: Per::Operation,
         calls: &["mkdirat", "unlinkat"],
         about: "`mkdirat`, and `unlinkat` of the same directory",
         source: "own: the cost of temporary directories and lock directories",
         prepare: make_remove,
-    },
-    Row {
-        quick: &["directory.list"],
-        full: &[],
-        cost: Per::Operation,
-        calls: &["open", "openat", "getdents64", "close"],
-        about: "`open` of a directory of 100 files, `getdents64` to its end, `close`",
-        source: "own: the first operation of ls and file servers",
-        prepare: list,
     },
 ];
 
@@ -304,100 +303,5 @@ impl Step for MakeRemove {
         } else {
             Err(io::Error::other("mkdirat and unlinkat left the parent directory unmodified or not empty"))
         }
-    }
-}
-
-/// Entries of the listed directory.
-const ENTRIES: u64 = 100;
-
-/// Opens a directory, reads it to its end and closes it.
-fn list(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
-    let mut files = Files::of(id, setting)?;
-    (0..ENTRIES).try_for_each(|_| files.create())?;
-    let path =
-        std::ffi::CString::new(files.room.path().as_os_str().as_encoded_bytes()).map_err(io::Error::other)?;
-    let (buffer, slot) = (Buffer::new(LISTING_BYTES, &mut setting.rng)?, Slot::find()?);
-    Ok(Prepared::alone(Steps::of(List { _files: files, path, buffer, slot, listed: 0 })))
-}
-
-/// Size of the buffer of one `getdents64`: that of the C library's `readdir`, enough for all entries.
-const LISTING_BYTES: usize = 32 << 10;
-
-struct List {
-    _files: Files,
-    path: std::ffi::CString,
-    buffer: Buffer,
-    slot: Slot,
-    listed: usize,
-}
-
-impl List {
-    #[inline]
-    fn read(&mut self, directory: RawFd) -> io::Result<usize> {
-        let (pointer, length) = (self.buffer.as_mut_ptr(), self.buffer.len());
-        // SAFETY: the pointer and the length are those of a slice that is borrowed mutably.
-        let got = unsafe { libc::syscall(libc::SYS_getdents64, directory, pointer, length) };
-        usize::try_from(check("getdents64", got)?).map_err(io::Error::other)
-    }
-}
-
-impl Step for List {
-    fn arm(&mut self, _: u64) -> io::Result<()> {
-        self.buffer.fill(0);
-        self.slot = Slot::find()?;
-        Ok(())
-    }
-
-    #[inline]
-    fn step(&mut self) -> io::Result<()> {
-        let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
-        // SAFETY: the path is a C string that outlives the call.
-        let directory = unsafe { libc::open(self.path.as_ptr(), flags) };
-        let directory = self.slot.check("open", directory)?;
-        self.listed = self.read(directory.number())?;
-        if self.listed == 0 || self.read(directory.number())? != 0 {
-            return Err(io::Error::other("getdents64 did not list the directory in one piece"));
-        }
-        directory.close()
-    }
-
-    /// Checks that every entry was listed once.
-    fn disarm(&mut self, _: u64) -> io::Result<()> {
-        self.slot.check_closed()?;
-        let listed = entries(&self.buffer[..self.listed]);
-        self.listed = 0;
-        // The listing includes the directory itself and its parent.
-        if listed == ENTRIES + 2 {
-            Ok(())
-        } else {
-            Err(io::Error::other(format!("getdents64 listed {listed} entries instead of {}", ENTRIES + 2)))
-        }
-    }
-}
-
-/// Returns the number of entries of a listing. Each entry has its length at byte 16 (getdents(2)).
-fn entries(mut listing: &[u8]) -> u64 {
-    let mut entries = 0;
-    while let Some(length) = listing.get(16..18) {
-        let length = usize::from(u16::from_ne_bytes([length[0], length[1]]));
-        let Some(rest) = listing.get(length.max(18)..) else { break };
-        listing = rest;
-        entries += 1;
-    }
-    entries
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn entries_of_a_listing_are_counted_except_a_truncated_one() {
-        let mut listing = vec![0_u8; 24 + 32];
-        listing[16] = 24;
-        listing[24 + 16] = 32;
-        assert_eq!(entries(&listing), 2);
-        assert_eq!(entries(&listing[..50]), 1);
-        assert_eq!(entries(&[]), 0);
     }
 }

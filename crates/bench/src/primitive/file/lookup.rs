@@ -1,8 +1,9 @@
-//! Lookup of a file by name: `open`, `stat`, and both for a name that does not exist (lmbench 3, lat_syscall;
-//! thesis, section 4.2).
+//! Lookup of a file by name: `open`, `stat`, `access` and `readlink`, and some of them for a name that does
+//! not exist (lmbench 3, lat_syscall; thesis, section 4.2).
 
 use std::ffi::CString;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 
@@ -10,9 +11,10 @@ use assay_quantity::PrimitiveId;
 
 use super::descriptor::{ZERO_STAT, check_size};
 use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
-use crate::platform::kernel::{check, expect_error};
+use crate::platform::kernel::{check, expect, expect_error};
 use crate::primitive::kit::scratch::{Scratch, any_size};
 use crate::primitive::kit::slot::open_and_close;
+use crate::primitive::kit::step::{Step, Steps};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
@@ -51,6 +53,42 @@ pub(crate) const ROWS: &[Row] = &[
         about: "`stat` that fails with `ENOENT`",
         source: "own: how interpreters search for modules",
         prepare: stat_missing,
+    },
+    Row {
+        quick: &["file.access"],
+        full: &[],
+        cost: Per::Operation,
+        calls: &["access", "faccessat", "faccessat2"],
+        about: "`access` of a path",
+        source: "own: how loaders and scripts check for a file",
+        prepare: access,
+    },
+    Row {
+        quick: &["file.access_missing"],
+        full: &[],
+        cost: Per::Operation,
+        calls: &["access", "faccessat", "faccessat2"],
+        about: "`access` that fails with `ENOENT`",
+        source: "own: how every dynamic program looks for `/etc/ld.so.preload`",
+        prepare: access_missing,
+    },
+    Row {
+        quick: &["file.readlink"],
+        full: &[],
+        cost: Per::Operation,
+        calls: &["readlink", "readlinkat"],
+        about: "`readlink` of a symbolic link",
+        source: "own: how programs find the real path of a file",
+        prepare: readlink,
+    },
+    Row {
+        quick: &["file.readlink_missing"],
+        full: &[],
+        cost: Per::Operation,
+        calls: &["readlink", "readlinkat"],
+        about: "`readlink` that fails with `ENOENT`",
+        source: "own: how compilers search for a file",
+        prepare: readlink_missing,
     },
 ];
 
@@ -93,6 +131,69 @@ fn stat_missing(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refu
         // SAFETY: the name is a C string; the call fills the structure or fails.
         expect_error("stat", unsafe { libc::stat(name.as_ptr(), &raw mut stat) }, libc::ENOENT)
     }))
+}
+
+/// `access` of a file that exists, for any kind of access.
+fn access(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let (scratch, missing) = (Scratch::with_bytes(setting, 1)?, missing(setting)?);
+    Ok(Prepared::alone(Steps::of(Access { scratch, missing })))
+}
+
+struct Access {
+    scratch: Scratch,
+    missing: CString,
+}
+
+/// Calls `access` and returns its result.
+#[inline]
+fn accessed(name: &CString) -> libc::c_int {
+    // SAFETY: the name is a C string that outlives the call.
+    unsafe { libc::access(name.as_ptr(), libc::F_OK) }
+}
+
+impl Step for Access {
+    #[inline]
+    fn step(&mut self) -> io::Result<()> {
+        check("access", accessed(&self.scratch.name)).map(drop)
+    }
+
+    /// A call that is not made succeeds for every name.
+    fn disarm(&mut self, _: u64) -> io::Result<()> {
+        expect_error("access", accessed(&self.missing), libc::ENOENT)
+    }
+}
+
+/// `access` of a file that does not exist.
+fn access_missing(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let name = missing(setting)?;
+    Ok(Prepared::repeat(move || expect_error("access", accessed(&name), libc::ENOENT)))
+}
+
+/// `readlink` of a link.
+fn readlink(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    const TARGET: &str = "the target of the link";
+    let link = tempfile::Builder::new()
+        .prefix("link-")
+        .make_in(&setting.directory, |path| std::os::unix::fs::symlink(TARGET, path))?;
+    let name = CString::new(link.path().as_os_str().as_bytes()).map_err(io::Error::other)?;
+    Ok(Prepared::repeat(move || {
+        let _exists = &link;
+        expect("readlink", linked(&name), TARGET.len())
+    }))
+}
+
+/// `readlink` of a name that does not exist.
+fn readlink_missing(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let name = missing(setting)?;
+    Ok(Prepared::repeat(move || expect_error("readlink", linked(&name), libc::ENOENT)))
+}
+
+/// Calls `readlink` and returns its result.
+#[inline]
+fn linked(name: &CString) -> isize {
+    let mut target = [MaybeUninit::<u8>::uninit(); 256];
+    // SAFETY: the name is a C string; the pointer and the length are those of an array.
+    unsafe { libc::readlink(name.as_ptr(), target.as_mut_ptr().cast(), target.len()) }
 }
 
 fn missing(setting: &Setting) -> io::Result<CString> {

@@ -4,6 +4,7 @@
 pub(crate) mod descriptor;
 pub(crate) mod directory;
 pub(crate) mod disk;
+pub(crate) mod listing;
 pub(crate) mod lookup;
 pub(crate) mod splice;
 pub(crate) mod sync;

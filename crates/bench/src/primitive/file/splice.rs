@@ -22,8 +22,8 @@ use crate::primitive::kit::step::{Step, Steps};
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        quick: &["splice.file_to_pipe{size=64KiB}"],
-        full: &["splice.file_to_pipe{size=4KiB|64KiB}"],
+        quick: &["splice.file_to_pipe{size=4KiB|64KiB}"],
+        full: &[],
         cost: Per::ByteOfSize,
         calls: &["splice"],
         about: "`splice` of the next part of a cached file into a pipe; emptied untimed",
@@ -31,8 +31,8 @@ pub(crate) const ROWS: &[Row] = &[
         prepare: file_to_pipe,
     },
     Row {
-        quick: &["splice.pipe_to_unix{size=64KiB}"],
-        full: &["splice.pipe_to_unix{size=4KiB|64KiB}"],
+        quick: &["splice.pipe_to_unix{size=4KiB|64KiB}"],
+        full: &[],
         cost: Per::ByteOfSize,
         calls: &["splice"],
         about: "`splice` of a part of a cached file out of a pipe into a Unix stream socket; read untimed \

@@ -34,7 +34,7 @@ pub(crate) const ROWS: &[Row] = &[
         prepare: write,
     },
     Row {
-        quick: &["file.copy_range{size=64KiB}"],
+        quick: &["file.copy_range{size=4KiB|64KiB}"],
         full: &["file.copy_range{size=4KiB|64KiB|1MiB}"],
         cost: Per::ByteOfSize,
         calls: &["copy_file_range"],

@@ -8,16 +8,15 @@
 //! that differs from the previous one and is compared at the other end.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use assay_quantity::{Key, PrimitiveId, Size};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use crate::benchmark::{Operation, Per, Prepared, Refusal, Row, Setting, expect_done};
-use crate::platform::kernel::{check, set_option};
 use crate::platform::partner::Partner;
-use crate::primitive::kit::duplex::{End, one_pipe};
+use crate::primitive::kit::duplex::{End, enlarge_pipe, enlarge_sender, one_pipe};
 use crate::primitive::kit::limit;
 use crate::primitive::kit::pieces::Pieces;
 use crate::primitive::kit::placement::{partner_cpu, sharing};
@@ -83,7 +82,7 @@ fn pipe(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
 fn unix(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let (output, input) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
         .map_err(io::Error::from)?;
-    transfer(id, setting, Channel { input, output, enlarge: enlarge_socket })
+    transfer(id, setting, Channel { input, output, enlarge: enlarge_sender })
 }
 
 fn transfer(id: &PrimitiveId, setting: &mut Setting, channel: Channel) -> Result<Prepared, Refusal> {
@@ -102,7 +101,7 @@ struct Channel {
     input: OwnedFd,
     output: OwnedFd,
     /// Enlarges the kernel's buffer.
-    enlarge: fn(&OwnedFd, usize) -> io::Result<()>,
+    enlarge: fn(BorrowedFd<'_>, usize) -> io::Result<()>,
 }
 
 impl Channel {
@@ -115,7 +114,7 @@ impl Channel {
             return Ok(());
         }
         // If this fails, the error below reports the consequence.
-        let _ = (self.enlarge)(&self.output, size);
+        let _ = (self.enlarge)(self.output.as_fd(), size);
         if self.takes(&mut piece)? {
             return Ok(());
         }
@@ -138,21 +137,6 @@ impl Channel {
         }
         Ok(taken == piece.len())
     }
-}
-
-fn enlarge_pipe(output: &OwnedFd, size: usize) -> io::Result<()> {
-    let size = libc::c_int::try_from(size).map_err(io::Error::other)?;
-    // SAFETY: the call takes numbers only.
-    check("fcntl", unsafe { libc::fcntl(output.as_raw_fd(), libc::F_SETPIPE_SZ, size) }).map(drop)
-}
-
-fn enlarge_socket(output: &OwnedFd, size: usize) -> io::Result<()> {
-    /// Factor for the kernel's own structures, which it counts in addition to the bytes.
-    const ROOM: usize = 2;
-    let size = libc::c_int::try_from(ROOM * size).map_err(io::Error::other)?;
-    // Beyond the system's limit with sufficient privileges, otherwise up to the limit.
-    set_option(output.as_fd(), (libc::SOL_SOCKET, libc::SO_SNDBUFFORCE), size)
-        .or_else(|_| set_option(output.as_fd(), (libc::SOL_SOCKET, libc::SO_SNDBUF), size))
 }
 
 /// The mark of a piece: different from the previous one, and never zero.

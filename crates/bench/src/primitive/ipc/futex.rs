@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use assay_quantity::PrimitiveId;
 
 use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
-use crate::primitive::kit::futex_word::{Scope, WakeNone, wait_for, wake};
+use crate::platform::kernel::expect_error;
+use crate::primitive::kit::futex_word::{Scope, WakeNone, wait, wait_for, wake};
 use crate::primitive::kit::handover::{Side, Sides, between_threads};
 use crate::primitive::kit::step::Steps;
 
@@ -23,6 +24,15 @@ pub(crate) const ROWS: &[Row] = &[
         prepare: wake_none,
     },
     Row {
+        quick: &["futex.wait_changed"],
+        full: &[],
+        cost: Per::Operation,
+        calls: &["futex"],
+        about: "`FUTEX_WAIT` on a private word that has changed, which fails with `EAGAIN`",
+        source: "own: a lock that became free just before its waiter would have slept",
+        prepare: wait_changed,
+    },
+    Row {
         quick: &["futex.round_trip{cpus=*}"],
         full: &[],
         cost: Per::Operation,
@@ -36,6 +46,12 @@ pub(crate) const ROWS: &[Row] = &[
 /// `FUTEX_WAKE` without waiters: the cost to an unlock that cannot rule out waiters.
 fn wake_none(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     Ok(Prepared::alone(Steps::of(WakeNone::default())))
+}
+
+/// `FUTEX_WAIT` for another value than that of the word.
+fn wait_changed(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+    let word = AtomicU32::new(1);
+    Ok(Prepared::repeat(move || expect_error("futex", wait(&word, 0, Scope::Private), libc::EAGAIN)))
 }
 
 /// Two threads that wake each other alternately.

@@ -1,15 +1,42 @@
 //! Connections in both directions between two processes, of two channels or of one socket.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use crate::platform::kernel::check;
+use crate::platform::kernel::{check, set_option};
 
 /// Creates a pipe and returns its input and output.
 pub(crate) fn one_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(pipe_with(PipeFlags::CLOEXEC)?)
+}
+
+/// Requests room for this many bytes in a pipe.
+pub(crate) fn enlarge_pipe(output: BorrowedFd<'_>, size: usize) -> io::Result<()> {
+    let size = libc::c_int::try_from(size).map_err(io::Error::other)?;
+    // SAFETY: the call takes numbers only.
+    check("fcntl", unsafe { libc::fcntl(output.as_raw_fd(), libc::F_SETPIPE_SZ, size) }).map(drop)
+}
+
+/// Requests room for this many sent bytes that the other end has not read.
+pub(crate) fn enlarge_sender(socket: BorrowedFd<'_>, size: usize) -> io::Result<()> {
+    enlarge_socket(socket, size, [libc::SO_SNDBUFFORCE, libc::SO_SNDBUF])
+}
+
+/// Requests room for this many received bytes.
+pub(crate) fn enlarge_receiver(socket: BorrowedFd<'_>, size: usize) -> io::Result<()> {
+    enlarge_socket(socket, size, [libc::SO_RCVBUFFORCE, libc::SO_RCVBUF])
+}
+
+/// Sets one of two options: the first also works beyond the system's limit, but requires privileges.
+fn enlarge_socket(socket: BorrowedFd<'_>, size: usize, options: [libc::c_int; 2]) -> io::Result<()> {
+    /// Factor for the kernel's own structures, which it counts in addition to the bytes.
+    const ROOM: usize = 2;
+    let size = libc::c_int::try_from(ROOM * size).map_err(io::Error::other)?;
+    let [force, plain] = options;
+    set_option(socket, (libc::SOL_SOCKET, force), size)
+        .or_else(|_| set_option(socket, (libc::SOL_SOCKET, plain), size))
 }
 
 /// One process's end of a connection in both directions.

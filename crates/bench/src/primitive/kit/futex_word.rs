@@ -53,12 +53,7 @@ pub(crate) fn wait_for(word: &AtomicU32, wanted: u32, scope: Scope) -> io::Resul
 /// Sleeps while the word is `value`, but may return earlier.
 #[inline]
 pub(crate) fn wait_while(word: &AtomicU32, value: u32, scope: Scope) -> io::Result<()> {
-    let forever: *const libc::timespec = std::ptr::null();
-    // SAFETY: the pointer is to a word that outlives the call; there is no time limit.
-    let result = unsafe {
-        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT | scope.flag(), value, forever)
-    };
-    if result == 0 {
+    if wait(word, value, scope) == 0 {
         return Ok(());
     }
     match io::Error::last_os_error().raw_os_error() {
@@ -66,6 +61,14 @@ pub(crate) fn wait_while(word: &AtomicU32, value: u32, scope: Scope) -> io::Resu
         Some(libc::EAGAIN | libc::EINTR) => Ok(()),
         _ => check("futex", -1).map(drop),
     }
+}
+
+/// Calls `FUTEX_WAIT` without a time limit and returns its result.
+#[inline]
+pub(crate) fn wait(word: &AtomicU32, value: u32, scope: Scope) -> libc::c_long {
+    let forever: *const libc::timespec = std::ptr::null();
+    // SAFETY: the pointer is to a word that outlives the call.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT | scope.flag(), value, forever) }
 }
 
 /// Wake-ups of a word without waiters.

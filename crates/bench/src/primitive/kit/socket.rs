@@ -3,7 +3,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use crate::platform::kernel::{self, check, expect, failed, own, set_option, size_of_u32};
 
@@ -69,18 +69,23 @@ impl Listener {
     /// Accepts a waiting connection. Fails immediately if there is none.
     #[inline]
     pub(crate) fn accept(&self) -> io::Result<OwnedFd> {
+        own("accept4", self.accepted())
+    }
+
+    /// Calls `accept4` and returns its result.
+    #[inline]
+    pub(crate) fn accepted(&self) -> RawFd {
         let mut address = MaybeUninit::<libc::sockaddr_in>::uninit();
         let mut length = ADDRESS_BYTES;
         // SAFETY: the pointers are to locals of the length given, which outlive the call.
-        let fd = unsafe {
+        unsafe {
             libc::accept4(
                 self.socket.as_raw_fd(),
                 address.as_mut_ptr().cast(),
                 &raw mut length,
                 libc::SOCK_CLOEXEC,
             )
-        };
-        own("accept4", fd)
+        }
     }
 
     /// Returns both ends of a new connection that sends small pieces immediately.

@@ -47,6 +47,15 @@ pub(crate) const ROWS: &[Row] = &[
         prepare: close,
     },
     Row {
+        quick: &["tcp.shutdown"],
+        full: &[],
+        cost: Per::Operation,
+        calls: &["shutdown"],
+        about: "`shutdown(SHUT_WR)` of an established connection without data in flight",
+        source: "own: how servers end a response without a length",
+        prepare: shutdown,
+    },
+    Row {
         quick: &["unix.connect"],
         full: &[],
         cost: Per::Operation,
@@ -56,8 +65,8 @@ pub(crate) const ROWS: &[Row] = &[
         prepare: connect,
     },
     Row {
-        quick: &[],
-        full: &["unix.accept"],
+        quick: &["unix.accept"],
+        full: &[],
         cost: Per::Operation,
         calls: &["accept4"],
         about: "`accept4` of a Unix connection that is ready",
@@ -65,8 +74,8 @@ pub(crate) const ROWS: &[Row] = &[
         prepare: accept,
     },
     Row {
-        quick: &[],
-        full: &["unix.close"],
+        quick: &["unix.close"],
+        full: &[],
         cost: Per::Operation,
         calls: &["close"],
         about: "`close` of a Unix connection without data in flight",
@@ -97,6 +106,11 @@ fn close(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
         "unix" => Prepared::alone(Close(unix(setting)?)),
         _ => Prepared::alone(Close(tcp()?)),
     })
+}
+
+/// `shutdown(SHUT_WR)` of an established connection without data in flight.
+fn shutdown(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+    Ok(Prepared::alone(ShutDown(tcp()?)))
 }
 
 fn tcp() -> Result<Ends<Listener>, Refusal> {
@@ -140,6 +154,20 @@ impl<L: Endpoint> Ends<L> {
     fn accept(&mut self, connections: u64) -> io::Result<()> {
         for _ in 0..connections {
             self.servers.push(self.listener.accept()?);
+        }
+        Ok(())
+    }
+
+    /// Checks that the other end of every connection has ended it.
+    fn check_ended(&self) -> io::Result<()> {
+        for client in &self.clients {
+            let mut byte = 0_u8;
+            // SAFETY: the pointer is to a local of one byte.
+            let got =
+                unsafe { libc::recv(client.as_raw_fd(), (&raw mut byte).cast(), 1, libc::MSG_DONTWAIT) };
+            if check("recv", got)? != 0 {
+                return Err(io::Error::other("a closed connection still delivers bytes"));
+            }
         }
         Ok(())
     }
@@ -214,15 +242,34 @@ impl<L: Endpoint> Operation for Close<L> {
     }
 
     fn disarm(&mut self, _: u64) -> io::Result<()> {
-        for client in &self.0.clients {
-            let mut byte = 0_u8;
-            // SAFETY: the pointer is to a local of one byte.
-            let got =
-                unsafe { libc::recv(client.as_raw_fd(), (&raw mut byte).cast(), 1, libc::MSG_DONTWAIT) };
-            if check("recv", got)? != 0 {
-                return Err(io::Error::other("a closed connection still delivers bytes"));
-            }
+        self.0.check_ended()?;
+        self.0.clear()
+    }
+
+    fn max_batch(&self) -> u64 {
+        self.0.max
+    }
+}
+
+struct ShutDown<L>(Ends<L>);
+
+impl<L: Endpoint> Operation for ShutDown<L> {
+    fn arm(&mut self, operations: u64) -> io::Result<()> {
+        self.0.connect(operations)?;
+        self.0.listener.until_waiting(operations)?;
+        self.0.accept(operations)
+    }
+
+    fn run(&mut self, _: u64) -> io::Result<()> {
+        for server in &self.0.servers {
+            // SAFETY: the call takes numbers only.
+            check("shutdown", unsafe { libc::shutdown(server.as_raw_fd(), libc::SHUT_WR) })?;
         }
+        Ok(())
+    }
+
+    fn disarm(&mut self, _: u64) -> io::Result<()> {
+        self.0.check_ended()?;
         self.0.clear()
     }
 

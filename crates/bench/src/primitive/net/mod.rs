@@ -5,6 +5,7 @@ pub(crate) mod bulk;
 pub(crate) mod connection;
 pub(crate) mod cork;
 pub(crate) mod datagram;
+pub(crate) mod empty;
 pub(crate) mod event;
 pub(crate) mod http;
 pub(crate) mod ready;

@@ -1,15 +1,16 @@
-//! Calls on sockets that move no bytes: creation, closing, queries, reading from an empty queue.
+//! Calls on sockets and pipes that move no bytes: creation, closing, queries.
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use assay_quantity::PrimitiveId;
 
 use crate::benchmark::{Per, Prepared, Refusal, Row, Setting};
-use crate::platform::kernel::{check, expect_error, size_of_u32};
+use crate::platform::kernel::{check, own, size_of_u32};
 use crate::primitive::kit::slot::open_and_close;
-use crate::primitive::kit::socket::{Listener, NO_DELAY};
+use crate::primitive::kit::socket::{Listener, NO_DELAY, connections_max};
+use crate::primitive::kit::step::{Step, Steps};
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
@@ -23,6 +24,15 @@ pub(crate) const ROWS: &[Row] = &[
         prepare: socket_close,
     },
     Row {
+        quick: &["unix.socketpair"],
+        full: &[],
+        cost: Per::Operation,
+        calls: &["socketpair"],
+        about: "creation of two Unix stream sockets by `socketpair`; closed untimed",
+        source: "own: how a process gets a channel to its parent",
+        prepare: socket_pairs,
+    },
+    Row {
         quick: &[],
         full: &["unix.socketpair_close"],
         cost: Per::Operation,
@@ -32,8 +42,17 @@ pub(crate) const ROWS: &[Row] = &[
         prepare: socketpair_close,
     },
     Row {
-        quick: &[],
-        full: &["socket.getsockopt"],
+        quick: &["pipe.create_close"],
+        full: &[],
+        cost: Per::Operation,
+        calls: &["pipe2", "close"],
+        about: "creation of a pipe by `pipe2`, and `close` of both ends",
+        source: "own: how a shell connects two commands",
+        prepare: create_pipe_close,
+    },
+    Row {
+        quick: &["socket.getsockopt"],
+        full: &[],
         cost: Per::Operation,
         calls: &["getsockopt"],
         about: "`getsockopt(TCP_NODELAY)` of an established connection",
@@ -41,22 +60,13 @@ pub(crate) const ROWS: &[Row] = &[
         prepare: ask_option,
     },
     Row {
-        quick: &[],
-        full: &["socket.getpeername"],
+        quick: &["socket.getpeername"],
+        full: &[],
         cost: Per::Operation,
         calls: &["getpeername"],
         about: "`getpeername` of an established TCP connection",
         source: "own: a query that servers make for every connection",
         prepare: ask_peer,
-    },
-    Row {
-        quick: &["tcp.receive_empty"],
-        full: &[],
-        cost: Per::Operation,
-        calls: &["read"],
-        about: "`read` from a non-blocking TCP socket with an empty queue, which fails with `EAGAIN`",
-        source: "own: how event-driven servers find the end of a request's bytes",
-        prepare: receive_empty,
     },
 ];
 
@@ -67,14 +77,69 @@ fn socket_close(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     Ok(open_and_close("socket", move || Ok(unsafe { libc::socket(libc::AF_INET, kind, 0) }))?)
 }
 
+/// Prepares `socketpair`.
+fn socket_pairs(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+    Ok(Prepared::alone(Steps::of(SocketPairs { made: Vec::new() })))
+}
+
+struct SocketPairs {
+    made: Vec<[OwnedFd; 2]>,
+}
+
+impl Step for SocketPairs {
+    fn arm(&mut self, operations: u64) -> io::Result<()> {
+        // No batch allocates.
+        self.made.reserve(usize::try_from(operations).map_err(io::Error::other)?);
+        Ok(())
+    }
+
+    #[inline]
+    fn step(&mut self) -> io::Result<()> {
+        let mut made = [-1; 2];
+        check("socketpair", socket_pair(&mut made))?;
+        self.made.push([own("socketpair", made[0])?, own("socketpair", made[1])?]);
+        Ok(())
+    }
+
+    /// Every pair has been found open, otherwise `step` would have failed.
+    fn disarm(&mut self, _: u64) -> io::Result<()> {
+        self.made.clear();
+        Ok(())
+    }
+
+    fn max_batch(&self) -> u64 {
+        connections_max()
+    }
+}
+
+/// Calls `socketpair` and returns its result.
+#[inline]
+fn socket_pair(made: &mut [RawFd; 2]) -> libc::c_int {
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+    // SAFETY: the kernel writes two numbers into an array of two.
+    unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, made.as_mut_ptr()) }
+}
+
 /// Prepares `socketpair` and two calls of `close`.
 fn socketpair_close(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
-    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
-    Ok(open_and_close("socketpair", move || {
-        let mut made: [libc::c_int; 2] = [-1; 2];
-        // SAFETY: the kernel writes two numbers into an array of two.
-        check("socketpair", unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, made.as_mut_ptr()) })?;
-        check("socketpair", made[1])?;
+    open_two_and_close("socketpair", socket_pair)
+}
+
+/// Prepares `pipe2` and two calls of `close`.
+fn create_pipe_close(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+    // SAFETY: the kernel writes two numbers into an array of two.
+    open_two_and_close("pipe2", |made| unsafe { libc::pipe2(made.as_mut_ptr(), libc::O_CLOEXEC) })
+}
+
+/// Returns an operation that creates two descriptors with a call and closes them.
+fn open_two_and_close(
+    call: &'static str,
+    mut open: impl FnMut(&mut [RawFd; 2]) -> libc::c_int + 'static,
+) -> Result<Prepared, Refusal> {
+    Ok(open_and_close(call, move || {
+        let mut made = [-1; 2];
+        check(call, open(&mut made))?;
+        check(call, made[1])?;
         // SAFETY: the descriptor has just been created and is used nowhere else.
         check("close", unsafe { libc::close(made[1]) })?;
         Ok(made[0])
@@ -118,51 +183,7 @@ fn ask_peer(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     }))
 }
 
-/// Bytes that a `read` requests, as servers do for a request.
-const REQUESTED: usize = 4096;
-
-/// Prepares `read` from a connection whose other end sends nothing.
-fn receive_empty(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
-    let (socket, peer) = Listener::open(1)?.pair()?;
-    rustix::io::ioctl_fionbio(&socket, true).map_err(io::Error::from)?;
-    let mut into = [0; REQUESTED];
-    Ok(Prepared::repeat(move || {
-        let _open = &peer;
-        read_empty(&socket, &mut into)
-    }))
-}
-
-/// Calls `read`, which must fail because the queue is empty.
-#[inline]
-fn read_empty(socket: &OwnedFd, into: &mut [u8; REQUESTED]) -> io::Result<()> {
-    // SAFETY: the pointer and the length are those of an array that is borrowed mutably.
-    let got = unsafe { libc::read(socket.as_raw_fd(), into.as_mut_ptr().cast(), into.len()) };
-    expect_error("read", got, libc::EAGAIN)
-}
-
 #[cold]
 fn wrong_value(call: &str) -> io::Error {
     io::Error::other(format!("{call} succeeded, but returned a wrong value"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::primitive::kit::socket::write;
-    use rustix::event::{PollFd, PollFlags, poll};
-
-    #[test]
-    fn a_read_is_empty_only_without_bytes_and_while_the_connection_is_open() {
-        let (socket, peer) = Listener::open(1).unwrap().pair().unwrap();
-        rustix::io::ioctl_fionbio(&socket, true).unwrap();
-        let mut into = [0; REQUESTED];
-        read_empty(&socket, &mut into).unwrap();
-        write(&peer, b"bytes").unwrap();
-        drop(peer);
-        for due in ["read returned 5, but must fail", "read returned 0, but must fail"] {
-            poll(&mut [PollFd::new(&socket, PollFlags::IN)], None).unwrap();
-            let error = read_empty(&socket, &mut into).unwrap_err().to_string();
-            assert!(error.starts_with(due), "{error}");
-        }
-    }
 }

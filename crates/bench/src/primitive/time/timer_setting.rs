@@ -13,8 +13,8 @@ use crate::primitive::kit::step::{Step, Steps};
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        quick: &[],
-        full: &["timer.setitimer"],
+        quick: &["timer.setitimer"],
+        full: &[],
         cost: Per::Operation,
         calls: &["setitimer"],
         about: "`setitimer` that moves the expiry of an armed `ITIMER_REAL`",
@@ -22,8 +22,8 @@ pub(crate) const ROWS: &[Row] = &[
         prepare: setitimer,
     },
     Row {
-        quick: &[],
-        full: &["timer.timer_settime"],
+        quick: &["timer.timer_settime"],
+        full: &[],
         cost: Per::Operation,
         calls: &["timer_settime"],
         about: "`timer_settime` that moves the expiry of an armed POSIX timer",
