@@ -125,6 +125,20 @@ fn doubtful_costs_are_shown_in_a_prediction_in_every_format() {
 }
 
 #[test]
+fn a_primitive_that_the_machine_cannot_have_is_named_and_not_covered() {
+    let demand = format!("{EXAMPLE}/apache.demand.json");
+    let machine = written("without_connect.machine.json", |path| {
+        let text = fs::read_to_string(path.join("pro-200.machine.json")).unwrap();
+        let missing = r#""unmeasured": [{"primitive": "tcp.connect", "reason": "no network"}]"#;
+        text.replace("tcp.connect", "epoll.ctl").replace("\"unmeasured\": []", missing)
+    });
+    let output = assay(&["predict", &demand, machine.to_str().unwrap(), "--format", "json"]);
+    let said = String::from_utf8(output.stdout).unwrap() + &String::from_utf8_lossy(&output.stderr);
+    let note = "tcp.connect counts as not covered, because Pro-200 has no cost of it: no network.";
+    assert!(said.contains(note), "{said}");
+}
+
+#[test]
 fn a_prediction_can_be_printed_in_every_format() {
     let demand = format!("{EXAMPLE}/apache.demand.json");
     let machine = format!("{EXAMPLE}/pro-200.machine.json");

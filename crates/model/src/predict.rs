@@ -1,8 +1,8 @@
 //! Demand times machine, and the terms of the product.
 
 use assay_quantity::{
-    Basis, Coefficient, Doubt, Estimate, Evaluation, Interval, Machine, Mapping, Method, OperationDemand,
-    PrimitiveId, Unit, Use,
+    Basis, Coefficient, Doubt, Estimate, Evaluation, Interval, Machine, Mapping, Method, NoCost,
+    OperationDemand, PrimitiveId, Unit, Use,
 };
 
 /// One component of the product.
@@ -22,6 +22,17 @@ pub struct Term {
     pub basis: Basis,
     /// Why a measured cost behind it is doubtful, if one is.
     pub doubt: Option<Doubt>,
+    /// Why the machine has no cost of the primitive, if it has none: the time is then that of one null call
+    /// for each operation, a lower bound.
+    pub refused: Option<String>,
+}
+
+impl Term {
+    /// Whether the time is only a lower bound.
+    #[must_use]
+    pub fn is_bounded(&self) -> bool {
+        self.mapping == Mapping::LowerBound || self.refused.is_some()
+    }
 }
 
 /// Predicted time of one unit of work on one machine: the part that the primitives of the operating system
@@ -39,17 +50,17 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    /// The part of the total that is only a lower bound, because its calls have no primitive of their own; ns
-    /// per unit of work.
+    /// The part of the total that is only a lower bound, because its calls have no primitive of their own, or
+    /// the machine has no cost of it; ns per unit of work.
     #[must_use]
     pub fn bounded(&self) -> Estimate {
-        self.part(Mapping::LowerBound)
+        self.sum(Term::is_bounded)
     }
 
-    /// The part of the total whose calls have a primitive of their own; ns per unit of work.
+    /// The part of the total whose calls have a primitive of their own with a cost; ns per unit of work.
     #[must_use]
     pub fn covered(&self) -> Estimate {
-        self.part(Mapping::Own)
+        self.sum(|term| !term.is_bounded())
     }
 
     /// The unexplained part of a measured time: measured minus predicted, ns per unit of work. Negative if
@@ -66,16 +77,15 @@ impl Prediction {
         self.sum(|term| term.doubt.is_some()).point / self.total.point
     }
 
-    fn part(&self, mapping: Mapping) -> Estimate {
-        self.sum(|term| term.mapping == mapping)
-    }
-
     fn sum(&self, is_part: impl Fn(&Term) -> bool) -> Estimate {
         let times: Vec<Estimate> =
             self.terms.iter().filter(|term| is_part(term)).map(|term| term.time).collect();
         Estimate::sum(&times)
     }
 }
+
+/// The primitive that is a lower bound of every call (Brown 1997, section 4.2).
+const NULL_CALL: &str = "call.null";
 
 /// Why a demand has no prediction on a machine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -101,9 +111,12 @@ pub enum Unpredictable {
 /// independent and add in quadrature; those of one primitive at several sizes are not independent and add
 /// linearly.
 ///
+/// A primitive that could not be measured on the machine at any size, for a reason that the machine states,
+/// counts as the null call.
+///
 /// # Errors
-/// [`Unpredictable`] if the demand contains no call, or the machine lacks some of its primitives; the error
-/// names all of them.
+/// [`Unpredictable`] if the demand contains no call, or some of its primitives were not measured on the
+/// machine and no reason is stated; the error names all of them.
 pub fn predict(demand: &OperationDemand, machine: &Machine) -> Result<Prediction, Unpredictable> {
     if demand.coefficients.iter().all(|coefficient| coefficient.operations() <= 0.0) {
         return Err(Unpredictable::NoDemand(demand.name.clone()));
@@ -113,7 +126,7 @@ pub fn predict(demand: &OperationDemand, machine: &Machine) -> Result<Prediction
     for coefficient in &demand.coefficients {
         match term(coefficient, machine) {
             Ok(term) => terms.push(term),
-            Err(missing) => unmeasured.push(missing),
+            Err(missing) => unmeasured.push(missing.to_string()),
         }
     }
     if !unmeasured.is_empty() {
@@ -130,11 +143,17 @@ pub fn predict(demand: &OperationDemand, machine: &Machine) -> Result<Prediction
     })
 }
 
-fn term(coefficient: &Coefficient, machine: &Machine) -> Result<Term, String> {
+fn term(coefficient: &Coefficient, machine: &Machine) -> Result<Term, Missing> {
     let (mut basis, mut doubts) = (Basis::Measured, Vec::new());
-    let mut parts = Vec::new();
+    let (mut parts, mut refused) = (Vec::new(), None);
     for entry in coefficient.uses.iter().filter(|entry| entry.calls > 0.0) {
-        let found = cost_of(&coefficient.primitive, entry, machine)?;
+        let found = cost_of(&coefficient.primitive, entry, machine).or_else(|missing| match missing {
+            Missing::Cost(NoCost::Refused(_, reason)) => {
+                refused = Some(reason);
+                null_call(machine)
+            }
+            missing => Err(missing),
+        })?;
         basis = basis.max(found.basis);
         doubts.extend(found.doubt);
         parts.push(found.cost.scaled(entry.calls, Unit::Nanoseconds));
@@ -147,22 +166,41 @@ fn term(coefficient: &Coefficient, machine: &Machine) -> Result<Term, String> {
         time: dependent_sum(&parts),
         basis,
         doubt: doubts.into_iter().min(),
+        refused,
     })
 }
 
+/// Why an operation has no price.
+#[derive(Debug, thiserror::Error)]
+enum Missing {
+    #[error("{0}")]
+    Cost(#[from] NoCost),
+    #[error("{0} costs {1}, but the demand gives no bytes")]
+    Bytes(PrimitiveId, Unit),
+}
+
+/// Cost of a null call, ns.
+fn null_call(machine: &Machine) -> Result<Evaluation, Missing> {
+    let null_call = NULL_CALL.parse().expect("a constant that a test parses");
+    unsized_cost(&null_call, machine)
+}
+
 /// Cost of one operation at the size of one entry of the histogram, ns.
-fn cost_of(primitive: &PrimitiveId, entry: &Use, machine: &Machine) -> Result<Evaluation, String> {
-    let Some(size) = entry.size() else {
-        let cost = machine.cost(primitive).map_err(|missing| missing.to_string())?;
-        return match cost.typical.unit {
-            Unit::Nanoseconds => {
-                Ok(Evaluation { cost: cost.typical, basis: Basis::Measured, doubt: cost.doubt() })
-            }
-            unit => Err(format!("{primitive} costs {unit}, but the demand gives no bytes")),
-        };
-    };
-    let curve = machine.curve(primitive).map_err(|missing| missing.to_string())?;
-    Ok(curve.at(size))
+fn cost_of(primitive: &PrimitiveId, entry: &Use, machine: &Machine) -> Result<Evaluation, Missing> {
+    match entry.size() {
+        None => unsized_cost(primitive, machine),
+        Some(size) => Ok(machine.curve(primitive)?.at(size)),
+    }
+}
+
+fn unsized_cost(primitive: &PrimitiveId, machine: &Machine) -> Result<Evaluation, Missing> {
+    let cost = machine.cost(primitive)?;
+    match cost.typical.unit {
+        Unit::Nanoseconds => {
+            Ok(Evaluation { cost: cost.typical, basis: Basis::Measured, doubt: cost.doubt() })
+        }
+        unit => Err(Missing::Bytes(primitive.clone(), unit)),
+    }
 }
 
 /// Sum of quantities from the same measurements: the ends of their intervals add.
@@ -242,19 +280,51 @@ mod tests {
     }
 
     #[test]
-    fn a_primitive_that_the_machine_lacks_is_a_refusal_that_names_it_and_the_reason() {
-        let mut machine = machine(&[]);
-        machine.unmeasured =
-            vec![Unmeasured { primitive: "epoll.ctl".parse().unwrap(), reason: "no epoll here".to_owned() }];
+    fn a_primitive_that_was_not_measured_is_a_refusal_that_names_it() {
         let demand = demand(vec![
             coefficient("epoll.ctl", Mapping::Own, &[(1.0, None)]),
             coefficient("file.read", Mapping::Own, &[(1.0, Some(10.0))]),
         ]);
         assert_eq!(
-            predict(&demand, &machine).unwrap_err().to_string(),
-            "machine 'm' cannot predict 'page': epoll.ctl was not measured: no epoll here; file.read was \
-             not measured; measure it there with 'assay bench'"
+            predict(&demand, &machine(&[])).unwrap_err().to_string(),
+            "machine 'm' cannot predict 'page': epoll.ctl was not measured; file.read was not measured; \
+             measure it there with 'assay bench'"
         );
+    }
+
+    #[test]
+    fn a_primitive_that_the_machine_cannot_have_counts_as_null_calls_if_these_have_a_cost() {
+        let lacking = |mut machine: Machine| {
+            machine.unmeasured = ["file.fsync{size=4KiB}", "file.copy_range{size=64KiB}"]
+                .map(|id| Unmeasured { primitive: id.parse().unwrap(), reason: "no disk here".to_owned() })
+                .to_vec();
+            machine
+        };
+        let demand = demand(vec![
+            coefficient("file.fsync{size=4KiB}", Mapping::Own, &[(2.0, None)]),
+            coefficient("file.copy_range", Mapping::Own, &[(1.0, Some(10.0)), (3.0, Some(30.0))]),
+            coefficient("file.stat", Mapping::Own, &[(1.0, None)]),
+        ]);
+        let costs = [("call.null", 100.0, Unit::Nanoseconds), ("file.stat", 300.0, Unit::Nanoseconds)];
+        let prediction = predict(&demand, &lacking(machine(&costs))).unwrap();
+        let terms: Vec<_> = prediction
+            .terms
+            .iter()
+            .map(|term| (term.primitive.to_string(), term.time.point, term.refused.as_deref()))
+            .collect();
+        let reason = Some("no disk here");
+        assert_eq!(
+            terms,
+            [
+                ("file.copy_range".to_owned(), 400.0, reason),
+                ("file.stat".to_owned(), 300.0, None),
+                ("file.fsync{size=4KiB}".to_owned(), 200.0, reason),
+            ]
+        );
+        assert!((prediction.bounded().point - 600.0).abs() < 1e-9);
+        assert!((prediction.covered().point - 300.0).abs() < 1e-9);
+        let refused = predict(&demand, &lacking(machine(&costs[1..]))).unwrap_err().to_string();
+        assert!(refused.contains("call.null was not measured"), "{refused}");
     }
 
     #[test]

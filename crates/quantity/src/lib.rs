@@ -28,7 +28,7 @@ pub use curve::{Basis, CostCurve, Evaluation};
 pub use demand::{CallCount, Coefficient, Demand, Mapping, OperationDemand, Use};
 pub use estimate::{Estimate, Interval, Method};
 pub use evidence::Evidence;
-pub use machine::{Conditions, Description, Fact, Machine, Unmeasured};
+pub use machine::{Conditions, Description, Fact, Machine, NoCost, Unmeasured};
 pub use matrix::{Executed, Matrix};
 pub use pair::{Pair, Which};
 pub use pattern::Pattern;

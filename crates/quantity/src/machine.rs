@@ -74,8 +74,14 @@ pub struct Machine {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoCost {
     /// Not measured, at any size.
-    #[error("{0} was not measured{1}")]
-    Unmeasured(PrimitiveId, String),
+    #[error("{0} was not measured")]
+    Unmeasured(PrimitiveId),
+    /// Could not be measured at any size, for this reason.
+    #[error("{0} was not measured: {1}")]
+    Refused(PrimitiveId, String),
+    /// Could not be measured at this size, for this reason, but at others.
+    #[error("{0} was not measured: {1}")]
+    Partial(PrimitiveId, String),
     /// Measured, but the figures make no curve.
     #[error("{0}: {1}")]
     Curve(PrimitiveId, NoCurve),
@@ -95,10 +101,13 @@ impl Machine {
                 (id.without(Key::Size) == *primitive).then_some((size, cost))
             })
             .collect();
-        // A curve that lacks some of its sizes would price the others by far extrapolation.
-        let lacks = |missing: &Unmeasured| missing.primitive.without(Key::Size) == *primitive;
-        if points.is_empty() || self.unmeasured.iter().any(lacks) {
+        if points.is_empty() {
             return Err(self.unmeasured(primitive));
+        }
+        // A curve that lacks some of its sizes would price the others by far extrapolation.
+        let lacks = |missing: &&Unmeasured| missing.primitive.without(Key::Size) == *primitive;
+        if let Some(missing) = self.unmeasured.iter().find(lacks) {
+            return Err(NoCost::Partial(missing.primitive.clone(), missing.reason.clone()));
         }
         CostCurve::through(&points).map_err(|error| NoCost::Curve(primitive.clone(), error))
     }
@@ -112,12 +121,14 @@ impl Machine {
     }
 
     fn unmeasured(&self, primitive: &PrimitiveId) -> NoCost {
-        let reason = self
-            .unmeasured
-            .iter()
-            .find(|missing| missing.primitive.without(Key::Size) == *primitive)
-            .map_or(String::new(), |missing| format!(": {}", missing.reason));
-        NoCost::Unmeasured(primitive.clone(), reason)
+        let is_it = |missing: &&Unmeasured| {
+            missing.primitive == *primitive || missing.primitive.without(Key::Size) == *primitive
+        };
+        let primitive = primitive.clone();
+        match self.unmeasured.iter().find(is_it) {
+            Some(missing) => NoCost::Refused(primitive, missing.reason.clone()),
+            None => NoCost::Unmeasured(primitive),
+        }
     }
 }
 
@@ -144,6 +155,8 @@ mod tests {
         let missing = "tcp.send{size=64KiB}".parse().unwrap();
         machine.unmeasured.push(Unmeasured { primitive: missing, reason: "the window is small".to_owned() });
         let refused = machine.curve(&primitive).unwrap_err().to_string();
-        assert_eq!(refused, "tcp.send was not measured: the window is small");
+        assert_eq!(refused, "tcp.send{size=64KiB} was not measured: the window is small");
+        machine.costs.clear();
+        assert!(matches!(machine.curve(&primitive), Err(NoCost::Refused(..))));
     }
 }

@@ -2,7 +2,6 @@
 //! and the share of them that the product of demand and costs predicts.
 
 use assay_model::Prediction;
-use assay_quantity::Mapping;
 use assay_report::Block;
 
 use super::explained;
@@ -54,7 +53,7 @@ fn limit(measured: &MeasuredOperation) -> String {
 /// Returns the share of the measured kernel time that the product predicts, and its largest terms.
 fn product(prediction: &Prediction, measured: &MeasuredOperation) -> String {
     let total = prediction.total.point;
-    let own = prediction.terms.iter().filter(|term| term.mapping == Mapping::Own);
+    let own = prediction.terms.iter().filter(|term| !term.is_bounded());
     let mut terms: Vec<(String, f64)> =
         own.map(|term| (term.primitive.to_string(), term.time.point)).collect();
     terms.push(("calls that are not covered (lower bound)".to_owned(), prediction.bounded().point));

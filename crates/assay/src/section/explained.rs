@@ -2,7 +2,7 @@
 //! not explained.
 
 use assay_model::{Prediction, Term};
-use assay_quantity::{Estimate, Mapping, OperationDemand, Unit};
+use assay_quantity::{Estimate, OperationDemand, Unit};
 use assay_report::figure::NoFigure;
 use assay_report::{Bar, Bars, Block, Cell, Column, Figure, Length, Part, Table};
 
@@ -62,7 +62,7 @@ pub fn comparison(prediction: &Prediction, measured: &MeasuredOperation) -> Tabl
         Column::numbers("not explained"),
     ];
     let table = Table::of("Predicted and measured", columns, rows);
-    prediction::doubts(prediction).into_iter().fold(table, Table::with_note)
+    prediction::notes(prediction).into_iter().fold(table, Table::with_note)
 }
 
 fn predicted_cpu(prediction: &Prediction, measured: &MeasuredOperation) -> Option<Estimate> {
@@ -82,9 +82,8 @@ fn most_per_second(cpu: &Estimate) -> Estimate {
 const HAIRLINE: f64 = 0.01;
 
 fn picture(prediction: &Prediction, measured: &MeasuredOperation) -> Result<Bars, NoFigure> {
-    let label = |term: &Term| match term.mapping {
-        Mapping::Own => term.primitive.to_string(),
-        Mapping::LowerBound => "not covered, at least".to_owned(),
+    let label = |term: &Term| {
+        if term.is_bounded() { "not covered, at least".to_owned() } else { term.primitive.to_string() }
     };
     let (drawn, small): (Vec<&Term>, Vec<&Term>) =
         prediction.terms.iter().partition(|term| term.time.point >= HAIRLINE * prediction.total.point);

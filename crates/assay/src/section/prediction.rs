@@ -39,12 +39,22 @@ pub fn totals(operation: &OperationDemand, predictions: &[Prediction], measured:
             rows.map(|[machine, predicted, _, covered, bounded]| [machine, predicted, covered, bounded]);
         Table::of(&title, [machine, predicted, covered, bounded], rows)
     };
-    predictions.iter().filter_map(doubts).fold(table, Table::with_note)
+    predictions.iter().flat_map(notes).fold(table, Table::with_note)
+}
+
+/// Returns sentences about a prediction: the primitives without a cost, with the reason, and the share that
+/// depends on doubtful costs.
+pub fn notes(prediction: &Prediction) -> Vec<String> {
+    let refused = prediction.terms.iter().filter_map(|term| {
+        let (primitive, machine, reason) = (&term.primitive, &prediction.machine, term.refused.as_ref()?);
+        Some(format!("{primitive} counts as not covered, because {machine} has no cost of it: {reason}."))
+    });
+    refused.chain(doubts(prediction)).collect()
 }
 
 /// Returns a sentence about the share of a prediction that depends on doubtful costs; `None` if there are
 /// none.
-pub fn doubts(prediction: &Prediction) -> Option<String> {
+fn doubts(prediction: &Prediction) -> Option<String> {
     let doubts: BTreeSet<Doubt> = prediction.terms.iter().filter_map(|term| term.doubt).collect();
     let reasons: Vec<String> = doubts.iter().map(Doubt::to_string).collect();
     (!reasons.is_empty()).then(|| {
@@ -57,21 +67,23 @@ pub fn doubts(prediction: &Prediction) -> Option<String> {
     })
 }
 
+/// Row of the terms that are lower bounds.
+const NOT_COVERED: &str = "not covered: at least a null call each";
+
 /// Returns the terms of one prediction, most expensive first; calls without their own primitive are one row.
 pub fn terms(operation: &OperationDemand, prediction: &Prediction) -> Table {
     let share = |time: &Estimate| Cell::Share(time.point / prediction.total.point);
-    let own = prediction.terms.iter().filter(|term| term.mapping == Mapping::Own);
+    let own = prediction.terms.iter().filter(|term| !term.is_bounded());
     let mut rows: Vec<[Cell; 6]> = own.map(|term| row(term, share(&term.time))).collect();
     let empty = || Cell::text("");
     let bounded = prediction.bounded();
-    let bounding: Vec<&Term> =
-        prediction.terms.iter().filter(|term| term.mapping == Mapping::LowerBound).collect();
-    if let Some(first) = bounding.first() {
+    let bounding: Vec<&Term> = prediction.terms.iter().filter(|term| term.is_bounded()).collect();
+    if !bounding.is_empty() {
         let calls = bounding.iter().map(|term| term.operations).sum();
         let calls = Cell::Number { value: calls, unit: Unit::Count };
         let doubt = bounding.iter().filter_map(|term| term.doubt).min();
         let cost = cost("lower bound", doubt);
-        rows.push([Cell::text(name(first)), calls, empty(), bounded.into(), share(&bounded), cost]);
+        rows.push([Cell::text(NOT_COVERED), calls, empty(), bounded.into(), share(&bounded), cost]);
     }
     let total = prediction.total;
     rows.push([Cell::text("predicted"), empty(), empty(), total.into(), share(&total), empty()]);
@@ -129,7 +141,7 @@ pub fn shares_by_machine(predictions: &[Prediction]) -> Result<Table, RaggedTabl
 fn name(term: &Term) -> String {
     match term.mapping {
         Mapping::Own => term.primitive.to_string(),
-        Mapping::LowerBound => "not covered: at least a null call each".to_owned(),
+        Mapping::LowerBound => NOT_COVERED.to_owned(),
     }
 }
 
@@ -142,6 +154,9 @@ fn share_of(prediction: &Prediction, term: &Term) -> Cell {
         .find(|other| other.primitive == term.primitive && other.mapping == term.mapping)
         .map_or_else(
             || Cell::Missing("the demand has no such term".to_owned()),
-            |other| Cell::Share(other.time.point / prediction.total.point),
+            |other| match &other.refused {
+                Some(reason) => Cell::Missing(format!("counts as not covered: {reason}")),
+                None => Cell::Share(other.time.point / prediction.total.point),
+            },
         )
 }
