@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
-use assay_bench::{catalogue, find};
+use assay_bench::{Benchmark, Profile, catalogue, find};
 use assay_quantity::{Key, PrimitiveId, Size, Value};
-use assay_trace::view::demand::{CONTEXT_SWITCH, NULL_CALL, PAGE_FAULT, RULES, Role};
+use assay_trace::view::demand::{CONTEXT_SWITCH, NULL_CALL, PAGE_FAULT, RULES, Role, UNASKED};
 
 /// File extensions, which look like operations.
 const NO_OPERATIONS: [&str; 6] = ["rs", "c", "h", "toml", "json", "md"];
@@ -58,11 +58,13 @@ fn every_primitive_that_the_documentation_names_is_in_the_catalogue() {
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
-/// A traced call enters the kernel; its benchmark stays in the vDSO, so that its cost is a lower bound.
-const WITHOUT_A_CALL: &str = "clock.gettime";
+/// Calls that count as primitives whose benchmarks make another call, which does the same.
+const SIMILAR: [(&str, &str); 4] =
+    [("open", "openat"), ("unlink", "unlinkat"), ("fcntl", "dup"), ("brk", "getppid")];
 
 #[test]
-fn every_rule_of_the_trace_names_benchmarks_that_make_one_of_its_calls() {
+fn the_rules_of_the_trace_name_benchmarks_that_make_one_of_their_calls() {
+    let all = catalogue();
     for rule in RULES {
         let plain: PrimitiveId = rule.primitive.parse().unwrap();
         let sized = plain.with(Key::Size, Value::Bytes(Size::kib(4)));
@@ -76,15 +78,44 @@ fn every_rule_of_the_trace_names_benchmarks_that_make_one_of_its_calls() {
         for id in ids {
             let benchmark =
                 find(&id).unwrap_or_else(|| panic!("a rule names '{id}', which has no benchmark"));
-            if rule.primitive == WITHOUT_A_CALL {
-                assert!(benchmark.calls.is_empty(), "{id} makes a call");
-            } else if rule.role != Role::Within {
-                let is_made = rule.calls.iter().any(|call| benchmark.calls.contains(call));
-                assert!(is_made, "{id} makes none of the calls {:?}", rule.calls);
+            if rule.role != Role::Within {
+                let is_made = |call: &&str| {
+                    let alike = SIMILAR.iter().find(|(similar, _)| similar == call);
+                    benchmark.calls.contains(call)
+                        || alike.is_some_and(|(_, other)| benchmark.calls.contains(other))
+                };
+                assert!(rule.calls.iter().any(is_made), "{id} makes none of the calls {:?}", rule.calls);
             }
+            let is_quick = |known: &Benchmark| {
+                known.profile == Profile::Quick && known.primitive.without(Key::Size) == id.without(Key::Size)
+            };
+            assert!(all.iter().any(is_quick), "a quick run does not measure {id}");
         }
     }
     for name in [NULL_CALL, CONTEXT_SWITCH, PAGE_FAULT] {
         assert!(find(&name.parse().unwrap()).is_some(), "{name} has no benchmark");
+    }
+}
+
+/// Returns whether an entry, a family or an operation, contains an operation.
+fn contains(entry: &str, operation: &str) -> bool {
+    operation.strip_prefix(entry).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+#[test]
+fn every_operation_of_the_catalogue_is_asked_for_or_has_a_reason_why_not() {
+    let operation_of = |id: &str| id.split('{').next().unwrap_or_default().to_owned();
+    let all: BTreeSet<String> =
+        catalogue().iter().map(|benchmark| operation_of(&benchmark.primitive.to_string())).collect();
+    let mut asked: BTreeSet<String> = RULES.iter().map(|rule| operation_of(rule.primitive)).collect();
+    asked.extend([NULL_CALL, CONTEXT_SWITCH, PAGE_FAULT].map(operation_of));
+    let unasked: Vec<&str> = UNASKED.iter().flat_map(|unasked| unasked.primitives).copied().collect();
+    for operation in &all {
+        let reasons = unasked.iter().filter(|entry| contains(entry, operation)).count();
+        let due = usize::from(!asked.contains(operation));
+        assert_eq!(reasons, due, "{operation} is asked for: {}", asked.contains(operation));
+    }
+    for entry in unasked {
+        assert!(all.iter().any(|operation| contains(entry, operation)), "{entry} is no benchmark");
     }
 }

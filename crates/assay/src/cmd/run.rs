@@ -122,7 +122,8 @@ fn wanted(operations: &[FoundOperation]) -> Vec<Benchmark> {
         .collect();
     let known = section::summary::primitives();
     let is_wanted = |benchmark: &Benchmark| {
-        asked.contains(&benchmark.primitive.without(Key::Size)) || known.contains(&benchmark.primitive)
+        let id = &benchmark.primitive;
+        asked.contains(id) || asked.contains(&id.without(Key::Size)) || known.contains(id)
     };
     catalogue_here().into_iter().filter(is_wanted).collect()
 }

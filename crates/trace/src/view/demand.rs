@@ -1,21 +1,25 @@
 //! The mapping rule: which primitive of the operating system represents which call (Brown 1997, section 4.1).
 //!
-//! [`RULES`] contains the complete mapping: rows of call, kind of descriptor, condition and primitive. The
-//! first matching row applies; a call without a matching row has the null call as its lower bound. The state
-//! of earlier calls that a condition requires is in `cork`, the buffers of transfers are in `buffer`. One
-//! pass computes the coefficients of an application vector ([`assay_quantity::OperationDemand`]), with a
-//! histogram over sizes and whether the buffer of a transfer was used recently. The mapping contains no costs
-//! of primitives.
+//! [`RULES`] contains the complete mapping: rows of call, kind of descriptor, conditions and primitive. The
+//! first matching row applies; a call without a matching row has the null call as its lower bound.
+//! [`UNASKED`] lists the primitives that no row can name, with the reasons. The state of earlier calls that a
+//! condition requires is in `cork`, the buffers of transfers are in `buffer`. One pass computes the
+//! coefficients of an application vector ([`assay_quantity::OperationDemand`]), with a histogram over sizes
+//! and whether the buffer of a transfer was used recently. The mapping contains no costs of primitives.
 
 mod buffer;
 mod cork;
 mod rules;
+mod table;
+mod unasked;
 
 use std::collections::{BTreeMap, HashMap};
 
 use assay_quantity::{CallCount, Coefficient, Mapping, OperationDemand, Use};
 
-pub use rules::{On, RULES, Role, Rule, When};
+pub use rules::{Argument, On, Role, Rule, When};
+pub use table::RULES;
+pub use unasked::{UNASKED, Unasked};
 
 use self::{
     buffer::{Buffer, Pages},
@@ -316,5 +320,7 @@ fn coefficient(term: Term, tally: &Tally, units: f64) -> Coefficient {
     }
 }
 
+#[cfg(test)]
+mod page;
 #[cfg(test)]
 mod tests;

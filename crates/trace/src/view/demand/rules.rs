@@ -1,18 +1,25 @@
-//! The table of the mapping: the primitive for each combination of call, descriptor and condition.
+//! The rules of the mapping: the primitive for each combination of call, descriptor and condition.
 //!
-//! Only the lookup below reads the rows. State of earlier calls is passed to the conditions as
-//! [`Circumstances`]; the matched row determines how a call changes that state.
+//! The rows are in [`table`](super::table), and only the lookup below reads them. State of earlier calls is
+//! passed to the conditions as [`Circumstances`]; the matched row determines how a call changes that state.
 
+use std::sync::LazyLock;
+
+use super::table::RULES;
 use crate::{
     descriptor::Descriptor,
     record::{Abi, Call},
+    syscall::{self, CALLS},
 };
 
 /// Device number of `/dev/null` in the kernel: major 1, minor 3.
 pub(super) const NULL_DEVICE: u64 = 1 << 20 | 3;
-const AT_EMPTY_PATH: u64 = 0x1000;
+/// Device number of `/dev/zero`: major 1, minor 5.
+pub(super) const ZERO_DEVICE: u64 = 1 << 20 | 5;
 const ENOENT: u16 = 2;
 const EAGAIN: u16 = 11;
+const EINVAL: u16 = 22;
+const EINPROGRESS: u16 = 115;
 const IPPROTO_TCP: u32 = 6;
 const TCP_CORK: u32 = 3;
 
@@ -23,12 +30,27 @@ pub struct Rule {
     pub calls: &'static [&'static str],
     /// Kind of descriptor that the call used.
     pub on: On,
-    /// Additional condition.
+    /// How it ended, and the state that it found.
     pub when: When,
+    /// Condition on one of its arguments.
+    pub with: Option<Argument>,
     /// Primitive that represents the call, without `size` and `buffer`.
     pub primitive: &'static str,
     /// How the primitive represents the call.
     pub role: Role,
+}
+
+/// A condition on an argument: its bits in `mask` are `value`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Argument {
+    /// Position of the argument, from 0.
+    pub at: usize,
+    /// The bits that count.
+    pub mask: u64,
+    /// Their value.
+    pub value: u64,
+    /// Name of the value.
+    pub name: &'static str,
 }
 
 /// Kind of descriptor that a rule requires.
@@ -38,25 +60,51 @@ pub enum On {
     Any,
     /// A regular file.
     File,
-    /// TCP.
-    Tcp,
+    /// A directory.
+    Directory,
+    /// A character device.
+    Device,
     /// `/dev/null`.
     Null,
+    /// `/dev/zero`.
+    Zero,
+    /// A pipe.
+    Pipe,
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// A Unix stream socket.
+    Unix,
+    /// An event counter.
+    Eventfd,
+    /// A signal queue.
+    Signalfd,
+    /// A pidfd, or another anonymous inode.
+    Anonymous,
 }
 
-/// Condition on a call's result or arguments.
+/// How a call ended, and the state that it found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
     /// It succeeded.
     Succeeded,
+    /// It succeeded with the result 0, a number: there was nothing to do.
+    FoundNone,
+    /// It returned; its result says nothing about success.
+    Returned,
     /// It failed with `ENOENT`.
     Missing,
+    /// It failed with `EINVAL`.
+    Invalid,
     /// It failed with `EAGAIN`: it would have had to wait.
     WouldBlock,
-    /// It succeeded, and its fourth argument has `AT_EMPTY_PATH`.
-    EmptyPath,
-    /// It created a process, not a thread.
+    /// It failed with `EINPROGRESS`: it continues without the caller.
+    InProgress,
+    /// It created a process.
     MadeProcess,
+    /// It created a thread of the same process.
+    MadeThread,
     /// It ended its thread.
     Ended,
     /// It corked the connection: it set `TCP_CORK` successfully, and no bytes are held back.
@@ -82,79 +130,79 @@ pub enum Role {
     Within,
 }
 
-macro_rules! rules {
-    ($($calls:tt $on:ident $when:ident => $primitive:literal $role:ident,)+) => {
-        &[$(Rule {
-            calls: &$calls, on: On::$on, when: When::$when, primitive: $primitive, role: Role::$role,
-        },)+]
-    };
-}
-
-/// The mapping. A failed call matches only a row whose condition is its error.
-pub const RULES: &[Rule] = rules! {
-    ["write", "writev", "sendto", "sendmsg"] Tcp Corked => "tcp.writev_corked" Sized,
-    ["sendfile"] Tcp Corked => "tcp.sendfile_corked" Sized,
-    ["setsockopt"] Tcp Uncorks => "tcp.uncork" HeldBack,
-    ["setsockopt"] Tcp Corks => "socket.setsockopt" Operation,
-    ["read", "recvfrom", "recvmsg", "readv"] Tcp Succeeded => "tcp.receive" Buffered,
-    ["read", "recvfrom", "recvmsg", "readv"] Tcp WouldBlock => "tcp.receive_empty" Operation,
-    ["write", "sendto", "sendmsg"] Tcp Succeeded => "tcp.send" Buffered,
-    ["writev"] Tcp Succeeded => "tcp.writev" Sized,
-    ["sendfile"] Tcp Succeeded => "tcp.sendfile" Sized,
-    ["accept", "accept4"] Tcp Succeeded => "tcp.accept" Operation,
-    ["connect"] Tcp Succeeded => "tcp.connect" Operation,
-    ["close"] Tcp Succeeded => "tcp.close" Operation,
-    ["read", "pread64"] File Succeeded => "file.read" Buffered,
-    ["write", "pwrite64"] File Succeeded => "file.write" Buffered,
-    ["write"] Null Succeeded => "null.write" Sized,
-    ["open", "openat", "openat2"] File Succeeded => "file.open_close" Operation,
-    ["close"] File Succeeded => "file.open_close" Within,
-    ["open", "openat", "openat2"] Any Missing => "file.open_missing" Operation,
-    ["newfstatat", "statx"] Any EmptyPath => "file.fstat" Operation,
-    ["fstat"] Any Succeeded => "file.fstat" Operation,
-    ["stat", "lstat", "newfstatat", "statx"] Any Succeeded => "file.stat" Operation,
-    ["epoll_wait", "epoll_pwait", "epoll_pwait2"] Any Succeeded => "epoll.wait_ready" Operation,
-    ["epoll_ctl"] Any Succeeded => "epoll.ctl" Operation,
-    ["setsockopt"] Any Succeeded => "socket.setsockopt" Operation,
-    ["rt_sigaction"] Any Succeeded => "signal.install" Operation,
-    ["clock_gettime"] Any Succeeded => "clock.gettime" Operation,
-    ["getppid"] Any Succeeded => "call.null" Operation,
-    ["fork", "vfork", "clone", "clone3"] Any MadeProcess => "process.fork_exit" Operation,
-    ["exit_group"] Any Ended => "process.fork_exit" Within,
-    // The trace does not contain how the program is linked; nearly all programs are dynamic.
-    ["execve", "execveat"] Any Succeeded => "process.exec{link=dynamic}" Operation,
-};
+/// The rows of each call of the native table, in the order of the table.
+static ROWS_OF_CALLS: LazyLock<Vec<Vec<&'static Rule>>> = LazyLock::new(|| {
+    let mut rows = vec![Vec::new(); CALLS];
+    for rule in RULES {
+        for number in rule.calls.iter().filter_map(|name| syscall::number(name)) {
+            rows[usize::from(number)].push(rule);
+        }
+    }
+    rows
+});
 
 impl Rule {
     /// Returns the first matching row for `call`; `None` if there is none, or for a call that is not of the
     /// native table.
     pub(super) fn of(call: &Call, circumstances: Circumstances) -> Option<&'static Self> {
-        let name = call.name();
-        RULES
-            .iter()
-            .filter(|_| call.abi == Abi::Native)
-            .find(|rule| rule.calls.contains(&&*name) && rule.fits(call, circumstances))
+        if call.abi != Abi::Native {
+            return None;
+        }
+        let rows = ROWS_OF_CALLS.get(usize::from(call.number))?;
+        rows.iter().find(|rule| rule.fits(call, circumstances)).copied()
     }
 
     fn fits(&self, call: &Call, circumstances: Circumstances) -> bool {
-        let on = match self.on {
+        self.on.fits(call)
+            && self.when.fits(call, circumstances)
+            && self.with.is_none_or(|with| with.fits(call))
+    }
+}
+
+impl Argument {
+    fn fits(self, call: &Call) -> bool {
+        call.args[self.at] & self.mask == self.value
+    }
+}
+
+impl On {
+    fn fits(self, call: &Call) -> bool {
+        let is_device = |number| call.descriptor == Descriptor::CharacterDevice && call.inode == number;
+        match self {
             On::Any => true,
             On::File => call.descriptor == Descriptor::File,
+            On::Directory => call.descriptor == Descriptor::Directory,
+            On::Device => call.descriptor == Descriptor::CharacterDevice,
+            On::Null => is_device(NULL_DEVICE),
+            On::Zero => is_device(ZERO_DEVICE),
+            On::Pipe => call.descriptor == Descriptor::Pipe,
             On::Tcp => call.descriptor.is_tcp(),
-            On::Null => call.descriptor == Descriptor::CharacterDevice && call.inode == NULL_DEVICE,
-        };
+            On::Udp => matches!(call.descriptor, Descriptor::Udp4 | Descriptor::Udp6),
+            On::Unix => call.descriptor == Descriptor::UnixStream,
+            On::Eventfd => call.descriptor == Descriptor::Eventfd,
+            On::Signalfd => call.descriptor == Descriptor::Signalfd,
+            On::Anonymous => call.descriptor == Descriptor::Anonymous,
+        }
+    }
+}
+
+impl When {
+    fn fits(self, call: &Call, circumstances: Circumstances) -> bool {
         let Circumstances { made, end, cork } = circumstances;
-        let ended = end == End::OfThread;
-        let succeeded = !ended && call.errno().is_none();
-        // The flags of statx are in a different argument than those of newfstatat.
-        let flags = if call.name() == "statx" { call.args[2] } else { call.args[3] };
-        on && match self.when {
+        let returned = end == End::Returned;
+        let succeeded = returned && call.errno().is_none();
+        let failed_with = |error| returned && call.errno() == Some(error);
+        match self {
             When::Succeeded => succeeded,
-            When::Missing => !ended && call.errno() == Some(ENOENT),
-            When::WouldBlock => !ended && call.errno() == Some(EAGAIN),
-            When::EmptyPath => succeeded && flags & AT_EMPTY_PATH != 0,
+            When::FoundNone => succeeded && call.result == 0,
+            When::Returned => returned,
+            When::Missing => failed_with(ENOENT),
+            When::Invalid => failed_with(EINVAL),
+            When::WouldBlock => failed_with(EAGAIN),
+            When::InProgress => failed_with(EINPROGRESS),
             When::MadeProcess => succeeded && made == Some(Made::Process),
-            When::Ended => ended,
+            When::MadeThread => succeeded && made == Some(Made::Thread),
+            When::Ended => !returned,
             When::Corks => {
                 succeeded && sets_cork(call) && matches!(cork, Cork::Out | Cork::In { held_back: 0 })
             }

@@ -3,8 +3,9 @@
 use assay_quantity::{OperationDemand, PrimitiveId};
 
 use super::{
-    CONTEXT_SWITCH, Demanded, Demanding, NULL_CALL, Named, On, PAGE_FAULT, RULES, Role, Rule, When,
-    rules::NULL_DEVICE,
+    Argument, CONTEXT_SWITCH, Demanded, Demanding, NULL_CALL, Named, On, PAGE_FAULT, RULES, Role, Rule,
+    UNASKED, When,
+    rules::{NULL_DEVICE, ZERO_DEVICE},
 };
 use crate::{
     descriptor::Descriptor,
@@ -84,18 +85,32 @@ fn no_row_is_shadowed_by_an_earlier_one() {
 
 /// Returns whether every call that meets the descriptor and the condition of `narrow` meets those of `wide`.
 fn includes(wide: &Rule, narrow: &Rule) -> bool {
+    let fails = matches!(
+        narrow.when,
+        When::Missing | When::Invalid | When::WouldBlock | When::InProgress | When::Returned
+    );
     let includes_condition = match wide.when {
-        When::Succeeded => !matches!(narrow.when, When::Missing | When::WouldBlock | When::Ended),
+        When::Returned => narrow.when != When::Ended,
+        When::Succeeded => !fails && narrow.when != When::Ended,
         When::Corked => matches!(narrow.when, When::Corked | When::Uncorks),
-        When::Missing
-        | When::WouldBlock
-        | When::EmptyPath
-        | When::MadeProcess
-        | When::Ended
-        | When::Corks
-        | When::Uncorks => wide.when == narrow.when,
+        _ => wide.when == narrow.when,
     };
-    (wide.on == On::Any || wide.on == narrow.on) && includes_condition
+    let includes_descriptor = wide.on == narrow.on
+        || match wide.on {
+            On::Any => true,
+            On::Device => matches!(narrow.on, On::Null | On::Zero),
+            _ => false,
+        };
+    includes_condition && includes_descriptor && (wide.with.is_none() || wide.with == narrow.with)
+}
+
+#[test]
+fn a_primitive_is_asked_for_or_has_a_reason_but_not_both() {
+    let of = |rule: &Rule| rule.primitive.split('{').next().unwrap_or_default();
+    for name in UNASKED.iter().flat_map(|unasked| unasked.primitives) {
+        let is_asked = |rule: &&Rule| of(rule) == *name || of(rule).split('.').next() == Some(*name);
+        assert!(!RULES.iter().any(|rule| is_asked(&rule)), "a row counts calls as {name}");
+    }
 }
 
 #[test]
@@ -109,6 +124,10 @@ fn a_wide_row_includes_narrow_ones_and_no_others() {
     assert!(!includes(&rule(On::Tcp, When::Succeeded), &success));
     assert!(includes(&rule(On::Tcp, When::Corked), &rule(On::Tcp, When::Uncorks)));
     assert!(!includes(&rule(On::Tcp, When::Corked), &rule(On::Tcp, When::Corks)));
+    assert!(includes(&rule(On::Device, When::Returned), &rule(On::Null, When::Missing)));
+    let with = Rule { with: Some(Argument { at: 0, mask: 1, value: 1, name: "ONE" }), ..success };
+    assert!(includes(&success, &with));
+    assert!(!includes(&with, &success));
 }
 
 #[test]
@@ -118,13 +137,15 @@ fn the_same_call_is_a_different_primitive_on_a_different_descriptor() {
         on("read", Descriptor::Tcp6, 50),
         on("read", Descriptor::File, 4096),
         on("read", Descriptor::Pipe, 10),
+        on("recvfrom", Descriptor::UnixStream, 20),
     ]);
     assert_eq!(
         shown,
         [
-            ("call.null LowerBound".to_owned(), 1.0, None),
             ("file.read{buffer=fresh} Own".to_owned(), 1.0, Some(4096.0)),
+            ("pipe.read{buffer=fresh} Own".to_owned(), 1.0, Some(10.0)),
             ("tcp.receive{buffer=reused} Own".to_owned(), 2.0, Some(150.0)),
+            ("unix.receive{buffer=fresh} Own".to_owned(), 1.0, Some(20.0)),
         ]
     );
 }
@@ -138,15 +159,28 @@ fn reading_from_a_connection_without_bytes_is_a_primitive_and_moves_nothing() {
         on("readv", Descriptor::Tcp6, -11),
     ]);
     assert_eq!(shown, [own("tcp.receive_empty", 4.0, None)]);
+    let shown = terms(&[
+        on("read", Descriptor::Pipe, -11),
+        on("recvfrom", Descriptor::Udp6, -11),
+        on("accept4", Descriptor::Tcp6, -11),
+    ]);
+    assert_eq!(
+        shown,
+        [
+            own("pipe.read_empty", 1.0, None),
+            own("tcp.accept_empty", 1.0, None),
+            own("udp.receive_empty", 1.0, None),
+        ]
+    );
 }
 
 #[test]
 fn any_other_failed_transfer_is_a_null_call_and_moves_nothing() {
     let shown = terms(&[
         on("recvfrom", Descriptor::Tcp4, -104),
-        on("read", Descriptor::UnixStream, -11),
+        on("read", Descriptor::Timerfd, -11),
         on("sendto", Descriptor::Tcp4, -11),
-        on("accept4", Descriptor::Tcp4, -11),
+        on("accept4", Descriptor::UnixStream, -11),
     ]);
     assert_eq!(shown, [("call.null LowerBound".to_owned(), 4.0, None)]);
 }
@@ -189,9 +223,89 @@ fn writing_to_dev_null_is_not_writing_to_a_terminal() {
     let write = |inode| {
         Event::Call(Call { inode, descriptor: Descriptor::CharacterDevice, result: 512, ..call("write") })
     };
-    let shown = terms(&[write(NULL_DEVICE), write(34_816)]);
-    assert_eq!(shown[0], ("call.null LowerBound".to_owned(), 1.0, None));
+    let shown = terms(&[write(NULL_DEVICE), write(ZERO_DEVICE), write(34_816)]);
+    assert_eq!(shown[0], ("call.null LowerBound".to_owned(), 2.0, None));
     assert_eq!(shown[1], ("null.write Own".to_owned(), 1.0, Some(512.0)));
+}
+
+/// A call with these arguments that succeeded, or failed if `result` is negative.
+fn with(name: &str, args: [u64; 3], result: i64) -> Event {
+    let [a, b, c] = args;
+    Event::Call(Call { args: [a, b, c, 0, 0, 0], result, ..call(name) })
+}
+
+/// The only primitive of one event.
+fn primitive_of(event: Event) -> String {
+    let shown = terms(&[event]);
+    assert_eq!(shown.len(), 1, "{event:?}: {shown:?}");
+    shown[0].0.clone()
+}
+
+#[test]
+fn an_argument_distinguishes_what_one_call_does() {
+    let above = 0xdead_beef_0000_0000;
+    for (event, primitive) in [
+        (with("futex", [1, 129, 1], 0), "futex.wake Own"),
+        (with("futex", [1, 129, 1], 1), "call.null LowerBound"),
+        (with("futex", [1, 128, 5], -11), "futex.wait_changed Own"),
+        (with("futex", [1, 393, 5], -11), "futex.wait_changed Own"),
+        (with("futex", [1, 128, 5], 0), "call.null LowerBound"),
+        (with("madvise", [1 << 12, 4096, above | 4], 0), "mmap.discard{size=64KiB} Own"),
+        (with("madvise", [1 << 12, 4096, 14], 0), "call.null LowerBound"),
+        (with("brk", [0, 0, 0], 1 << 30), "call.null Own"),
+        (with("brk", [1 << 30, 0, 0], 1 << 30), "brk.move{size=128KiB} Own"),
+        (with("socketpair", [1, 1, 0], 0), "unix.socketpair Own"),
+        (with("socketpair", [40, 1, 0], 0), "call.null LowerBound"),
+        (with("fcntl", [3, 1030, 0], 4), "file.dup_close Own"),
+        (with("fcntl", [3, 3, 0], 4), "file.fcntl Own"),
+        (with("unlinkat", [3, 1, 0], 0), "file.delete Own"),
+        (with("readlink", [1, 2, 3], -22), "file.readlink Own"),
+        (with("readlink", [1, 2, 3], -2), "file.readlink_missing Own"),
+    ] {
+        assert_eq!(primitive_of(event), primitive, "{event:?}");
+    }
+    let open = |flags| {
+        let args = [0xffff_ff9c, 1, flags, 0, 0, 0];
+        Event::Call(Call { descriptor: Descriptor::File, result: 3, args, ..call("openat") })
+    };
+    assert_eq!(primitive_of(open(0o301)), "file.create Own");
+    assert_eq!(primitive_of(open(0o101)), "file.open_close Own", "the file may have existed");
+}
+
+#[test]
+fn a_signal_counts_when_its_handler_returns_whatever_the_result_looks_like() {
+    for result in [0, 7, -4, -514] {
+        assert_eq!(primitive_of(with("rt_sigreturn", [0; 3], result)), "signal.deliver Own");
+    }
+    let shown = terms(&[with("kill", [1, 10, 0], 0), with("rt_sigreturn", [0; 3], -4)]);
+    assert_eq!(shown, [own("signal.deliver", 1.0, None)]);
+}
+
+#[test]
+fn a_connection_that_is_established_later_is_a_connection() {
+    let connect = |result| on("connect", Descriptor::Tcp4, result);
+    assert_eq!(terms(&[on("socket", Descriptor::Tcp4, 3), connect(-115)]), [own("tcp.connect", 1.0, None)]);
+    assert_eq!(terms(&[connect(-111)]), [("call.null LowerBound".to_owned(), 1.0, None)]);
+}
+
+#[test]
+fn removing_a_directory_is_part_of_making_it_and_reading_it_is_not_of_opening_it() {
+    let shown = terms(&[
+        with("mkdir", [1, 0o755, 0], 0),
+        with("unlinkat", [3, 1, 0x200], 0),
+        on("openat", Descriptor::Directory, 3),
+        on("getdents64", Descriptor::Directory, 800),
+        on("getdents64", Descriptor::Directory, 0),
+        on("close", Descriptor::Directory, 0),
+    ]);
+    assert_eq!(
+        shown,
+        [
+            own("directory.make_remove", 1.0, None),
+            own("directory.open_close", 1.0, None),
+            own("directory.read", 2.0, Some(800.0)),
+        ]
+    );
 }
 
 #[test]
@@ -205,16 +319,28 @@ fn every_voluntary_switch_is_a_context_switch_in_addition_to_the_call() {
 #[test]
 fn a_new_thread_is_not_a_new_process() {
     let fork = |child_process| Event::Fork { child_process, child_thread: 9 };
+    let clone = |name, flags| Event::Call(Call { result: 9, args: [flags, 0, 0, 0, 0, 0], ..call(name) });
     let shown = terms(&[
         fork(9),
-        Event::Call(Call { result: 9, ..call("clone3") }),
+        clone("clone3", 0x7f00),
         fork(1),
-        Event::Call(Call { result: 9, ..call("clone3") }),
+        clone("clone3", 0x7f00),
+        fork(9),
+        clone("clone", 17),
+        fork(9),
+        clone("clone", 0x4111),
+        Event::Unfinished(call("exit")),
         Event::Unfinished(call("exit_group")),
+        Event::Call(Call { result: 9, ..call("wait4") }),
     ]);
     assert_eq!(
         shown,
-        [("call.null LowerBound".to_owned(), 1.0, None), ("process.fork_exit Own".to_owned(), 1.0, None),]
+        [
+            own("process.clone3_exit", 1.0, None),
+            own("process.fork_exit", 1.0, None),
+            own("process.vfork_exit", 1.0, None),
+            own("thread.create_join", 1.0, None),
+        ]
     );
 }
 

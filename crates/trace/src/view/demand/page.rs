@@ -1,0 +1,105 @@
+//! The tables of `docs/demand.md`, made from the rules and the reasons.
+
+use std::fs;
+
+use super::{On, RULES, Role, Rule, UNASKED, When};
+
+const RULES_HEAD: [&str; 2] = ["| call | on | if it | counts as |", "|---|---|---|---|"];
+const UNASKED_HEAD: [&str; 2] = ["| primitives | reason |", "|---|---|"];
+
+/// Returns a page with new tables: of the rules below the line `<!-- rules -->`, of the reasons below
+/// `<!-- unasked -->`.
+fn page(old: &str) -> String {
+    let mut new = Vec::new();
+    let mut lines = old.lines().peekable();
+    while let Some(line) = lines.next() {
+        new.push(line.to_owned());
+        let (head, rows): (_, Vec<String>) = match line {
+            "<!-- rules -->" => (RULES_HEAD, RULES.iter().map(row_of_rule).collect()),
+            "<!-- unasked -->" => (
+                UNASKED_HEAD,
+                UNASKED
+                    .iter()
+                    .map(|unasked| format!("| {} | {} |", code(unasked.primitives), unasked.reason))
+                    .collect(),
+            ),
+            _ => continue,
+        };
+        while lines.next_if(|line| line.starts_with('|')).is_some() {}
+        new.extend(head.map(str::to_owned));
+        new.extend(rows);
+    }
+    new.join("\n") + "\n"
+}
+
+fn code(names: &[&str]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+fn row_of_rule(rule: &Rule) -> String {
+    let with = rule.with.map_or(String::new(), |with| format!(", with `{}`", with.name));
+    let counts = match rule.role {
+        Role::Operation => "",
+        Role::Sized => ", by its bytes",
+        Role::Buffered => ", by its bytes and its buffer",
+        Role::HeldBack => ", by the bytes held back",
+        Role::Within => " (a part of it)",
+    };
+    let (on, when) = (on(rule.on), when(rule.when));
+    format!("| {} | {on} | {when}{with} | `{}`{counts} |", code(rule.calls), rule.primitive)
+}
+
+fn on(on: On) -> &'static str {
+    match on {
+        On::Any => "anything",
+        On::File => "a file",
+        On::Directory => "a directory",
+        On::Device => "a character device",
+        On::Null => "`/dev/null`",
+        On::Zero => "`/dev/zero`",
+        On::Pipe => "a pipe",
+        On::Tcp => "TCP",
+        On::Udp => "UDP",
+        On::Unix => "a Unix stream",
+        On::Eventfd => "an eventfd",
+        On::Signalfd => "a signalfd",
+        On::Anonymous => "an anonymous inode",
+    }
+}
+
+fn when(when: When) -> &'static str {
+    match when {
+        When::Succeeded => "succeeded",
+        When::FoundNone => "found none",
+        When::Returned => "returned",
+        When::Missing => "failed with `ENOENT`",
+        When::Invalid => "failed with `EINVAL`",
+        When::WouldBlock => "failed with `EAGAIN`",
+        When::InProgress => "failed with `EINPROGRESS`",
+        When::MadeProcess => "created a process",
+        When::MadeThread => "created a thread",
+        When::Ended => "ended its thread",
+        When::Corks => "set `TCP_CORK`",
+        When::Uncorks => "cleared `TCP_CORK`",
+        When::Corked => "succeeded under `TCP_CORK`",
+    }
+}
+
+#[test]
+fn the_tables_are_those_of_the_rules_and_the_reasons() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/demand.md");
+    let old = fs::read_to_string(path).unwrap();
+    for marker in ["\n<!-- rules -->\n", "\n<!-- unasked -->\n"] {
+        assert_eq!(old.matches(marker).count(), 1, "docs/demand.md must contain {marker:?} once");
+    }
+    let new = page(&old);
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        return fs::write(path, new).unwrap();
+    }
+    let added = new.lines().find(|line| !old.lines().any(|old| old == *line));
+    assert!(
+        new == old,
+        "docs/demand.md is outdated; 'UPDATE_EXPECT=1 cargo test -p assay-trace --lib demand' writes it; the \
+         first new line: {added:#?}"
+    );
+}
