@@ -5,8 +5,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use assay_bench::{Benchmark, Profile, catalogue, find};
-use assay_quantity::{Key, PrimitiveId, Size, Value};
-use assay_trace::view::demand::{CONTEXT_SWITCH, NULL_CALL, PAGE_FAULT, RULES, Role, UNASKED};
+use assay_quantity::{Key, NULL_CALL, PrimitiveId, Size, Value};
+use assay_trace::view::demand::{CONTEXT_SWITCH, PAGE_FAULT, RULES, Role, UNASKED};
 
 /// File extensions, which look like operations.
 const NO_OPERATIONS: [&str; 6] = ["rs", "c", "h", "toml", "json", "md"];

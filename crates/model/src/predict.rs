@@ -1,7 +1,7 @@
 //! Demand times machine, and the terms of the product.
 
 use assay_quantity::{
-    Basis, Coefficient, Doubt, Estimate, Evaluation, Interval, Machine, Mapping, Method, NoCost,
+    Basis, Coefficient, Doubt, Estimate, Evaluation, Interval, Machine, Mapping, Method, NULL_CALL, NoCost,
     OperationDemand, PrimitiveId, Unit, Use,
 };
 
@@ -83,9 +83,6 @@ impl Prediction {
         Estimate::sum(&times)
     }
 }
-
-/// The primitive that is a lower bound of every call (Brown 1997, section 4.2).
-const NULL_CALL: &str = "call.null";
 
 /// Why a demand has no prediction on a machine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -6,6 +6,9 @@
 use crate::estimate::Estimate;
 use crate::primitive::PrimitiveId;
 
+/// The primitive that is a lower bound of every call (thesis, section 4.2).
+pub const NULL_CALL: &str = "call.null";
+
 /// How well the primitive of some calls represents them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Mapping {

@@ -25,7 +25,7 @@ pub mod unit;
 
 pub use cost::{Cost, Doubt, Mode, Verdict};
 pub use curve::{Basis, CostCurve, Evaluation};
-pub use demand::{CallCount, Coefficient, Demand, Mapping, OperationDemand, Use};
+pub use demand::{CallCount, Coefficient, Demand, Mapping, NULL_CALL, OperationDemand, Use};
 pub use estimate::{Estimate, Interval, Method};
 pub use evidence::Evidence;
 pub use machine::{Conditions, Description, Fact, Machine, NoCost, Unmeasured};

@@ -15,7 +15,7 @@ mod unasked;
 
 use std::collections::{BTreeMap, HashMap};
 
-use assay_quantity::{CallCount, Coefficient, Mapping, OperationDemand, Use};
+use assay_quantity::{CallCount, Coefficient, Mapping, NULL_CALL, OperationDemand, Use};
 
 pub use rules::{Argument, On, Role, Rule, When};
 pub use table::RULES;
@@ -36,8 +36,6 @@ use crate::{
 
 const CLONE_THREAD: u64 = 0x1_0000;
 
-/// The primitive that is a lower bound of every call.
-pub const NULL_CALL: &str = "call.null";
 /// The primitive of every voluntary context switch.
 pub const CONTEXT_SWITCH: &str = "process.context_switch{processes=2,cpus=same}";
 /// The primitive of a page fault in user mode.

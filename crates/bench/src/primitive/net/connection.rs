@@ -151,6 +151,18 @@ impl<L: Endpoint> Ends<L> {
         Ok(())
     }
 
+    /// Connects, until all connections wait to be accepted.
+    fn queue(&mut self, connections: u64) -> io::Result<()> {
+        self.connect(connections)?;
+        self.listener.until_waiting(connections)
+    }
+
+    /// Connects and accepts.
+    fn establish(&mut self, connections: u64) -> io::Result<()> {
+        self.queue(connections)?;
+        self.accept(connections)
+    }
+
     fn accept(&mut self, connections: u64) -> io::Result<()> {
         for _ in 0..connections {
             self.servers.push(self.listener.accept()?);
@@ -203,8 +215,7 @@ struct Accept<L>(Ends<L>);
 
 impl<L: Endpoint> Operation for Accept<L> {
     fn arm(&mut self, operations: u64) -> io::Result<()> {
-        self.0.connect(operations)?;
-        self.0.listener.until_waiting(operations)
+        self.0.queue(operations)
     }
 
     fn run(&mut self, operations: u64) -> io::Result<()> {
@@ -225,9 +236,7 @@ struct Close<L>(Ends<L>);
 
 impl<L: Endpoint> Operation for Close<L> {
     fn arm(&mut self, operations: u64) -> io::Result<()> {
-        self.0.connect(operations)?;
-        self.0.listener.until_waiting(operations)?;
-        self.0.accept(operations)
+        self.0.establish(operations)
     }
 
     fn run(&mut self, operations: u64) -> io::Result<()> {
@@ -255,9 +264,7 @@ struct ShutDown<L>(Ends<L>);
 
 impl<L: Endpoint> Operation for ShutDown<L> {
     fn arm(&mut self, operations: u64) -> io::Result<()> {
-        self.0.connect(operations)?;
-        self.0.listener.until_waiting(operations)?;
-        self.0.accept(operations)
+        self.0.establish(operations)
     }
 
     fn run(&mut self, _: u64) -> io::Result<()> {

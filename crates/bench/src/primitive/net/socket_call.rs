@@ -79,11 +79,12 @@ fn socket_close(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
 
 /// Prepares `socketpair`.
 fn socket_pairs(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
-    Ok(Prepared::alone(Steps::of(SocketPairs { made: Vec::new() })))
+    Ok(Prepared::alone(Steps::of(SocketPairs { made: Vec::new(), max: connections_max() })))
 }
 
 struct SocketPairs {
     made: Vec<[OwnedFd; 2]>,
+    max: u64,
 }
 
 impl Step for SocketPairs {
@@ -101,14 +102,14 @@ impl Step for SocketPairs {
         Ok(())
     }
 
-    /// Every pair has been found open, otherwise `step` would have failed.
+    /// Every call has returned two descriptors, otherwise `step` would have failed.
     fn disarm(&mut self, _: u64) -> io::Result<()> {
         self.made.clear();
         Ok(())
     }
 
     fn max_batch(&self) -> u64 {
-        connections_max()
+        self.max
     }
 }
 

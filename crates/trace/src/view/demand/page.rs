@@ -92,14 +92,5 @@ fn the_tables_are_those_of_the_rules_and_the_reasons() {
     for marker in ["\n<!-- rules -->\n", "\n<!-- unasked -->\n"] {
         assert_eq!(old.matches(marker).count(), 1, "docs/demand.md must contain {marker:?} once");
     }
-    let new = page(&old);
-    if std::env::var_os("UPDATE_EXPECT").is_some() {
-        return fs::write(path, new).unwrap();
-    }
-    let added = new.lines().find(|line| !old.lines().any(|old| old == *line));
-    assert!(
-        new == old,
-        "docs/demand.md is outdated; 'UPDATE_EXPECT=1 cargo test -p assay-trace --lib demand' writes it; the \
-         first new line: {added:#?}"
-    );
+    expect_test::expect_file![path].assert_eq(&page(&old));
 }

@@ -1,10 +1,9 @@
 //! Tests of the mapping: a check of the table, and whole traces.
 
-use assay_quantity::{OperationDemand, PrimitiveId};
+use assay_quantity::{NULL_CALL, OperationDemand, PrimitiveId};
 
 use super::{
-    Argument, CONTEXT_SWITCH, Demanded, Demanding, NULL_CALL, Named, On, PAGE_FAULT, RULES, Role, Rule,
-    UNASKED, When,
+    Argument, CONTEXT_SWITCH, Demanded, Demanding, Named, On, PAGE_FAULT, RULES, Role, Rule, UNASKED, When,
     rules::{NULL_DEVICE, ZERO_DEVICE},
 };
 use crate::{

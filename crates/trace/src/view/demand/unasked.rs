@@ -85,7 +85,7 @@ pub const UNASKED: &[Unasked] = &[
             "tcp.wakeup",
             "tcp.wakeup_deep",
         ],
-        reason: "a trace contains neither who woke a thread and where, nor the working set that a switch evicts",
+        reason: "a trace contains neither the waker of a thread and its processor, nor the working set that a switch evicts",
     },
     Unasked {
         primitives: &["uring.nop_polled", "uring.read", "uring.read_batch"],
