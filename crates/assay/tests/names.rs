@@ -67,9 +67,11 @@ fn the_rules_of_the_trace_name_benchmarks_that_make_one_of_their_calls() {
     let all = catalogue();
     for rule in RULES {
         let plain: PrimitiveId = rule.primitive.parse().unwrap();
-        let sized = plain.with(Key::Size, Value::Bytes(Size::kib(4)));
+        let of_bytes = |bytes| plain.with(Key::Size, Value::Bytes(bytes));
+        let sized = of_bytes(Size::kib(4));
         let ids = match rule.role {
             Role::Operation | Role::Within => vec![plain],
+            Role::OfBytes(bytes) => vec![of_bytes(Size(bytes))],
             Role::Sized | Role::HeldBack => vec![sized],
             Role::Buffered => {
                 ["reused", "fresh"].map(|word| sized.with(Key::Buffer, Value::Word(word))).to_vec()

@@ -167,6 +167,7 @@ impl Demanding {
             operation: match (role, cork) {
                 (Role::Within, _) => Operation::Within,
                 (Role::Operation, _) | (Role::HeldBack, Cork::Out) => Operation::Unsized,
+                (Role::OfBytes(bytes), _) => Operation::OfBytes(bytes),
                 (Role::HeldBack, Cork::In { held_back }) => Operation::OfBytes(held_back),
                 (Role::Sized | Role::Buffered, _) => {
                     Operation::OfBytes(u64::try_from(call.result).unwrap_or(0))

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use assay_quantity::Size;
+
 use super::{On, RULES, Role, Rule, UNASKED, When};
 
 const RULES_HEAD: [&str; 2] = ["| call | on | if it | counts as |", "|---|---|---|---|"];
@@ -39,11 +41,12 @@ fn code(names: &[&str]) -> String {
 fn row_of_rule(rule: &Rule) -> String {
     let with = rule.with.map_or(String::new(), |with| format!(", with `{}`", with.name));
     let counts = match rule.role {
-        Role::Operation => "",
-        Role::Sized => ", by its bytes",
-        Role::Buffered => ", by its bytes and its buffer",
-        Role::HeldBack => ", by the bytes held back",
-        Role::Within => " (a part of it)",
+        Role::Operation => String::new(),
+        Role::OfBytes(bytes) => format!(" of {}", Size(bytes)),
+        Role::Sized => ", by its bytes".to_owned(),
+        Role::Buffered => ", by its bytes and its buffer".to_owned(),
+        Role::HeldBack => ", by the bytes held back".to_owned(),
+        Role::Within => " (a part of it)".to_owned(),
     };
     let (on, when) = (on(rule.on), when(rule.when));
     format!("| {} | {on} | {when}{with} | `{}`{counts} |", code(rule.calls), rule.primitive)

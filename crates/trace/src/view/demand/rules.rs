@@ -120,6 +120,8 @@ pub enum When {
 pub enum Role {
     /// One operation per call.
     Operation,
+    /// One operation per call, of this fixed size in bytes.
+    OfBytes(u64),
     /// One operation per call; its size is the result.
     Sized,
     /// One operation per call; its size is the result, and the reuse of its buffer is distinguished.

@@ -26,14 +26,14 @@ const ALL: u64 = u64::MAX;
 
 macro_rules! rules {
     ($($calls:tt $on:ident $when:ident $([$at:literal & $mask:ident == $value:ident])?
-        => $primitive:literal $role:ident,)+) => {
+        => $primitive:literal $role:ident $(($bytes:literal))?,)+) => {
         &[$(Rule {
             calls: &$calls,
             on: On::$on,
             when: When::$when,
             with: with!($($at & $mask == $value)?),
             primitive: $primitive,
-            role: Role::$role,
+            role: Role::$role$(($bytes))?,
         },)+]
     };
 }
@@ -145,10 +145,10 @@ pub const RULES: &[Rule] = rules! {
     ["mmap"] File Succeeded => "mmap.map_file" Operation,
     ["mmap"] Any Succeeded => "mmap.map_anonymous" Operation,
     ["munmap"] Any Succeeded => "mmap.unmap" Operation,
-    ["mprotect"] Any Succeeded => "mmap.protect{size=4KiB}" Operation,
-    ["madvise"] Any Succeeded [2 & INT == MADV_DONTNEED] => "mmap.discard{size=64KiB}" Operation,
+    ["mprotect"] Any Succeeded => "mmap.protect" OfBytes(4096),
+    ["madvise"] Any Succeeded [2 & INT == MADV_DONTNEED] => "mmap.discard" OfBytes(65_536),
     ["brk"] Any Succeeded [0 & ALL == NO_ADDRESS] => "call.null" Operation,
-    ["brk"] Any Succeeded => "brk.move{size=128KiB}" Operation,
+    ["brk"] Any Succeeded => "brk.move" OfBytes(131_072),
     // Processes and threads.
     ["vfork"] Any MadeProcess => "process.vfork_exit" Operation,
     ["clone"] Any MadeProcess [0 & CLONE_VFORK == CLONE_VFORK] => "process.vfork_exit" Operation,
