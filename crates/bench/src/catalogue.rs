@@ -57,6 +57,7 @@ const FILES: &[File] = files![
     file / listing,
     file / sync,
     memory / mapping,
+    memory / release,
     memory / management,
     process / address_space,
     file / splice,

@@ -1,5 +1,5 @@
-//! Page faults of anonymous memory: the first write to a page, the first read, a huge page, and the copy
-//! caused by a write to memory that a forked process still shares.
+//! Page faults of anonymous memory: the first write to a page, the first read, a huge page, and the first
+//! write after a fork, which copies the page if the child still shares it.
 //!
 //! lmbench's own page-fault figure divides by pages, although one fault maps many pages. Here an operation is
 //! one touch that must be one fault: the kernel's count of minor faults is compared with the touches after
@@ -60,6 +60,16 @@ pub(crate) const ROWS: &[Row] = &[
         source: "own: the cost to servers that save their memory with a fork",
         prepare: copy_on_write,
     },
+    Row {
+        quick: &["page_fault.reuse"],
+        full: &[],
+        cost: Per::Operation,
+        calls: &[],
+        about: "first write after a `fork` to a page that is no longer shared, because the child has ended: it \
+                is made writable, not copied",
+        source: "own: the cost to a parent of a fork after its child has ended",
+        prepare: reuse,
+    },
 ];
 
 /// Access to readable and writable memory.
@@ -82,7 +92,7 @@ pub(super) fn check_faults(before: u64, touches: u64) -> io::Result<()> {
     Err(io::Error::other(format!("{touches} pages were touched, but {faults} faults were counted")))
 }
 
-fn page_bytes() -> usize {
+pub(super) fn page_bytes() -> usize {
     rustix::param::page_size().max(PAGE)
 }
 
@@ -100,9 +110,13 @@ enum Touch {
 /// batch therefore has no more frames than half of the second-level cache holds. With longer batches the cost
 /// depended on their length, and on the use of the last cache by other guests.
 fn anonymous(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
-    let cached = setting.caches.l2.map(|l2| l2.bytes() / 2 / page_bytes() as u64);
-    let most = cached.map_or(PAGES_MAX, |pages| pages.clamp(2, PAGES_MAX));
-    Ok(Prepared::alone(Steps::of(Anonymous::by(Touch::Write, most))))
+    Ok(Prepared::alone(Steps::of(Anonymous::by(Touch::Write, pages_in_l2(setting)))))
+}
+
+/// Returns the number of pages in half of the second-level cache.
+pub(super) fn pages_in_l2(setting: &Setting) -> u64 {
+    let pages = setting.caches.l2.map(|l2| l2.bytes() / 2 / page_bytes() as u64);
+    pages.map_or(PAGES_MAX, |pages| pages.clamp(2, PAGES_MAX))
 }
 
 /// One first read of a page.
@@ -347,6 +361,41 @@ impl Step for CopyOnWrite {
     }
 }
 
+/// One first write to a page that a child shared until it ended.
+fn reuse(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let memory = Anonymous::by(Touch::Write, COPIES_MAX);
+    Ok(Prepared::alone(Steps::of(Reuse { memory, cpu: setting.cpu })))
+}
+
+struct Reuse {
+    memory: Anonymous,
+    cpu: usize,
+}
+
+impl Step for Reuse {
+    /// Shares the memory of the batch with a child that ends.
+    fn arm(&mut self, operations: u64) -> io::Result<()> {
+        self.memory.arm(operations)?;
+        self.memory.region.iter().for_each(Region::touch);
+        drop(Partner::fork(self.cpu, || 0)?);
+        self.memory.faults = minor_faults()?;
+        Ok(())
+    }
+
+    #[inline]
+    fn step(&mut self) -> io::Result<()> {
+        self.memory.step()
+    }
+
+    fn disarm(&mut self, operations: u64) -> io::Result<()> {
+        self.memory.disarm(operations)
+    }
+
+    fn max_batch(&self) -> u64 {
+        self.memory.max_batch()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -364,6 +413,12 @@ mod tests {
             let error = touched(Anonymous::by(touch, 500), 500, 300).unwrap_err().to_string();
             assert!(error.starts_with("500 pages were touched, but 3"), "{error}");
         }
+        let reuse = || Reuse {
+            memory: Anonymous::by(Touch::Write, 500),
+            cpu: assay_process::cpus::allowed().unwrap()[0],
+        };
+        touched(reuse(), 500, 500).unwrap();
+        assert!(touched(reuse(), 500, 300).is_err());
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub(crate) mod near;
 pub(crate) mod node;
 pub(crate) mod page;
 pub(crate) mod protection;
+pub(crate) mod release;
 pub(crate) mod stream;
 pub(crate) mod translate;
 pub(crate) mod update;

@@ -1,15 +1,19 @@
 //! Children that exit immediately: a comparison of the ways to create a process (lmbench, 1996, section 6.5).
 //!
 //! `fork` copies the address space; `vfork` and `clone3` borrow it until the child ends or executes a
-//! program. Every child ends with an exit status that differs from the previous one, and the parent must
-//! receive this status.
+//! program. After a `fork` through the C library, parent and child write to several pages, each of which is
+//! a page fault; `process.bare_fork_exit` is the call alone. Every child ends with an exit status that
+//! differs from the previous one, and the parent must receive this status.
 
+use std::fs;
 use std::io;
 
-use assay_quantity::PrimitiveId;
+use assay_quantity::{PrimitiveId, Size};
 
 use crate::benchmark::{Per, Prepared, Refusal, Row, Setting, Sharing};
 use crate::platform::kernel::check;
+use crate::primitive::kit::limit;
+use crate::primitive::kit::region::Region;
 use crate::primitive::kit::step::{Step, Steps};
 
 /// The rows of this file.
@@ -22,6 +26,16 @@ pub(crate) const ROWS: &[Row] = &[
         about: "`fork`, `_exit` in the child, `waitpid`",
         source: "lmbench 1996, section 6.5; thesis, section 2.3",
         prepare: fork_exit,
+    },
+    Row {
+        quick: &["process.bare_fork_exit{size=4MiB|16MiB}"],
+        full: &["process.bare_fork_exit{size=4MiB|16MiB|64MiB|256MiB}"],
+        cost: Per::Operation,
+        calls: &["fork", "clone", "wait4"],
+        about: "the same in a process with `size` bytes of anonymous memory, without the C library: the child makes \
+                its single call `exit_group` and writes to no memory, so that few page faults are part of it",
+        source: "own: the cost of a fork to an application whose page faults are counted by themselves",
+        prepare: bare_fork_exit,
     },
     Row {
         quick: &["process.vfork_exit"],
@@ -49,23 +63,56 @@ fn fork_exit(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
     Ok(ending(|status| fork(|| unsafe { libc::_exit(status) })))
 }
 
+/// The call `fork`, `exit_group` in the child, `waitpid` in the parent, in a process of some size.
+fn bare_fork_exit(id: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
+    let size = limit::size(id, Size::mib(1)..=Size::mib(1024))?;
+    let present = anonymous_bytes()?;
+    let Some(rest) = size.checked_sub(present).filter(|rest| *rest > 0) else {
+        return Err(Refusal::Unavailable(format!(
+            "the process already has {present} bytes of anonymous memory; choose a larger size"
+        )));
+    };
+    let memory = Region::new(rest, libc::PROT_READ | libc::PROT_WRITE)?;
+    memory.touch();
+    let make = bare::fork()?;
+    Ok(ending(move |status| {
+        // The memory lives as long as the operation.
+        let _ = &memory;
+        bare::make(make, bare::exit(status))
+    }))
+}
+
+/// Returns the number of bytes of this process's anonymous memory that are present.
+fn anonymous_bytes() -> io::Result<usize> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    let kib = line.and_then(|line| line.split_ascii_whitespace().next()?.parse::<usize>().ok());
+    kib.map(|kib| kib << 10).ok_or_else(|| io::Error::other("/proc/self/status contains no RssAnon"))
+}
+
+/// Returns children that are copies of this process and only make the call `exit_group`.
+pub(super) fn bare_exits() -> Result<impl Step, Refusal> {
+    let make = bare::fork()?;
+    Ok(Ending { make: move |status| bare::make(make, bare::exit(status)), status: 0 })
+}
+
 /// `vfork`, `exit_group` in the child, `waitpid` in the parent.
 fn vfork_exit(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
-    let make = borrowed::vfork()?;
-    Ok(ending(move |status| borrowed::make(make, borrowed::exit(status))))
+    let make = bare::vfork()?;
+    Ok(ending(move |status| bare::make(make, bare::exit(status))))
 }
 
 /// `clone3`, `exit_group` in the child, `waitpid` in the parent.
 fn clone3_exit(_: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
-    borrowed::vfork()?;
+    bare::vfork()?;
     // SAFETY: zeroes are a valid value of `clone_args`: without a stack, the child uses the parent's, as
     // after `vfork`.
     let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
     arguments.flags = u64::from((libc::CLONE_VM | libc::CLONE_VFORK).cast_unsigned());
     arguments.exit_signal = u64::from(libc::SIGCHLD.cast_unsigned());
     Ok(ending(move |status| {
-        let make = borrowed::clone3(&arguments);
-        borrowed::make(make, borrowed::exit(status))
+        let make = bare::clone3(&arguments);
+        bare::make(make, bare::exit(status))
     }))
 }
 
@@ -128,17 +175,18 @@ pub(super) fn fork(life: impl FnOnce()) -> io::Result<libc::pid_t> {
     if pid == 0 {
         life();
         // SAFETY: ends the copy.
-        unsafe { libc::_exit(borrowed::EXEC_FAILED) };
+        unsafe { libc::_exit(bare::EXEC_FAILED) };
     }
     Ok(pid)
 }
 
-/// Children that run in their parent's memory, on its stack, while it waits.
+/// Children whose whole code is one block of machine code that accesses no memory: the call that creates the
+/// child, the single call that it makes, and its exit if that call returns.
 ///
-/// Such a child must not return from the function that created it, because its changes of the stack would
-/// affect the parent. The whole code of a child is therefore one block of machine code that accesses no
-/// memory: the call that creates it, the single call that the child makes, and its exit if that call returns.
-pub(super) mod borrowed {
+/// A child that runs in its parent's memory, on its stack, while the parent waits must be such a block: if it
+/// returned from the function that created it, its changes of the stack would affect the parent. A child with
+/// a copy of the memory causes hardly any page faults if it is one.
+pub(super) mod bare {
     use std::ffi::CStr;
     use std::io;
 
@@ -154,12 +202,22 @@ pub(super) mod borrowed {
         arguments: [usize; 3],
     }
 
-    /// Returns the call that creates a child like `vfork`. Fails if this file contains no code for the
+    /// Returns the call that creates a child like `fork`. Fails if this file contains no code for the
     /// processor.
+    pub(in super::super) fn fork() -> Result<Call, Refusal> {
+        written(FORK)
+    }
+
+    /// The same as [`fork`] for `vfork`.
     pub(in super::super) fn vfork() -> Result<Call, Refusal> {
-        VFORK.ok_or_else(|| {
+        written(VFORK)
+    }
+
+    fn written(call: Option<Call>) -> Result<Call, Refusal> {
+        call.ok_or_else(|| {
             Refusal::Unavailable(
-                "vfork is not implemented for this architecture; see process.fork_exit".to_owned(),
+                "the code of the child is not written for this architecture; see process.fork_exit"
+                    .to_owned(),
             )
         })
     }
@@ -196,8 +254,8 @@ pub(super) mod borrowed {
     /// Creates a child by the call `child`. The child only makes the call `act`.
     #[inline]
     pub(in super::super) fn make(child: Call, act: Call) -> io::Result<libc::pid_t> {
-        // SAFETY: the calls come from the functions above, whose pointers are valid; `vfork` or the arguments
-        // of `clone3` make this process wait until the child has left its memory.
+        // SAFETY: the calls come from the functions above, whose pointers are valid. The child has a copy of
+        // the memory, or this process waits until the child has left it.
         let result = unsafe { code::make(child, act) };
         if result < 0 { Err(failed(result)) } else { libc::pid_t::try_from(result).map_err(io::Error::other) }
     }
@@ -208,13 +266,23 @@ pub(super) mod borrowed {
     }
 
     #[cfg(target_arch = "x86_64")]
+    const FORK: Option<Call> = Some(Call { number: libc::SYS_fork, arguments: [0; 3] });
+
+    #[cfg(target_arch = "x86_64")]
     const VFORK: Option<Call> = Some(Call { number: libc::SYS_vfork, arguments: [0; 3] });
+
+    #[cfg(target_arch = "aarch64")]
+    const FORK: Option<Call> =
+        Some(Call { number: libc::SYS_clone, arguments: [libc::SIGCHLD.unsigned_abs() as usize, 0, 0] });
 
     #[cfg(target_arch = "aarch64")]
     const VFORK: Option<Call> = Some(Call {
         number: libc::SYS_clone,
         arguments: [(libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD).unsigned_abs() as usize, 0, 0],
     });
+
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    const FORK: Option<Call> = None;
 
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     const VFORK: Option<Call> = None;
@@ -225,8 +293,8 @@ pub(super) mod borrowed {
         use std::arch::asm;
 
         /// # Safety
-        /// `child` must create a child that borrows the memory of its parent, which waits; `act` must be
-        /// valid for it.
+        /// `child` must create a child with a copy of the memory of its parent, or one that borrows it while
+        /// the parent waits; `act` must be valid for the child.
         #[inline]
         pub(super) unsafe fn make(child: Call, act: Call) -> libc::c_long {
             let result;
@@ -272,8 +340,8 @@ pub(super) mod borrowed {
         use std::arch::asm;
 
         /// # Safety
-        /// `child` must create a child that borrows the memory of its parent, which waits; `act` must be
-        /// valid for it.
+        /// `child` must create a child with a copy of the memory of its parent, or one that borrows it while
+        /// the parent waits; `act` must be valid for the child.
         #[inline]
         pub(super) unsafe fn make(child: Call, act: Call) -> libc::c_long {
             let result;
@@ -328,11 +396,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_that_borrows_memory_ends_with_its_status_and_leaves_the_stack_alone() {
+    fn a_bare_child_ends_with_its_status_and_leaves_the_stack_alone() {
         let canary = std::hint::black_box([7_u8; 256]);
-        for status in 1..100 {
-            let child = borrowed::make(borrowed::vfork().unwrap(), borrowed::exit(status)).unwrap();
-            reap(child, status).unwrap();
+        for make in [bare::fork().unwrap(), bare::vfork().unwrap()] {
+            for status in 1..100 {
+                let child = bare::make(make, bare::exit(status)).unwrap();
+                reap(child, status).unwrap();
+            }
         }
         assert!(canary.iter().all(|byte| *byte == 7));
     }
@@ -340,9 +410,9 @@ mod tests {
     #[test]
     fn a_program_that_cannot_be_executed_ends_only_the_child() {
         let missing = [c"/no/such/program".as_ptr(), std::ptr::null()];
-        let act = borrowed::execve(c"/no/such/program", &missing, &missing[1..]);
-        let child = borrowed::make(borrowed::vfork().unwrap(), act).unwrap();
-        reap(child, borrowed::EXEC_FAILED).unwrap();
+        let act = bare::execve(c"/no/such/program", &missing, &missing[1..]);
+        let child = bare::make(bare::vfork().unwrap(), act).unwrap();
+        reap(child, bare::EXEC_FAILED).unwrap();
     }
 
     #[test]
