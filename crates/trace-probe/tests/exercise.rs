@@ -3,12 +3,14 @@
 use std::{
     arch::asm,
     env,
+    fs::File,
     io::{self, Read, Write},
     net::{TcpListener, TcpStream, UdpSocket},
     os::{
         fd::AsRawFd,
         unix::{net::UnixStream, process::parent_id},
     },
+    process::Command,
     ptr, thread,
 };
 
@@ -18,6 +20,8 @@ fn main() -> io::Result<()> {
         Some("compat") => compat(),
         Some("sockets") => return sockets(),
         Some("send") => return send(),
+        Some("areas") => return areas(),
+        Some("forks") => return forks(),
         other => return Err(io::Error::other(format!("{other:?} is not an exercise"))),
     }
     Ok(())
@@ -73,6 +77,48 @@ fn send() -> io::Result<()> {
         far.read_exact(&mut [0; 1000])?;
     }
     Ok(())
+}
+
+/// Maps 3,000 pages, each an area of its own, at every second page from 0x2000_0000_0000 on: in turn
+/// anonymous memory, a private and a shared mapping of a file. Reads every page. Then replaces every
+/// fifth page by one of the next kind, and reads those.
+fn areas() -> io::Result<()> {
+    let file = File::open("/proc/self/exe")?;
+    let touch = |number: usize, kind: usize| {
+        let start = ptr::with_exposed_provenance_mut::<u8>(0x2000_0000_0000 + number * 0x2000);
+        let (flags, descriptor) = match kind {
+            0 => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1),
+            1 => (libc::MAP_PRIVATE, file.as_raw_fd()),
+            _ => (libc::MAP_SHARED, file.as_raw_fd()),
+        };
+        // SAFETY: a new mapping in a range that nothing else uses, or in place of one of these.
+        unsafe {
+            let flags = flags | libc::MAP_FIXED;
+            if libc::mmap(start.cast(), 0x1000, libc::PROT_READ, flags, descriptor, 0) == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+            start.read_volatile();
+        }
+        Ok(())
+    };
+    (0..3000).try_for_each(|number| touch(number, number % 3))?;
+    (0..3000).step_by(5).try_for_each(|number| touch(number, (number + 1) % 3))
+}
+
+/// Forks with 32 MiB of anonymous memory, and starts a program in borrowed memory.
+fn forks() -> io::Result<()> {
+    let memory = vec![1_u8; 32 << 20];
+    // SAFETY: the child makes a single call.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: ends the copy.
+        unsafe { libc::_exit(i32::from(memory[0] != 1)) };
+    }
+    let mut status = -1;
+    // SAFETY: waits for a child of this process; the pointer is to a local.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    let started = Command::new("/bin/true").status()?;
+    if status == 0 && started.success() { Ok(()) } else { Err(io::Error::other("a child failed")) }
 }
 
 fn events(watched: &TcpStream) -> io::Result<()> {

@@ -62,6 +62,8 @@ pub enum Event {
         error: u64,
         /// True if the fault occurred in user mode, false if inside the kernel.
         user: bool,
+        /// What is mapped at the address; `None` if it was not recorded.
+        area: Option<Area>,
     },
     /// The thread was off the CPU outside a call: preempted, or stopped by a page fault.
     OffCpu {
@@ -76,6 +78,8 @@ pub enum Event {
         child_process: u32,
         /// The new thread.
         child_thread: u32,
+        /// The memory of the new thread; `None` if it was not recorded.
+        memory: Option<Memory>,
     },
     /// The process executes another program from here on, in one thread, whose number is that of the process.
     Exec {
@@ -89,6 +93,32 @@ pub enum Event {
         /// True if it was the last thread of its process.
         whole_process: bool,
     },
+}
+
+/// What is mapped at an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Area {
+    /// Nothing yet: the fault extends a stack, or is an error.
+    Nothing,
+    /// Anonymous memory.
+    Anonymous,
+    /// A private mapping of a file: the first write to a page copies it.
+    PrivateFile,
+    /// A shared mapping of a file, or anonymous memory that processes share.
+    Shared,
+}
+
+/// The memory of a new thread or process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Memory {
+    /// A copy of the memory of the parent.
+    Copied {
+        /// Anonymous memory of the parent that is present, in bytes. The kernel counts it per processor, and
+        /// the number lacks up to 128 KiB (256 KiB with more than 32 processors) of each.
+        anonymous_bytes: u64,
+    },
+    /// The memory of the parent itself: that of a thread, or of a child of `vfork`.
+    Borrowed,
 }
 
 /// A system call.

@@ -54,6 +54,7 @@ enum {
 enum { NET_TX_SOFTIRQ = 2, NET_RX_SOFTIRQ = 3 };
 #define ANON_INODE_FS_MAGIC 0x09041934
 #define PID_FS_MAGIC 0x50494446
+#define VM_MAYSHARE 0x80 /* vm_area_struct.vm_flags: a shared mapping, also one of a file that is only readable */
 #define TS_COMPAT 2 /* thread_info.status: the call in progress is a 32-bit one */
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -118,6 +119,50 @@ struct thread_info {
 	u32 status;
 };
 
+struct maple_tree {
+	void *ma_root;
+};
+
+struct maple_range_64 {
+	unsigned long pivot[15];
+	void *slot[16];
+};
+
+struct maple_metadata {
+	unsigned char end;
+};
+
+struct maple_arange_64 {
+	unsigned long pivot[9];
+	void *slot[10];
+	struct maple_metadata meta;
+};
+
+enum { MM_ANONPAGES = 1 };
+
+struct percpu_counter {
+	long long count;
+};
+
+struct mm_struct {
+	struct maple_tree mm_mt;
+	struct percpu_counter rss_stat[2];
+};
+
+/* Before 6.2. */
+struct mm_rss_stat {
+	long long count[2];
+};
+
+struct mm_struct___before_6_2 {
+	struct mm_rss_stat rss_stat;
+};
+
+struct vm_area_struct {
+	unsigned long vm_flags;
+	struct file *vm_file;
+};
+
 typedef struct {
 	int counter;
 } atomic_t;
@@ -133,6 +178,7 @@ struct task_struct {
 	int exit_code;
 	struct task_struct *real_parent;
 	struct task_struct *group_leader;
+	struct mm_struct *mm;
 	struct files_struct *files;
 	struct signal_struct *signal;
 };

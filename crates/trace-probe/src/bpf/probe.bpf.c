@@ -12,6 +12,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 #include "record.h"
+#include "area.h"
 #include "descriptor.h"
 #include "state.h"
 
@@ -255,6 +256,8 @@ int BPF_PROG(fork_task, struct task_struct *parent, struct task_struct *child)
 		record->begin_ns = now_ns;
 		record->result = child->pid;
 		record->args[0] = child->tgid;
+		record->args[1] = child->mm == parent->mm ? FORK_SHARES : FORK_COPIES;
+		record->args[2] = anonymous_bytes(parent);
 		record->flags = child->tgid == parent->tgid ? FLAG_THREAD : 0;
 		keep(ring, record);
 	}
@@ -325,6 +328,7 @@ static __always_inline int fault(unsigned long address, unsigned long error, u16
 	record->begin_ns = bpf_ktime_get_ns();
 	record->args[0] = address;
 	record->args[1] = error;
+	record->args[2] = area_kind(task, address);
 	record->flags = flags;
 	keep(ring, record);
 	return 0;

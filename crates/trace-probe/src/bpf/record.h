@@ -46,6 +46,21 @@ enum descriptor_kind {
 	DESCRIPTOR_ANONYMOUS = 22,
 };
 
+/* Argument 1 of a fork. Argument 2 is the number of bytes of anonymous memory that are copied. */
+enum fork_memory {
+	FORK_COPIES = 1, /* the child has a copy of the memory of its parent */
+	FORK_SHARES = 2, /* it uses the same memory: a thread, or a child of vfork */
+};
+
+/* Argument 2 of a page fault: what is mapped at the address. */
+enum fault_area {
+	AREA_UNKNOWN = 0,
+	AREA_NONE = 1, /* nothing yet: the fault extends a stack, or is an error */
+	AREA_ANONYMOUS = 2,
+	AREA_PRIVATE_FILE = 3,
+	AREA_SHARED = 4, /* a file, or memory that several processes may share */
+};
+
 enum record_flag {
 	FLAG_COMPAT = 1,     /* a call of the 32-bit ABI: its number is from another table */
 	FLAG_USER_FAULT = 2, /* a page fault in user mode */

@@ -5,5 +5,6 @@
 mod command;
 mod counts;
 mod losses;
+mod memory;
 mod support;
 mod tree;

@@ -5,7 +5,7 @@
 
 use crate::{
     descriptor::Descriptor,
-    record::{Abi, Call, Event, ExecPath, Record},
+    record::{Abi, Area, Call, Event, ExecPath, Memory, Record},
 };
 
 /// Bytes of one record.
@@ -165,11 +165,25 @@ impl Stored {
                 address: self.args[0],
                 error: self.args[1],
                 user: self.flags & FLAG_USER_FAULT != 0,
+                area: match self.args[2] {
+                    0 => None,
+                    1 => Some(Area::Nothing),
+                    2 => Some(Area::Anonymous),
+                    3 => Some(Area::PrivateFile),
+                    4 => Some(Area::Shared),
+                    _ => return None,
+                },
             },
             KIND_OFF_CPU => Event::OffCpu { blocked_ns: self.blocked_ns, waiting_ns: self.waiting_ns },
             KIND_FORK => Event::Fork {
                 child_process: u32::try_from(self.args[0]).ok()?,
                 child_thread: u32::try_from(self.result).ok()?,
+                memory: match self.args[1] {
+                    0 => None,
+                    1 => Some(Memory::Copied { anonymous_bytes: self.args[2] }),
+                    2 => Some(Memory::Borrowed),
+                    _ => return None,
+                },
             },
             KIND_EXEC => Event::Exec { path: self.path() },
             KIND_EXIT => {

@@ -79,7 +79,7 @@ impl View for CountByProcess {
             // a new thread.
             Event::PageFault { .. } => tally.row.faults += 1,
             Event::OffCpu { .. } => {}
-            Event::Fork { child_process, child_thread } => {
+            Event::Fork { child_process, child_thread, .. } => {
                 tally.count_thread(record.thread);
                 let program = tally.program;
                 if *child_process != record.process {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     fn fork((child_process, child_thread): (u32, u32)) -> Event {
-        Event::Fork { child_process, child_thread }
+        Event::Fork { child_process, child_thread, memory: None }
     }
 
     const THREAD_EXIT: Event = Event::Exit { code: 0, whole_process: false };
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn each_process_is_a_row_with_its_own_calls_and_the_largest_elapsed_time_is_first() {
-        let fault = |user| Event::PageFault { address: 0, error: 0, user };
+        let fault = |user| Event::PageFault { address: 0, error: 0, user, area: None };
         let shown = processes(&[
             by((7, 7), exec("/bin/sh")),
             by((7, 7), read(100, 4)),

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{Filter, View};
 use crate::{
     descriptor::Descriptor,
-    record::{Abi, Call, Event, Lost, Record},
+    record::{Abi, Area, Call, Event, Lost, Memory, Record},
     syscall,
 };
 
@@ -88,16 +88,27 @@ fn text(record: &Record) -> String {
     match &record.event {
         Event::Call(call) => format!("{} = {}", invocation(call), result(call)),
         Event::Unfinished(call) => format!("{} = ?", invocation(call)),
-        Event::PageFault { address, user, .. } => {
-            format!("page fault at {address:#x} in {} mode", if *user { "user" } else { "kernel" })
+        Event::PageFault { address, user, area, .. } => {
+            let mode = if *user { "user" } else { "kernel" };
+            let area = match area {
+                None => "",
+                Some(Area::Nothing) => ", outside every mapping",
+                Some(Area::Anonymous) => ", anonymous memory",
+                Some(Area::PrivateFile) => ", a private mapping of a file",
+                Some(Area::Shared) => ", a shared mapping",
+            };
+            format!("page fault at {address:#x} in {mode} mode{area}")
         }
         Event::OffCpu { blocked_ns, .. } => {
             (if *blocked_ns > 0 { "blocked outside a call" } else { "preempted" }).to_owned()
         }
-        Event::Fork { child_process, child_thread } if *child_process == record.process => {
+        Event::Fork { child_process, child_thread, .. } if *child_process == record.process => {
             format!("new thread {child_thread}")
         }
-        Event::Fork { child_process, .. } => format!("new process {child_process}"),
+        Event::Fork { child_process, memory, .. } => {
+            let memory = if *memory == Some(Memory::Borrowed) { " in the memory of its parent" } else { "" };
+            format!("new process {child_process}{memory}")
+        }
         Event::Exec { path } => format!("runs {}", path.to_text()),
         Event::Exit { code, whole_process } => {
             format!("{} exits with {code}", if *whole_process { "process" } else { "thread" })
