@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use assay_bench::{Benchmark, Profile, catalogue, find};
 use assay_quantity::{Key, NULL_CALL, PrimitiveId, Size, Value};
-use assay_trace::view::demand::{CONTEXT_SWITCH, PAGE_FAULT, RULES, Role, UNASKED};
+use assay_trace::view::demand::{CONTEXT_SWITCH, FAULTS, RULES, Role, UNASKED};
 
 /// File extensions, which look like operations.
 const NO_OPERATIONS: [&str; 6] = ["rs", "c", "h", "toml", "json", "md"];
@@ -58,6 +58,13 @@ fn every_primitive_that_the_documentation_names_is_in_the_catalogue() {
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
+/// Returns the primitives that count without a rule for a call.
+fn without_calls() -> impl Iterator<Item = &'static str> {
+    [NULL_CALL, CONTEXT_SWITCH]
+        .into_iter()
+        .chain(FAULTS.iter().flat_map(|rule| [Some(rule.primitive), rule.release]).flatten())
+}
+
 /// Calls that count as primitives whose benchmarks make another call, which does the same.
 const SIMILAR: [(&str, &str); 4] =
     [("open", "openat"), ("unlink", "unlinkat"), ("fcntl", "dup"), ("brk", "getppid")];
@@ -70,9 +77,11 @@ fn the_rules_of_the_trace_name_benchmarks_that_make_one_of_their_calls() {
         let of_bytes = |bytes| plain.with(Key::Size, Value::Bytes(bytes));
         let sized = of_bytes(Size::kib(4));
         let ids = match rule.role {
-            Role::Operation | Role::Within => vec![plain],
+            Role::Operation => vec![plain],
+            Role::Within if find(&plain).is_some() => vec![plain],
+            Role::Within => vec![sized],
             Role::OfBytes(bytes) => vec![of_bytes(Size(bytes))],
-            Role::Sized | Role::HeldBack => vec![sized],
+            Role::Sized | Role::Copied | Role::HeldBack => vec![sized],
             Role::Buffered => {
                 ["reused", "fresh"].map(|word| sized.with(Key::Buffer, Value::Word(word))).to_vec()
             }
@@ -94,8 +103,10 @@ fn the_rules_of_the_trace_name_benchmarks_that_make_one_of_their_calls() {
             assert!(all.iter().any(is_quick), "a quick run does not measure {id}");
         }
     }
-    for name in [NULL_CALL, CONTEXT_SWITCH, PAGE_FAULT] {
-        assert!(find(&name.parse().unwrap()).is_some(), "{name} has no benchmark");
+    for name in without_calls() {
+        let id = name.parse().unwrap();
+        let is_quick = find(&id).is_some_and(|known| known.profile == Profile::Quick);
+        assert!(is_quick, "a quick run does not measure {name}");
     }
 }
 
@@ -110,7 +121,7 @@ fn every_operation_of_the_catalogue_is_asked_for_or_has_a_reason_why_not() {
     let all: BTreeSet<String> =
         catalogue().iter().map(|benchmark| operation_of(&benchmark.primitive.to_string())).collect();
     let mut asked: BTreeSet<String> = RULES.iter().map(|rule| operation_of(rule.primitive)).collect();
-    asked.extend([NULL_CALL, CONTEXT_SWITCH, PAGE_FAULT].map(operation_of));
+    asked.extend(without_calls().map(operation_of));
     let unasked: Vec<&str> = UNASKED.iter().flat_map(|unasked| unasked.primitives).copied().collect();
     for operation in &all {
         let reasons = unasked.iter().filter(|entry| contains(entry, operation)).count();

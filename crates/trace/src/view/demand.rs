@@ -3,12 +3,14 @@
 //! [`RULES`] contains the complete mapping: rows of call, kind of descriptor, conditions and primitive. The
 //! first matching row applies; a call without a matching row has the null call as its lower bound.
 //! [`UNASKED`] lists the primitives that no row can name, with the reasons. The state of earlier calls that a
-//! condition requires is in `cork`, the buffers of transfers are in `buffer`. One pass computes the
+//! condition requires is in `cork`, the buffers of transfers are in `buffer`, and the mapping of page faults
+//! in `fault`. One pass computes the
 //! coefficients of an application vector ([`assay_quantity::OperationDemand`]), with a histogram over sizes
 //! and whether the buffer of a transfer was used recently. The mapping contains no costs of primitives.
 
 mod buffer;
 mod cork;
+mod fault;
 mod rules;
 mod table;
 mod unasked;
@@ -17,6 +19,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use assay_quantity::{CallCount, Coefficient, Mapping, NULL_CALL, OperationDemand, Use};
 
+pub use fault::{FAULTS, FaultRule, Owners};
 pub use rules::{Argument, On, Role, Rule, When};
 pub use table::RULES;
 pub use unasked::{UNASKED, Unasked};
@@ -24,22 +27,24 @@ pub use unasked::{UNASKED, Unasked};
 use self::{
     buffer::{Buffer, Pages},
     cork::Corks,
+    fault::Copies,
     rules::{Circumstances, Cork, End, Made},
 };
 use super::View;
 use crate::{
     descriptor::Descriptor,
     histogram::bucket,
-    record::{Abi, Call, Event, Lost, Record},
+    record::{Abi, Call, Event, Lost, Memory, Record},
     syscall,
 };
 
+const CLONE_VM: u64 = 0x100;
 const CLONE_THREAD: u64 = 0x1_0000;
 
 /// The primitive of every voluntary context switch.
 pub const CONTEXT_SWITCH: &str = "process.context_switch{processes=2,cpus=same}";
-/// The primitive of a page fault in user mode.
-pub const PAGE_FAULT: &str = "page_fault.anonymous";
+/// The primitives that contain the context switch of the process that waits for the child.
+const LIVES: [&str; 2] = ["process.bare_fork_exit", "process.vfork_exit"];
 
 /// Collects the demand of a program.
 #[derive(Debug, Default)]
@@ -47,6 +52,7 @@ pub struct Demanding {
     terms: Terms,
     threads: HashMap<u32, Thread>,
     corks: Corks,
+    copies: Copies,
     unfinished: u64,
     lost: u64,
 }
@@ -126,10 +132,24 @@ impl View for Demanding {
             Event::Call(call) => self.call(record, call, End::Returned),
             Event::Unfinished(call) if is_exit(call) => self.call(record, call, End::OfThread),
             Event::Unfinished(_) => self.unfinished += 1,
-            Event::PageFault { user: true, .. } => self.terms.count(PAGE_FAULT, 1),
-            Event::Fork { child_process, .. } => {
-                let made = if *child_process == record.process { Made::Thread } else { Made::Process };
-                self.threads.entry(record.thread).or_default().made = Some(made);
+            Event::PageFault { user: true, error, area, .. } => {
+                let rule = FaultRule::of(*error, *area, self.copies.owners(record.process));
+                self.terms.count(rule.primitive, 1);
+                rule.release.iter().for_each(|release| self.terms.count(release, 1));
+            }
+            Event::Fork { child_process, memory, .. } => {
+                let made = match memory {
+                    _ if *child_process == record.process => Some(Made::Thread),
+                    Some(Memory::Borrowed) => Some(Made::Borrower),
+                    Some(Memory::Copied { anonymous_bytes }) => {
+                        Some(Made::Copy { anonymous_bytes: *anonymous_bytes })
+                    }
+                    None => None,
+                };
+                if matches!(made, Some(Made::Copy { .. })) {
+                    self.copies.fork(record.process, *child_process);
+                }
+                self.threads.entry(record.thread).or_default().made = made;
             }
             Event::Exit { whole_process, .. } => {
                 if let Some(thread) = self.threads.remove(&record.thread) {
@@ -137,9 +157,11 @@ impl View for Demanding {
                 }
                 if *whole_process {
                     self.corks.end(record.process);
+                    self.copies.leave(record.process);
                 }
             }
-            Event::PageFault { user: false, .. } | Event::OffCpu { .. } | Event::Exec { .. } => {}
+            Event::Exec { .. } => self.copies.leave(record.process),
+            Event::PageFault { user: false, .. } | Event::OffCpu { .. } => {}
         }
     }
 
@@ -157,7 +179,8 @@ impl View for Demanding {
 impl Demanding {
     fn call(&mut self, record: &Record, call: &Call, end: End) {
         let cork = self.corks.of(record.process, call);
-        let circumstances = Circumstances { made: self.made(record.thread, call), end, cork };
+        let made = self.made(record.thread, call);
+        let circumstances = Circumstances { made, end, cork };
         let rule = Rule::of(call, circumstances);
         let (primitive, bound, role) = match rule {
             Some(rule) => (rule.primitive, Bound::Own, rule.role),
@@ -167,6 +190,7 @@ impl Demanding {
             operation: match (role, cork) {
                 (Role::Within, _) => Operation::Within,
                 (Role::Operation, _) | (Role::HeldBack, Cork::Out) => Operation::Unsized,
+                (Role::Copied, _) => Operation::OfBytes(made.map_or(0, Made::anonymous_bytes)),
                 (Role::OfBytes(bytes), _) => Operation::OfBytes(bytes),
                 (Role::HeldBack, Cork::In { held_back }) => Operation::OfBytes(held_back),
                 (Role::Sized | Role::Buffered, _) => {
@@ -182,13 +206,13 @@ impl Demanding {
             self.terms.add(Term { primitive, bound, buffer: Buffer::NoKey }, contribution);
         }
         self.corks.follow(record.process, call, rule);
-        if call.voluntary > 0 {
+        if call.voluntary > 0 && !LIVES.contains(&primitive) {
             self.terms.count(CONTEXT_SWITCH, u64::from(call.voluntary));
         }
     }
 
-    /// Returns whether the call created a process or a thread. The fork event precedes the return of the
-    /// call. If the event is lost, the flags replace it; only `clone` passes them in a register.
+    /// Returns what the call created. The fork event precedes the return of the call. If the event is lost or
+    /// does not contain the memory, the flags replace it; `clone3` does not pass them in a register.
     fn made(&mut self, thread: u32, call: &Call) -> Option<Made> {
         let name = call.name();
         if !matches!(&*name, "fork" | "vfork" | "clone" | "clone3") {
@@ -196,9 +220,11 @@ impl Demanding {
         }
         let seen = self.threads.get_mut(&thread).and_then(|thread| thread.made.take());
         seen.or(match &*name {
-            "fork" | "vfork" => Some(Made::Process),
+            "fork" => Some(Made::Copy { anonymous_bytes: 0 }),
+            "vfork" => Some(Made::Borrower),
             "clone" if call.args[0] & CLONE_THREAD != 0 => Some(Made::Thread),
-            "clone" => Some(Made::Process),
+            "clone" if call.args[0] & CLONE_VM != 0 => Some(Made::Borrower),
+            "clone" => Some(Made::Copy { anonymous_bytes: 0 }),
             _ => None,
         })
     }

@@ -2,15 +2,17 @@
 
 use std::fs;
 
+use super::{FAULTS, FaultRule, On, Owners, RULES, Role, Rule, UNASKED, When};
+use crate::record::Area;
 use assay_quantity::Size;
 
-use super::{On, RULES, Role, Rule, UNASKED, When};
-
 const RULES_HEAD: [&str; 2] = ["| call | on | if it | counts as |", "|---|---|---|---|"];
+const FAULTS_HEAD: [&str; 2] =
+    ["| page | access | area | memory | counts as | and |", "|---|---|---|---|---|---|"];
 const UNASKED_HEAD: [&str; 2] = ["| primitives | reason |", "|---|---|"];
 
-/// Returns a page with new tables: of the rules below the line `<!-- rules -->`, of the reasons below
-/// `<!-- unasked -->`.
+/// Returns a page with new tables: of the rules below the line `<!-- rules -->`, of the page faults below
+/// `<!-- faults -->`, of the reasons below `<!-- unasked -->`.
 fn page(old: &str) -> String {
     let mut new = Vec::new();
     let mut lines = old.lines().peekable();
@@ -18,6 +20,7 @@ fn page(old: &str) -> String {
         new.push(line.to_owned());
         let (head, rows): (_, Vec<String>) = match line {
             "<!-- rules -->" => (RULES_HEAD, RULES.iter().map(row_of_rule).collect()),
+            "<!-- faults -->" => (FAULTS_HEAD, FAULTS.iter().map(row_of_fault).collect()),
             "<!-- unasked -->" => (
                 UNASKED_HEAD,
                 UNASKED
@@ -45,11 +48,36 @@ fn row_of_rule(rule: &Rule) -> String {
         Role::OfBytes(bytes) => format!(" of {}", Size(bytes)),
         Role::Sized => ", by its bytes".to_owned(),
         Role::Buffered => ", by its bytes and its buffer".to_owned(),
+        Role::Copied => ", by the anonymous memory".to_owned(),
         Role::HeldBack => ", by the bytes held back".to_owned(),
         Role::Within => " (a part of it)".to_owned(),
     };
     let (on, when) = (on(rule.on), when(rule.when));
     format!("| {} | {on} | {when}{with} | `{}`{counts} |", code(rule.calls), rule.primitive)
+}
+
+fn row_of_fault(rule: &FaultRule) -> String {
+    let page = if rule.present { "present" } else { "absent" };
+    let access = match rule.write {
+        None => "any",
+        Some(false) => "read",
+        Some(true) => "write",
+    };
+    let area = match rule.area {
+        None => "any",
+        Some(Area::Nothing) => "none",
+        Some(Area::Anonymous) => "anonymous",
+        Some(Area::PrivateFile) => "a private mapping of a file",
+        Some(Area::Shared) => "a shared mapping",
+    };
+    let memory = match rule.owners {
+        None => "any",
+        Some(Owners::Always) => "never copied",
+        Some(Owners::Again) => "no copy is left",
+        Some(Owners::Several) => "copies are left",
+    };
+    let release = rule.release.map_or_else(|| "–".to_owned(), |release| format!("`{release}`"));
+    format!("| {page} | {access} | {area} | {memory} | `{}` | {release} |", rule.primitive)
 }
 
 fn on(on: On) -> &'static str {
@@ -79,7 +107,8 @@ fn when(when: When) -> &'static str {
         When::Invalid => "failed with `EINVAL`",
         When::WouldBlock => "failed with `EAGAIN`",
         When::InProgress => "failed with `EINPROGRESS`",
-        When::MadeProcess => "created a process",
+        When::MadeCopy => "created a process with a copy of the memory",
+        When::MadeBorrower => "created a process in the memory of its parent",
         When::MadeThread => "created a thread",
         When::Ended => "ended its thread",
         When::Corks => "set `TCP_CORK`",
@@ -92,7 +121,7 @@ fn when(when: When) -> &'static str {
 fn the_tables_are_those_of_the_rules_and_the_reasons() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/demand.md");
     let old = fs::read_to_string(path).unwrap();
-    for marker in ["\n<!-- rules -->\n", "\n<!-- unasked -->\n"] {
+    for marker in ["\n<!-- rules -->\n", "\n<!-- faults -->\n", "\n<!-- unasked -->\n"] {
         assert_eq!(old.matches(marker).count(), 1, "docs/demand.md must contain {marker:?} once");
     }
     expect_test::expect_file![path].assert_eq(&page(&old));

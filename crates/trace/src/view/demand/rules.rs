@@ -101,8 +101,10 @@ pub enum When {
     WouldBlock,
     /// It failed with `EINPROGRESS`: it continues without the caller.
     InProgress,
-    /// It created a process.
-    MadeProcess,
+    /// It created a process with a copy of the memory.
+    MadeCopy,
+    /// It created a process in the memory of its parent.
+    MadeBorrower,
     /// It created a thread of the same process.
     MadeThread,
     /// It ended its thread.
@@ -126,6 +128,8 @@ pub enum Role {
     Sized,
     /// One operation per call; its size is the result, and the reuse of its buffer is distinguished.
     Buffered,
+    /// One operation per call; its size is the anonymous memory that it copied.
+    Copied,
     /// One operation per call; its size is the number of bytes that the cork held back.
     HeldBack,
     /// Part of an operation that another call represents: no operation of its own.
@@ -202,7 +206,8 @@ impl When {
             When::Invalid => failed_with(EINVAL),
             When::WouldBlock => failed_with(EAGAIN),
             When::InProgress => failed_with(EINPROGRESS),
-            When::MadeProcess => succeeded && made == Some(Made::Process),
+            When::MadeCopy => succeeded && matches!(made, Some(Made::Copy { .. })),
+            When::MadeBorrower => succeeded && made == Some(Made::Borrower),
             When::MadeThread => succeeded && made == Some(Made::Thread),
             When::Ended => !returned,
             When::Corks => {
@@ -225,8 +230,23 @@ pub(super) struct Circumstances {
 /// What a fork created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Made {
-    Process,
+    /// A process with a copy of the memory.
+    Copy {
+        /// Bytes of anonymous memory that are copied; 0 if the record of the fork is missing.
+        anonymous_bytes: u64,
+    },
+    /// A process in the memory of its parent.
+    Borrower,
     Thread,
+}
+
+impl Made {
+    pub fn anonymous_bytes(self) -> u64 {
+        match self {
+            Made::Copy { anonymous_bytes } => anonymous_bytes,
+            Made::Borrower | Made::Thread => 0,
+        }
+    }
 }
 
 /// How a call ended.

@@ -7,7 +7,6 @@ const INT: u64 = 0xffff_ffff;
 const AF_UNIX: u64 = 1;
 const AT_EMPTY_PATH: u64 = 0x1000;
 const AT_REMOVEDIR: u64 = 0x200;
-const CLONE_VFORK: u64 = 0x4000;
 const F_DUPFD: u64 = 0;
 const F_DUPFD_CLOEXEC: u64 = 1030;
 /// The operation of `futex`, without its flags.
@@ -150,16 +149,14 @@ pub const RULES: &[Rule] = rules! {
     ["brk"] Any Succeeded [0 & ALL == NO_ADDRESS] => "call.null" Operation,
     ["brk"] Any Succeeded => "brk.move" OfBytes(131_072),
     // Processes and threads.
-    ["vfork"] Any MadeProcess => "process.vfork_exit" Operation,
-    ["clone"] Any MadeProcess [0 & CLONE_VFORK == CLONE_VFORK] => "process.vfork_exit" Operation,
-    ["clone3"] Any MadeProcess => "process.clone3_exit" Operation,
-    ["fork", "clone"] Any MadeProcess => "process.fork_exit" Operation,
+    ["fork", "clone", "clone3"] Any MadeCopy => "process.bare_fork_exit" Copied,
+    ["vfork", "clone", "clone3"] Any MadeBorrower => "process.vfork_exit" Operation,
     ["clone", "clone3"] Any MadeThread => "thread.create_join" Operation,
     ["exit"] Any Ended => "thread.create_join" Within,
-    ["exit_group"] Any Ended => "process.fork_exit" Within,
-    ["wait4", "waitid"] Any Succeeded => "process.fork_exit" Within,
+    ["exit_group"] Any Ended => "process.bare_fork_exit" Within,
+    ["wait4", "waitid"] Any Succeeded => "process.bare_fork_exit" Within,
     // The trace does not contain how the program is linked; nearly all programs are dynamic.
-    ["execve", "execveat"] Any Succeeded => "process.exec{link=dynamic}" Operation,
+    ["execve", "execveat"] Any Succeeded => "process.execve{link=dynamic}" Operation,
     ["pidfd_open"] Any Succeeded => "pidfd.open_close" Operation,
     ["close"] Anonymous Succeeded => "pidfd.open_close" Within,
     // Signals, timers, and the rest.

@@ -1,9 +1,12 @@
 //! Tests of the mapping: a check of the table, and whole traces.
 
+mod processes;
+
 use assay_quantity::{Key, NULL_CALL, OperationDemand, PrimitiveId};
 
 use super::{
-    Argument, CONTEXT_SWITCH, Demanded, Demanding, Named, On, PAGE_FAULT, RULES, Role, Rule, UNASKED, When,
+    Argument, CONTEXT_SWITCH, Demanded, Demanding, FAULTS, LIVES, Named, On, RULES, Role, Rule, UNASKED,
+    When,
     rules::{NULL_DEVICE, ZERO_DEVICE},
 };
 use crate::{
@@ -65,8 +68,11 @@ fn every_row_names_calls_and_a_primitive_and_sizes_only_calls_that_move_bytes() 
             assert!(RULES.iter().any(stands), "no row represents {}", rule.primitive);
         }
     }
-    for primitive in [NULL_CALL, CONTEXT_SWITCH, PAGE_FAULT] {
+    for primitive in [NULL_CALL, CONTEXT_SWITCH].into_iter().chain(FAULTS.iter().map(|rule| rule.primitive)) {
         assert!(primitive.parse::<PrimitiveId>().is_ok());
+    }
+    for primitive in LIVES {
+        assert!(RULES.iter().any(|rule| rule.primitive == primitive), "{primitive} has no row");
     }
 }
 
@@ -315,34 +321,6 @@ fn every_voluntary_switch_is_a_context_switch_in_addition_to_the_call() {
     let shown = terms(&[Event::Call(wait)]);
     assert_eq!(shown[0], ("epoll.wait_ready Own".to_owned(), 1.0, None));
     assert_eq!(shown[1], ("process.context_switch{processes=2,cpus=same} Own".to_owned(), 2.0, None));
-}
-
-#[test]
-fn a_new_thread_is_not_a_new_process() {
-    let fork = |child_process| Event::Fork { child_process, child_thread: 9 };
-    let clone = |name, flags| Event::Call(Call { result: 9, args: [flags, 0, 0, 0, 0, 0], ..call(name) });
-    let shown = terms(&[
-        fork(9),
-        clone("clone3", 0x7f00),
-        fork(1),
-        clone("clone3", 0x7f00),
-        fork(9),
-        clone("clone", 17),
-        fork(9),
-        clone("clone", 0x4111),
-        Event::Unfinished(call("exit")),
-        Event::Unfinished(call("exit_group")),
-        Event::Call(Call { result: 9, ..call("wait4") }),
-    ]);
-    assert_eq!(
-        shown,
-        [
-            own("process.clone3_exit", 1.0, None),
-            own("process.fork_exit", 1.0, None),
-            own("process.vfork_exit", 1.0, None),
-            own("thread.create_join", 1.0, None),
-        ]
-    );
 }
 
 #[test]

@@ -60,9 +60,16 @@ pub const UNASKED: &[Unasked] = &[
         reason: "several calls, or calls and page faults, each of which is counted by itself",
     },
     Unasked {
-        primitives: &["process.posix_spawn", "process.shell", "process.vfork_exec"],
-        reason: "a process that executes a program: counted as the call that created it and as `process.exec`",
+        primitives: &["process.exec", "process.posix_spawn", "process.shell", "process.vfork_exec"],
+        reason: "a process that executes a program: counted as the call that created it, as `process.execve`, and as \
+                 the calls and page faults of the program",
     },
+    Unasked {
+        primitives: &["process.fork_exit"],
+        reason: "contains the page faults of parent and child, each of which is counted by itself: a fork counts as \
+                 `process.bare_fork_exit`",
+    },
+    Unasked { primitives: &["process.clone3_exit"], reason: "another form of `process.vfork_exit`" },
     Unasked {
         primitives: &["mmap.protect_page", "epoll.wait"],
         reason: "another form of `mmap.protect` and of `epoll.wait_ready`: the record of the call does not \
@@ -73,9 +80,13 @@ pub const UNASKED: &[Unasked] = &[
         reason: "a signal and its handler: counted as `signal.deliver` when the handler returns, whatever sent it",
     },
     Unasked {
-        primitives: &["page_fault.copy_on_write", "page_fault.file", "page_fault.major", "page_fault.zero"],
-        reason: "the record of a page fault contains its address and the processor's error code, and not what is \
-                 mapped there: each fault counts as `page_fault.anonymous`",
+        primitives: &["page_fault.file"],
+        reason: "a fault that maps a single page: nearly all files are completely in the page cache, and a fault counts as \
+                 `page_fault.file_around`",
+    },
+    Unasked {
+        primitives: &["page_fault.major"],
+        reason: "mostly the time of a device; the record of a page fault does not contain whether it waited for one",
     },
     Unasked {
         primitives: &[
