@@ -113,8 +113,9 @@ pub enum Area {
 pub enum Memory {
     /// A copy of the memory of the parent.
     Copied {
-        /// Anonymous memory of the parent that is present, in bytes. The kernel counts it per processor, and
-        /// the number lacks up to 128 KiB (256 KiB with more than 32 processors) of each.
+        /// Anonymous memory of the parent that is present, in bytes. Each processor adds its
+        /// changes to the count in steps of 32 pages, or of two pages for each processor of the
+        /// machine if that is more; what it has not yet added is missing.
         anonymous_bytes: u64,
     },
     /// The memory of the parent itself: that of a thread, or of a child of `vfork`.

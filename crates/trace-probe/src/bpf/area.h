@@ -5,7 +5,8 @@
  * bpf_find_vma would take the lock of the address space, and release it by an interrupt of this CPU. The areas are in
  * a maple tree, whose nodes are freed by RCU; a program runs in a read-side section and can therefore walk it without
  * a lock, as the kernel's own handling of page faults does. A concurrent change of the tree may yield the area that
- * was there before it. A node is copied with one read; what is found there is a number, and never dereferenced.
+ * was there before it, or a node that is no longer part of the tree: then the area is unknown. A node is copied with
+ * one read; what is found there is a number, and never dereferenced.
  */
 #ifndef ASSAY_AREA_H
 #define ASSAY_AREA_H
@@ -15,8 +16,9 @@
 #include <bpf/bpf_core_read.h>
 #include "record.h"
 
-/* Five levels of at least ten entries hold more areas than a process may have (65,530 unless changed). */
-#define AREA_LEVELS 5
+/* A process may have 65,530 areas unless changed, with gaps between them. A node has at least four entries, and a leaf
+ * at least six. */
+#define AREA_LEVELS 10
 
 #define PAGE_BYTES 4096 /* of x86-64 */
 
@@ -60,7 +62,10 @@ static __always_inline u32 position(const u64 *node, u32 pivot, u32 pivots, u32 
 	return at < end ? at : end;
 }
 
-/* The area that contains the address, or 0. */
+/* Not the address of an area. */
+#define UNREADABLE (~0ull)
+
+/* The area that contains the address, 0 if there is none. */
 static __always_inline u64 area_at(u64 root, u64 address)
 {
 	const u32 leaf_pivot = bpf_core_field_offset(struct maple_range_64, pivot) / sizeof(u64);
@@ -80,7 +85,9 @@ static __always_inline u64 area_at(u64 root, u64 address)
 		u32 end;
 
 		if (bpf_probe_read_kernel(node, sizeof(node), (void *)(entry & ~255ull)))
-			return 0;
+			return UNREADABLE;
+		if ((node[0] & ~255ull) == (entry & ~255ull))
+			return UNREADABLE; /* a node that was removed is its own parent */
 		if (type == NODE_INNER) {
 			end = (u8)node[inner_end % NODE_WORDS];
 			slot = inner_slot + position(node, inner_pivot, INNER_PIVOTS, end, address);
@@ -95,28 +102,36 @@ static __always_inline u64 area_at(u64 root, u64 address)
 		if (type != NODE_INNER)
 			return entry;
 	}
-	return 0;
+	return UNREADABLE;
 }
 
 static __always_inline u8 area_kind(struct task_struct *task, u64 address)
 {
 	struct vm_area_struct *area;
+	const void *operations;
+	unsigned long flags;
 	struct mm_struct *mm;
+	u64 found;
 
 	if (!bpf_core_field_exists(struct mm_struct, mm_mt))
 		return AREA_UNKNOWN; /* before 6.1: a red-black tree, which only the lock protects */
 	mm = task->mm;
 	if (!mm)
 		return AREA_NONE;
-	area = (void *)area_at((u64)BPF_CORE_READ(mm, mm_mt.ma_root), address);
-	if (!area)
+	found = area_at((u64)BPF_CORE_READ(mm, mm_mt.ma_root), address);
+	if (found == UNREADABLE)
+		return AREA_UNKNOWN;
+	if (!found)
 		return AREA_NONE;
-	if (!BPF_CORE_READ(area, vm_file))
-		return AREA_ANONYMOUS;
-	return BPF_CORE_READ(area, vm_flags) & VM_MAYSHARE ? AREA_SHARED : AREA_PRIVATE_FILE;
+	area = (void *)found;
+	if (BPF_CORE_READ_INTO(&flags, area, vm_flags) || BPF_CORE_READ_INTO(&operations, area, vm_ops))
+		return AREA_UNKNOWN;
+	if (flags & VM_MAYSHARE)
+		return AREA_SHARED;
+	return operations ? AREA_PRIVATE_FILE : AREA_ANONYMOUS;
 }
 
-/* The anonymous memory of a task that is present, in bytes, without what each CPU has not yet added to the count. */
+/* The anonymous memory of a task that is present, in bytes. What each CPU has not yet added to the count is missing. */
 static __always_inline u64 anonymous_bytes(struct task_struct *task)
 {
 	struct mm_struct___before_6_2 *before_6_2 = (void *)task->mm;
@@ -125,8 +140,8 @@ static __always_inline u64 anonymous_bytes(struct task_struct *task)
 
 	if (!mm)
 		return 0;
-	if (bpf_core_field_exists(before_6_2->rss_stat.count))
-		pages = BPF_CORE_READ(before_6_2, rss_stat.count[MM_ANONPAGES]);
+	if (bpf_core_field_exists(before_6_2->rss_stat.count[MM_ANONPAGES].counter))
+		pages = BPF_CORE_READ(before_6_2, rss_stat.count[MM_ANONPAGES].counter);
 	else
 		pages = BPF_CORE_READ(mm, rss_stat[MM_ANONPAGES].count);
 	return pages > 0 ? (u64)pages * PAGE_BYTES : 0;

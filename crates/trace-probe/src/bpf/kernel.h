@@ -150,8 +150,12 @@ struct mm_struct {
 };
 
 /* Before 6.2. */
+typedef struct {
+	long long counter;
+} atomic64_t;
+
 struct mm_rss_stat {
-	long long count[2];
+	atomic64_t count[2];
 };
 
 struct mm_struct___before_6_2 {
@@ -160,7 +164,7 @@ struct mm_struct___before_6_2 {
 
 struct vm_area_struct {
 	unsigned long vm_flags;
-	struct file *vm_file;
+	const void *vm_ops;
 };
 
 typedef struct {

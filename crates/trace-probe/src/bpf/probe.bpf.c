@@ -256,8 +256,12 @@ int BPF_PROG(fork_task, struct task_struct *parent, struct task_struct *child)
 		record->begin_ns = now_ns;
 		record->result = child->pid;
 		record->args[0] = child->tgid;
-		record->args[1] = child->mm == parent->mm ? FORK_SHARES : FORK_COPIES;
-		record->args[2] = anonymous_bytes(parent);
+		if (child->mm == parent->mm) {
+			record->args[1] = FORK_SHARES;
+		} else {
+			record->args[1] = FORK_COPIES;
+			record->args[2] = anonymous_bytes(parent);
+		}
 		record->flags = child->tgid == parent->tgid ? FLAG_THREAD : 0;
 		keep(ring, record);
 	}

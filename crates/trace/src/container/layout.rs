@@ -156,7 +156,8 @@ impl Stored {
         self.begin_ns.saturating_add(self.elapsed_ns)
     }
 
-    /// Interprets the record; `None` if its kind or descriptor is unknown.
+    /// Interprets the record; `None` if the number of its kind, its descriptor, its area or its memory is
+    /// unknown.
     pub fn meaning(&self) -> Option<Meaning> {
         let event = match self.kind {
             KIND_CALL => Event::Call(self.call()?),
@@ -266,5 +267,29 @@ mod tests {
         assert_eq!(Stored { kind: 9, ..Stored::default() }.meaning(), None);
         assert_eq!(Stored { kind: KIND_CALL, descriptor: 23, ..Stored::default() }.meaning(), None);
         assert!(Stored { kind: KIND_CALL, descriptor: 22, ..Stored::default() }.meaning().is_some());
+    }
+
+    fn event(kind: u8, args: [u64; 6]) -> Option<Event> {
+        match (Stored { kind, args, ..Stored::default() }).meaning()? {
+            Meaning::Record(record) => Some(record.event),
+            Meaning::Mark(_) => None,
+        }
+    }
+
+    #[test]
+    fn the_numbers_of_areas_and_memories_have_these_meanings_and_others_have_none() {
+        let (nothing, anonymous) = (Some(Area::Nothing), Some(Area::Anonymous));
+        let areas = [None, nothing, anonymous, Some(Area::PrivateFile), Some(Area::Shared)];
+        for (number, area) in (0..).zip(areas) {
+            let due = Event::PageFault { address: 7, error: 6, user: false, area };
+            assert_eq!(event(KIND_PAGE_FAULT, [7, 6, number, 0, 0, 0]), Some(due));
+        }
+        assert_eq!(event(KIND_PAGE_FAULT, [7, 6, 5, 0, 0, 0]), None);
+        let copied = Some(Memory::Copied { anonymous_bytes: 4096 });
+        for (number, memory) in (0..).zip([None, copied, Some(Memory::Borrowed)]) {
+            let due = Event::Fork { child_process: 9, child_thread: 0, memory };
+            assert_eq!(event(KIND_FORK, [9, number, 4096, 0, 0, 0]), Some(due));
+        }
+        assert_eq!(event(KIND_FORK, [9, 3, 0, 0, 0, 0]), None);
     }
 }

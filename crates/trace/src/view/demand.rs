@@ -2,11 +2,11 @@
 //!
 //! [`RULES`] contains the complete mapping: rows of call, kind of descriptor, conditions and primitive. The
 //! first matching row applies; a call without a matching row has the null call as its lower bound.
-//! [`UNASKED`] lists the primitives that no row can name, with the reasons. The state of earlier calls that a
-//! condition requires is in `cork`, the buffers of transfers are in `buffer`, and the mapping of page faults
-//! in `fault`. One pass computes the
-//! coefficients of an application vector ([`assay_quantity::OperationDemand`]), with a histogram over sizes
-//! and whether the buffer of a transfer was used recently. The mapping contains no costs of primitives.
+//! [`UNASKED`] lists the primitives that no row can name, with the reasons. The state of earlier calls that
+//! a condition requires is in `cork`, the buffers of transfers are in `buffer`, and the mapping of page
+//! faults in `fault`. One pass computes the coefficients of an application vector
+//! ([`assay_quantity::OperationDemand`]), with a histogram over sizes and whether the buffer of a transfer
+//! was used recently. The mapping contains no costs of primitives.
 
 mod buffer;
 mod cork;
@@ -132,9 +132,12 @@ impl View for Demanding {
             Event::Call(call) => self.call(record, call, End::Returned),
             Event::Unfinished(call) if is_exit(call) => self.call(record, call, End::OfThread),
             Event::Unfinished(_) => self.unfinished += 1,
-            Event::PageFault { user: true, error, area, .. } => {
+            Event::PageFault { user, error, area, .. } => {
                 let rule = FaultRule::of(*error, *area, self.copies.owners(record.process));
-                self.terms.count(rule.primitive, 1);
+                // A fault in the kernel is part of a call; the release of its page is not.
+                if *user {
+                    self.terms.count(rule.primitive, 1);
+                }
                 rule.release.iter().for_each(|release| self.terms.count(release, 1));
             }
             Event::Fork { child_process, memory, .. } => {
@@ -161,7 +164,7 @@ impl View for Demanding {
                 }
             }
             Event::Exec { .. } => self.copies.leave(record.process),
-            Event::PageFault { user: false, .. } | Event::OffCpu { .. } => {}
+            Event::OffCpu { .. } => {}
         }
     }
 

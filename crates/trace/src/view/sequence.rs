@@ -190,6 +190,40 @@ mod tests {
     }
 
     #[test]
+    fn a_page_fault_shows_what_is_mapped_and_a_new_process_whose_memory_it_has() {
+        let fault = |user, area| record(Event::PageFault { address: 0x1000, error: 0, user, area });
+        let fork = |memory| record(Event::Fork { child_process: 99, child_thread: 99, memory });
+        let shown = rows(
+            Filter::default(),
+            &[
+                fault(true, None),
+                fault(false, Some(Area::Nothing)),
+                fault(true, Some(Area::Anonymous)),
+                fault(true, Some(Area::PrivateFile)),
+                fault(true, Some(Area::Shared)),
+                fork(None),
+                fork(Some(Memory::Copied { anonymous_bytes: 1 })),
+                fork(Some(Memory::Borrowed)),
+            ],
+        );
+        let texts: Vec<_> = shown.iter().map(|row| row.text.as_str()).collect();
+        assert_eq!(
+            texts,
+            [
+                "page fault at 0x1000 in user mode",
+                "page fault at 0x1000 in kernel mode, outside every mapping",
+                "page fault at 0x1000 in user mode, anonymous memory",
+                "page fault at 0x1000 in user mode, a private mapping of a file",
+                "page fault at 0x1000 in user mode, a shared mapping",
+                "new process 99",
+                "new process 99",
+                "new process 99 in the memory of its parent",
+                "3 records lost",
+            ]
+        );
+    }
+
+    #[test]
     fn a_filter_removes_calls_but_never_a_gap() {
         let filter = Filter { call: crate::syscall::number("read"), ..Filter::default() };
         let shown = rows(

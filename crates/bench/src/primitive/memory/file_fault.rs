@@ -8,6 +8,7 @@
 
 use std::hint::black_box;
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
@@ -83,7 +84,7 @@ const WRITTEN: u64 = !0;
 
 /// A mapping of the beginning of a file, which is unmapped when it is dropped.
 pub(super) struct Mapping {
-    start: *mut u8,
+    pub(super) start: *mut u8,
     bytes: usize,
 }
 
@@ -112,15 +113,34 @@ impl Mapping {
         // file could change, and because the fault must occur.
         unsafe { self.start.add(at).cast::<u64>().read_volatile() }
     }
-}
 
-impl Mapping {
     /// Writes the first word of the page that begins at `at`, in a private mapping.
     #[inline]
     fn overwrite(&self, at: usize) {
         debug_assert!(at + size_of::<u64>() <= self.bytes, "beyond the mapping");
         // SAFETY: the callers stay within the mapping, which is writable if it is private.
         unsafe { self.start.add(at).cast::<u64>().write_volatile(WRITTEN) };
+    }
+
+    /// Reads the first page of each part of the mapping that a page fault maps.
+    pub(super) fn map_around(&self, parts: Range<usize>) -> io::Result<()> {
+        black_box(parts.clone().step_by(APART).fold(0_u64, |sum, at| sum.wrapping_add(self.word(at))));
+        self.expect_around(parts)
+    }
+
+    /// Fails unless the last page of each part is mapped, of which the first one has been read.
+    fn expect_around(&self, parts: Range<usize>) -> io::Result<()> {
+        let (before, mut read) = (minor_faults()?, 0);
+        for at in parts.step_by(APART) {
+            black_box(self.word(at + APART - PAGE));
+            read += 1;
+        }
+        match minor_faults()?.saturating_sub(before) {
+            faults if faults < read.max(FAULTS_OF_COUNTING) => Ok(()),
+            faults => Err(io::Error::other(format!(
+                "{read} page faults mapped no page around theirs: {faults} more faults were counted"
+            ))),
+        }
     }
 }
 
@@ -180,15 +200,7 @@ impl Step for Around {
     /// Checks in addition that the last page around each one is mapped too.
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
         self.0.disarm(operations)?;
-        let before = minor_faults()?;
-        let last = (0..self.0.next).step_by(APART).map(|at| self.0.mapping.word(at + APART - PAGE));
-        black_box(last.fold(0, u64::wrapping_add));
-        match minor_faults()?.saturating_sub(before) {
-            faults if faults < operations.max(FAULTS_OF_COUNTING) => Ok(()),
-            faults => Err(io::Error::other(format!(
-                "{operations} page faults mapped no page around theirs: {faults} more faults were counted"
-            ))),
-        }
+        self.0.mapping.expect_around(0..self.0.next)
     }
 
     fn max_batch(&self) -> u64 {

@@ -1,17 +1,17 @@
 //! The release of pages that page faults have mapped, by one `munmap` of many.
 //!
-//! Each page that a program touches is released once: by `munmap`, by `execve`, or at the end of the process.
+//! Each page that a program touches is released once: by `munmap` or `madvise`, by `execve`, or at the end of
+//! the process.
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::ptr;
 
 use assay_quantity::PrimitiveId;
 
 use super::fault::{page_bytes, pages_in_l2};
-use super::file_fault::{APART, WHOLE, whole};
+use super::file_fault::{APART, Mapping, WHOLE, whole};
 use crate::benchmark::{Operation, Per, Prepared, Refusal, Row, Setting, expect_done};
-use crate::platform::kernel::check;
-use crate::primitive::kit::region::{Region, is_mapped, mapped};
+use crate::primitive::kit::region::{Region, is_mapped};
 use crate::primitive::kit::scratch::Scratch;
 
 /// The rows of this file.
@@ -40,75 +40,70 @@ pub(crate) const ROWS: &[Row] = &[
 
 /// The release of a page of anonymous memory.
 fn anonymous(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
-    let (most, page) = (pages_in_l2(setting), page_bytes());
-    let access = libc::PROT_READ | libc::PROT_WRITE;
-    let map = move |bytes| {
-        let region = Region::new(bytes, access)?;
-        region.touch();
-        Ok(std::mem::ManuallyDrop::new(region).start)
-    };
-    Ok(Prepared::alone(Release { map, unit: page, most, mapping: None, done: 0 }))
+    let most = pages_in_l2(setting);
+    Ok(Prepared::alone(Release {
+        map: written,
+        unit: page_bytes(),
+        most,
+        held: None,
+        ends: [ptr::null_mut(); 2],
+    }))
+}
+
+/// Maps anonymous memory, and writes to every page.
+fn written(bytes: usize) -> io::Result<(Region, *mut u8)> {
+    let region = Region::new(bytes, libc::PROT_READ | libc::PROT_WRITE)?;
+    region.touch();
+    let start = region.start;
+    Ok((region, start))
 }
 
 /// The release of the pages of a file that a page fault has mapped.
 fn file(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
-    let scratch = whole(setting)?;
-    let map = move |bytes| map_file(&scratch, bytes);
-    Ok(Prepared::alone(Release { map, unit: APART, most: (WHOLE / APART) as u64, mapping: None, done: 0 }))
+    let (scratch, most) = (whole(setting)?, (WHOLE / APART) as u64);
+    let map = move |bytes| read(&scratch, bytes);
+    Ok(Prepared::alone(Release { map, unit: APART, most, held: None, ends: [ptr::null_mut(); 2] }))
 }
 
 /// Maps the beginning of a file, and reads one page of each part that one page fault maps.
-fn map_file(file: &Scratch, bytes: usize) -> io::Result<*mut u8> {
-    let (access, flags, descriptor) = (libc::PROT_READ, libc::MAP_SHARED, file.file.as_raw_fd());
-    // SAFETY: a new mapping of a file at an address of the kernel's choice.
-    let start = mapped(unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, descriptor, 0) })?;
-    for at in (0..bytes).step_by(APART) {
-        // SAFETY: within the mapping, which the file backs.
-        unsafe { start.add(at).read_volatile() };
-    }
-    Ok(start)
+fn read(file: &Scratch, bytes: usize) -> io::Result<(Mapping, *mut u8)> {
+    let mapping = Mapping::of(&file.file, bytes)?;
+    mapping.map_around(0..bytes)?;
+    let start = mapping.start;
+    Ok((mapping, start))
 }
 
 /// One `munmap` of all pages of a batch.
-struct Release<F> {
-    /// Maps memory of this many bytes, all of it present.
+struct Release<F, M> {
+    /// Maps memory of this many bytes, all of it present, which is unmapped when it is dropped.
     map: F,
     /// Bytes that one operation releases.
     unit: usize,
     /// Operations of the longest batch.
     most: u64,
-    mapping: Option<(*mut u8, usize)>,
-    done: u64,
+    held: Option<M>,
+    /// The first and the last page of the memory.
+    ends: [*mut u8; 2],
 }
 
-impl<F> Release<F> {
-    fn unmap(start: *mut u8, bytes: usize) -> io::Result<()> {
-        // SAFETY: nothing points into a mapping of this benchmark.
-        check("munmap", unsafe { libc::munmap(start.cast(), bytes) }).map(drop)
-    }
-}
-
-impl<F: FnMut(usize) -> io::Result<*mut u8>> Operation for Release<F> {
+impl<M, F: FnMut(usize) -> io::Result<(M, *mut u8)>> Operation for Release<F, M> {
     fn arm(&mut self, operations: u64) -> io::Result<()> {
         let bytes = self.unit * usize::try_from(operations).map_err(io::Error::other)?;
-        self.mapping = Some(((self.map)(bytes)?, bytes));
+        let (held, start) = (self.map)(bytes)?;
+        self.ends = [start, start.wrapping_add(bytes - page_bytes())];
+        self.held = Some(held);
         Ok(())
     }
 
-    fn run(&mut self, operations: u64) -> io::Result<()> {
-        let Some((start, bytes)) = self.mapping else { return Ok(()) };
-        Self::unmap(start, bytes)?;
-        self.done = operations;
+    fn run(&mut self, _: u64) -> io::Result<()> {
+        self.held = None;
         Ok(())
     }
 
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
-        let Some((start, bytes)) = self.mapping.take() else { return expect_done(0, operations) };
-        if std::mem::take(&mut self.done) == 0 {
-            Self::unmap(start, bytes)?;
-            return expect_done(0, operations);
-        }
-        if is_mapped(start) {
+        let held = self.held.take();
+        expect_done(if held.is_none() { operations } else { 0 }, operations)?;
+        if self.ends.iter().any(|page| is_mapped(*page)) {
             return Err(io::Error::other("munmap left memory mapped"));
         }
         Ok(())
@@ -125,17 +120,11 @@ mod tests {
 
     #[test]
     fn memory_that_was_not_released_is_an_error_and_is_released() {
-        let page = page_bytes();
-        let map = |bytes| {
-            let region = Region::new(bytes, libc::PROT_READ | libc::PROT_WRITE)?;
-            region.touch();
-            Ok(std::mem::ManuallyDrop::new(region).start)
-        };
-        let mut release = Release { map, unit: page, most: 4, mapping: None, done: 0 };
+        let (unit, ends) = (page_bytes(), [ptr::null_mut(); 2]);
+        let mut release = Release { map: written, unit, most: 4, held: None, ends };
         release.arm(3).unwrap();
-        let start = release.mapping.unwrap().0;
         assert_eq!(release.disarm(3).unwrap_err().to_string(), "0 of 3 operations were done");
-        assert!(!is_mapped(start));
+        assert!(!is_mapped(release.ends[0]));
         release.arm(3).unwrap();
         release.run(3).unwrap();
         release.disarm(3).unwrap();

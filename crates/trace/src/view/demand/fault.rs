@@ -54,6 +54,7 @@ const fn row(
 
 /// The mapping of page faults. The first matching row applies.
 pub const FAULTS: &[FaultRule] = &[
+    row((false, Some(true)), (Some(Area::Shared), None), ("page_fault.file", ANONYMOUS)),
     row((false, None), (Some(Area::Shared), None), ("page_fault.file_around", FILE)),
     row((false, Some(true)), (Some(Area::PrivateFile), None), ("page_fault.file_copy", ANONYMOUS)),
     row((false, None), (Some(Area::PrivateFile), None), ("page_fault.file_around", FILE)),

@@ -80,11 +80,6 @@ pub const UNASKED: &[Unasked] = &[
         reason: "a signal and its handler: counted as `signal.deliver` when the handler returns, whatever sent it",
     },
     Unasked {
-        primitives: &["page_fault.file"],
-        reason: "a fault that maps a single page: nearly all files are completely in the page cache, and a fault counts as \
-                 `page_fault.file_around`",
-    },
-    Unasked {
         primitives: &["page_fault.major"],
         reason: "mostly the time of a device; the record of a page fault does not contain whether it waited for one",
     },

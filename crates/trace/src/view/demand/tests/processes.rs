@@ -104,7 +104,7 @@ fn a_fault_counts_by_its_page_its_access_and_what_is_mapped_and_so_does_the_rele
         (READ, Some(Area::PrivateFile), "page_fault.file_around", file),
         (WRITE, Some(Area::PrivateFile), "page_fault.file_copy", anonymous),
         (READ, Some(Area::Shared), "page_fault.file_around", file),
-        (WRITE, Some(Area::Shared), "page_fault.file_around", file),
+        (WRITE, Some(Area::Shared), "page_fault.file", anonymous),
         (WRITE, Some(Area::Nothing), "page_fault.anonymous", anonymous),
         (READ, None, "page_fault.anonymous", anonymous),
         (WRITE_PRESENT, Some(Area::Anonymous), "page_fault.anonymous", anonymous),
@@ -115,7 +115,8 @@ fn a_fault_counts_by_its_page_its_access_and_what_is_mapped_and_so_does_the_rele
         assert_eq!(faults(&[fault(7, error, area)]), due, "{error} {area:?}");
     }
     let kernel = Event::PageFault { address: 0, error: 2, user: false, area: Some(Area::Anonymous) };
-    assert_eq!(faults(&[record(kernel)]), [], "it is part of a call");
+    let release = ("mmap.release_anonymous".to_owned(), 1.0);
+    assert_eq!(faults(&[record(kernel)]), [release], "the fault is part of a call");
 }
 
 #[test]
