@@ -80,12 +80,14 @@ fn send() -> io::Result<()> {
 }
 
 /// Maps 3,000 pages, each an area of its own, at every second page from 0x2000_0000_0000 on: in turn
-/// anonymous memory, a private and a shared mapping of a file. Reads every page. Then replaces every
-/// fifth page by one of the next kind, and reads those.
+/// anonymous memory, a private and a shared mapping of a file. Reads every page. Unmaps every second one,
+/// and the first 500. Then replaces every fifth page by one of the next kind, and reads those. Finally a
+/// child reads the last page of user memory, where nothing is mapped.
 fn areas() -> io::Result<()> {
     let file = File::open("/proc/self/exe")?;
+    let page = |number: usize| ptr::with_exposed_provenance_mut::<u8>(0x2000_0000_0000 + number * 0x2000);
     let touch = |number: usize, kind: usize| {
-        let start = ptr::with_exposed_provenance_mut::<u8>(0x2000_0000_0000 + number * 0x2000);
+        let start = page(number);
         let (flags, descriptor) = match kind {
             0 => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1),
             1 => (libc::MAP_PRIVATE, file.as_raw_fd()),
@@ -102,21 +104,45 @@ fn areas() -> io::Result<()> {
         Ok(())
     };
     (0..3000).try_for_each(|number| touch(number, number % 3))?;
-    (0..3000).step_by(5).try_for_each(|number| touch(number, (number + 1) % 3))
+    for number in (0..3000).step_by(2).chain(1..500) {
+        // SAFETY: one of the pages above, or nothing.
+        unsafe { libc::munmap(page(number).cast(), 0x1000) };
+    }
+    (0..3000).step_by(5).try_for_each(|number| touch(number, (number + 1) % 3))?;
+    let status = child(|| {
+        // Rust's handler of the signal would return once, and the read would be repeated.
+        // SAFETY: the signal ends this process at the read.
+        unsafe { libc::signal(libc::SIGSEGV, libc::SIG_DFL) };
+        // SAFETY: see above.
+        unsafe { ptr::with_exposed_provenance::<u8>(0x7fff_ffff_e000).read_volatile() };
+        0
+    });
+    if libc::WTERMSIG(status) == libc::SIGSEGV {
+        Ok(())
+    } else {
+        Err(io::Error::other("something is mapped"))
+    }
+}
+
+/// Forks a child, which exits with the status that `life` returns, and returns its wait status.
+fn child(life: impl FnOnce() -> i32) -> i32 {
+    // SAFETY: the child ends here.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let status = life();
+        // SAFETY: ends the copy.
+        unsafe { libc::_exit(status) };
+    }
+    let mut status = -1;
+    // SAFETY: waits for a child of this process; the pointer is to a local.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    status
 }
 
 /// Forks with 32 MiB of anonymous memory, and starts a program in borrowed memory.
 fn forks() -> io::Result<()> {
     let memory = vec![1_u8; 32 << 20];
-    // SAFETY: the child makes a single call.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        // SAFETY: ends the copy.
-        unsafe { libc::_exit(i32::from(memory[0] != 1)) };
-    }
-    let mut status = -1;
-    // SAFETY: waits for a child of this process; the pointer is to a local.
-    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    let status = child(|| i32::from(memory[0] != 1));
     let started = Command::new("/bin/true").status()?;
     if status == 0 && started.success() { Ok(()) } else { Err(io::Error::other("a child failed")) }
 }
