@@ -115,7 +115,7 @@ pub enum Memory {
     Copied {
         /// Anonymous memory of the parent that is present, in bytes. Each processor adds its
         /// changes to the count in steps of 32 pages, or of two pages for each processor of the
-        /// machine if that is more; what it has not yet added is missing.
+        /// machine if that is more; what it has not yet added is not in the number.
         anonymous_bytes: u64,
     },
     /// The memory of the parent itself: that of a thread, or of a child of `vfork`.

@@ -131,7 +131,7 @@ static __always_inline u8 area_kind(struct task_struct *task, u64 address)
 	return operations ? AREA_PRIVATE_FILE : AREA_ANONYMOUS;
 }
 
-/* The anonymous memory of a task that is present, in bytes. What each CPU has not yet added to the count is missing. */
+/* The anonymous memory of a task that is present, in bytes, without the changes that a CPU has not yet added. */
 static __always_inline u64 anonymous_bytes(struct task_struct *task)
 {
 	struct mm_struct___before_6_2 *before_6_2 = (void *)task->mm;

@@ -8,7 +8,6 @@
 
 use std::hint::black_box;
 use std::io;
-use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
@@ -107,31 +106,26 @@ impl Mapping {
 
     /// Returns the first word of the page that begins at `at`.
     #[inline]
-    pub(super) fn word(&self, at: usize) -> u64 {
+    fn word(&self, at: usize) -> u64 {
         debug_assert!(at + size_of::<u64>() <= self.bytes, "beyond the mapping");
         // SAFETY: the callers stay within the mapping, which the file backs; the read is volatile because the
         // file could change, and because the fault must occur.
         unsafe { self.start.add(at).cast::<u64>().read_volatile() }
     }
 
-    /// Writes the first word of the page that begins at `at`, in a private mapping.
-    #[inline]
-    fn overwrite(&self, at: usize) {
-        debug_assert!(at + size_of::<u64>() <= self.bytes, "beyond the mapping");
-        // SAFETY: the callers stay within the mapping, which is writable if it is private.
-        unsafe { self.start.add(at).cast::<u64>().write_volatile(WRITTEN) };
+    /// Makes all pages present, with one page fault for each part of [`APART`] bytes.
+    pub(super) fn map_around(&self) -> io::Result<()> {
+        for at in (0..self.bytes).step_by(APART) {
+            black_box(self.word(at));
+        }
+        self.expect_around(self.bytes)
     }
 
-    /// Reads the first page of each part of the mapping that a page fault maps.
-    pub(super) fn map_around(&self, parts: Range<usize>) -> io::Result<()> {
-        black_box(parts.clone().step_by(APART).fold(0_u64, |sum, at| sum.wrapping_add(self.word(at))));
-        self.expect_around(parts)
-    }
-
-    /// Fails unless the last page of each part is mapped, of which the first one has been read.
-    fn expect_around(&self, parts: Range<usize>) -> io::Result<()> {
+    /// Fails unless the last page of each part of [`APART`] bytes up to `end` is mapped. The first one has
+    /// been read.
+    fn expect_around(&self, end: usize) -> io::Result<()> {
         let (before, mut read) = (minor_faults()?, 0);
-        for at in parts.step_by(APART) {
+        for at in (0..end).step_by(APART) {
             black_box(self.word(at + APART - PAGE));
             read += 1;
         }
@@ -200,7 +194,7 @@ impl Step for Around {
     /// Checks in addition that the last page around each one is mapped too.
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
         self.0.disarm(operations)?;
-        self.0.mapping.expect_around(0..self.0.next)
+        self.0.mapping.expect_around(self.0.next)
     }
 
     fn max_batch(&self) -> u64 {
@@ -284,7 +278,8 @@ impl Step for Copy {
 
     #[inline]
     fn step(&mut self) -> io::Result<()> {
-        self.mapping.overwrite(self.next);
+        // SAFETY: `arm` has mapped all pages of the longest batch, privately and for writing.
+        unsafe { self.mapping.start.add(self.next).cast::<u64>().write_volatile(WRITTEN) };
         self.next += APART;
         Ok(())
     }

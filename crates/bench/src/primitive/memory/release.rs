@@ -40,14 +40,7 @@ pub(crate) const ROWS: &[Row] = &[
 
 /// The release of a page of anonymous memory.
 fn anonymous(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
-    let most = pages_in_l2(setting);
-    Ok(Prepared::alone(Release {
-        map: written,
-        unit: page_bytes(),
-        most,
-        held: None,
-        ends: [ptr::null_mut(); 2],
-    }))
+    Ok(Prepared::alone(Release::of(written, page_bytes(), pages_in_l2(setting))))
 }
 
 /// Maps anonymous memory, and writes to every page.
@@ -60,15 +53,14 @@ fn written(bytes: usize) -> io::Result<(Region, *mut u8)> {
 
 /// The release of the pages of a file that a page fault has mapped.
 fn file(_: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
-    let (scratch, most) = (whole(setting)?, (WHOLE / APART) as u64);
-    let map = move |bytes| read(&scratch, bytes);
-    Ok(Prepared::alone(Release { map, unit: APART, most, held: None, ends: [ptr::null_mut(); 2] }))
+    let scratch = whole(setting)?;
+    Ok(Prepared::alone(Release::of(move |bytes| read(&scratch, bytes), APART, (WHOLE / APART) as u64)))
 }
 
 /// Maps the beginning of a file, and reads one page of each part that one page fault maps.
 fn read(file: &Scratch, bytes: usize) -> io::Result<(Mapping, *mut u8)> {
     let mapping = Mapping::of(&file.file, bytes)?;
-    mapping.map_around(0..bytes)?;
+    mapping.map_around()?;
     let start = mapping.start;
     Ok((mapping, start))
 }
@@ -84,6 +76,12 @@ struct Release<F, M> {
     held: Option<M>,
     /// The first and the last page of the memory.
     ends: [*mut u8; 2],
+}
+
+impl<M, F: FnMut(usize) -> io::Result<(M, *mut u8)>> Release<F, M> {
+    fn of(map: F, unit: usize, most: u64) -> Self {
+        Self { map, unit, most, held: None, ends: [ptr::null_mut(); 2] }
+    }
 }
 
 impl<M, F: FnMut(usize) -> io::Result<(M, *mut u8)>> Operation for Release<F, M> {
@@ -120,8 +118,7 @@ mod tests {
 
     #[test]
     fn memory_that_was_not_released_is_an_error_and_is_released() {
-        let (unit, ends) = (page_bytes(), [ptr::null_mut(); 2]);
-        let mut release = Release { map: written, unit, most: 4, held: None, ends };
+        let mut release = Release::of(written, page_bytes(), 4);
         release.arm(3).unwrap();
         assert_eq!(release.disarm(3).unwrap_err().to_string(), "0 of 3 operations were done");
         assert!(!is_mapped(release.ends[0]));

@@ -1,4 +1,4 @@
-//! Which primitive a page fault in user mode counts as.
+//! Which primitives a page fault and the release of its page count as.
 //!
 //! The error code of the processor contains whether the page was present and whether the access was a write;
 //! the record contains what is mapped at the address. A write to a present page copies it if another process
