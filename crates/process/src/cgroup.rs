@@ -1,12 +1,16 @@
 //! Control groups of the unified hierarchy (cgroups(7), version 2): what the kernel counts of all their tasks
 //! together, however many there are.
 
+mod account;
+
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
+
+pub use account::{CpuAccount, CpuUsed, NoCpuAccount};
 
 use crate::processes::is_gone;
 
@@ -92,6 +96,8 @@ impl Cgroup {
             match listed(&directory.join(file), &mut tasks).and_then(|()| below(&directory, &mut left)) {
                 // A group below may be removed at any time.
                 Err(error) if is_below && is_gone(&error) => {}
+                // The processes of threaded groups are listed in the group above them that is not threaded.
+                Err(error) if is_below && error.kind() == io::ErrorKind::Unsupported => {}
                 result => result?,
             }
         }
@@ -134,6 +140,8 @@ fn mount(mounts: &str) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::{Command, Stdio};
+
     use super::*;
 
     #[test]
@@ -141,6 +149,18 @@ mod tests {
         let mounts = "cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\ncgroup2 /my\\040groups cgroup2 rw 0 0\n";
         assert_eq!(mount(mounts), Some(PathBuf::from("/my groups")));
         assert_eq!(mount("proc /proc proc rw 0 0\n"), None);
+    }
+
+    #[test]
+    fn the_processes_of_a_threaded_group_are_those_of_the_group_above() {
+        let account = CpuAccount::open().unwrap();
+        let mut cat = Command::new("cat");
+        cat.stdin(Stdio::piped());
+        let mut cat = account.within(|| cat.spawn()).unwrap().unwrap();
+        let processes = Cgroup::open(Path::new("/")).unwrap().processes();
+        cat.kill().unwrap();
+        cat.wait().unwrap();
+        assert!(processes.unwrap().contains(&cat.id().cast_signed()));
     }
 
     #[test]

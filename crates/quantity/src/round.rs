@@ -4,14 +4,17 @@
 //! rounds) are computed from them whenever they are needed: a round is to an application what a
 //! [`crate::Sample`] is to a primitive.
 
+use std::ops::AddAssign;
+
 /// One round, raw.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Round {
     /// The named operation of the workload, or the command.
     pub operation: String,
-    /// Units of work done: requests answered, or one run. Never 0.
+    /// Units of work done: requests answered, or runs. Never 0.
     pub units: u64,
-    /// Time from before the first unit of work to after the last one, ns.
+    /// Time from before the first unit of work to after the last one, ns; for a command, the sum over the
+    /// runs.
     pub elapsed_ns: u64,
     /// Processor time of the application.
     pub cpu: CpuTime,
@@ -53,8 +56,8 @@ pub struct Latency {
 /// tick that either count may lack is 5 % of the whole.
 pub const TICKS_MIN: u128 = 20;
 
-/// Processor time of an application as the kernel counts it: in nanoseconds for running processes, in clock
-/// ticks for those that have ended. Its division into user and system time is in clock ticks.
+/// Processor time of an application as the kernel counts it. Its division into user and system time is in
+/// clock ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CpuTime {
     /// The total, ns.
@@ -96,6 +99,15 @@ impl CpuTime {
             user_ticks: self.user_ticks.checked_sub(earlier.user_ticks)?,
             system_ticks: self.system_ticks.checked_sub(earlier.system_ticks)?,
         })
+    }
+}
+
+impl AddAssign for CpuTime {
+    fn add_assign(&mut self, other: CpuTime) {
+        self.total_ns += other.total_ns;
+        self.queued_ns += other.queued_ns;
+        self.user_ticks += other.user_ticks;
+        self.system_ticks += other.system_ticks;
     }
 }
 

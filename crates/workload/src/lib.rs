@@ -19,7 +19,7 @@ mod template;
 mod workload;
 
 pub use assay_process::{Exit, StopError, StopRequest, Stopped};
-pub use command::{CommandError, CommandOutput, CommandRun};
+pub use command::{CommandError, CommandRuns};
 pub use cpu::CpuError;
 pub use file::WorkloadError;
 pub use measure::{MeasureError, Plan, measure};

@@ -19,8 +19,9 @@ use crate::server::Server;
 use crate::workload::Operation;
 
 /// After a round, the server may still have work to do (write its log, close connections). It has settled
-/// when it uses no CPU time for this long.
-const QUIET: Duration = Duration::from_millis(3);
+/// when it uses no CPU time for this long: longer than a clock tick, at which the kernel counts the time of a
+/// running thread.
+const QUIET: Duration = Duration::from_millis(12);
 
 /// A server that does not settle works independently of the requests; after this timeout, its CPU time is
 /// used as it is.

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use assay_process::clock::now;
 use assay_process::cpus::Pinned;
-use assay_process::{Exit, Group, StopError, Stopped, find_program, search_path};
+use assay_process::{Exit, Group, NoCpuAccount, StopError, Stopped, find_program, search_path};
 use assay_quantity::CpuTime;
 use rustix::net::sockopt::set_socket_reuseaddr;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
@@ -25,7 +25,7 @@ use thiserror::Error;
 
 use crate::client::response::{Expected, ExpectedBody};
 use crate::client::{Load, LoadError, http, wrk};
-use crate::cpu::{self, CpuError};
+use crate::cpu::{self, Counter, CpuError};
 use crate::placement::{PlacementError, Role};
 use crate::scratch;
 use crate::template::Placeholders;
@@ -132,6 +132,8 @@ pub struct Server {
     placeholders: Placeholders,
     // Must precede the scratch directory: fields are dropped in this order, and the server writes there.
     group: Group,
+    // Must follow the group: a control group with processes cannot be removed.
+    counter: Counter,
     scratch: TempDir,
     output: File,
     cpus: Vec<usize>,
@@ -163,11 +165,13 @@ impl Server {
         command.current_dir(scratch.path()).stdin(Stdio::null()).stdout(copy()?).stderr(copy()?);
 
         let cpus = program.server_cpus.cpus(Role::Server)?;
+        let counter = Counter::open();
         let mut group = Group::new().map_err(failed("starting its watchdog"))?;
         let pinned = Pinned::to(&cpus).map_err(PlacementError::Affinity)?;
-        group.spawn(&mut command).map_err(failed("starting it"))?;
+        counter.spawn(&mut group, &mut command).map_err(failed("starting it"))?;
         drop(pinned);
-        let mut server = Server { program: program.clone(), placeholders, group, scratch, output, cpus };
+        let mut server =
+            Server { program: program.clone(), placeholders, group, counter, scratch, output, cpus };
         server.wait_until_ready(stop)?;
         drop(reservation);
         server.group.remember_members().map_err(failed("listing its processes"))?;
@@ -187,8 +191,14 @@ impl Server {
 
     /// Returns the CPU time of all processes of the server since its start.
     pub fn cpu(&self) -> Result<CpuTime, CpuError> {
-        let members = self.group.members().map_err(|source| CpuError { pid: self.pid(), source })?;
-        cpu::of(&members)
+        let failed = |source| CpuError { pid: self.pid(), source };
+        let members = self.group.members().map_err(failed)?;
+        self.counter.counted(cpu::of(&members)?).map_err(failed)
+    }
+
+    /// Returns why its CPU time is read from `/proc`; `None` if a control group counts it.
+    pub fn not_counted(&self) -> Option<&NoCpuAccount> {
+        self.counter.not_counted()
     }
 
     /// Returns the address on which the server listens.

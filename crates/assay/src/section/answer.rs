@@ -40,7 +40,7 @@ fn limit(measured: &MeasuredOperation) -> String {
             let part = |time: f64| (1.0 - idle) * time / (user.point + system.point);
             vec![("the kernel", part(system.point)), ("its own code", part(user.point))]
         }
-        // User and kernel time are not split if the rounds are too short for the kernel's clock ticks.
+        // User and kernel time are not split if the rounds used too little processor time.
         _ => vec![("its own code and the kernel", 1.0 - idle)],
     };
     shares.push(("waiting or without a processor", idle));
@@ -97,6 +97,7 @@ mod tests {
             displaced: of(0.0, Unit::Ratio),
             latency: None,
             rounds: Vec::new(),
+            not_counted: None,
         }
     }
 

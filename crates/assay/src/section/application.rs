@@ -32,15 +32,21 @@ pub fn dependence(operations: &[MeasuredOperation]) -> Table {
         Column::numbers("displaced (part of idle)"),
         Column::numbers("kernel / busy time"),
     ];
-    Table::of("Does it depend on the operating system?", columns, rows).with_note(
-        "Shares of the time of the processors that the application may use, untraced. Displaced: the application was \
-         runnable and another task had its processor. SPEC92 spends 0 to 9 % in the kernel, web servers over 80 % \
-         (Brown 1997, Table 1).",
-    )
+    let mut note = "Shares of the time of the processors that the application may use, untraced. Displaced: the \
+                    application was runnable and another task had its processor. SPEC92 spends 0 to 9 % in the \
+                    kernel, web servers over 80 % (Brown 1997, Table 1)."
+        .to_owned();
+    if let Some(reason) = operations.iter().find_map(|operation| operation.not_counted.as_ref()) {
+        note.push_str(&format!(
+            " The processor time is the sum over the processes in /proc: the time of processes that end within a \
+             clock tick counts as user time. No control group counted it: {reason}."
+        ));
+    }
+    Table::of("Does it depend on the operating system?", columns, rows).with_note(note)
 }
 
 fn unsplit() -> Cell {
-    Cell::Missing("the rounds were too short for the kernel's clock ticks".to_owned())
+    Cell::Missing("the rounds used too little processor time for the kernel's clock ticks".to_owned())
 }
 
 /// Returns the throughput, processor time and latency of each operation, untraced.
