@@ -111,6 +111,31 @@ impl AsFd for Cgroup {
     }
 }
 
+/// Returns where the unified hierarchy is mounted, and the directory of the group of the calling thread below
+/// it; `None` without such a hierarchy.
+#[must_use]
+pub fn own_cgroup() -> Option<(PathBuf, PathBuf)> {
+    let mount = mount(&fs::read_to_string("/proc/self/mounts").ok()?)?;
+    let group = mount.join(own(&fs::read_to_string("/proc/thread-self/cgroup").ok()?)?);
+    Some((mount, group))
+}
+
+/// Parses the path of the caller's group relative to the mount, in the format of `/proc/PID/cgroup`.
+fn own(groups: &str) -> Option<&str> {
+    groups.lines().find_map(|line| line.strip_prefix("0::/"))
+}
+
+/// Parses the user time, the system time and their sum in the `cpu.stat` of a control group, in nanoseconds;
+/// `None` for what the kernel does not count.
+#[must_use]
+pub fn cpu_times_ns(cpu_stat: &str) -> [Option<u64>; 3] {
+    let ns = |key| {
+        let us = cpu_stat.lines().find_map(|line| line.strip_prefix(key))?;
+        us.parse::<u64>().ok().map(|us| us * 1000)
+    };
+    ["user_usec ", "system_usec ", "usage_usec "].map(ns)
+}
+
 /// Adds the ids in a file.
 fn listed(file: &Path, tasks: &mut Vec<i32>) -> io::Result<()> {
     tasks.extend(fs::read_to_string(file)?.lines().filter_map(|line| line.parse::<i32>().ok()));
@@ -149,6 +174,16 @@ mod tests {
         let mounts = "cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\ncgroup2 /my\\040groups cgroup2 rw 0 0\n";
         assert_eq!(mount(mounts), Some(PathBuf::from("/my groups")));
         assert_eq!(mount("proc /proc proc rw 0 0\n"), None);
+    }
+
+    #[test]
+    fn the_own_group_and_the_times_are_read_where_the_kernel_puts_them() {
+        assert_eq!(own("4:memory:/a\n0::/user.slice/b\n"), Some("user.slice/b"));
+        assert_eq!(own("0::/\n"), Some(""));
+        assert_eq!(own("4:memory:/a\n"), None);
+        let stat = "usage_usec 30\nuser_usec 10\nsystem_usec 20\nnice_usec 0\n";
+        assert_eq!(cpu_times_ns(stat), [Some(10_000), Some(20_000), Some(30_000)]);
+        assert_eq!(cpu_times_ns("usage_usec 30\nuser_usec x\n"), [None, None, Some(30_000)]);
     }
 
     #[test]

@@ -19,7 +19,7 @@ mod program;
 mod reread;
 pub mod slice;
 
-pub use cgroup::{Cgroup, CpuAccount, CpuUsed, NoCgroup, NoCpuAccount};
+pub use cgroup::{Cgroup, CpuAccount, CpuUsed, NoCgroup, NoCpuAccount, cpu_times_ns, own_cgroup};
 pub use child::{Child, Exit};
 pub use family::descendants;
 pub use group::{Group, StopError, StopRequest, Stopped};

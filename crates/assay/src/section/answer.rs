@@ -78,12 +78,16 @@ fn percent(share: f64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use assay_quantity::{Estimate, Unit};
     use assay_statistics::trimmed_mean;
 
-    fn measured(user: Option<f64>, system: Option<f64>, idle: f64) -> MeasuredOperation {
+    pub(in crate::section) fn measured(
+        user: Option<f64>,
+        system: Option<f64>,
+        idle: f64,
+    ) -> MeasuredOperation {
         let of = |value: f64, unit: Unit| trimmed_mean(&[value; 8], unit).unwrap();
         let time = |value: f64| -> Estimate { of(value, Unit::Nanoseconds) };
         MeasuredOperation {

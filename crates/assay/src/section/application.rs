@@ -79,3 +79,20 @@ pub fn load(operations: &[MeasuredOperation]) -> Table {
     ];
     Table::of("Throughput and latency, untraced", columns, rows)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::answer::tests::measured;
+    use super::*;
+
+    #[test]
+    fn times_that_no_control_group_counted_are_marked_with_the_reason() {
+        let counted = measured(Some(5_000.0), Some(15_000.0), 0.6);
+        let marked = |operations: &[MeasuredOperation]| {
+            dependence(operations).notes().join(" ").contains("No control group counted it: the reason.")
+        };
+        assert!(!marked(std::slice::from_ref(&counted)));
+        let summed = MeasuredOperation { not_counted: Some("the reason".to_owned()), ..counted.clone() };
+        assert!(marked(&[counted, summed]));
+    }
+}

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::mount;
+use super::{cpu_times_ns, own_cgroup};
 use crate::accounting::thread_cpu_ns;
 
 /// Prefix of the names of the groups, before the process id.
@@ -71,10 +71,8 @@ impl CpuAccount {
     /// # Errors
     /// [`NoCpuAccount`].
     pub fn open() -> Result<Self, NoCpuAccount> {
-        let table = |path| fs::read_to_string(path).map_err(|_| NoCpuAccount::NotMounted);
-        let mount = mount(&table("/proc/self/mounts")?).ok_or(NoCpuAccount::NotMounted)?;
-        let groups = table("/proc/thread-self/cgroup")?;
-        Self::below(mount.join(own(&groups).ok_or(NoCpuAccount::NotMounted)?))
+        let (_, parent) = own_cgroup().ok_or(NoCpuAccount::NotMounted)?;
+        Self::below(parent)
     }
 
     fn below(parent: PathBuf) -> Result<Self, NoCpuAccount> {
@@ -139,12 +137,16 @@ impl CpuAccount {
     /// If `cpu.stat` cannot be read or does not contain the times.
     pub fn used(&self) -> io::Result<CpuUsed> {
         let stat = fs::read_to_string(self.path.join("cpu.stat"))?;
-        let used = parsed(&stat).ok_or_else(|| io::Error::other("cpu.stat lacks the user or system time"))?;
+        let [Some(user_ns), Some(system_ns), _] = cpu_times_ns(&stat) else {
+            return Err(io::Error::other("cpu.stat lacks the user or system time"));
+        };
         // What a thread does within the group is to start a process: system time.
         let entered_ns = self.entered_ns.load(Ordering::Relaxed);
-        let system_ns = used.system_ns.saturating_sub(entered_ns);
-        let rest_ns = entered_ns.saturating_sub(used.system_ns);
-        Ok(CpuUsed { user_ns: used.user_ns.saturating_sub(rest_ns), system_ns })
+        let rest_ns = entered_ns.saturating_sub(system_ns);
+        Ok(CpuUsed {
+            user_ns: user_ns.saturating_sub(rest_ns),
+            system_ns: system_ns.saturating_sub(entered_ns),
+        })
     }
 }
 
@@ -154,23 +156,9 @@ impl Drop for CpuAccount {
     }
 }
 
-/// Parses the path of the caller's group relative to the mount, in the format of `/proc/PID/cgroup`.
-fn own(groups: &str) -> Option<&str> {
-    groups.lines().find_map(|line| line.strip_prefix("0::/"))
-}
-
 /// Whether the controllers of a group, in the format of `cgroup.controllers`, divide the CPUs among groups.
 fn is_scheduled_apart(controllers: &str) -> bool {
     controllers.split_ascii_whitespace().any(|controller| ["cpu", "cpuset"].contains(&controller))
-}
-
-/// Parses the times in `cpu.stat`.
-fn parsed(stat: &str) -> Option<CpuUsed> {
-    let ns = |key| {
-        let us = stat.lines().find_map(|line| line.strip_prefix(key))?;
-        us.parse::<u64>().ok().map(|us| us * 1000)
-    };
-    Some(CpuUsed { user_ns: ns("user_usec ")?, system_ns: ns("system_usec ")? })
 }
 
 /// Removes the groups that no process holds, with such groups below them.
@@ -275,13 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_own_group_and_the_times_are_read_where_the_kernel_puts_them() {
-        assert_eq!(own("4:memory:/a\n0::/user.slice/b\n"), Some("user.slice/b"));
-        assert_eq!(own("0::/\n"), Some(""));
-        assert_eq!(own("4:memory:/a\n"), None);
-        let stat = "usage_usec 30\nuser_usec 10\nsystem_usec 20\nnice_usec 0\n";
-        assert_eq!(parsed(stat), Some(CpuUsed { user_ns: 10_000, system_ns: 20_000 }));
-        assert_eq!(parsed("usage_usec 30\nuser_usec 10\n"), None);
+    fn a_group_with_a_share_of_the_cpus_is_recognised() {
         assert!(is_scheduled_apart("cpu io\n") && is_scheduled_apart("cpuset\n"));
         assert!(!is_scheduled_apart("pids perf_event\n") && !is_scheduled_apart("\n"));
     }

@@ -4,10 +4,10 @@ use std::io;
 use std::time::Duration;
 
 use assay_process::accounting::{Stat, process_cpu_ns};
-use assay_process::{Cgroup, Process, Reread};
+use assay_process::{Cgroup, Process, Reread, cpu_times_ns};
 use assay_quantity::Unit;
 
-use super::{Measure, Provider, Source, Subject, number_after, opened};
+use super::{Measure, Provider, Source, Subject, opened};
 
 /// The user time is the paper's percentage in user mode. It also rises where threads spin.
 pub static PROCESSOR: Provider = Provider {
@@ -66,9 +66,7 @@ impl OfGroup {
 
     /// User time, system time and their sum in nanoseconds; `None` for what the kernel does not say.
     fn times(&mut self) -> io::Result<[Option<u64>; 3]> {
-        let text = self.0.text()?;
-        let ns = |key| number_after(text, key).map(|us| us * 1000);
-        Ok(["user_usec ", "system_usec ", "usage_usec "].map(ns))
+        Ok(cpu_times_ns(self.0.text()?))
     }
 }
 

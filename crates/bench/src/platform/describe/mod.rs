@@ -6,7 +6,7 @@ pub mod parse;
 use std::fs;
 use std::path::Path;
 
-use assay_process::{accounting, cpus};
+use assay_process::{accounting, cpus, own_cgroup};
 use assay_quantity::{Description, Fact, Size};
 
 pub use parse::CacheSizes;
@@ -228,15 +228,13 @@ const NO_LIMIT: &str = "none";
 
 /// Returns the lowest `cpu.max` from this process's group up to the root.
 fn cgroup_cpu_limit() -> String {
-    let Some(groups) = read("/proc/self/cgroup") else { return unknown() };
-    let Some(group) = groups.lines().find_map(|line| line.strip_prefix("0::/")) else { return unknown() };
+    let Some((mount, mut path)) = own_cgroup() else { return unknown() };
     let mut tightest: Option<f64> = None;
-    let mut path = Path::new("/sys/fs/cgroup").join(group);
     loop {
         if let Some(share) = read(path.join("cpu.max")).as_deref().and_then(parse::cpu_max) {
             tightest = Some(tightest.map_or(share, |before| before.min(share)));
         }
-        if !path.pop() || !path.starts_with("/sys/fs/cgroup") {
+        if !path.pop() || !path.starts_with(&mount) {
             break;
         }
     }
