@@ -18,7 +18,7 @@ pub(crate) use generated::*;
 mod tests {
     use std::mem::{offset_of, size_of};
 
-    use assay_trace::container::layout::{FLAGS_OFFSET, OFFSETS, RECORD_BYTES};
+    use assay_trace::container::layout::{OFFSETS, RECORD_BYTES};
 
     use super::types::record;
 
@@ -30,10 +30,10 @@ mod tests {
     fn the_header_and_the_reader_agree_on_every_field() {
         let header = offsets!(
             begin_ns elapsed_ns blocked_ns waiting_ns irq_ns softnet_ns args result inode process thread lost
-            voluntary involuntary faults number kind descriptor cpu
+            voluntary involuntary faults number kind descriptor cpu flags idle_ns woken_idle_ns idle_sleeps
+            woken_same woken_busy woken_idle
         );
         assert_eq!(header, OFFSETS);
-        assert_eq!(offset_of!(record, flags), FLAGS_OFFSET);
         assert_eq!(size_of::<record>(), RECORD_BYTES);
     }
 

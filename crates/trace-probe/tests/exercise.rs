@@ -2,17 +2,26 @@
 
 use std::{
     arch::asm,
-    env,
+    env, fs,
     fs::File,
     io::{self, Read, Write},
+    mem,
     net::{TcpListener, TcpStream, UdpSocket},
     os::{
         fd::AsRawFd,
         unix::{net::UnixStream, process::parent_id},
     },
     process::Command,
-    ptr, thread,
+    ptr,
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
 };
+
+use assay_process::clock::now;
 
 fn main() -> io::Result<()> {
     match env::args().nth(1).as_deref() {
@@ -22,6 +31,7 @@ fn main() -> io::Result<()> {
         Some("send") => return send(),
         Some("areas") => return areas(),
         Some("forks") => return forks(),
+        Some("wake") => return wake(env::args().nth(2).as_deref()),
         other => return Err(io::Error::other(format!("{other:?} is not an exercise"))),
     }
     Ok(())
@@ -145,6 +155,107 @@ fn forks() -> io::Result<()> {
     let status = child(|| i32::from(memory[0] != 1));
     let started = Command::new("/bin/true").status()?;
     if status == 0 && started.success() { Ok(()) } else { Err(io::Error::other("a child failed")) }
+}
+
+/// Wakes a thread 200 times, each time by a `write` of one byte to a pipe in whose `read` it sleeps. The
+/// `write` is on the first processor. The `read` is
+/// - on the `same` one,
+/// - on the last one, which is otherwise idle (`other`), or on which another thread spins (`busy`),
+/// - in turn on the last and on the first one: the sleeping thread is `moved` before it is woken.
+///
+/// Prints the share of this time that the last processor was idle, in percent.
+fn wake(sleeper: Option<&str>) -> io::Result<()> {
+    let processors = processors()?;
+    let (first, last) = (processors[0], processors[processors.len() - 1]);
+    let (start, spins) = match sleeper {
+        Some("same" | "moved") => (first, false),
+        Some("other") => (last, false),
+        Some("busy") => (last, true),
+        _ => return Err(io::Error::other("give one of: same, other, busy, moved")),
+    };
+    let spinning = AtomicBool::new(spins);
+    let (mut receiver, mut sender) = io::pipe()?;
+    let (started, starts) = mpsc::channel();
+    pin(0, first)?;
+    thread::scope(|scope| {
+        let spinner = scope.spawn(|| {
+            pin(0, last)?;
+            while spinning.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+            Ok(())
+        });
+        let reader = scope.spawn(move || {
+            pin(0, start)?;
+            // SAFETY: takes no argument.
+            let _ = started.send(unsafe { libc::gettid() });
+            (0..200).try_for_each(|_| receiver.read_exact(&mut [0]))
+        });
+        let written = starts.recv().map_err(io::Error::other).and_then(|thread| {
+            let (start, idle_before) = (now(), idle(last)?);
+            for round in 0..200 {
+                until_asleep(thread)?;
+                if sleeper == Some("moved") {
+                    pin(thread, if round % 2 == 0 { last } else { first })?;
+                }
+                sender.write_all(b"x")?;
+            }
+            let idle = idle(last)? - idle_before;
+            let elapsed = now() - start;
+            writeln!(io::stdout(), "{}", 100 * idle.as_micros() / elapsed.as_micros())
+        });
+        spinning.store(false, Ordering::Relaxed);
+        drop(sender);
+        let joined = [spinner.join(), reader.join()].map(|thread| thread.expect("no thread panics"));
+        joined.into_iter().fold(written, |ended, joined| ended.and(joined))
+    })
+}
+
+/// Returns how long a processor has been idle since the machine started, in steps of 10 ms.
+fn idle(processor: usize) -> io::Result<Duration> {
+    let table = fs::read_to_string("/proc/stat")?;
+    let row = table.lines().find_map(|line| line.strip_prefix(&format!("cpu{processor} ")));
+    let ticks = row.and_then(|row| row.split(' ').nth(3)).and_then(|ticks| ticks.parse().ok());
+    ticks
+        .map(|ticks: u64| Duration::from_millis(10 * ticks))
+        .ok_or_else(|| io::Error::other("/proc/stat has no idle time"))
+}
+
+/// Waits until a thread of this process sleeps.
+fn until_asleep(thread: libc::pid_t) -> io::Result<()> {
+    for _ in 0..60_000 {
+        let status = fs::read_to_string(format!("/proc/self/task/{thread}/stat"))?;
+        if status.rsplit(") ").next().is_some_and(|fields| fields.starts_with('S')) {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    Err(io::Error::other("the thread does not sleep"))
+}
+
+/// Returns the numbers of the processors on which this process may run.
+fn processors() -> io::Result<Vec<usize>> {
+    // SAFETY: all zeros are a valid, empty set, and the kernel fills it.
+    let set = unsafe {
+        let mut set: libc::cpu_set_t = mem::zeroed();
+        if libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        set
+    };
+    // SAFETY: reads a bit within the set.
+    Ok((0..libc::CPU_SETSIZE as usize).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect())
+}
+
+/// Lets a thread, 0 for the calling one, run on one processor only.
+fn pin(thread: libc::pid_t, processor: usize) -> io::Result<()> {
+    // SAFETY: all zeros are a valid, empty set; `processor` is a member of a set of this size.
+    let result = unsafe {
+        let mut set: libc::cpu_set_t = mem::zeroed();
+        libc::CPU_SET(processor, &mut set);
+        libc::sched_setaffinity(thread, size_of_val(&set), &raw const set)
+    };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 fn events(watched: &TcpStream) -> io::Result<()> {

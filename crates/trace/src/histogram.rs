@@ -25,8 +25,14 @@ impl Default for Histogram {
 impl Histogram {
     /// Counts `value`.
     pub fn add(&mut self, value: u64) {
-        self.counts[bucket(value)] += 1;
-        self.total += 1;
+        self.add_times(value, 1);
+    }
+
+    /// Counts `value` `times` times.
+    pub fn add_times(&mut self, value: u64, times: u64) {
+        let count = &mut self.counts[bucket(value)];
+        *count = count.saturating_add(times);
+        self.total = self.total.saturating_add(times);
     }
 
     /// Returns the number of counted values.

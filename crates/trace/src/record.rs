@@ -154,6 +154,29 @@ pub struct Call {
     pub involuntary: u32,
     /// Page faults during the call.
     pub faults: u32,
+    /// Its sleeps and wake-ups by the state of the CPU; `None` if they were not recorded (version 1).
+    pub wakeups: Option<Wakeups>,
+}
+
+/// On which CPUs the thread of a call continued after its sleeps, and for which CPUs it queued the threads
+/// that it woke.
+///
+/// A CPU is idle if it runs no thread. A wake-up in an interrupt is in no call, except one in a network
+/// softirq: on loopback, a send wakes the receiver there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Wakeups {
+    /// Sleeps, part of [`Call::voluntary`], after which the thread continued on an idle CPU.
+    pub idle_sleeps: u32,
+    /// Total time that these CPUs had been idle when the thread continued, ns.
+    pub idle_ns: u64,
+    /// Threads that the call woke on its own CPU.
+    pub woken_same: u32,
+    /// Threads that it woke on another CPU, which ran another thread.
+    pub woken_busy: u32,
+    /// Threads that it woke on another CPU, which was idle.
+    pub woken_idle: u32,
+    /// Total time that these CPUs had been idle at the wake-up, ns.
+    pub woken_idle_ns: u64,
 }
 
 /// Binary interface of a call.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use assay_trace::{
-    Entry, Opening, Reader, Writer,
+    Call, Entry, Event, Opening, Reader, Record, Wakeups, Writer,
     container::{Closing, CpuCounters, ReadError, State, WriteError, layout::RECORD_BYTES},
 };
 use proptest::prelude::*;
@@ -120,6 +120,69 @@ fn a_loss_is_reported_once_from_a_mark_a_field_or_the_final_counter() {
 }
 
 #[test]
+fn every_field_of_a_call_is_read_as_written() {
+    let mut bytes = call(0, 100, 7, 0);
+    // Wake-ups were recorded.
+    bytes[142] = 32;
+    for (field, value) in bytes[144..].chunks_exact_mut(4).zip(1_u32..) {
+        field.copy_from_slice(&value.to_le_bytes());
+    }
+    let written = Wakeups {
+        idle_ns: (2 << 32) + 1,
+        woken_idle_ns: (4 << 32) + 3,
+        idle_sleeps: 5,
+        woken_same: 6,
+        woken_busy: 7,
+        woken_idle: 8,
+    };
+    let (container, mut writer) = container();
+    writer.append(0, &bytes).unwrap();
+    writer.flush().unwrap();
+    assert_eq!(calls(&container.path)[0].wakeups, Some(written), "in a spool");
+    writer.close(closing(&[0, 0])).unwrap();
+    assert_eq!(calls(&container.path)[0].wakeups, Some(written), "in a segment");
+    // A call of version 1 has none, even if its flags claim it.
+    let manifest = container.path.join("manifest.json");
+    let text = fs::read_to_string(&manifest).unwrap();
+    fs::write(&manifest, text.replace("assay.trace/2", "assay.trace/1")).unwrap();
+    assert_eq!(calls(&container.path)[0].wakeups, None);
+}
+
+/// Returns the calls of a container without gaps.
+fn calls(path: &Path) -> Vec<Call> {
+    let entries = Reader::open(path).unwrap().map(Result::unwrap);
+    let call = |entry| match entry {
+        Entry::Record(Record { event: Event::Call(call), .. }) => Some(call),
+        Entry::Record(_) => None,
+        Entry::Lost(lost) => panic!("{lost:?}"),
+    };
+    entries.filter_map(call).collect()
+}
+
+/// Containers of real programs: `sh -c 'true | cat'` and `sleep 2`, whose recorder was killed (without the
+/// empty spool of the second CPU), by the last program that wrote version 1, and `sh -c 'true | cat; sleep
+/// 0.01'`.
+#[test]
+fn containers_of_both_versions_are_read_and_only_the_calls_of_the_second_have_wake_ups() {
+    for (name, complete, records, elapsed_ns, count, idle_sleeps) in [
+        ("version-1/closed", true, 404, 2_452_685, 192, None),
+        ("version-1/killed", false, 182, 677_216, 106, None),
+        ("version-2/closed", true, 609, 23_078_381, 319, Some(4)),
+    ] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name);
+        let reader = Reader::open(&path).unwrap();
+        assert_eq!(reader.is_complete(), complete, "{name}");
+        assert_eq!(reader.count(), records, "{name}");
+        let found = calls(&path);
+        let total_ns: u64 = found.iter().map(|call| call.elapsed_ns).sum();
+        assert_eq!((found.len(), total_ns), (count, elapsed_ns), "{name}");
+        let recorded = found.iter().filter_map(|call| call.wakeups);
+        let sum = recorded.map(|wakeups| wakeups.idle_sleeps).reduce(|sum, sleeps| sum + sleeps);
+        assert_eq!(sum, idle_sleeps, "{name}");
+    }
+}
+
+#[test]
 fn a_killed_recorder_leaves_its_flushed_records() {
     let (container, mut writer) = container();
     writer.append(0, &call(0, 100, 7, 0)).unwrap();
@@ -197,8 +260,8 @@ fn errors_contain_the_file_and_a_remedy() {
     fs::remove_file(&segment).unwrap();
     assert!(message().contains("cpu1-000000.parquet: No such file"), "{}", message());
     let manifest = container.path.join("manifest.json");
-    fs::write(&manifest, r#"{"version":"assay.trace/2"}"#).unwrap();
-    assert!(message().contains("the format is 'assay.trace/2'"), "{}", message());
+    fs::write(&manifest, r#"{"version":"assay.trace/3"}"#).unwrap();
+    assert!(message().contains("the format is 'assay.trace/3'"), "{}", message());
     fs::write(&manifest, "{").unwrap();
     assert!(message().contains("the manifest is damaged"), "{}", message());
     fs::remove_file(&manifest).unwrap();

@@ -12,6 +12,7 @@ use assay_trace::view::demand::{Demanding, Named};
 use assay_trace::view::processes::CountByProcess;
 use assay_trace::view::sequence::{Sequence, SequenceRow};
 use assay_trace::view::summary::Summarise;
+use assay_trace::view::wakeups::CountWakeups;
 use assay_trace::view::{Filter, look};
 use serde_json::Value;
 
@@ -61,6 +62,13 @@ pub const VIEWS: &[View] = &[
         has_file: false,
         has_events: false,
         show: processes,
+    },
+    View {
+        name: "wakeups",
+        about: "which calls sleep and wake threads, how often, and whether the processor was idle",
+        has_file: false,
+        has_events: false,
+        show: wakeups,
     },
 ];
 
@@ -112,6 +120,11 @@ fn demand(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
 fn processes(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
     let processes = look(reader, CountByProcess::default())?;
     report(args, section::trace::processes(&processes, args.units, UNIT_OF_WORK))
+}
+
+fn wakeups(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
+    let wakeups = look(reader, CountWakeups::default())?;
+    report(args, section::trace::wakeups(&wakeups, args.units, UNIT_OF_WORK))
 }
 
 fn report(args: &ViewArgs, blocks: Vec<Block>) -> anyhow::Result<()> {

@@ -5,6 +5,7 @@ use assay_report::{Block, Cell, Column, Table};
 use assay_trace::Descriptor;
 use assay_trace::view::processes::Processes;
 use assay_trace::view::summary::{Summary, SummaryRow};
+use assay_trace::view::wakeups::WakeupTable;
 
 use super::real;
 
@@ -67,7 +68,7 @@ fn split(summary: &Summary, units: f64, unit_of_work: &str) -> Table {
     let rows = summary.rows.iter().map(|row| {
         let working = row.total_ns.saturating_sub(row.blocked_ns).saturating_sub(row.waiting_ns);
         [
-            Cell::text(call(row)),
+            Cell::text(call(&row.name, row.descriptor)),
             time(real(working.saturating_sub(row.irq_ns)) / units),
             time(real(row.softnet_ns) / units),
             time(real(row.blocked_ns) / units),
@@ -96,7 +97,7 @@ fn spread(summary: &Summary, units: f64, unit_of_work: &str) -> Table {
     let rows = summary.rows.iter().map(|row| {
         let bytes = |bytes: u64| Cell::Number { value: (real(bytes) / units).round(), unit: Unit::Bytes };
         [
-            Cell::text(call(row)),
+            Cell::text(call(&row.name, row.descriptor)),
             time(real(row.p50_ns)),
             time(real(row.p99_ns)),
             row.bytes.map_or(Cell::text(""), bytes),
@@ -153,6 +154,49 @@ pub fn processes(processes: &Processes, units: f64, unit_of_work: &str) -> Vec<B
     vec![Block::Table(table.with_note(lost(processes.lost)))]
 }
 
+/// Returns the sleeps and wake-ups of each call, divided by `units` units of work.
+pub fn wakeups(wakeups: &WakeupTable, units: f64, unit_of_work: &str) -> Vec<Block> {
+    let idle = |ns: Option<u64>| ns.map_or(Cell::text(""), |ns| time(real(ns)));
+    let rows = wakeups.rows.iter().map(|row| {
+        [
+            Cell::text(call(&row.name, row.descriptor)),
+            count(row.calls, units),
+            count(row.sleeps, units),
+            count(row.idle_sleeps, units),
+            idle(row.idle_ns),
+            count(row.woken_same, units),
+            count(row.woken_busy, units),
+            count(row.woken_idle, units),
+            idle(row.woken_idle_ns),
+        ]
+    });
+    let columns = [
+        Column::words("call"),
+        Column::numbers("calls"),
+        Column::numbers("sleeps"),
+        Column::numbers("idle sleeps"),
+        Column::numbers_in("idle time", Unit::Nanoseconds),
+        Column::numbers("woke, same CPU"),
+        Column::numbers("busy CPU"),
+        Column::numbers("idle CPU"),
+        Column::numbers_in("its idle time", Unit::Nanoseconds),
+    ];
+    let title = format!("Sleeps and wake-ups per {unit_of_work}");
+    let mut table = Table::of(&title, columns, rows).with_note(
+        "Idle sleeps: those after which the thread continued on an idle processor (CPU), and the median time that \
+         this one had been idle. Woke: threads that the call woke on its own processor, on another one that was \
+         busy, and on another one that was idle, with the median time that it had been idle.",
+    );
+    if wakeups.unrecorded > 0 {
+        table = table.with_note(format!(
+            "The wake-ups of {} calls were not recorded, because another version of assay wrote the trace; record \
+             again to see them.",
+            wakeups.unrecorded
+        ));
+    }
+    vec![Block::Table(table.with_note(lost(wakeups.lost)))]
+}
+
 /// States the number of lost records.
 fn lost(records: u64) -> String {
     match records {
@@ -162,10 +206,10 @@ fn lost(records: u64) -> String {
 }
 
 /// Formats a call with its descriptor.
-fn call(row: &SummaryRow) -> String {
-    match row.descriptor {
-        Descriptor::None => row.name.to_string(),
-        descriptor => format!("{} {}", row.name, descriptor.name()),
+fn call(name: &str, descriptor: Descriptor) -> String {
+    match descriptor {
+        Descriptor::None => name.to_owned(),
+        descriptor => format!("{name} {}", descriptor.name()),
     }
 }
 
@@ -186,6 +230,7 @@ mod tests {
     use super::*;
     use assay_report::Report;
     use assay_trace::view::processes::ProcessRow;
+    use assay_trace::view::wakeups::WakeupRow;
 
     #[test]
     fn a_process_is_a_row_and_lost_records_are_stated() {
@@ -212,5 +257,39 @@ mod tests {
         ];
         assert_eq!(table.rows(), [due]);
         assert_eq!(table.notes()[1], "7 records were LOST: every count is a lower bound.");
+    }
+
+    #[test]
+    fn sleeps_and_wake_ups_are_per_unit_of_work_and_unrecorded_ones_are_stated() {
+        let row = WakeupRow {
+            name: "sendfile".into(),
+            descriptor: Descriptor::Tcp4,
+            calls: 8,
+            sleeps: 6,
+            idle_sleeps: 4,
+            idle_ns: Some(30_000),
+            woken_same: 0,
+            woken_busy: 10,
+            woken_idle: 2,
+            woken_idle_ns: None,
+        };
+        let blocks = wakeups(&WakeupTable { rows: vec![row], unrecorded: 5, lost: 0 }, 2.0, "request");
+        let report = Report { title: "x.trace".to_owned(), blocks };
+        let Some(table) = report.tables().next() else { unreachable!() };
+        let counts = |whole: &[u64]| whole.iter().map(|whole| count(*whole, 1.0)).collect::<Vec<_>>();
+        let due = [
+            vec![Cell::text("sendfile tcp4")],
+            counts(&[4, 3, 2]),
+            vec![time(30_000.0)],
+            counts(&[0, 5, 1]),
+            vec![Cell::text("")],
+        ];
+        assert_eq!(table.rows(), [due.concat()]);
+        assert!(
+            table.notes()[1].starts_with("The wake-ups of 5 calls were not recorded"),
+            "{:?}",
+            table.notes()
+        );
+        assert_eq!(table.notes()[2], "No record was lost.");
     }
 }

@@ -41,7 +41,8 @@ fn a_full_stdout_is_reported_as_a_failure() {
 #[test]
 fn every_view_can_be_printed_in_every_supported_format() {
     let place = Place::new();
-    let traced = Said::by(&mut place.assay(&["trace", "-o", "x.trace", "--", "true"]));
+    // A program that sleeps, so that no table is empty.
+    let traced = Said::by(&mut place.assay(&["trace", "-o", "x.trace", "--", "sleep", "0.01"]));
     assert!(traced.status.success(), "{traced:?}");
     let view =
         |view: &str, format: &str| Said::by(&mut place.assay(&["view", "x.trace", view, "--format", format]));

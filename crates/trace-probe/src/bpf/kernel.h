@@ -29,6 +29,7 @@ typedef _Bool bool;
 #define NULL ((void *)0)
 
 enum {
+	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
 	BPF_MAP_TYPE_RINGBUF = 27,
@@ -56,6 +57,7 @@ enum { NET_TX_SOFTIRQ = 2, NET_RX_SOFTIRQ = 3 };
 #define PID_FS_MAGIC 0x50494446
 #define VM_MAYSHARE 0x80 /* vm_area_struct.vm_flags: a shared mapping, also one of a file that is only readable */
 #define TS_COMPAT 2 /* thread_info.status: the call in progress is a 32-bit one */
+#define TASK_WAKING 0x200 /* task_struct.__state: from the choice of a CPU until the thread is queued there */
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -117,6 +119,7 @@ struct socket {
 
 struct thread_info {
 	u32 status;
+	u32 cpu; /* not on a kernel for one CPU */
 };
 
 struct maple_tree {
@@ -177,6 +180,7 @@ struct signal_struct {
 
 struct task_struct {
 	struct thread_info thread_info;
+	unsigned int __state;
 	int pid;
 	int tgid;
 	int exit_code;

@@ -15,6 +15,7 @@
 #include "area.h"
 #include "descriptor.h"
 #include "state.h"
+#include "wakeup.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -109,6 +110,7 @@ int BPF_PROG(enter_call, struct pt_regs *regs, long id)
 	thread->voluntary = 0;
 	thread->involuntary = 0;
 	thread->faults = 0;
+	forget_wakeups(thread);
 	thread->begin_ns = bpf_ktime_get_ns(); /* late: the code above is not part of the call's time */
 	thread->in_call = 1; /* last: an interrupt before `begin_ns` must not be charged to the call */
 	return 0;
@@ -169,7 +171,8 @@ static __always_inline void leave_cpu(struct thread *thread, u8 state, u64 now_n
 	thread->off_state = state;
 }
 
-static __always_inline void enter_cpu(struct task_struct *task, struct thread *thread, u64 now_ns)
+/* `idle_ns` is how long the CPU had been idle, 0 if it was not. */
+static __always_inline void enter_cpu(struct task_struct *task, struct thread *thread, u64 idle_ns, u64 now_ns)
 {
 	struct record *record;
 	void *ring;
@@ -178,8 +181,13 @@ static __always_inline void enter_cpu(struct task_struct *task, struct thread *t
 		return; /* it was off the CPU when the probe was attached */
 	charge_off_cpu(thread, now_ns);
 	thread->off_state = ON_CPU;
-	if (thread->in_call)
+	if (thread->in_call) {
+		if (idle_ns && thread->off_blocked_ns) {
+			thread->idle_sleeps++;
+			thread->idle_ns += idle_ns;
+		}
 		return;
+	}
 	record = make(&ring, task, RECORD_OFF_CPU);
 	if (!record)
 		return;
@@ -196,23 +204,20 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(switch_task, bool preempt, struct task_struct *from, struct task_struct *to, unsigned int state)
 {
 	struct thread *thread = traced(from);
-	u64 now_ns;
+	u64 idle_ns = change_idle(from, to);
 
 	if (thread) {
 		bool runnable = preempt || state == 0;
 
-		now_ns = bpf_ktime_get_ns();
 		if (runnable)
 			thread->involuntary++;
 		else
 			thread->voluntary++;
-		leave_cpu(thread, runnable ? WAITING : BLOCKED, now_ns);
+		leave_cpu(thread, runnable ? WAITING : BLOCKED, bpf_ktime_get_ns());
 	}
 	thread = traced(to);
-	if (thread) {
-		now_ns = bpf_ktime_get_ns();
-		enter_cpu(to, thread, now_ns);
-	}
+	if (thread)
+		enter_cpu(to, thread, idle_ns, bpf_ktime_get_ns());
 	return 0;
 }
 
@@ -227,6 +232,22 @@ int BPF_PROG(wake_task, struct task_struct *task)
 		return 0;
 	charge_off_cpu(thread, bpf_ktime_get_ns());
 	thread->off_state = WAITING;
+	return 0;
+}
+
+/* On the CPU of the waker, before the kernel chooses a CPU for the thread. `sched_wakeup` may follow on that CPU. */
+SEC("tp_btf/sched_waking")
+int BPF_PROG(waking_task, struct task_struct *task)
+{
+	count_wakeup(task);
+	return 0;
+}
+
+/* Between the two, if the kernel chooses another CPU than the last one of the thread. */
+SEC("tp_btf/sched_migrate_task")
+int BPF_PROG(migrate_task, struct task_struct *task, int cpu)
+{
+	redirect_wakeup(task, cpu);
 	return 0;
 }
 

@@ -2,8 +2,8 @@
  *
  * The layout of one record: the probe writes it into the ring of its CPU, and the recorder appends it unchanged to
  * a spool. This header is the only definition; crates/trace reads the same bytes by offset, and a test of
- * crates/trace-probe compares the two. Little endian, no padding, 144 bytes: a multiple of 8, to which the ring
- * rounds, and which keeps the widest fields aligned in a spool.
+ * crates/trace-probe compares the two. Little endian, no padding, 176 bytes: a multiple of 8, to which the ring
+ * rounds, and which keeps the widest fields aligned in a spool. The first 144 bytes are the record of version 1.
  */
 #ifndef ASSAY_RECORD_H
 #define ASSAY_RECORD_H
@@ -67,6 +67,7 @@ enum record_flag {
 	FLAG_THREAD = 4,     /* the fork created a thread, not a process */
 	FLAG_WHOLE_PROCESS = 8, /* the exit ended the last thread of its process */
 	FLAG_STOPPED = 16,   /* unfinished because the recorder stopped, not because the thread ended */
+	FLAG_WAKEUPS = 32,   /* the sleeps and wake-ups of the call were recorded: not in version 1 */
 };
 
 struct record {
@@ -90,6 +91,12 @@ struct record {
 	unsigned char descriptor;
 	unsigned short cpu;
 	unsigned short flags;
+	unsigned long long idle_ns;    /* total time that the CPUs of `idle_sleeps` had been idle */
+	unsigned long long woken_idle_ns; /* total time that the CPUs of `woken_idle` had been idle */
+	unsigned int idle_sleeps;      /* voluntary switches after which the thread continued on an idle CPU */
+	unsigned int woken_same;       /* threads woken on the CPU of the call */
+	unsigned int woken_busy;       /* threads woken on another CPU, which ran a thread */
+	unsigned int woken_idle;       /* threads woken on another CPU, which was idle */
 };
 
 #endif

@@ -14,6 +14,7 @@ const volatile u64 wake_bytes = 0; /* ring fill level above which the consumer i
 u64 stopped_ns = 0; /* end of the recording: once set, later events are ignored */
 
 enum off_state { ON_CPU = 0, BLOCKED = 1, WAITING = 2 };
+enum place { SAME_CPU = 0, BUSY_CPU = 1, IDLE_CPU = 2 };
 
 struct thread {
 	u64 begin_ns;
@@ -22,12 +23,17 @@ struct thread {
 	u64 off_since_ns;
 	u64 off_begin_ns, off_blocked_ns; /* of the current period off the CPU */
 	u64 inode;
+	u64 idle_ns, woken_idle_ns;
+	u64 wakee_idle_ns; /* part of `woken_idle_ns` for the last wake-up */
 	u32 voluntary, involuntary, faults;
+	u32 idle_sleeps, woken_same, woken_busy, woken_idle;
+	u32 wakee; /* the thread that the call woke last, 0 for none; `wakee_place` is how it was counted */
 	u16 number;
 	u16 flags;
 	u8 in_call;
 	u8 descriptor;
 	u8 off_state;
+	u8 wakee_place;
 };
 
 struct {
@@ -53,6 +59,20 @@ struct {
 	__type(key, u32);
 	__type(value, struct cpu);
 } cpus SEC(".maps");
+
+/* When a CPU became idle, 0 while it runs a thread or if it has not switched since the probe was attached. Other CPUs
+ * read it, so each has a cache line of its own. */
+struct idle {
+	u64 since_ns;
+	u64 unused[7];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* set by the loader to the number of CPUs */
+	__type(key, u32);
+	__type(value, struct idle);
+} idles SEC(".maps");
 
 struct ring {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -149,7 +169,13 @@ static __always_inline void keep_call(struct task_struct *task, struct thread *t
 	record->faults = thread->faults;
 	record->number = thread->number;
 	record->descriptor = thread->descriptor;
-	record->flags = thread->flags | flags;
+	record->flags = thread->flags | flags | FLAG_WAKEUPS;
+	record->idle_ns = thread->idle_ns;
+	record->woken_idle_ns = thread->woken_idle_ns;
+	record->idle_sleeps = thread->idle_sleeps;
+	record->woken_same = thread->woken_same;
+	record->woken_busy = thread->woken_busy;
+	record->woken_idle = thread->woken_idle;
 	keep(ring, record);
 }
 

@@ -8,3 +8,4 @@ mod losses;
 mod memory;
 mod support;
 mod tree;
+mod wakeups;

@@ -1,18 +1,22 @@
-//! The 144 bytes of one record as written by the probe and stored in a spool.
+//! The 176 bytes of one record as written by the probe and stored in a spool.
 //!
 //! The probe's `record.h` defines the layout; this module decodes it by offset, little endian. A test of the
 //! probe's crate compares the two. Invalid bytes (an unknown kind) are rejected, never interpreted.
+//!
+//! A record of version 1 is the first 144 bytes: the fields after them are 0.
 
 use crate::{
     descriptor::Descriptor,
-    record::{Abi, Area, Call, Event, ExecPath, Memory, Record},
+    record::{Abi, Area, Call, Event, ExecPath, Memory, Record, Wakeups},
 };
 
 /// Bytes of one record.
-pub const RECORD_BYTES: usize = 144;
+pub const RECORD_BYTES: usize = 176;
+/// Bytes of a record of version 1.
+pub(crate) const RECORD_BYTES_1: usize = 144;
 
 /// Offsets of the fields, for the test that compares them with the header.
-pub const OFFSETS: [(&str, usize); 19] = [
+pub const OFFSETS: [(&str, usize); 26] = [
     ("begin_ns", 0),
     ("elapsed_ns", 8),
     ("blocked_ns", 16),
@@ -32,10 +36,14 @@ pub const OFFSETS: [(&str, usize); 19] = [
     ("kind", 138),
     ("descriptor", 139),
     ("cpu", 140),
+    ("flags", 142),
+    ("idle_ns", 144),
+    ("woken_idle_ns", 152),
+    ("idle_sleeps", 160),
+    ("woken_same", 164),
+    ("woken_busy", 168),
+    ("woken_idle", 172),
 ];
-
-/// Offset of the last field.
-pub const FLAGS_OFFSET: usize = 142;
 
 pub(crate) const KIND_CALL: u8 = 1;
 pub(crate) const KIND_UNFINISHED: u8 = 2;
@@ -50,6 +58,7 @@ pub(crate) const KIND_MARK: u8 = 8;
 const FLAG_COMPAT: u16 = 1;
 const FLAG_USER_FAULT: u16 = 2;
 const FLAG_WHOLE_PROCESS: u16 = 8;
+const FLAG_WAKEUPS: u16 = 32;
 
 /// A record as stored: every field, without interpretation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -74,6 +83,12 @@ pub(crate) struct Stored {
     pub descriptor: u8,
     pub cpu: u16,
     pub flags: u16,
+    pub idle_ns: u64,
+    pub woken_idle_ns: u64,
+    pub idle_sleeps: u32,
+    pub woken_same: u32,
+    pub woken_busy: u32,
+    pub woken_idle: u32,
 }
 
 /// The interpretation of a stored record.
@@ -126,7 +141,13 @@ impl Stored {
             kind: bytes[138],
             descriptor: bytes[139],
             cpu: short(140),
-            flags: short(FLAGS_OFFSET),
+            flags: short(142),
+            idle_ns: long(144),
+            woken_idle_ns: long(152),
+            idle_sleeps: word(160),
+            woken_same: word(164),
+            woken_busy: word(168),
+            woken_idle: word(172),
         }
     }
 
@@ -147,8 +168,19 @@ impl Stored {
         put(136, &self.number.to_le_bytes());
         put(138, &[self.kind, self.descriptor]);
         put(140, &self.cpu.to_le_bytes());
-        put(FLAGS_OFFSET, &self.flags.to_le_bytes());
+        put(142, &self.flags.to_le_bytes());
+        put(144, &self.idle_ns.to_le_bytes());
+        put(152, &self.woken_idle_ns.to_le_bytes());
+        let words = [self.idle_sleeps, self.woken_same, self.woken_busy, self.woken_idle];
+        for (position, word) in words.iter().enumerate() {
+            put(160 + position * 4, &word.to_le_bytes());
+        }
         bytes
+    }
+
+    /// Returns the record as one of version 1: its wake-ups were not recorded, whatever its flags claim.
+    pub fn of_version_1(self) -> Self {
+        Self { flags: self.flags & !FLAG_WAKEUPS, ..self }
     }
 
     /// Returns the end of the event. The records of a CPU are sorted by it.
@@ -222,6 +254,14 @@ impl Stored {
             voluntary: self.voluntary,
             involuntary: self.involuntary,
             faults: self.faults,
+            wakeups: (self.flags & FLAG_WAKEUPS != 0).then_some(Wakeups {
+                idle_sleeps: self.idle_sleeps,
+                idle_ns: self.idle_ns,
+                woken_same: self.woken_same,
+                woken_busy: self.woken_busy,
+                woken_idle: self.woken_idle,
+                woken_idle_ns: self.woken_idle_ns,
+            }),
         })
     }
 
@@ -259,6 +299,19 @@ mod tests {
                 prop_assert!(record.end_ns() >= record.begin_ns);
             }
         }
+    }
+
+    #[test]
+    fn a_call_has_wake_ups_if_its_flags_say_that_they_were_recorded() {
+        let wakeups = |flags: u16| {
+            let stored = Stored { kind: KIND_CALL, flags, woken_busy: 3, idle_ns: 70, ..Stored::default() };
+            match stored.meaning() {
+                Some(Meaning::Record(Record { event: Event::Call(call), .. })) => call.wakeups,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(wakeups(FLAG_WAKEUPS), Some(Wakeups { woken_busy: 3, idle_ns: 70, ..Wakeups::default() }));
+        assert_eq!(wakeups(!FLAG_WAKEUPS & !FLAG_COMPAT), None);
     }
 
     #[test]

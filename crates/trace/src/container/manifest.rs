@@ -8,8 +8,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// The version that this crate writes, and the only one that it reads.
-pub const VERSION: &str = "assay.trace/1";
+/// The version that this crate writes.
+pub const VERSION: &str = "assay.trace/2";
+/// The version before, which this crate also reads. Its records end before the sleeps and wake-ups.
+const VERSION_1: &str = "assay.trace/1";
 /// File name of the manifest.
 pub const MANIFEST: &str = "manifest.json";
 
@@ -17,7 +19,7 @@ pub const MANIFEST: &str = "manifest.json";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// [`VERSION`].
+    /// [`VERSION`], or the one before.
     pub version: String,
     /// Whether the recording ended.
     pub state: State,
@@ -113,7 +115,7 @@ pub enum ManifestError {
         source: serde_json::Error,
     },
     /// The version is not supported.
-    #[error("{}: the format is '{version}', but this program reads '{VERSION}'; use the version of assay that wrote it", path.display())]
+    #[error("{}: the format is '{version}', but this program reads '{VERSION_1}' and '{VERSION}'; use the version of assay that wrote it", path.display())]
     Version {
         /// The manifest.
         path: PathBuf,
@@ -133,7 +135,7 @@ impl Manifest {
         let bytes = fs::read(&path).map_err(|source| ManifestError::Io { path: path.clone(), source })?;
         let damaged = |source| ManifestError::Damaged { path: path.clone(), source };
         let Versioned { version } = serde_json::from_slice(&bytes).map_err(damaged)?;
-        if version != VERSION {
+        if version != VERSION && version != VERSION_1 {
             return Err(ManifestError::Version { path, version });
         }
         serde_json::from_slice(&bytes).map_err(damaged)
@@ -149,6 +151,11 @@ impl Manifest {
         let mut file = fs::File::create(&draft).map_err(failed)?;
         file.write_all(&text).and_then(|()| file.sync_all()).map_err(failed)?;
         fs::rename(&draft, &path).map_err(failed)
+    }
+
+    /// Returns whether the records end before the sleeps and wake-ups.
+    pub(crate) fn is_version_1(&self) -> bool {
+        self.version == VERSION_1
     }
 
     /// Returns the number of records that the kernel produced; `None` until the recorder stops.

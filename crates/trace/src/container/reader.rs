@@ -126,6 +126,7 @@ struct Stream {
     /// Total losses from the manifest; reported at the end.
     final_lost: Option<u64>,
     time_ns: u64,
+    is_version_1: bool,
 }
 
 enum Source {
@@ -150,6 +151,7 @@ impl Stream {
             track: LossTrack::default(),
             final_lost: counters.map(|counters| counters.lost),
             time_ns: manifest.start_monotonic_ns,
+            is_version_1: manifest.is_version_1(),
         }
     }
 
@@ -169,6 +171,7 @@ impl Stream {
     }
 
     fn take(&mut self, stored: Stored) -> Result<(), ReadError> {
+        let stored = if self.is_version_1 { stored.of_version_1() } else { stored };
         let path = || self.source.as_ref().map(|(path, _)| path.clone()).unwrap_or_default();
         let Some(meaning) = stored.meaning() else {
             let reason = format!("a record has the unknown kind {}.{}", stored.kind, stored.descriptor);

@@ -12,12 +12,14 @@ use std::{
 
 use super::{
     checksum,
-    layout::{RECORD_BYTES, Stored},
+    layout::{RECORD_BYTES, RECORD_BYTES_1, Stored},
 };
 
-const MAGIC: [u8; 8] = *b"ASSAYSP1";
+const MAGIC: [u8; 8] = *b"ASSAYSP2";
+/// Begins a spool of version 1, whose records are shorter.
+const MAGIC_1: [u8; 8] = *b"ASSAYSP1";
 const BLOCK_HEADER_BYTES: usize = 16;
-/// A block is written when it has this many records: 2048 x 144 B = 288 KiB, large enough that the cost of
+/// A block is written when it has this many records: 2048 x 176 B = 352 KiB, large enough that the cost of
 /// the system call is negligible compared to the copy, small enough that every CPU can hold one.
 pub(crate) const BLOCK_RECORDS: usize = 2048;
 
@@ -82,6 +84,7 @@ pub(crate) enum SpoolError {
 #[derive(Debug)]
 pub(crate) struct SpoolReader {
     source: BufReader<File>,
+    record_bytes: usize,
     block: Vec<u8>,
     blocks: u64,
 }
@@ -92,13 +95,15 @@ impl SpoolReader {
         let mut source = BufReader::with_capacity(1 << 18, File::open(path)?);
         let mut magic = [0; MAGIC.len()];
         let filled = checksum::fill(&mut source, &mut magic)?;
-        if filled < MAGIC.len() && MAGIC.starts_with(&magic[..filled]) {
+        if filled < MAGIC.len() && [MAGIC, MAGIC_1].iter().any(|known| known.starts_with(&magic[..filled])) {
             return Ok(None);
         }
-        if magic != MAGIC {
-            return Err(SpoolError::Magic);
-        }
-        Ok(Some(Self { source, block: Vec::new(), blocks: 0 }))
+        let record_bytes = match magic {
+            MAGIC => RECORD_BYTES,
+            MAGIC_1 => RECORD_BYTES_1,
+            _ => return Err(SpoolError::Magic),
+        };
+        Ok(Some(Self { source, record_bytes, block: Vec::new(), blocks: 0 }))
     }
 
     /// Replaces `records` with the next block; returns false at the end or at an incomplete last block.
@@ -114,7 +119,7 @@ impl SpoolReader {
         if count == 0 || count > BLOCK_RECORDS {
             return Err(SpoolError::Block(self.blocks));
         }
-        self.block.resize(count * RECORD_BYTES, 0);
+        self.block.resize(count * self.record_bytes, 0);
         if checksum::fill(&mut self.source, &mut self.block)? < self.block.len() {
             return Ok(false);
         }
@@ -122,7 +127,11 @@ impl SpoolReader {
             return Err(SpoolError::Block(self.blocks));
         }
         self.blocks += 1;
-        records.extend(self.block.as_chunks::<RECORD_BYTES>().0.iter().map(Stored::from_bytes));
+        records.extend(self.block.chunks_exact(self.record_bytes).map(|stored| {
+            let mut record = [0; RECORD_BYTES];
+            record[..self.record_bytes].copy_from_slice(stored);
+            Stored::from_bytes(&record)
+        }));
         Ok(true)
     }
 }

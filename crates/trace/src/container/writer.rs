@@ -14,7 +14,7 @@ use super::{
     spool::{self, SpoolError, SpoolReader, SpoolWriter},
 };
 
-/// Records per spool: 144 MiB, which limits the size of a segment.
+/// Records per spool: 176 MiB, which limits the size of a segment.
 const PART_RECORDS: u64 = 1 << 20;
 
 /// Properties of a recording at its start. The caller passes the times: this crate reads no clock.

@@ -22,6 +22,7 @@ pub(crate) fn call(name: &str) -> Call {
         voluntary: 0,
         involuntary: 0,
         faults: 0,
+        wakeups: None,
     }
 }
 

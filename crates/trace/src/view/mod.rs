@@ -11,6 +11,7 @@ mod fixture;
 pub mod processes;
 pub mod sequence;
 pub mod summary;
+pub mod wakeups;
 
 pub use filter::Filter;
 

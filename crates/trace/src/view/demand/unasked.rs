@@ -84,14 +84,12 @@ pub const UNASKED: &[Unasked] = &[
         reason: "mostly the time of a device; the record of a page fault does not contain whether it waited for one",
     },
     Unasked {
-        primitives: &[
-            "process.context_switch_refill",
-            "process.wakeup",
-            "process.wakeup_deep",
-            "tcp.wakeup",
-            "tcp.wakeup_deep",
-        ],
-        reason: "a trace contains neither the waker of a thread and its processor, nor the working set that a switch evicts",
+        primitives: &["process.context_switch_refill"],
+        reason: "a trace does not contain the working set that a switch evicts",
+    },
+    Unasked {
+        primitives: &["process.wakeup", "process.wakeup_deep", "tcp.wakeup", "tcp.wakeup_deep"],
+        reason: "no rule counts the wake-ups in a trace; `assay view NAME.trace wakeups` shows them",
     },
     Unasked {
         primitives: &["uring.nop_polled", "uring.read", "uring.read_batch"],
