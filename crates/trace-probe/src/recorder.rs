@@ -27,6 +27,7 @@ use libbpf_rs::{
     libbpf_sys,
     skel::{OpenSkel, SkelBuilder},
 };
+use rustix::thread::gettid;
 
 use crate::{
     opening::{clock_ns, online_cpus},
@@ -52,7 +53,7 @@ pub struct Options {
     /// online CPU.
     pub ring_bytes: u32,
     /// Time in interrupts and network softirqs. Without it, `irq_ns` and `softnet_ns` are 0, and that time is
-    /// part of the time on the CPU; and wake-ups in interrupts count as wake-ups of the call.
+    /// part of the time on the CPU, and wake-ups in interrupts count as wake-ups of the call.
     pub interrupts: Collect,
     /// Page faults: one record each, and their number per call.
     pub page_faults: Collect,
@@ -243,8 +244,7 @@ impl<'obj> Probe<'obj> {
         if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
             constants.rules = syscall::probe_rules();
             constants.tracer = std::process::id();
-            // SAFETY: takes no argument.
-            constants.recorder = unsafe { libc::gettid() }.cast_unsigned();
+            constants.recorder = gettid().as_raw_nonzero().get().cast_unsigned();
             constants.wake_bytes = u64::from(options.ring_bytes) / WAKE_PART;
             constants.probe_reads_only = options.descriptor_reads == DescriptorReads::Probe;
         }

@@ -2,10 +2,9 @@
 
 use std::{
     arch::asm,
-    env, fs,
-    fs::File,
+    env,
+    fs::{self, File},
     io::{self, Read, Write},
-    mem,
     net::{TcpListener, TcpStream, UdpSocket},
     os::{
         fd::AsRawFd,
@@ -21,7 +20,11 @@ use std::{
     time::Duration,
 };
 
-use assay_process::clock::now;
+use assay_process::{clock::now, cpus};
+use rustix::{
+    process::Pid,
+    thread::{CpuSet, gettid, sched_setaffinity},
+};
 
 fn main() -> io::Result<()> {
     match env::args().nth(1).as_deref() {
@@ -165,7 +168,7 @@ fn forks() -> io::Result<()> {
 ///
 /// Prints the share of this time that the last processor was idle, in percent.
 fn wake(sleeper: Option<&str>) -> io::Result<()> {
-    let processors = processors()?;
+    let processors = cpus::allowed()?;
     let (first, last) = (processors[0], processors[processors.len() - 1]);
     let (start, spins) = match sleeper {
         Some("same" | "moved") => (first, false),
@@ -174,34 +177,35 @@ fn wake(sleeper: Option<&str>) -> io::Result<()> {
         _ => return Err(io::Error::other("give one of: same, other, busy, moved")),
     };
     let spinning = AtomicBool::new(spins);
-    let (mut receiver, mut sender) = io::pipe()?;
     let (started, starts) = mpsc::channel();
-    pin(0, first)?;
+    let (mut receiver, mut sender) = io::pipe()?;
+    cpus::pin(first)?;
     thread::scope(|scope| {
         let spinner = scope.spawn(|| {
-            pin(0, last)?;
+            cpus::pin(last)?;
             while spinning.load(Ordering::Relaxed) {
                 std::hint::spin_loop();
             }
             Ok(())
         });
         let reader = scope.spawn(move || {
-            pin(0, start)?;
-            // SAFETY: takes no argument.
-            let _ = started.send(unsafe { libc::gettid() });
+            cpus::pin(start)?;
+            let _ = started.send(gettid());
             (0..200).try_for_each(|_| receiver.read_exact(&mut [0]))
         });
-        let written = starts.recv().map_err(io::Error::other).and_then(|thread| {
+        let ready = starts.recv().map_err(io::Error::other);
+        let written = ready.and_then(|thread| {
             let (start, idle_before) = (now(), idle(last)?);
             for round in 0..200 {
                 until_asleep(thread)?;
                 if sleeper == Some("moved") {
-                    pin(thread, if round % 2 == 0 { last } else { first })?;
+                    let mut processor = CpuSet::new();
+                    processor.set(if round % 2 == 0 { last } else { first });
+                    sched_setaffinity(Some(thread), &processor)?;
                 }
                 sender.write_all(b"x")?;
             }
-            let idle = idle(last)? - idle_before;
-            let elapsed = now() - start;
+            let (idle, elapsed) = (idle(last)? - idle_before, now() - start);
             writeln!(io::stdout(), "{}", 100 * idle.as_micros() / elapsed.as_micros())
         });
         spinning.store(false, Ordering::Relaxed);
@@ -222,40 +226,15 @@ fn idle(processor: usize) -> io::Result<Duration> {
 }
 
 /// Waits until a thread of this process sleeps.
-fn until_asleep(thread: libc::pid_t) -> io::Result<()> {
+fn until_asleep(thread: Pid) -> io::Result<()> {
     for _ in 0..60_000 {
-        let status = fs::read_to_string(format!("/proc/self/task/{thread}/stat"))?;
+        let status = fs::read_to_string(format!("/proc/self/task/{}/stat", thread.as_raw_nonzero()))?;
         if status.rsplit(") ").next().is_some_and(|fields| fields.starts_with('S')) {
             return Ok(());
         }
         thread::sleep(Duration::from_millis(1));
     }
     Err(io::Error::other("the thread does not sleep"))
-}
-
-/// Returns the numbers of the processors on which this process may run.
-fn processors() -> io::Result<Vec<usize>> {
-    // SAFETY: all zeros are a valid, empty set, and the kernel fills it.
-    let set = unsafe {
-        let mut set: libc::cpu_set_t = mem::zeroed();
-        if libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) == -1 {
-            return Err(io::Error::last_os_error());
-        }
-        set
-    };
-    // SAFETY: reads a bit within the set.
-    Ok((0..libc::CPU_SETSIZE as usize).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect())
-}
-
-/// Lets a thread, 0 for the calling one, run on one processor only.
-fn pin(thread: libc::pid_t, processor: usize) -> io::Result<()> {
-    // SAFETY: all zeros are a valid, empty set; `processor` is a member of a set of this size.
-    let result = unsafe {
-        let mut set: libc::cpu_set_t = mem::zeroed();
-        libc::CPU_SET(processor, &mut set);
-        libc::sched_setaffinity(thread, size_of_val(&set), &raw const set)
-    };
-    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 fn events(watched: &TcpStream) -> io::Result<()> {

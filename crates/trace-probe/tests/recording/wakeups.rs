@@ -7,9 +7,10 @@ use std::{
     thread,
 };
 
-use assay_process::Exit;
+use assay_process::{Exit, cpus};
 use assay_trace::{Call, Descriptor, Wakeups};
 use assay_trace_probe::Options;
+use rustix::thread::gettid;
 
 use crate::support::{EXERCISE, record, record_with, wait_until_in};
 
@@ -25,7 +26,7 @@ struct Woken {
     idle_percent: u32,
 }
 
-/// Held while a sleeper is woken: otherwise the CPU that spins in one test is idle in no other one.
+/// Held while a sleeper is woken: otherwise one test would keep the CPU busy that is idle in another one.
 static CPUS: Mutex<()> = Mutex::new(());
 
 /// Records the wake-ups of a sleeper at this place.
@@ -63,8 +64,7 @@ fn woken(call: &Call) -> [u32; 3] {
     [wakeups.woken_same, wakeups.woken_busy, wakeups.woken_idle]
 }
 
-/// Calls that may wake a kernel thread in addition, or on another thread's account: for memory, or in an
-/// interrupt that the probe does not see.
+/// Calls that may also wake a kernel thread: for memory, or in an interrupt that the probe does not see.
 const OTHERS: usize = 2;
 
 /// Asserts that each write woke what is expected in its round.
@@ -74,11 +74,10 @@ fn assert_woken(writes: &[Call], is_expected: impl Fn(usize, [u32; 3]) -> bool) 
     assert!(wrong.len() <= OTHERS, "{} of {ROUNDS}: {:?}", wrong.len(), wrong[0]);
 }
 
-/// Returns whether one thread was woken, on another CPU if this process may use two.
-fn is_elsewhere([same, busy, idle]: [u32; 3]) -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let cpus = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
-    (same, busy + idle) == if cpus.contains([',', '-']) { (0, 1) } else { (1, 0) }
+/// Returns a test for one thread that was woken, on another CPU if this process may use two.
+fn is_elsewhere() -> impl Fn([u32; 3]) -> bool {
+    let expected = if cpus::allowed().unwrap().len() > 1 { (0, 1) } else { (1, 0) };
+    move |[same, busy, idle]| (same, busy + idle) == expected
 }
 
 #[test]
@@ -90,6 +89,7 @@ fn a_thread_that_sleeps_on_the_cpu_of_its_waker_is_woken_there() {
 #[test]
 fn a_thread_that_sleeps_on_a_cpu_where_another_runs_is_woken_on_a_busy_cpu() {
     let Woken { writes, reads, .. } = wake("busy");
+    let is_elsewhere = is_elsewhere();
     assert_woken(&writes, |_, woken| is_elsewhere(woken) && woken[2] == 0);
     let idle = reads.iter().filter(|read| of(read).idle_sleeps > 0).count();
     assert!(idle <= OTHERS, "{idle}");
@@ -98,6 +98,7 @@ fn a_thread_that_sleeps_on_a_cpu_where_another_runs_is_woken_on_a_busy_cpu() {
 #[test]
 fn a_thread_that_sleeps_on_another_cpu_is_woken_there_and_both_calls_have_its_idle_time() {
     let Woken { writes, reads, idle_percent } = wake("other");
+    let is_elsewhere = is_elsewhere();
     assert_woken(&writes, |_, woken| is_elsewhere(woken));
     for read in &reads {
         // The thread itself ran on this CPU until it slept.
@@ -120,7 +121,7 @@ fn a_thread_that_sleeps_on_another_cpu_is_woken_there_and_both_calls_have_its_id
 #[test]
 fn a_thread_that_is_moved_by_its_wake_up_counts_where_it_will_run() {
     let Woken { writes, .. } = wake("moved");
-    let is_here = |woken| woken == [1, 0, 0];
+    let (is_elsewhere, is_here) = (is_elsewhere(), |woken| woken == [1, 0, 0]);
     assert_woken(&writes, |round, woken| if round % 2 == 0 { is_elsewhere(woken) } else { is_here(woken) });
 }
 
@@ -134,12 +135,11 @@ fn a_thread_outside_the_tree_is_woken_even_if_it_is_one_of_the_process_that_reco
     let reader = {
         let fifo = fifo.clone();
         thread::spawn(move || {
-            // SAFETY: takes no argument.
-            started.send(unsafe { libc::gettid() }).unwrap();
+            started.send(gettid()).unwrap();
             fs::read(fifo)
         })
     };
-    wait_until_in("openat", starts.recv().unwrap().cast_unsigned());
+    wait_until_in("openat", starts.recv().unwrap().as_raw_nonzero().get().cast_unsigned());
     let output = format!("of={}", fifo.display());
     let recording = record(&["dd", "if=/dev/null", &output, "status=none"]);
     assert_eq!(reader.join().unwrap().unwrap(), b"");
