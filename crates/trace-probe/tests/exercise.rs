@@ -177,12 +177,15 @@ fn wake(sleeper: Option<&str>) -> io::Result<()> {
         _ => return Err(io::Error::other("give one of: same, other, busy, moved")),
     };
     let spinning = AtomicBool::new(spins);
+    let (on_last, is_on_last) = mpsc::channel();
     let (started, starts) = mpsc::channel();
     let (mut receiver, mut sender) = io::pipe()?;
     cpus::pin(first)?;
     thread::scope(|scope| {
         let spinner = scope.spawn(|| {
+            let on_last = on_last;
             cpus::pin(last)?;
+            let _ = on_last.send(());
             while spinning.load(Ordering::Relaxed) {
                 std::hint::spin_loop();
             }
@@ -193,7 +196,7 @@ fn wake(sleeper: Option<&str>) -> io::Result<()> {
             let _ = started.send(gettid());
             (0..200).try_for_each(|_| receiver.read_exact(&mut [0]))
         });
-        let ready = starts.recv().map_err(io::Error::other);
+        let ready = is_on_last.recv().and_then(|()| starts.recv()).map_err(io::Error::other);
         let written = ready.and_then(|thread| {
             let (start, idle_before) = (now(), idle(last)?);
             for round in 0..200 {
@@ -205,7 +208,7 @@ fn wake(sleeper: Option<&str>) -> io::Result<()> {
                 }
                 sender.write_all(b"x")?;
             }
-            let (idle, elapsed) = (idle(last)? - idle_before, now() - start);
+            let (idle, elapsed) = (idle(last)?.saturating_sub(idle_before), now() - start);
             writeln!(io::stdout(), "{}", 100 * idle.as_micros() / elapsed.as_micros())
         });
         spinning.store(false, Ordering::Relaxed);
