@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use assay_bench::{Benchmark, Profile, catalogue, find};
 use assay_quantity::{Key, NULL_CALL, PrimitiveId, Size, Value};
-use assay_trace::view::demand::{CONTEXT_SWITCH, FAULTS, RULES, Role, UNASKED};
+use assay_trace::view::demand::{CONTEXT_SWITCH, FAULTS, RULES, Role, SCHEDULING, UNASKED};
 
 /// File extensions, which look like operations.
 const NO_OPERATIONS: [&str; 6] = ["rs", "c", "h", "toml", "json", "md"];
@@ -62,6 +62,7 @@ fn every_primitive_that_the_documentation_names_is_in_the_catalogue() {
 fn without_calls() -> impl Iterator<Item = &'static str> {
     [NULL_CALL, CONTEXT_SWITCH]
         .into_iter()
+        .chain(SCHEDULING.iter().map(|rule| rule.primitive))
         .chain(FAULTS.iter().flat_map(|rule| [Some(rule.primitive), rule.release]).flatten())
 }
 

@@ -71,6 +71,7 @@ const FILES: &[File] = files![
     process / yielding,
     process / wakeup,
     process / wakeup_here,
+    process / sleep,
     ipc / round_trip,
     ipc / channel,
     ipc / one_way,

@@ -6,7 +6,7 @@ mod participants;
 mod row;
 
 pub(crate) use self::operation::{Disturbed, expect_done};
-pub use self::operation::{Operation, Prepared};
+pub use self::operation::{Operation, Prepared, Timing};
 pub use self::participants::{Participants, Sharing};
 pub use self::row::{Benchmark, Prepare, Profile, Setting};
 pub(crate) use self::row::{Per, Row};

@@ -33,6 +33,11 @@ pub trait Operation {
     /// batch.
     fn disarm(&mut self, operations: u64) -> io::Result<()>;
 
+    /// Returns which time of the timed part is measured.
+    fn timing(&self) -> Timing {
+        Timing::Elapsed
+    }
+
     /// Returns the length of the longest batch that can be armed.
     fn max_batch(&self) -> u64 {
         u64::MAX
@@ -42,6 +47,15 @@ pub trait Operation {
     fn granule(&self) -> u64 {
         1
     }
+}
+
+/// The measured time of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Timing {
+    /// The time that elapses.
+    Elapsed,
+    /// The processor time of this thread, for an operation that sleeps for a time that is not part of it.
+    Processor,
 }
 
 /// Other tasks kept the participants of a batch from running, so the batch does not measure the operation: a

@@ -5,15 +5,16 @@
 //! a drift of the machine favours neither length. A few batches of n/2 show whether time is linear in
 //! operations. The fixed cost of a batch (two clock readings, one dynamic call) is the same in all batches
 //! and cancels out of the slope, which `statistics` computes. A batch that its operation rejects as
-//! [`Disturbed`] is omitted and counted. The caller passes the [`Clock`]; this module makes no system call of
-//! its own.
+//! [`Disturbed`] is omitted and counted. The caller passes the [`Clock`]; only an operation that sleeps is
+//! timed by the processor time of this thread instead.
 
 use std::io;
 
+use assay_process::accounting::thread_cpu_ns;
 use assay_quantity::{Evidence, Observation};
 
 use super::evidence::{NoWitness, Witness};
-use crate::benchmark::{Disturbed, Operation, Prepared};
+use crate::benchmark::{Disturbed, Operation, Prepared, Timing};
 use crate::platform::clock::Clock;
 
 /// Number and length of the batches of a sample.
@@ -335,11 +336,26 @@ fn at_once() -> io::Result<()> {
 
 /// Runs the timed part only.
 fn bare(clock: &impl Clock, operation: &mut dyn Operation, operations: u64) -> io::Result<Observation> {
-    let begin = clock.begin();
-    let result = operation.run(operations);
-    let end = clock.end();
-    result?;
-    Ok(Observation { operations, elapsed_ns: clock.elapsed_ns(begin, end) })
+    let elapsed_ns = match operation.timing() {
+        Timing::Elapsed => {
+            let begin = clock.begin();
+            let result = operation.run(operations);
+            let end = clock.end();
+            result?;
+            clock.elapsed_ns(begin, end)
+        }
+        Timing::Processor => {
+            let begin_ns = thread_cpu_ns()?;
+            operation.run(operations)?;
+            cpu_ns_since(begin_ns)?
+        }
+    };
+    Ok(Observation { operations, elapsed_ns })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a batch is far shorter than 2^52 ns")]
+fn cpu_ns_since(begin_ns: u64) -> io::Result<f64> {
+    Ok((thread_cpu_ns()? - begin_ns) as f64)
 }
 
 /// Times one batch without a witness.

@@ -8,7 +8,7 @@
 
 use std::io;
 
-use crate::benchmark::{Operation, Prepared};
+use crate::benchmark::{Operation, Prepared, Timing};
 use crate::platform::clock::{Clock, Source};
 use crate::platform::kernel;
 
@@ -66,6 +66,10 @@ impl Operation for Delayed {
         self.inner.disarm(operations)
     }
 
+    fn timing(&self) -> Timing {
+        self.inner.timing()
+    }
+
     fn max_batch(&self) -> u64 {
         self.inner.max_batch()
     }
@@ -103,6 +107,10 @@ impl Operation for Sabotaged {
 
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
         self.inner.disarm(operations)
+    }
+
+    fn timing(&self) -> Timing {
+        self.inner.timing()
     }
 
     fn max_batch(&self) -> u64 {

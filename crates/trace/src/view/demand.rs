@@ -2,16 +2,17 @@
 //!
 //! [`RULES`] contains the complete mapping: rows of call, kind of descriptor, conditions and primitive. The
 //! first matching row applies; a call without a matching row has the null call as its lower bound.
-//! [`UNASKED`] lists the primitives that no row can name, with the reasons. The state of earlier calls that
-//! a condition requires is in `cork`, the buffers of transfers are in `buffer`, and the mapping of page
-//! faults in `fault`. One pass computes the coefficients of an application vector
-//! ([`assay_quantity::OperationDemand`]), with a histogram over sizes and whether the buffer of a transfer
-//! was used recently. The mapping contains no costs of primitives.
+//! [`UNASKED`] lists the primitives that no row can name, with the reasons. The state of earlier calls that a
+//! condition requires is in `cork`, the buffers of transfers are in `buffer`, the mapping of page faults is
+//! in `fault`, and that of sleeps and wake-ups in `scheduling`. One pass computes the coefficients of an
+//! application vector ([`assay_quantity::OperationDemand`]), with a histogram over sizes and whether the
+//! buffer of a transfer was used recently. The mapping contains no costs of primitives.
 
 mod buffer;
 mod cork;
 mod fault;
 mod rules;
+mod scheduling;
 mod table;
 mod unasked;
 
@@ -21,6 +22,7 @@ use assay_quantity::{CallCount, Coefficient, Mapping, NULL_CALL, OperationDemand
 
 pub use fault::{FAULTS, FaultRule, Owners};
 pub use rules::{Argument, On, Role, Rule, When};
+pub use scheduling::{CONTEXT_SWITCH, DEEP_IDLE_NS, SCHEDULING, Scheduling, SchedulingRule};
 pub use table::RULES;
 pub use unasked::{UNASKED, Unasked};
 
@@ -29,6 +31,7 @@ use self::{
     cork::Corks,
     fault::Copies,
     rules::{Circumstances, Cork, End, Made},
+    scheduling::scheduling,
 };
 use super::View;
 use crate::{
@@ -41,9 +44,7 @@ use crate::{
 const CLONE_VM: u64 = 0x100;
 const CLONE_THREAD: u64 = 0x1_0000;
 
-/// The primitive of every voluntary context switch.
-pub const CONTEXT_SWITCH: &str = "process.context_switch{processes=2,cpus=same}";
-/// The primitives that contain the context switch of the process that waits for the child.
+/// The primitives that contain the sleep of the process that waits for the child.
 const LIVES: [&str; 2] = ["process.bare_fork_exit", "process.vfork_exit"];
 
 /// Collects the demand of a program.
@@ -209,8 +210,8 @@ impl Demanding {
             self.terms.add(Term { primitive, bound, buffer: Buffer::NoKey }, contribution);
         }
         self.corks.follow(record.process, call, rule);
-        if call.voluntary > 0 && !LIVES.contains(&primitive) {
-            self.terms.count(CONTEXT_SWITCH, u64::from(call.voluntary));
+        if !LIVES.contains(&primitive) {
+            scheduling(call).for_each(|(primitive, times)| self.terms.count(primitive, times));
         }
     }
 

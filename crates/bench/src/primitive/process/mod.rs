@@ -4,6 +4,7 @@ pub(crate) mod address_space;
 pub(crate) mod fork;
 mod image;
 pub(crate) mod program;
+pub(crate) mod sleep;
 pub(crate) mod switch;
 pub(crate) mod thread;
 pub(crate) mod wakeup;

@@ -49,8 +49,8 @@ pub(crate) const ROWS: &[Row] = &[
         prepare: wake_after_a_nap,
     },
     Row {
-        quick: &[],
-        full: &["process.wakeup_deep{cpus=different}"],
+        quick: &["process.wakeup_deep{cpus=different}"],
+        full: &[],
         cost: Per::Operation,
         calls: &["futex"],
         about: "`FUTEX_WAKE` of a process that sleeps on another processor, idle for 1 ms, less one without \
@@ -69,8 +69,8 @@ pub(crate) const ROWS: &[Row] = &[
         prepare: send_after_a_nap,
     },
     Row {
-        quick: &[],
-        full: &["tcp.wakeup_deep{cpus=different}"],
+        quick: &["tcp.wakeup_deep{cpus=different}"],
+        full: &[],
         cost: Per::Operation,
         calls: &["write"],
         about: "`write` of 256 bytes to a TCP connection whose reader sleeps in `epoll_wait` on another \
@@ -82,11 +82,11 @@ pub(crate) const ROWS: &[Row] = &[
 
 /// Pause after a wake-up, ns: several times longer than a sleeper takes to wake up and fall asleep again, and
 /// about the time between the requests of a busy client.
-const NAP_NS: u64 = 50_000;
+pub(super) const NAP_NS: u64 = 50_000;
 
 /// Pause after which an idle processor is in a deeper state: longer than kernels and hypervisors poll for
 /// work before they stop it (0.2 ms each by default).
-const DEEP_NAP_NS: u64 = 1_000_000;
+pub(super) const DEEP_NAP_NS: u64 = 1_000_000;
 
 fn wake_after_a_nap(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     wake_elsewhere(id, setting, NAP_NS)
@@ -257,7 +257,7 @@ const LOST_NS: u64 = 1_000_000_000;
 
 /// One wake-up, and in addition one in this number, may find the sleeper awake, because other work prevented
 /// it from falling asleep. Such wake-ups are cheaper, but too few to move the median of the slopes.
-const AWAKE_ONE_IN: u64 = 16;
+pub(super) const AWAKE_ONE_IN: u64 = 16;
 
 /// Wake-ups, each followed by a pause.
 struct Wakes<W> {

@@ -130,6 +130,26 @@ fn lengths(observations: &[Observation]) -> Vec<u64> {
 }
 
 #[test]
+fn an_operation_that_sleeps_is_timed_by_the_processor_time_of_its_thread() {
+    struct Sleeps(FakeClock);
+    impl Operation for Sleeps {
+        fn run(&mut self, operations: u64) -> io::Result<()> {
+            self.0.pass(operations * 1_000_000_000_000);
+            Ok(())
+        }
+        fn disarm(&mut self, _: u64) -> io::Result<()> {
+            Ok(())
+        }
+        fn timing(&self) -> Timing {
+            Timing::Processor
+        }
+    }
+    let clock = FakeClock::default();
+    let batch = batch(&clock, &mut Sleeps(clock.clone()), 1000).unwrap();
+    assert!(batch.elapsed_ns > 0.0 && batch.elapsed_ns < 1e12, "{batch:?}");
+}
+
+#[test]
 fn batches_double_until_they_fill_the_time_and_then_alternate() {
     let clock = FakeClock::default();
     let operation = known(&clock, 1000);

@@ -2,17 +2,21 @@
 
 use std::fs;
 
-use super::{FAULTS, FaultRule, On, Owners, RULES, Role, Rule, UNASKED, When};
+use super::{
+    FAULTS, FaultRule, On, Owners, RULES, Role, Rule, SCHEDULING, Scheduling, SchedulingRule, UNASKED, When,
+};
 use crate::record::Area;
 use assay_quantity::Size;
 
 const RULES_HEAD: [&str; 2] = ["| call | on | if it | counts as |", "|---|---|---|---|"];
 const FAULTS_HEAD: [&str; 2] =
     ["| page | access | area | memory | counts as | and |", "|---|---|---|---|---|---|"];
+const SCHEDULING_HEAD: [&str; 2] = ["| sleep or wake-up | call on | counts as |", "|---|---|---|"];
 const UNASKED_HEAD: [&str; 2] = ["| primitives | reason |", "|---|---|"];
 
 /// Returns a page with new tables: of the rules below the line `<!-- rules -->`, of the page faults below
-/// `<!-- faults -->`, of the reasons below `<!-- unasked -->`.
+/// `<!-- faults -->`, of sleeps and wake-ups below `<!-- scheduling -->`, of the reasons below `<!-- unasked
+/// -->`.
 fn page(old: &str) -> String {
     let mut new = Vec::new();
     let mut lines = old.lines().peekable();
@@ -21,6 +25,7 @@ fn page(old: &str) -> String {
         let (head, rows): (_, Vec<String>) = match line {
             "<!-- rules -->" => (RULES_HEAD, RULES.iter().map(row_of_rule).collect()),
             "<!-- faults -->" => (FAULTS_HEAD, FAULTS.iter().map(row_of_fault).collect()),
+            "<!-- scheduling -->" => (SCHEDULING_HEAD, SCHEDULING.iter().map(row_of_scheduling).collect()),
             "<!-- unasked -->" => (
                 UNASKED_HEAD,
                 UNASKED
@@ -80,6 +85,18 @@ fn row_of_fault(rule: &FaultRule) -> String {
     format!("| {page} | {access} | {area} | {memory} | `{}` | {release} |", rule.primitive)
 }
 
+fn row_of_scheduling(rule: &SchedulingRule) -> String {
+    let event = match rule.event {
+        Scheduling::Sleep => "slept; the CPU ran another thread before it continued",
+        Scheduling::IdleSleep => "slept; the CPU was idle before it continued",
+        Scheduling::DeepSleep => "slept; the CPU was idle for 200 us or longer before it continued",
+        Scheduling::Wakeup => "woke a thread on its own CPU",
+        Scheduling::WakeupElsewhere => "woke a thread on another CPU",
+        Scheduling::DeepWakeup => "woke a thread on another CPU that had been idle for 200 us or longer",
+    };
+    format!("| {event} | {} | `{}` |", on(rule.on), rule.primitive)
+}
+
 fn on(on: On) -> &'static str {
     match on {
         On::Any => "anything",
@@ -101,7 +118,6 @@ fn on(on: On) -> &'static str {
 fn when(when: When) -> &'static str {
     match when {
         When::Succeeded => "succeeded",
-        When::FoundNone => "found none",
         When::Returned => "returned",
         When::Missing => "failed with `ENOENT`",
         When::Invalid => "failed with `EINVAL`",
@@ -121,7 +137,9 @@ fn when(when: When) -> &'static str {
 fn the_tables_are_those_of_the_rules_and_the_reasons() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/demand.md");
     let old = fs::read_to_string(path).unwrap();
-    for marker in ["\n<!-- rules -->\n", "\n<!-- faults -->\n", "\n<!-- unasked -->\n"] {
+    for marker in
+        ["\n<!-- rules -->\n", "\n<!-- faults -->\n", "\n<!-- scheduling -->\n", "\n<!-- unasked -->\n"]
+    {
         assert_eq!(old.matches(marker).count(), 1, "docs/demand.md must contain {marker:?} once");
     }
     expect_test::expect_file![path].assert_eq(&page(&old));

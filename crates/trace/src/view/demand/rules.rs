@@ -89,8 +89,6 @@ pub enum On {
 pub enum When {
     /// It succeeded.
     Succeeded,
-    /// It succeeded with the result 0, a number: there was nothing to do.
-    FoundNone,
     /// It returned; its result says nothing about success.
     Returned,
     /// It failed with `ENOENT`.
@@ -172,7 +170,7 @@ impl Argument {
 }
 
 impl On {
-    fn fits(self, call: &Call) -> bool {
+    pub(super) fn fits(self, call: &Call) -> bool {
         let is_device = |number| call.descriptor == Descriptor::CharacterDevice && call.inode == number;
         match self {
             On::Any => true,
@@ -200,7 +198,6 @@ impl When {
         let failed_with = |error| returned && call.errno() == Some(error);
         match self {
             When::Succeeded => succeeded,
-            When::FoundNone => succeeded && call.result == 0,
             When::Returned => returned,
             When::Missing => failed_with(ENOENT),
             When::Invalid => failed_with(EINVAL),

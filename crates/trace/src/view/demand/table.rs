@@ -136,8 +136,11 @@ pub const RULES: &[Rule] = rules! {
     ["read"] Eventfd Succeeded => "eventfd.write_read" Within,
     ["read"] Signalfd Succeeded => "signalfd.read" Operation,
     ["io_uring_enter"] Any Succeeded => "uring.nop" Operation,
-    ["futex"] Any FoundNone [1 & FUTEX_OPERATION == FUTEX_WAKE] => "futex.wake" Operation,
-    ["futex"] Any FoundNone [1 & FUTEX_OPERATION == FUTEX_WAKE_BITSET] => "futex.wake" Operation,
+    ["futex"] Any Succeeded [1 & FUTEX_OPERATION == FUTEX_WAKE] => "futex.wake" Operation,
+    ["futex"] Any Succeeded [1 & FUTEX_OPERATION == FUTEX_WAKE_BITSET] => "futex.wake" Operation,
+    // A wait that slept, without the sleep.
+    ["futex"] Any Succeeded [1 & FUTEX_OPERATION == FUTEX_WAIT] => "futex.wait_changed" Operation,
+    ["futex"] Any Succeeded [1 & FUTEX_OPERATION == FUTEX_WAIT_BITSET] => "futex.wait_changed" Operation,
     ["futex"] Any WouldBlock [1 & FUTEX_OPERATION == FUTEX_WAIT] => "futex.wait_changed" Operation,
     ["futex"] Any WouldBlock [1 & FUTEX_OPERATION == FUTEX_WAIT_BITSET] => "futex.wait_changed" Operation,
     // Memory.

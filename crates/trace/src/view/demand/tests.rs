@@ -1,12 +1,13 @@
 //! Tests of the mapping: a check of the table, and whole traces.
 
 mod processes;
+mod scheduling;
 
 use assay_quantity::{Key, NULL_CALL, OperationDemand, PrimitiveId};
 
 use super::{
-    Argument, CONTEXT_SWITCH, Demanded, Demanding, FAULTS, LIVES, Named, On, RULES, Role, Rule, UNASKED,
-    When,
+    Argument, CONTEXT_SWITCH, Demanded, Demanding, FAULTS, LIVES, Named, On, RULES, Role, Rule, SCHEDULING,
+    UNASKED, When,
     rules::{NULL_DEVICE, ZERO_DEVICE},
 };
 use crate::{
@@ -68,7 +69,9 @@ fn every_row_names_calls_and_a_primitive_and_sizes_only_calls_that_move_bytes() 
             assert!(RULES.iter().any(stands), "no row represents {}", rule.primitive);
         }
     }
-    for primitive in [NULL_CALL, CONTEXT_SWITCH].into_iter().chain(FAULTS.iter().map(|rule| rule.primitive)) {
+    let scheduling = SCHEDULING.iter().map(|rule| rule.primitive);
+    let faults = FAULTS.iter().map(|rule| rule.primitive);
+    for primitive in [NULL_CALL, CONTEXT_SWITCH].into_iter().chain(scheduling).chain(faults) {
         assert!(primitive.parse::<PrimitiveId>().is_ok());
     }
     for primitive in LIVES {
@@ -253,10 +256,12 @@ fn an_argument_distinguishes_what_one_call_does() {
     let above = 0xdead_beef_0000_0000;
     for (event, primitive) in [
         (with("futex", [1, 129, 1], 0), "futex.wake Own"),
-        (with("futex", [1, 129, 1], 1), "call.null LowerBound"),
+        (with("futex", [1, 129, 1], 1), "futex.wake Own"),
         (with("futex", [1, 128, 5], -11), "futex.wait_changed Own"),
         (with("futex", [1, 393, 5], -11), "futex.wait_changed Own"),
-        (with("futex", [1, 128, 5], 0), "call.null LowerBound"),
+        (with("futex", [1, 128, 5], 0), "futex.wait_changed Own"),
+        (with("futex", [1, 393, 5], 0), "futex.wait_changed Own"),
+        (with("futex", [1, 128, 5], -110), "call.null LowerBound"),
         (with("madvise", [1 << 12, 4096, above | 4], 0), "mmap.discard Own"),
         (with("madvise", [1 << 12, 4096, 14], 0), "call.null LowerBound"),
         (with("brk", [0, 0, 0], 1 << 30), "call.null Own"),
@@ -313,14 +318,6 @@ fn removing_a_directory_is_part_of_making_it_and_reading_it_is_not_of_opening_it
             own("directory.read", 2.0, Some(800.0)),
         ]
     );
-}
-
-#[test]
-fn every_voluntary_switch_is_a_context_switch_in_addition_to_the_call() {
-    let wait = Call { voluntary: 2, descriptor: Descriptor::Epoll, result: 1, ..call("epoll_wait") };
-    let shown = terms(&[Event::Call(wait)]);
-    assert_eq!(shown[0], ("epoll.wait_ready Own".to_owned(), 1.0, None));
-    assert_eq!(shown[1], ("process.context_switch{processes=2,cpus=same} Own".to_owned(), 2.0, None));
 }
 
 #[test]

@@ -88,10 +88,6 @@ pub const UNASKED: &[Unasked] = &[
         reason: "a trace does not contain the working set that a switch evicts",
     },
     Unasked {
-        primitives: &["process.wakeup", "process.wakeup_deep", "tcp.wakeup", "tcp.wakeup_deep"],
-        reason: "no rule counts the wake-ups in a trace; `assay view NAME.trace wakeups` shows them",
-    },
-    Unasked {
         primitives: &["uring.nop_polled", "uring.read", "uring.read_batch"],
         reason: "the ring is in memory: only the call `io_uring_enter` is recorded, as `uring.nop`",
     },

@@ -2,11 +2,10 @@
 
 use super::{operation, own, shown, terms};
 use crate::{
-    descriptor::Descriptor,
     record::{Area, Call, Event, ExecPath, Memory, Record},
     view::{
         View,
-        demand::{CONTEXT_SWITCH, Demanding},
+        demand::Demanding,
         fixture::{call, record},
     },
 };
@@ -63,19 +62,6 @@ fn the_flags_of_a_call_replace_a_fork_that_was_lost_or_does_not_contain_the_memo
     // The flags of `clone3` are in memory.
     let hidden = [("call.null LowerBound".to_owned(), 1.0, None)];
     assert_eq!(terms(&[fork(9, None), creates("clone3", 0x7f00)]), hidden);
-}
-
-#[test]
-fn the_switch_of_a_call_that_waits_for_a_child_is_part_of_the_life_of_the_child() {
-    let sleeping = |name, descriptor| Call { voluntary: 1, descriptor, result: 9, ..call(name) };
-    let shown = terms(&[
-        fork(9, Some(Memory::Borrowed)),
-        Event::Call(sleeping("vfork", Descriptor::None)),
-        Event::Call(sleeping("wait4", Descriptor::None)),
-        Event::Call(sleeping("read", Descriptor::Pipe)),
-    ]);
-    let switches = shown.iter().find(|(primitive, ..)| primitive.starts_with(CONTEXT_SWITCH));
-    assert_eq!(switches.map(|(_, operations, _)| *operations), Some(1.0));
 }
 
 /// A fault of a process with this error code and area.
