@@ -47,6 +47,10 @@ const CLONE_THREAD: u64 = 0x1_0000;
 /// The primitives that contain the sleep of the process that waits for the child.
 const LIVES: [&str; 2] = ["process.bare_fork_exit", "process.vfork_exit"];
 
+/// The primitive that contains the page faults of its call, in which the kernel fills the stack and the data
+/// of the new program.
+const FILLS_MEMORY: &str = "process.execve{link=dynamic}";
+
 /// Collects the demand of a program.
 #[derive(Debug, Default)]
 pub struct Demanding {
@@ -109,6 +113,8 @@ struct Bin {
 #[derive(Debug, Default)]
 struct Thread {
     made: Option<Made>,
+    /// Page faults in the kernel since the last call that had some, by primitive: the call follows.
+    faults: Vec<(&'static str, u64)>,
     pages: HashMap<&'static str, Pages>,
 }
 
@@ -135,9 +141,10 @@ impl View for Demanding {
             Event::Unfinished(_) => self.unfinished += 1,
             Event::PageFault { user, error, area, .. } => {
                 let rule = FaultRule::of(*error, *area, self.copies.owners(record.process));
-                // A fault in the kernel is part of a call; the release of its page is not.
                 if *user {
                     self.terms.count(rule.primitive, 1);
+                } else {
+                    self.threads.entry(record.thread).or_default().add_fault(rule.primitive);
                 }
                 rule.release.iter().for_each(|release| self.terms.count(release, 1));
             }
@@ -210,8 +217,19 @@ impl Demanding {
             self.terms.add(Term { primitive, bound, buffer: Buffer::NoKey }, contribution);
         }
         self.corks.follow(record.process, call, rule);
+        if call.faults > 0 {
+            self.faults(record.thread, primitive);
+        }
         if !LIVES.contains(&primitive) {
             scheduling(call).for_each(|(primitive, times)| self.terms.count(primitive, times));
+        }
+    }
+
+    /// Counts the page faults of a call.
+    fn faults(&mut self, thread: u32, primitive: &str) {
+        let Some(thread) = self.threads.get_mut(&thread) else { return };
+        for (fault, count) in thread.faults.drain(..).filter(|_| primitive != FILLS_MEMORY) {
+            self.terms.count(fault, count);
         }
     }
 
@@ -247,7 +265,15 @@ impl Demanding {
 }
 
 impl Thread {
+    fn add_fault(&mut self, primitive: &'static str) {
+        match self.faults.iter_mut().find(|(other, _)| *other == primitive) {
+            Some((_, count)) => *count += 1,
+            None => self.faults.push((primitive, 1)),
+        }
+    }
+
     fn end(self, terms: &mut Terms) {
+        self.faults.into_iter().for_each(|(primitive, count)| terms.count(primitive, count));
         for (primitive, pages) in self.pages {
             pages.end(|buffer, transfer| terms.transferred(primitive, buffer, transfer));
         }

@@ -70,7 +70,7 @@ fn fault(process: u32, error: u64, area: Option<Area>) -> Record {
 }
 
 /// The page faults and releases of pages in a trace, by primitive.
-fn faults(records: &[Record]) -> Vec<(String, f64)> {
+fn faults_in(records: &[Record]) -> Vec<(String, f64)> {
     let mut view = Demanding::default();
     records.iter().for_each(|record| view.record(record));
     let terms = shown(&operation(view.finish())).into_iter();
@@ -98,11 +98,21 @@ fn a_fault_counts_by_its_page_its_access_and_what_is_mapped_and_so_does_the_rele
         (WRITE_PRESENT, Some(Area::Shared), "page_fault.reuse", None),
     ] {
         let due: Vec<_> = release.into_iter().chain([due]).map(|name| (name.to_owned(), 1.0)).collect();
-        assert_eq!(faults(&[fault(7, error, area)]), due, "{error} {area:?}");
+        assert_eq!(faults_in(&[fault(7, error, area)]), due, "{error} {area:?}");
     }
-    let kernel = Event::PageFault { address: 0, error: 2, user: false, area: Some(Area::Anonymous) };
-    let release = ("mmap.release_anonymous".to_owned(), 1.0);
-    assert_eq!(faults(&[record(kernel)]), [release], "the fault is part of a call");
+}
+
+#[test]
+fn a_fault_of_a_call_counts_too_except_where_the_primitive_contains_it() {
+    let kernel = record(Event::PageFault { address: 0, error: 2, user: false, area: Some(Area::Anonymous) });
+    let of = |name, faults| {
+        let records = [kernel, kernel, record(Event::Call(Call { faults, ..call(name) }))];
+        faults_in(&records).into_iter().find(|(primitive, _)| primitive == "page_fault.anonymous")
+    };
+    let two = Some(("page_fault.anonymous".to_owned(), 2.0));
+    assert_eq!((of("getppid", 2), of("execve", 2)), (two.clone(), None));
+    // Outside calls, for example for the frame of a signal.
+    assert_eq!(of("execve", 0), two);
 }
 
 #[test]
@@ -114,7 +124,7 @@ fn a_write_copies_a_page_while_a_process_with_a_copy_of_the_memory_is_left() {
     let write = |process| fault(process, WRITE_PRESENT, Some(Area::Anonymous));
     let due = |records: &[Record], name: &str| {
         let count = |records| {
-            let counted = faults(records).into_iter().find(|(primitive, _)| primitive == name);
+            let counted = faults_in(records).into_iter().find(|(primitive, _)| primitive == name);
             counted.map_or(0.0, |(_, count)| count)
         };
         let (_, before) = records.split_last().unwrap();
