@@ -119,7 +119,7 @@ fn when(when: When) -> &'static str {
     match when {
         When::Succeeded => "succeeded",
         When::Returned => "returned",
-        When::Missing => "failed with `ENOENT`",
+        When::Missing => "failed with `ENOENT` or `ENOTDIR`",
         When::Invalid => "failed with `EINVAL`",
         When::WouldBlock => "failed with `EAGAIN`",
         When::InProgress => "failed with `EINPROGRESS`",

@@ -18,6 +18,7 @@ pub(super) const NULL_DEVICE: u64 = 1 << 20 | 3;
 pub(super) const ZERO_DEVICE: u64 = 1 << 20 | 5;
 const ENOENT: u16 = 2;
 const EAGAIN: u16 = 11;
+const ENOTDIR: u16 = 20;
 const EINVAL: u16 = 22;
 const EINPROGRESS: u16 = 115;
 const IPPROTO_TCP: u32 = 6;
@@ -91,7 +92,7 @@ pub enum When {
     Succeeded,
     /// It returned; its result says nothing about success.
     Returned,
-    /// It failed with `ENOENT`.
+    /// It failed with `ENOENT`, or with `ENOTDIR`: a directory of its path is a file.
     Missing,
     /// It failed with `EINVAL`.
     Invalid,
@@ -199,7 +200,7 @@ impl When {
         match self {
             When::Succeeded => succeeded,
             When::Returned => returned,
-            When::Missing => failed_with(ENOENT),
+            When::Missing => failed_with(ENOENT) || failed_with(ENOTDIR),
             When::Invalid => failed_with(EINVAL),
             When::WouldBlock => failed_with(EAGAIN),
             When::InProgress => failed_with(EINPROGRESS),

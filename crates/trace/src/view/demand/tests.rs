@@ -273,6 +273,7 @@ fn an_argument_distinguishes_what_one_call_does() {
         (with("unlinkat", [3, 1, 0], 0), "file.delete Own"),
         (with("readlink", [1, 2, 3], -22), "file.readlink Own"),
         (with("readlink", [1, 2, 3], -2), "file.readlink_missing Own"),
+        (with("openat", [1, 2, 0], -20), "file.open_missing Own"),
     ] {
         assert_eq!(primitive_of(event), primitive, "{event:?}");
     }
