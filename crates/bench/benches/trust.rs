@@ -28,7 +28,7 @@ use std::slice;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use assay_bench::benchmark::{Participants, Sharing};
+use assay_bench::benchmark::{Participants, Sharing, Timing};
 use assay_bench::platform::clock::{Source, monotonic};
 use assay_bench::sample::evidence::Watch;
 use assay_bench::sample::harness::{self, Nothing, Schedule};
@@ -235,7 +235,7 @@ type Body = fn() -> Box<dyn Operation>;
 fn truth() {
     let clock = calibrate();
     let bodies: [(u32, Body); 9] = [
-        (0, || Box::new(Nothing)),
+        (0, || Box::new(Nothing(Timing::Elapsed))),
         (0, || Box::new(Chain::<0>)),
         (8, || Box::new(Chain::<8>)),
         (16, || Box::new(Chain::<16>)),

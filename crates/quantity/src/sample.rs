@@ -10,7 +10,8 @@ use crate::evidence::Evidence;
 pub struct Observation {
     /// Operations in the batch.
     pub operations: u64,
-    /// Time between the two clock reads around it, ns, clock overhead included.
+    /// Time between the two clock reads around it, ns, clock overhead included: elapsed time, or the
+    /// processor time of a thread that sleeps on purpose.
     pub elapsed_ns: f64,
 }
 

@@ -15,7 +15,7 @@ use super::sabotage::{Sabotage, delayed, sabotaged};
 use super::seed::{self, Purpose};
 use super::snapshot::Snapshots;
 use super::wire::{Answer, Request, WireBatch, WireSample};
-use crate::benchmark::{Benchmark, Participants, Prepared, Refusal, Setting, Sharing};
+use crate::benchmark::{Benchmark, Participants, Prepared, Refusal, Setting, Sharing, Timing};
 use crate::catalogue;
 use crate::platform::clock::Source;
 use crate::platform::describe::{self, CacheSizes};
@@ -249,6 +249,11 @@ impl<'a> Bench<'a> {
 
     /// Times batches between snapshots of a simulator's counts.
     fn take_snapshots(&self, mut prepared: Prepared, first: u64) -> Result<WireSample, Refusal> {
+        if prepared.operation.timing() == Timing::Processor {
+            return Err(Refusal::Unavailable(
+                "its cost is that of one thread, and the simulator counts what all execute".to_owned(),
+            ));
+        }
         self.time(&mut Snapshots::from(first), &mut prepared).map(WireSample::from)
     }
 

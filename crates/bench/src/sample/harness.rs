@@ -173,11 +173,11 @@ pub fn cold_sample(
     for _ in 0..PAIRS {
         let operation = prepared.operation.as_mut();
         let one = operation.granule();
-        observations.add(cold(&mut Nothing, 0))?;
+        observations.add(cold(&mut Nothing(operation.timing()), 0))?;
         observations.add(cold(operation, one))?;
         if let Some(baseline) = prepared.baseline.as_deref_mut() {
             let one = baseline.granule();
-            below.add(cold(&mut Nothing, 0))?;
+            below.add(cold(&mut Nothing(baseline.timing()), 0))?;
             below.add(cold(baseline, one))?;
         }
     }
@@ -255,11 +255,15 @@ pub(crate) fn one_batch(
     batch(clock, operation, length.max(granule) * lengths)
 }
 
-/// An empty operation: its cost is that of the harness.
+/// An empty operation, of which this time is measured: its cost is that of the harness.
 #[derive(Debug)]
-pub struct Nothing;
+pub struct Nothing(pub Timing);
 
 impl Operation for Nothing {
+    fn timing(&self) -> Timing {
+        self.0
+    }
+
     fn run(&mut self, _: u64) -> io::Result<()> {
         Ok(())
     }

@@ -44,8 +44,9 @@ use crate::{
 const CLONE_VM: u64 = 0x100;
 const CLONE_THREAD: u64 = 0x1_0000;
 
-/// The primitives that contain the sleep of the process that waits for the child.
-const LIVES: [&str; 2] = ["process.bare_fork_exit", "process.vfork_exit"];
+/// The primitives that contain the sleep of the one that waits for the child or the thread, and the wake-up
+/// that ends it.
+const LIVES: [&str; 3] = ["process.bare_fork_exit", "process.vfork_exit", "thread.create_join"];
 
 /// The primitive that contains the page faults of its call, in which the kernel fills the stack and the data
 /// of the new program.

@@ -3,7 +3,8 @@
 use std::fs;
 
 use super::{
-    FAULTS, FaultRule, On, Owners, RULES, Role, Rule, SCHEDULING, Scheduling, SchedulingRule, UNASKED, When,
+    DEEP_IDLE_NS, FAULTS, FaultRule, On, Owners, RULES, Role, Rule, SCHEDULING, Scheduling, SchedulingRule,
+    UNASKED, When,
 };
 use crate::record::Area;
 use assay_quantity::Size;
@@ -86,13 +87,14 @@ fn row_of_fault(rule: &FaultRule) -> String {
 }
 
 fn row_of_scheduling(rule: &SchedulingRule) -> String {
+    let deep = format!("idle for {} us or longer", DEEP_IDLE_NS / 1000);
     let event = match rule.event {
         Scheduling::Sleep => "slept; the CPU ran another thread before it continued",
         Scheduling::IdleSleep => "slept; the CPU was idle before it continued",
-        Scheduling::DeepSleep => "slept; the CPU was idle for 200 us or longer before it continued",
+        Scheduling::DeepSleep => &format!("slept; the CPU was {deep} before it continued"),
         Scheduling::Wakeup => "woke a thread on its own CPU",
         Scheduling::WakeupElsewhere => "woke a thread on another CPU",
-        Scheduling::DeepWakeup => "woke a thread on another CPU that had been idle for 200 us or longer",
+        Scheduling::DeepWakeup => &format!("woke a thread on another CPU that had been {deep}"),
     };
     format!("| {event} | {} | `{}` |", on(rule.on), rule.primitive)
 }

@@ -1,7 +1,8 @@
 //! Which primitives the sleeps and wake-ups of a call count as.
 //!
-//! They count in addition to the call: the primitives of calls neither sleep nor wake a thread. Sleeper and
-//! waker count separately, each with its own processor time, because either may be outside the trace.
+//! They count in addition to the call: the primitives of calls neither sleep nor wake a thread, except those
+//! of processes and threads. Sleeper and waker count separately, each with its own processor time, because
+//! either may be outside the trace.
 
 use super::rules::On;
 use crate::record::{Call, Wakeups};
@@ -34,8 +35,8 @@ pub enum Scheduling {
     DeepWakeup,
 }
 
-/// Time after which an idle CPU is in a deeper state, ns: kernels and hypervisors poll for this long, by
-/// default, before they stop a CPU (`guest_halt_poll_ns` and `halt_poll_ns`).
+/// Time after which an idle CPU is in a deeper state, ns. On x86, guests that poll before they stop a CPU do
+/// so for this long by default (`guest_halt_poll_ns`), and so does the hypervisor KVM (`halt_poll_ns`).
 pub const DEEP_IDLE_NS: u64 = 200_000;
 
 const fn row(event: Scheduling, on: On, primitive: &'static str) -> SchedulingRule {

@@ -42,7 +42,7 @@ pub const UNASKED: &[Unasked] = &[
             "udp.round_trip",
             "unix.round_trip",
         ],
-        reason: "work of two processes: each call and each context switch of it is counted by itself",
+        reason: "work of two processes: each call, sleep and wake-up of it is counted by itself",
     },
     Unasked {
         primitives: &["pipe.transfer", "tcp.stream", "tcp.stream_in", "tcp.transfer", "unix.transfer"],

@@ -10,7 +10,9 @@ use crate::record::Wakeups;
 fn scheduled(name: &str, descriptor: Descriptor, voluntary: u32, wakeups: Wakeups) -> Vec<(String, f64)> {
     let call = Call { descriptor, voluntary, wakeups: Some(wakeups), result: 1, ..call(name) };
     let named = |(primitive, count, _): &(String, f64, _)| (primitive.replace(" Own", ""), *count);
-    let is_scheduling = |(name, _): &(String, f64)| SCHEDULING.iter().any(|rule| rule.primitive == name);
+    let is_scheduling = |(name, _): &(String, f64)| {
+        name == CONTEXT_SWITCH || SCHEDULING.iter().any(|rule| rule.primitive == name)
+    };
     terms(&[Event::Call(call)]).iter().map(named).filter(is_scheduling).collect()
 }
 
@@ -66,9 +68,17 @@ fn a_switch_without_a_recorded_state_of_the_cpu_is_a_context_switch() {
 }
 
 #[test]
-fn the_sleep_of_a_call_that_waits_for_a_child_is_part_of_the_life_of_the_child() {
-    let wakeups = Wakeups { idle_sleeps: 1, ..Wakeups::default() };
-    assert_eq!(scheduled("wait4", Descriptor::None, 1, wakeups), []);
-    let slept = counts(&[("process.sleep{cpus=different}", 1.0)]);
-    assert_eq!(scheduled("read", Descriptor::Pipe, 1, wakeups), slept);
+fn the_sleeps_and_wake_ups_of_creating_ending_and_awaiting_a_child_are_part_of_its_life() {
+    let wakeups = Wakeups { idle_sleeps: 1, woken_same: 1, ..Wakeups::default() };
+    let slept = counts(&[("process.sleep{cpus=different}", 1.0), ("process.wakeup{cpus=same}", 1.0)]);
+    for name in ["fork", "vfork", "wait4", "waitid"] {
+        assert_eq!(scheduled(name, Descriptor::None, 1, wakeups), [], "{name}");
+    }
+    for name in ["exit", "exit_group"] {
+        let exit = Call { wakeups: Some(wakeups), ..call(name) };
+        assert_eq!(terms(&[Event::Unfinished(exit)]).len(), 1, "{name}");
+    }
+    for name in ["read", "execve"] {
+        assert_eq!(scheduled(name, Descriptor::Pipe, 1, wakeups), slept, "{name}");
+    }
 }
