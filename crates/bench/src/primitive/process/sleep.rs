@@ -122,7 +122,7 @@ struct Sleeps {
 const LOOKS: u32 = 20_000;
 
 impl Sleeps {
-    /// Forks a waker on this processor, and waits until it has begun.
+    /// Forks a waker on processor `cpu`, and waits until it has begun.
     fn beside(cpu: usize, before: Before) -> io::Result<Self> {
         let word = Rc::new(Shared::new(AtomicU32::new(0))?);
         let theirs = word.clone();
