@@ -222,7 +222,7 @@ impl Demanding {
             self.faults(record.thread, primitive);
         }
         if !LIVES.contains(&primitive) {
-            scheduling(call).for_each(|(primitive, times)| self.terms.count(primitive, times));
+            scheduling(call, |primitive, times| self.terms.count(primitive, times));
         }
     }
 

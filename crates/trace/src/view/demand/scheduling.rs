@@ -59,12 +59,19 @@ pub const SCHEDULING: &[SchedulingRule] = &[
 /// the CPU did.
 pub const CONTEXT_SWITCH: &str = "process.context_switch{processes=2,cpus=same}";
 
-/// Returns the primitives of the sleeps and wake-ups of a call, and how many of each.
-pub(super) fn scheduling(call: &Call) -> impl Iterator<Item = (&'static str, u64)> {
-    let events = call.wakeups.map(|wakeups| events(call, wakeups)).into_iter().flatten();
-    let known = events.filter(|(_, count)| *count > 0).map(|(event, count)| (primitive(event, call), count));
-    let unknown = call.wakeups.is_none().then_some((CONTEXT_SWITCH, call.voluntary));
-    known.chain(unknown).filter(|(_, count)| *count > 0).map(|(primitive, count)| (primitive, count.into()))
+/// Counts the primitives of the sleeps and wake-ups of a call.
+pub(super) fn scheduling(call: &Call, mut count: impl FnMut(&'static str, u64)) {
+    let Some(wakeups) = call.wakeups else {
+        if call.voluntary > 0 {
+            count(CONTEXT_SWITCH, call.voluntary.into());
+        }
+        return;
+    };
+    for (event, times) in events(call, wakeups) {
+        if times > 0 {
+            count(primitive(event, call), times.into());
+        }
+    }
 }
 
 fn events(call: &Call, wakeups: Wakeups) -> [(Scheduling, u32); 5] {
