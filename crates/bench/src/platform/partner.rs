@@ -7,6 +7,7 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
+use std::time::Duration;
 
 use assay_process::cpus;
 
@@ -94,6 +95,23 @@ impl PartnerThread {
     pub(crate) fn tid(&self) -> libc::pid_t {
         self.tid
     }
+}
+
+/// Number of checks of [`wait_until`], 0.1 ms apart: 2 s in total.
+const LOOKS: u32 = 20_000;
+
+/// Waits until partners are in a state. Fails if they are not within 2 s, for this reason.
+pub(crate) fn wait_until(
+    mut is_reached: impl FnMut() -> io::Result<bool>,
+    otherwise: &'static str,
+) -> io::Result<()> {
+    for _ in 0..LOOKS {
+        if is_reached()? {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    Err(io::Error::other(format!("{otherwise} within 2 s")))
 }
 
 #[cfg(test)]

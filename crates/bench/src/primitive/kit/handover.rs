@@ -6,7 +6,6 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use assay_quantity::PrimitiveId;
 
@@ -14,7 +13,7 @@ use super::placement::{partner_cpu, sharing};
 use super::shared::Shared;
 use super::step::{Step, Steps};
 use crate::benchmark::{Prepared, Refusal, Setting, Sharing};
-use crate::platform::partner::{Partner, PartnerThread};
+use crate::platform::partner::{Partner, PartnerThread, wait_until};
 
 /// One of the two participants that take turns.
 pub(crate) trait Side {
@@ -87,18 +86,9 @@ struct Board {
     turns: AtomicU64,
 }
 
-/// Number of checks, 0.1 ms apart, whether the partner has begun: 2 s in total.
-const LOOKS: u32 = 20_000;
-
 impl Board {
     fn wait_until_ready(&self) -> io::Result<()> {
-        for _ in 0..LOOKS {
-            if self.ready.load(Ordering::Acquire) == 1 {
-                return Ok(());
-            }
-            std::thread::sleep(Duration::from_micros(100));
-        }
-        Err(io::Error::other("the partner did not begin within 2 s"))
+        wait_until(|| Ok(self.ready.load(Ordering::Acquire) == 1), "the partner did not begin")
     }
 }
 

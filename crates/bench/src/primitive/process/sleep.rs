@@ -13,9 +13,7 @@
 //! partner is what runs in between: it wakes this thread as soon as it is switched to, and yields.
 
 use std::io;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use assay_process::accounting::{Who, usage};
 use assay_quantity::{Key, PrimitiveId};
@@ -24,7 +22,7 @@ use super::wakeup::{AWAKE_ONE_IN, DEEP_NAP_NS, NAP_NS};
 use crate::benchmark::{Disturbed, Operation, Per, Prepared, Refusal, Row, Setting, Timing, expect_done};
 use crate::platform::clock::monotonic;
 use crate::platform::kernel::expect_error;
-use crate::platform::partner::Partner;
+use crate::platform::partner::{Partner, wait_until};
 use crate::primitive::kit::futex_word::{self, Scope};
 use crate::primitive::kit::placement::{partner_cpu, sharing};
 use crate::primitive::kit::shared::Shared;
@@ -110,7 +108,7 @@ fn wake_repeatedly(word: &AtomicU32, before: Before) -> libc::c_int {
 
 /// Waits that sleep until the waker changes the word.
 struct Sleeps {
-    word: Rc<Shared<AtomicU32>>,
+    word: Shared<AtomicU32>,
     waker: Partner,
     longest: u64,
     done: u64,
@@ -118,22 +116,13 @@ struct Sleeps {
     switches_before: u64,
 }
 
-/// Number of checks, 0.1 ms apart, whether the waker has begun: 2 s in total.
-const LOOKS: u32 = 20_000;
-
 impl Sleeps {
     /// Forks a waker on processor `cpu`, and waits until it has begun.
     fn beside(cpu: usize, before: Before) -> io::Result<Self> {
-        let word = Rc::new(Shared::new(AtomicU32::new(0))?);
-        let theirs = word.clone();
-        let waker = Partner::fork(cpu, move || wake_repeatedly(&theirs, before))?;
-        for _ in 0..LOOKS {
-            if word.load(Ordering::Acquire) > 0 {
-                return Ok(Self { word, waker, longest: before.longest(), done: 0, switches_before: 0 });
-            }
-            std::thread::sleep(Duration::from_micros(100));
-        }
-        Err(io::Error::other("the waker did not begin within 2 s"))
+        let word = Shared::new(AtomicU32::new(0))?;
+        let waker = Partner::fork(cpu, || wake_repeatedly(&word, before))?;
+        wait_until(|| Ok(word.load(Ordering::Acquire) > 0), "the waker did not begin")?;
+        Ok(Self { word, waker, longest: before.longest(), done: 0, switches_before: 0 })
     }
 }
 

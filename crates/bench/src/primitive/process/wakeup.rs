@@ -19,7 +19,6 @@ use std::ops::RangeInclusive;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
 
 use assay_process::Process;
 use assay_process::accounting::{Who, usage};
@@ -29,7 +28,7 @@ use rustix::event::epoll;
 use crate::benchmark::{Disturbed, Operation, Per, Prepared, Refusal, Row, Setting, expect_done};
 use crate::platform::clock::monotonic;
 use crate::platform::kernel::expect;
-use crate::platform::partner::Partner;
+use crate::platform::partner::{Partner, wait_until};
 use crate::primitive::kit::futex_word::{self, Scope};
 use crate::primitive::kit::placement::{partner_cpu, sharing};
 use crate::primitive::kit::shared::Shared;
@@ -216,9 +215,6 @@ struct Board {
     wakes: AtomicU64,
 }
 
-/// Number of checks, 0.1 ms apart, whether the sleeper is asleep: 2 s in total.
-const LOOKS: u32 = 20_000;
-
 impl Sleeper {
     /// Forks a process that calls `nap` repeatedly, and waits until it is asleep.
     fn fork(cpu: usize, mut nap: impl FnMut() -> io::Result<()>) -> io::Result<Rc<Self>> {
@@ -241,14 +237,11 @@ impl Sleeper {
     }
 
     fn wait_until_asleep(&self) -> io::Result<()> {
-        for _ in 0..LOOKS {
+        let is_asleep = || {
             let asleep = Process::read(self.partner.pid())?.is_some_and(|sleeper| sleeper.is_asleep());
-            if asleep && self.board.wakes.load(Ordering::Acquire) > 0 {
-                return Ok(());
-            }
-            std::thread::sleep(Duration::from_micros(100));
-        }
-        Err(io::Error::other("the sleeper did not fall asleep within 2 s"))
+            Ok(asleep && self.board.wakes.load(Ordering::Acquire) > 0)
+        };
+        wait_until(is_asleep, "the sleeper did not fall asleep")
     }
 }
 
@@ -441,7 +434,7 @@ mod tests {
             scope.spawn(move || {
                 is_due.wait();
                 // Much longer than the pause takes to begin, and too short for the sleeper to count as lost.
-                std::thread::sleep(Duration::from_nanos(LOST_NS / 2));
+                std::thread::sleep(std::time::Duration::from_nanos(LOST_NS / 2));
                 wake_up(word, 0..=1).unwrap();
             });
             late.run(1).unwrap();

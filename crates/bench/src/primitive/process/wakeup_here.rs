@@ -14,7 +14,7 @@ use std::time::Duration;
 use assay_quantity::PrimitiveId;
 
 use crate::benchmark::{Disturbed, Operation, Per, Prepared, Refusal, Row, Setting, Sharing, expect_done};
-use crate::platform::partner::PartnerThread;
+use crate::platform::partner::{PartnerThread, wait_until};
 use crate::primitive::kit::futex_word::{self, Scope, WakeNone};
 use crate::primitive::kit::step::Steps;
 
@@ -29,9 +29,6 @@ pub(crate) const ROWS: &[Row] = &[Row {
     source: "own: the cost of a request in addition to its bytes if its reader sleeps",
     prepare: wake_here,
 }];
-
-/// Number of checks, 0.1 ms apart, whether all sleepers are asleep: 2 s in total.
-const LOOKS: u32 = 20_000;
 
 /// Number of sleepers on this processor, which is the length of the longest batch. A sample creates a thread
 /// for each.
@@ -89,14 +86,9 @@ impl Operation for WakesHere {
     /// Waits until all sleepers have reported their last wake-up and have then had the processor long enough
     /// to fall asleep.
     fn arm(&mut self, _: u64) -> io::Result<()> {
-        for _ in 0..LOOKS {
-            let arrived = self.wakes.load(Ordering::Acquire) == self.due;
-            std::thread::sleep(Duration::from_micros(100));
-            if arrived {
-                return Ok(());
-            }
-        }
-        Err(io::Error::other("not all sleepers fell asleep within 2 s"))
+        wait_until(|| Ok(self.wakes.load(Ordering::Acquire) == self.due), "not all sleepers woke up")?;
+        std::thread::sleep(Duration::from_micros(100));
+        Ok(())
     }
 
     fn run(&mut self, operations: u64) -> io::Result<()> {
