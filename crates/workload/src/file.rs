@@ -3,8 +3,9 @@
 //! file and starts no program.
 
 mod format;
+mod operation;
 
-use std::num::{NonZeroU32, NonZeroU64};
+use std::num::NonZeroU32;
 use std::ops::Range;
 use std::path::{Component, Path};
 use std::time::Duration;
@@ -17,8 +18,7 @@ use toml::Spanned;
 
 use crate::placement::Placement;
 use crate::workload::{
-    Client, CommandProgram, Content, Expect, ExpectedContent, HttpOperation, Operation, Program, Ready,
-    Reuse, ScratchFile, ServerProgram, Workload, WrkOperation,
+    CommandProgram, Content, Operation, Program, Ready, ReadySign, ScratchFile, ServerProgram, Workload,
 };
 
 /// A workload file could not be read or is invalid.
@@ -98,7 +98,7 @@ fn workload(file: format::Workload) -> Result<Workload, Problem> {
     let program = match (server, command) {
         (Some(server), None) => {
             let placements = [server_cpus, client_cpus].map(Option::unwrap_or_default);
-            Program::Server(server_program(server, file, operation, placements)?)
+            Program::Server(Box::new(server_program(server, file, operation, placements)?))
         }
         (None, Some(command)) => {
             if let Some(operation) = operation.first() {
@@ -139,19 +139,21 @@ fn server_program(
             let name = operation.name.get_ref();
             return Err(problem(&operation.name, format!("there are two operations named '{name}'")));
         }
-        checked.push(self::operation(operation, &files)?);
+        checked.push(operation::operation(operation, &files)?);
     }
     let concurrency = match server.concurrency {
         Some(count) => Some(positive(&count, "concurrency")?),
         None => None,
     };
-    let path = server.ready.path.map(url_path).transpose()?;
     Ok(ServerProgram {
         command: words(server.command)?,
         environment: server.environment.into_iter().collect(),
+        user: server.user,
+        prepare: server.prepare.into_iter().map(words).collect::<Result<_, _>>()?,
         files,
         port: server.port,
-        ready: Ready { path, timeout: seconds(&server.ready.timeout_s, "timeout_s")? },
+        ready: ready(server.ready)?,
+        populate: server.populate.into_iter().map(words).collect::<Result<_, _>>()?,
         stop: StopRequest {
             signal: signal(&server.stop.signal)?,
             grace: seconds(&server.stop.grace_s, "grace_s")?,
@@ -161,6 +163,20 @@ fn server_program(
         client_cpus: placement(client_cpus),
         operations: checked,
     })
+}
+
+fn ready(ready: Spanned<format::Ready>) -> Result<Ready, Problem> {
+    let at = ready.span();
+    let format::Ready { path, run, timeout_s } = ready.into_inner();
+    let sign = match (path, run) {
+        (None, None) => ReadySign::Connection,
+        (Some(path), None) => ReadySign::Page(url_path(path)?),
+        (None, Some(command)) => ReadySign::Command(words(command)?),
+        (Some(_), Some(_)) => {
+            return Err(Problem { span: at, text: "ready takes either path or run, not both".to_owned() });
+        }
+    };
+    Ok(Ready { sign, timeout: seconds(&timeout_s, "timeout_s")? })
 }
 
 fn scratch_files(files: Vec<format::File>) -> Result<Vec<ScratchFile>, Problem> {
@@ -185,76 +201,6 @@ fn scratch_files(files: Vec<format::File>) -> Result<Vec<ScratchFile>, Problem> 
         checked.push(ScratchFile { path: file.path.into_inner(), content });
     }
     Ok(checked)
-}
-
-fn operation(operation: format::Operation, files: &[ScratchFile]) -> Result<Operation, Problem> {
-    if operation.name.get_ref().is_empty() {
-        return Err(problem(&operation.name, "the name of an operation is empty"));
-    }
-    let connections = positive(&operation.connections, "connections")?;
-    let reuse = if operation.keep_alive { Reuse::KeepAlive } else { Reuse::NewConnection };
-    let format::Operation { name, about, client, path, requests, duration_s, timeout_s, expect, .. } =
-        operation;
-    let path = url_path(path)?;
-    let expect_at = expect.span();
-    let expect = expectation(expect, files)?;
-    let client = match client {
-        format::Client::Http => {
-            if duration_s.is_some() {
-                return Err(problem(&name, "client \"http\" takes requests, not duration_s"));
-            }
-            let Some(requests) = requests else {
-                return Err(problem(&name, "client \"http\" needs requests = NUMBER"));
-            };
-            let Some(requests) = NonZeroU64::new(*requests.get_ref()) else {
-                return Err(problem(&requests, "requests must be at least 1"));
-            };
-            let timeout = match timeout_s {
-                Some(timeout_s) => seconds(&timeout_s, "timeout_s")?,
-                None => format::REQUEST_TIMEOUT,
-            };
-            Client::Http(HttpOperation { path, connections, requests, reuse, expect, timeout })
-        }
-        format::Client::Wrk => {
-            if requests.is_some() || timeout_s.is_some() {
-                return Err(problem(&name, "client \"wrk\" takes duration_s, not requests or timeout_s"));
-            }
-            let Some(duration_s) = duration_s else {
-                return Err(problem(&name, "client \"wrk\" needs duration_s = NUMBER"));
-            };
-            let duration_s = positive(&duration_s, "duration_s")?;
-            let expect_bytes = match (expect.status, expect.content) {
-                (200, ExpectedContent::Bytes(bytes)) => bytes,
-                _ => {
-                    let text = "client \"wrk\" can only expect { status = 200, bytes = NUMBER }";
-                    return Err(Problem { span: expect_at, text: text.to_owned() });
-                }
-            };
-            Client::Wrk(WrkOperation { path, connections, duration_s, reuse, expect_bytes })
-        }
-    };
-    Ok(Operation { name: name.into_inner(), about, client })
-}
-
-fn expectation(expect: Spanned<format::Expect>, files: &[ScratchFile]) -> Result<Expect, Problem> {
-    let status = expect.get_ref().status;
-    if !(200..600).contains(&status) {
-        return Err(problem(&expect, format!("status {status} is not a final HTTP status (200 to 599)")));
-    }
-    let content = match (&expect.get_ref().file, expect.get_ref().bytes) {
-        (Some(path), None) if files.iter().any(|file| file.path == *path) => {
-            ExpectedContent::File(path.clone())
-        }
-        (Some(path), None) => {
-            return Err(problem(
-                &expect,
-                format!("expect refers to the file '{path}', but no [[file]] has this path"),
-            ));
-        }
-        (None, Some(bytes)) => ExpectedContent::Bytes(bytes),
-        _ => return Err(problem(&expect, "expect needs either file or bytes")),
-    };
-    Ok(Expect { status, content })
 }
 
 fn words(command: Spanned<format::Words>) -> Result<Vec<String>, Problem> {

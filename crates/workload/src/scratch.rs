@@ -4,9 +4,10 @@
 
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, lchown};
 use std::path::Path;
 
+use nix::unistd::User;
 use tempfile::TempDir;
 
 use crate::template::{Placeholders, generated};
@@ -25,6 +26,17 @@ pub(crate) fn fill(dir: &Path, files: &[ScratchFile], placeholders: &Placeholder
             fs::create_dir_all(parent)?;
         }
         fs::write(path, content(file, placeholders))?;
+    }
+    Ok(())
+}
+
+/// Makes `user` the owner of `path` and of everything below it.
+pub(crate) fn give(path: &Path, user: &User) -> io::Result<()> {
+    lchown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw()))?;
+    if path.is_dir() {
+        for entry in fs::read_dir(path)? {
+            give(&entry?.path(), user)?;
+        }
     }
     Ok(())
 }

@@ -2,42 +2,42 @@
 //! when this process is killed (see `assay_process::Group`). This module measures nothing; it provides the
 //! processes of the server and their CPU time.
 
-use std::fs::File;
+mod setting;
+
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use assay_process::clock::now;
 use assay_process::cpus::Pinned;
-use assay_process::{Exit, Group, NoCpuAccount, StopError, Stopped, find_program, search_path};
+use assay_process::{Exit, Group, NoCpuAccount, StopError, Stopped};
 use assay_quantity::CpuTime;
 use rustix::net::sockopt::set_socket_reuseaddr;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
-use tempfile::TempDir;
 use thiserror::Error;
 
+use self::setting::{Limits, Setting};
+use crate::client::closed_loop;
+use crate::client::http::Http;
+use crate::client::postgres::Postgres;
+use crate::client::redis::Redis;
 use crate::client::response::{Expected, ExpectedBody};
-use crate::client::{Load, LoadError, http, wrk};
+use crate::client::{Load, LoadError, wrk};
 use crate::cpu::{self, Counter, CpuError};
 use crate::placement::{PlacementError, Role};
 use crate::scratch;
-use crate::template::Placeholders;
 use crate::workload::{
-    Client, Expect, ExpectedContent, HttpOperation, Operation, Program, Reuse, ServerProgram, Workload,
+    Client, ClosedLoop, Expect, ExpectedContent, Operation, Program, ReadySign, Request, Reuse,
+    ServerProgram, Workload,
 };
 
 /// Interval of the readiness checks of a starting server.
 const READY_PAUSE: Duration = Duration::from_millis(5);
-
-/// Number of output lines of a failed server that are shown.
-const LAST_WORDS_LINES: usize = 5;
 
 /// The server did not start.
 #[derive(Debug, Error)]
@@ -55,6 +55,24 @@ pub enum StartError {
         program: String,
         /// The Debian packages that provide it.
         packages: Vec<String>,
+    },
+    /// The user of the server does not exist.
+    #[error("user '{user}' does not exist; {}", advice(.packages))]
+    NoUser {
+        /// Its name.
+        user: String,
+        /// The Debian packages that create it.
+        packages: Vec<String>,
+    },
+    /// A command before or after the start failed.
+    #[error("cannot prepare the server: '{command}' {problem}; the last output: {last_words}")]
+    Command {
+        /// The command, with its placeholders replaced.
+        command: String,
+        /// How it ended.
+        problem: String,
+        /// The last lines of the output of all programs of the server.
+        last_words: String,
     },
     /// Another program listens on the port.
     #[error(
@@ -129,13 +147,11 @@ fn advice(packages: &[String]) -> String {
 #[derive(Debug)]
 pub struct Server {
     program: ServerProgram,
-    placeholders: Placeholders,
-    // Must precede the scratch directory: fields are dropped in this order, and the server writes there.
+    // Must precede the setting: fields are dropped in this order, and the server writes to its directory.
     group: Group,
     // Must follow the group: a control group with processes cannot be removed.
     counter: Counter,
-    scratch: TempDir,
-    output: File,
+    setting: Setting,
     cpus: Vec<usize>,
 }
 
@@ -153,16 +169,12 @@ impl Server {
         // On a port selected by the user, a server that does not set SO_REUSEADDR works too, because the
         // reservation is released before its start.
         let reservation = (asked == 0).then_some(reservation);
-        let scratch = scratch::create().map_err(failed("creating its scratch directory"))?;
-        let dir = scratch.path().to_str().ok_or_else(|| {
-            failed("naming its scratch directory")(io::Error::other("the name is not UTF-8"))
-        })?;
-        let placeholders = Placeholders { dir: dir.to_owned(), port };
-        scratch::fill(scratch.path(), &program.files, &placeholders).map_err(failed("writing its files"))?;
-        let output = tempfile::tempfile().map_err(failed("creating a file for its output"))?;
-        let mut command = command(workload, program, &placeholders)?;
-        let copy = || output.try_clone().map_err(failed("sharing the file for its output"));
-        command.current_dir(scratch.path()).stdin(Stdio::null()).stdout(copy()?).stderr(copy()?);
+        let setting = Setting::new(workload, program, port)?;
+        let limits = Limits { deadline: now() + program.ready.timeout, stop };
+        let mut command = setting.command(&program.command)?;
+        for step in &program.prepare {
+            setting.run_successfully(step, limits)?;
+        }
 
         let cpus = program.server_cpus.cpus(Role::Server)?;
         let counter = Counter::open();
@@ -170,10 +182,12 @@ impl Server {
         let pinned = Pinned::to(&cpus).map_err(PlacementError::Affinity)?;
         counter.spawn(&mut group, &mut command).map_err(failed("starting it"))?;
         drop(pinned);
-        let mut server =
-            Server { program: program.clone(), placeholders, group, counter, scratch, output, cpus };
-        server.wait_until_ready(stop)?;
+        let mut server = Server { program: *program.clone(), group, counter, setting, cpus };
+        server.wait_until_ready(limits)?;
         drop(reservation);
+        for step in &program.populate {
+            server.setting.run_successfully(step, limits)?;
+        }
         server.group.remember_members().map_err(failed("listing its processes"))?;
         Ok(server)
     }
@@ -203,12 +217,12 @@ impl Server {
 
     /// Returns the address on which the server listens.
     pub fn address(&self) -> SocketAddr {
-        SocketAddr::from((Ipv4Addr::LOCALHOST, self.placeholders.port))
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.setting.placeholders.port))
     }
 
     /// Returns its scratch directory, `{dir}` of the workload file.
     pub fn dir(&self) -> &Path {
-        self.scratch.path()
+        self.setting.scratch.path()
     }
 
     /// Returns how the main process ended; `None` if it still runs.
@@ -224,7 +238,7 @@ impl Server {
 
     /// Returns the last lines that the server wrote to its standard output and error.
     pub fn last_words(&self) -> String {
-        last_words(&self.output).unwrap_or_else(|error| format!("(its output cannot be read: {error})"))
+        self.setting.last_words()
     }
 
     /// Returns the number of CPUs that the server can keep busy at the same time: the CPUs of its placement,
@@ -247,7 +261,7 @@ impl Server {
         let cpus = self.program.client_cpus.cpus(Role::Client)?;
         let _pinned = Pinned::to(&cpus).map_err(PlacementError::Affinity)?;
         match &operation.client {
-            Client::Http(http) => http::run(&self.http_plan(http, requests), stop, on_progress),
+            Client::ClosedLoop(operation) => self.closed_loop(operation, requests, stop, on_progress),
             Client::Wrk(operation) => {
                 let plan = wrk::Plan {
                     address: self.address(),
@@ -268,15 +282,31 @@ impl Server {
         self.group.stop(self.program.stop)
     }
 
-    fn http_plan(&self, operation: &HttpOperation, requests: Option<NonZeroU64>) -> http::Plan {
-        http::Plan {
+    fn closed_loop(
+        &self,
+        operation: &ClosedLoop,
+        requests: Option<NonZeroU64>,
+        stop: &AtomicBool,
+        on_progress: &mut dyn FnMut(u64),
+    ) -> Result<Load, LoadError> {
+        let plan = closed_loop::Plan {
             address: self.address(),
-            path: operation.path.clone(),
             requests: requests.unwrap_or(operation.requests),
             connections: operation.connections,
-            reuse: operation.reuse,
-            expected: self.expected(&operation.expect),
             timeout: operation.timeout,
+        };
+        match &operation.request {
+            Request::Http { path, reuse, expect } => {
+                let http = Http::new(plan.address, path, *reuse, self.expected(expect));
+                closed_loop::run(&plan, &http, stop, on_progress)
+            }
+            Request::Redis { command, expect } => {
+                closed_loop::run(&plan, &Redis::new(command, expect.clone()), stop, on_progress)
+            }
+            Request::Postgres { user, database, query, rows } => {
+                let postgres = Postgres::new(user, database, query, rows.clone());
+                closed_loop::run(&plan, &postgres, stop, on_progress)
+            }
         }
     }
 
@@ -286,18 +316,17 @@ impl Server {
             ExpectedContent::File(path) => {
                 let file = self.program.files.iter().find(|file| file.path == *path);
                 let file = file.expect("the file was checked when the workload was read");
-                ExpectedBody::Exactly(scratch::content(file, &self.placeholders))
+                ExpectedBody::Exactly(scratch::content(file, &self.setting.placeholders))
             }
         };
         Expected { status: expect.status, body }
     }
 
-    fn wait_until_ready(&self, stop: &AtomicBool) -> Result<(), StartError> {
+    fn wait_until_ready(&self, limits: Limits) -> Result<(), StartError> {
         let program = || self.program.command[0].clone();
         let timeout = self.program.ready.timeout;
-        let deadline = now() + timeout;
         loop {
-            let attempt = self.attempt();
+            let attempt = self.attempt(limits)?;
             let exit = self.exit().map_err(|source| StartError::Io {
                 program: program(),
                 action: "checking whether it still runs",
@@ -312,10 +341,10 @@ impl Server {
                     });
                 }
                 (None, Ok(())) => return Ok(()),
-                (None, Err(_)) if stop.load(Ordering::Relaxed) => {
+                (None, Err(_)) if limits.stop.load(Ordering::Relaxed) => {
                     return Err(StartError::Stopped { program: program() });
                 }
-                (None, Err(problem)) if now() >= deadline => {
+                (None, Err(problem)) if now() >= limits.deadline => {
                     let last_words = self.last_words();
                     return Err(StartError::NotReady { program: program(), timeout, problem, last_words });
                 }
@@ -324,50 +353,36 @@ impl Server {
         }
     }
 
-    /// Makes one readiness check.
-    fn attempt(&self) -> Result<(), String> {
+    /// Makes one readiness check; the inner error is the reason why the server is not ready.
+    fn attempt(&self, limits: Limits) -> Result<Result<(), String>, StartError> {
         let timeout = Duration::from_secs(1).min(self.program.ready.timeout);
-        let Some(path) = &self.program.ready.path else {
-            return match TcpStream::connect_timeout(&self.address(), timeout) {
-                Ok(_) => Ok(()),
-                Err(error) => Err(format!("connect: {error}")),
-            };
-        };
-        let plan = http::Plan {
+        Ok(match &self.program.ready.sign {
+            ReadySign::Connection => TcpStream::connect_timeout(&self.address(), timeout)
+                .map(drop)
+                .map_err(|error| format!("connect: {error}")),
+            ReadySign::Page(path) => self.attempt_page(path, timeout),
+            ReadySign::Command(words) => match self.setting.run(words, limits)? {
+                Exit::Status(0) => Ok(()),
+                exit => Err(format!("'{}' {exit}", words.join(" "))),
+            },
+        })
+    }
+
+    fn attempt_page(&self, path: &str, timeout: Duration) -> Result<(), String> {
+        let plan = closed_loop::Plan {
             address: self.address(),
-            path: path.clone(),
             requests: NonZeroU64::MIN,
             connections: NonZeroU32::MIN,
-            reuse: Reuse::NewConnection,
-            expected: Expected { status: 200, body: ExpectedBody::Within(u64::MAX) },
             timeout,
         };
-        match http::run(&plan, &AtomicBool::new(false), &mut |_| {}) {
+        let expected = Expected { status: 200, body: ExpectedBody::Within(u64::MAX) };
+        let http = Http::new(plan.address, path, Reuse::NewConnection, expected);
+        match closed_loop::run(&plan, &http, &AtomicBool::new(false), &mut |_| {}) {
             Ok(_) => Ok(()),
             Err(LoadError::Failed { first, .. }) => Err(format!("GET {path}: {first}")),
             Err(error) => Err(error.to_string()),
         }
     }
-}
-
-/// Returns the server's command, with its path resolved, its placeholders replaced and the environment of the
-/// workload.
-fn command(
-    workload: &Workload,
-    program: &ServerProgram,
-    placeholders: &Placeholders,
-) -> Result<Command, StartError> {
-    let words: Vec<String> = program.command.iter().map(|word| placeholders.fill(word)).collect();
-    let path = find_program(&words[0]).ok_or_else(|| StartError::ProgramMissing {
-        program: words[0].clone(),
-        packages: workload.packages.clone(),
-    })?;
-    let mut command = Command::new(path);
-    command.args(&words[1..]).env_clear().env("PATH", search_path()).env("LC_ALL", "C");
-    for (name, value) in &program.environment {
-        command.env(name, placeholders.fill(value));
-    }
-    Ok(command)
 }
 
 /// Reserves `port` of 127.0.0.1, or any free port if it is 0; returns the socket that holds it, and its
@@ -388,19 +403,6 @@ fn reserve(port: u16) -> Result<(OwnedFd, u16), StartError> {
         io::ErrorKind::AddrInUse => StartError::PortInUse { port },
         _ => StartError::Port { port, source },
     })
-}
-
-/// Returns the last lines of `output`, joined into one line.
-fn last_words(output: &File) -> io::Result<String> {
-    const TAIL_BYTES: usize = 4096;
-    let length = output.metadata()?.len();
-    let mut tail = vec![0; TAIL_BYTES.min(usize::try_from(length).unwrap_or(TAIL_BYTES))];
-    let start = length - tail.len() as u64;
-    output.read_exact_at(&mut tail, start)?;
-    let text = String::from_utf8_lossy(&tail);
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let first = lines.len().saturating_sub(LAST_WORDS_LINES);
-    Ok(if lines.is_empty() { "(nothing)".to_owned() } else { lines[first..].join(" | ") })
 }
 
 #[cfg(test)]

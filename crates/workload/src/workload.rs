@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use assay_process::StopRequest;
 
+pub use crate::client::redis::ExpectedReply;
 use crate::placement::Placement;
 
 /// A program, how to run it, and its operations.
@@ -25,7 +26,7 @@ pub struct Workload {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Program {
     /// Keeps running and serves requests; its units of work are the requests of its operations.
-    Server(ServerProgram),
+    Server(Box<ServerProgram>),
     /// Runs and exits; its unit of work is one run.
     Command(CommandProgram),
 }
@@ -45,12 +46,18 @@ pub struct ServerProgram {
     /// Environment variables of the server, in addition to `PATH` and `LC_ALL=C`. No other variable is
     /// inherited.
     pub environment: Vec<(String, String)>,
+    /// User that the server runs as if root starts it; `None` for the caller.
+    pub user: Option<String>,
+    /// Commands that run before the start, one after the other, as the user of the server.
+    pub prepare: Vec<Vec<String>>,
     /// Files to write into the scratch directory before the start.
     pub files: Vec<ScratchFile>,
     /// Port of 127.0.0.1 that the server listens on; 0 selects any free port.
     pub port: u16,
     /// When the server counts as started.
     pub ready: Ready,
+    /// Commands that run when the server accepts requests, before any operation.
+    pub populate: Vec<Vec<String>>,
     /// How to stop the server.
     pub stop: StopRequest,
     /// Maximum number of threads of the server that can run at the same time, if its configuration limits it.
@@ -84,14 +91,24 @@ pub enum Content {
     },
 }
 
-/// When a server counts as started: it accepts a connection and, if `path` is set, answers a request for it
-/// with status 200.
+/// When a server counts as started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ready {
-    /// Path requested over HTTP, if a connection is not sufficient.
-    pub path: Option<String>,
-    /// Timeout of the start.
+    /// The sign that it accepts requests.
+    pub sign: ReadySign,
+    /// Timeout of the start, with the commands before and after it.
     pub timeout: Duration,
+}
+
+/// A sign that a server accepts requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReadySign {
+    /// It accepts a connection.
+    Connection,
+    /// It answers a request for this path over HTTP with status 200.
+    Page(String),
+    /// This command ends with status 0.
+    Command(Vec<String>),
 }
 
 /// A named operation: defines one unit of work.
@@ -108,27 +125,55 @@ pub struct Operation {
 /// The clients that can load a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Client {
-    /// The built-in client: a fixed number of requests, each response verified byte by byte.
-    Http(HttpOperation),
+    /// The built-in client: a fixed number of requests, each response verified.
+    ClosedLoop(ClosedLoop),
     /// The program wrk: a fixed duration, responses verified by status and size only.
     Wrk(WrkOperation),
 }
 
 /// One operation of the built-in client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HttpOperation {
-    /// Path of the request, starting with `/`.
-    pub path: String,
+pub struct ClosedLoop {
     /// Busy connections, each with one request in flight.
     pub connections: NonZeroU32,
     /// Requests in one round.
     pub requests: NonZeroU64,
-    /// Whether a connection serves more than one request.
-    pub reuse: Reuse,
-    /// The correct response.
-    pub expect: Expect,
     /// Timeout of one request.
     pub timeout: Duration,
+    /// The request and its correct response.
+    pub request: Request,
+}
+
+/// A request in one of the protocols of the built-in client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// A page over HTTP.
+    Http {
+        /// Path of the page, starting with `/`.
+        path: String,
+        /// Whether a connection serves more than one request.
+        reuse: Reuse,
+        /// The correct response.
+        expect: Expect,
+    },
+    /// A command of Redis.
+    Redis {
+        /// The name of the command and its arguments, never empty.
+        command: Vec<String>,
+        /// The correct reply.
+        expect: ExpectedReply,
+    },
+    /// A query of PostgreSQL. None of its texts contains a null character.
+    Postgres {
+        /// User of the session.
+        user: String,
+        /// Database of the session.
+        database: String,
+        /// The query.
+        query: String,
+        /// The rows of the correct result, each with the text of its columns.
+        rows: Vec<Vec<String>>,
+    },
 }
 
 /// One operation of wrk.

@@ -10,7 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 use assay_workload::Reuse;
-use assay_workload::client::http::{Plan, run};
+use assay_workload::client::closed_loop::{Plan, run};
+use assay_workload::client::http::Http;
 use assay_workload::client::response::{Expected, ExpectedBody};
 use assay_workload::client::{Failure, Load, LoadError};
 
@@ -61,17 +62,19 @@ const AMPLE: Duration = Duration::from_secs(60);
 /// Timeout for a peer that never answers.
 const SHORT: Duration = Duration::from_secs(2);
 
+fn plan(address: SocketAddr, timeout: Duration) -> Plan {
+    let (requests, connections) = (NonZeroU64::new(10).unwrap(), NonZeroU32::new(2).unwrap());
+    Plan { address, requests, connections, timeout }
+}
+
 fn load(address: SocketAddr, reuse: Reuse, timeout: Duration) -> Result<Load, LoadError> {
-    let plan = Plan {
-        address,
-        path: "/".into(),
-        requests: NonZeroU64::new(10).unwrap(),
-        connections: NonZeroU32::new(2).unwrap(),
-        reuse,
-        expected: Expected { status: 200, body: ExpectedBody::Exactly(b"hello".to_vec()) },
-        timeout,
-    };
-    run(&plan, &AtomicBool::new(false), &mut |_| {})
+    let expected = Expected { status: 200, body: ExpectedBody::Exactly(b"hello".to_vec()) };
+    run(
+        &plan(address, timeout),
+        &Http::new(address, "/", reuse, expected),
+        &AtomicBool::new(false),
+        &mut |_| {},
+    )
 }
 
 /// Behaviour of a peer, and the expected failure and its message.
@@ -90,7 +93,7 @@ const KEPT_CONNECTIONS: [Row; 15] = [
     ),
     (
         |c| say(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhallo"),
-        Failure::WrongBody,
+        Failure::WrongContent,
         "body differs from the expected one at byte 1",
     ),
     (

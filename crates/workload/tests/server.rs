@@ -51,7 +51,7 @@ fn counts_are_those_of_the_access_log(workload: &str) {
     let server = Server::start(&workload, None, &AtomicBool::new(false)).unwrap();
     let mut expected = lines(&server, "access.log");
     for operation in workload.operations() {
-        let Client::Http(_) = operation.client else { continue };
+        let Client::ClosedLoop(_) = operation.client else { continue };
         let load = server.load(operation, requests(101), &GO_ON, &mut |_| {}).unwrap();
         assert_eq!(load.requests, 101, "{}", operation.name);
         expected += 101;
@@ -112,7 +112,7 @@ fn a_page_with_one_wrong_byte_is_an_error_not_a_rate() {
     bytes[5000] ^= 1;
     fs::write(page, bytes).unwrap();
     let error = server.load(&workload.operations()[0], requests(1000), &GO_ON, &mut |_| {}).unwrap_err();
-    expect!["1 request failed (1 with a wrong body) after 0 correct responses; first failure: body differs from the expected one at byte 5000"]
+    expect!["1 request failed (1 with wrong content) after 0 correct responses; first failure: body differs from the expected one at byte 5000"]
         .assert_eq(&error.to_string());
 }
 
@@ -273,7 +273,7 @@ fn a_command_is_not_a_server() {
 
 #[test]
 fn stopping_leaves_no_process_no_zombie_and_no_directory() {
-    for name in ["nginx", "apache"] {
+    for name in ["nginx", "apache", "postgres"] {
         let server = Server::start(&shipped(name), None, &AtomicBool::new(false)).unwrap();
         let (address, dir) = (server.address(), server.dir().to_owned());
         let (main, processes) = (server.pid(), server.processes().unwrap());

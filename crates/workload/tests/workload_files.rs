@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use assay_workload::{Client, Content, ExpectedContent, Placement, Program, Reuse, Workload};
+use assay_workload::{
+    Client, Content, ExpectedContent, ExpectedReply, Placement, Program, ReadySign, Request, Reuse, Workload,
+};
 use expect_test::{Expect, expect};
 
 const GOOD: &str = r#"name = "tiny"
@@ -42,10 +44,10 @@ fn every_shipped_workload_is_valid_and_has_the_name_of_its_file() {
         let workload = Workload::read(&path).unwrap();
         assert_eq!(path.file_stem().unwrap().to_str(), Some(workload.name.as_str()));
         assert!(!workload.about.is_empty() && !workload.packages.is_empty(), "{}", path.display());
-        assert!(workload.operation("page").is_some(), "{}", path.display());
+        assert!(!workload.operations().is_empty(), "{}", path.display());
         count += 1;
     }
-    assert!(count >= 2);
+    assert!(count >= 5);
 }
 
 #[test]
@@ -58,9 +60,13 @@ fn a_file_is_read_completely() {
     assert_eq!(server.ready.timeout.as_millis(), 1500);
     assert_eq!(server.environment, [("TINY".to_owned(), "1".to_owned())]);
     assert_eq!(server.files[0].content, Content::Text("hello".into()));
-    let Client::Http(http) = &workload.operation("page").unwrap().client else { panic!("{workload:?}") };
-    assert_eq!((http.requests.get(), http.connections.get(), http.reuse), (100, 4, Reuse::NewConnection));
-    assert_eq!(http.expect.content, ExpectedContent::File("www/a.html".into()));
+    let Client::ClosedLoop(client) = &workload.operation("page").unwrap().client else {
+        panic!("{workload:?}")
+    };
+    assert_eq!((client.requests.get(), client.connections.get()), (100, 4));
+    let Request::Http { reuse, expect, .. } = &client.request else { panic!("{client:?}") };
+    assert_eq!(*reuse, Reuse::NewConnection);
+    assert_eq!(expect.content, ExpectedContent::File("www/a.html".into()));
 }
 
 #[test]
@@ -94,21 +100,21 @@ fn unknown_missing_and_mistyped_keys_are_errors() {
         "concurrency = 2",
         "concurency = 2",
         expect![
-            "tiny.toml:13: unknown field `concurency`, expected one of `command`, `port`, `environment`, `ready`, `stop`, `concurrency`; see docs/workload.md"
+            "tiny.toml:13: unknown field `concurency`, expected one of `command`, `port`, `environment`, `user`, `prepare`, `ready`, `populate`, `stop`, `concurrency`; see docs/workload.md"
         ],
     );
     refused(
         "requests = 100",
         "request = 100",
         expect![
-            "tiny.toml:24: unknown field `request`, expected one of `name`, `about`, `client`, `path`, `connections`, `requests`, `duration_s`, `keep_alive`, `timeout_s`, `expect`; see docs/workload.md"
+            "tiny.toml:24: unknown field `request`, expected one of `name`, `about`, `client`, `connections`, `requests`, `duration_s`, `timeout_s`, `path`, `keep_alive`, `command`, `user`, `database`, `query`, `expect`; see docs/workload.md"
         ],
     );
     refused(
         "timeout_s = 1.5",
         "timeout_ms = 1.5",
         expect![
-            "tiny.toml:10: unknown field `timeout_ms`, expected `path` or `timeout_s`; see docs/workload.md"
+            "tiny.toml:10: unknown field `timeout_ms`, expected one of `path`, `run`, `timeout_s`; see docs/workload.md"
         ],
     );
     refused(
@@ -119,7 +125,7 @@ fn unknown_missing_and_mistyped_keys_are_errors() {
     refused(
         "keep_alive = false\n",
         "",
-        expect!["tiny.toml:19: missing field `keep_alive`; see docs/workload.md"],
+        expect![[r#"tiny.toml:20: client "http" needs keep_alive = true or false; see docs/workload.md"#]],
     );
     refused(
         "requests = 100\n",
@@ -263,19 +269,23 @@ fn contradictory_operations_and_programs_are_errors() {
     refused(
         "requests = 100",
         "requests = 100\nduration_s = 1",
-        expect![[r#"tiny.toml:20: client "http" takes requests, not duration_s; see docs/workload.md"#]],
+        expect![[
+            r#"tiny.toml:20: client "http" has no key duration_s, only requests, timeout_s, path, keep_alive; see docs/workload.md"#
+        ]],
     );
     refused(
         "client = \"http\"",
         "client = \"wrk\"",
         expect![[
-            r#"tiny.toml:20: client "wrk" takes duration_s, not requests or timeout_s; see docs/workload.md"#
+            r#"tiny.toml:20: client "wrk" has no key requests, only duration_s, path, keep_alive; see docs/workload.md"#
         ]],
     );
     refused(
         "client = \"http\"",
         "client = \"ab\"",
-        expect!["tiny.toml:21: unknown variant `ab`, expected `http` or `wrk`; see docs/workload.md"],
+        expect![
+            "tiny.toml:21: unknown variant `ab`, expected one of `http`, `redis`, `postgres`, `wrk`; see docs/workload.md"
+        ],
     );
     refused(
         "command = \"tiny",
@@ -304,6 +314,126 @@ fn contradictory_operations_and_programs_are_errors() {
         operation,
         "",
         expect!["tiny.toml:8: a [server] needs at least one [[operation]]; see docs/workload.md"],
+    );
+}
+
+const DATABASE: &str = r#"name = "db"
+about = "a database"
+packages = ["db"]
+
+[server]
+command = "db {dir}"
+port = 0
+user = "db"
+prepare = ["create {dir}", ["allow", "a b"]]
+ready = { run = "ask {port}", timeout_s = 1 }
+populate = ["fill {port}"]
+stop = { signal = "INT", grace_s = 2 }
+
+[[operation]]
+name = "read"
+client = "redis"
+command = "GET 'a key'"
+connections = 1
+requests = 100
+expect = { reply = "a value" }
+
+[[operation]]
+name = "row"
+client = "postgres"
+user = "reader"
+database = "books"
+query = "SELECT a, b FROM t"
+connections = 2
+requests = 200
+timeout_s = 1
+expect = { rows = [["1", "one"], ["2", "two"]] }
+"#;
+
+#[test]
+fn a_file_of_a_database_is_read_completely() {
+    let workload = Workload::parse(DATABASE, "db.toml").unwrap();
+    let Program::Server(server) = &workload.program else { panic!("{workload:?}") };
+    assert_eq!(server.user.as_deref(), Some("db"));
+    assert_eq!(server.prepare, [vec!["create", "{dir}"], vec!["allow", "a b"]]);
+    assert_eq!(server.ready.sign, ReadySign::Command(vec!["ask".into(), "{port}".into()]));
+    assert_eq!(server.populate, [["fill", "{port}"]]);
+    let request = |name: &str| match &workload.operation(name).unwrap().client {
+        Client::ClosedLoop(client) => client.request.clone(),
+        Client::Wrk(_) => panic!("{name} uses wrk"),
+    };
+    let command = vec!["GET".into(), "a key".into()];
+    assert_eq!(request("read"), Request::Redis { command, expect: ExpectedReply::Text("a value".into()) });
+    let rows = [["1", "one"], ["2", "two"]].map(|row| row.map(String::from).to_vec()).to_vec();
+    let (user, database, query) = ("reader".into(), "books".into(), "SELECT a, b FROM t".into());
+    assert_eq!(request("row"), Request::Postgres { user, database, query, rows });
+}
+
+/// Checks the error message for `DATABASE` with `from` replaced by `to`.
+fn refused_database(from: &str, to: &str, message: Expect) {
+    assert!(DATABASE.contains(from), "{from}");
+    let error = Workload::parse(&DATABASE.replacen(from, to, 1), "db.toml").expect_err("a mistake");
+    message.assert_eq(&error.to_string());
+}
+
+#[test]
+fn keys_of_another_client_are_errors() {
+    refused_database(
+        "requests = 100",
+        "path = \"/\"\nrequests = 100",
+        expect![[
+            r#"db.toml:15: client "redis" has no key path, only requests, timeout_s, command; see docs/workload.md"#
+        ]],
+    );
+    refused_database(
+        "requests = 200",
+        "keep_alive = true\nrequests = 200",
+        expect![[
+            r#"db.toml:23: client "postgres" has no key keep_alive, only requests, timeout_s, user, database, query; see docs/workload.md"#
+        ]],
+    );
+    refused_database(
+        "reply = \"a value\" }",
+        "rows = [] }",
+        expect![[
+            r#"db.toml:20: client "redis" expects { reply = TEXT } or { bytes = NUMBER }; see docs/workload.md"#
+        ]],
+    );
+    refused_database(
+        "rows = [[\"1\", \"one\"], [\"2\", \"two\"]] }",
+        "bytes = 1 }",
+        expect![[
+            r#"db.toml:31: client "postgres" expects { rows = [[TEXT OF EACH COLUMN], ...] }; see docs/workload.md"#
+        ]],
+    );
+}
+
+#[test]
+fn incomplete_and_contradictory_parts_of_a_database_are_errors() {
+    refused_database(
+        "command = \"GET 'a key'\"\n",
+        "",
+        expect![[r#"db.toml:15: client "redis" needs command = "NAME ARGUMENTS"; see docs/workload.md"#]],
+    );
+    refused_database(
+        "database = \"books\"\n",
+        "",
+        expect![[r#"db.toml:23: client "postgres" needs database = NAME; see docs/workload.md"#]],
+    );
+    refused_database(
+        "\"SELECT a, b FROM t\"",
+        "\"SELECT \\u0000\"",
+        expect!["db.toml:27: a text for PostgreSQL cannot contain a null character; see docs/workload.md"],
+    );
+    refused_database(
+        "timeout_s = 1 }",
+        "path = \"/\", timeout_s = 1 }",
+        expect!["db.toml:10: ready takes either path or run, not both; see docs/workload.md"],
+    );
+    refused_database(
+        "prepare = [\"create {dir}\", [\"allow\", \"a b\"]]",
+        "prepare = [\"\"]",
+        expect!["db.toml:9: the command contains no program; see docs/workload.md"],
     );
 }
 

@@ -8,6 +8,7 @@
 #![expect(clippy::print_stdout, reason = "with --nocapture, a passing test shows its number of inputs")]
 #![expect(clippy::disallowed_methods, reason = "fuzzing is bounded by time, not by a number of inputs")]
 
+mod clients;
 mod proxy;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,7 +29,6 @@ use assay_sim::{
 use assay_trace::container::Closing;
 use assay_trace::{Opening, Reader, Writer};
 use assay_workload::Workload;
-use assay_workload::client::response::{Expected, ExpectedBody, ResponseReader};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
@@ -40,13 +40,19 @@ struct Target {
     parse: fn(&[u8]),
 }
 
-const TARGETS: [Target; 23] = [
+const TARGETS: [Target; 25] = [
     Target { name: "machine file", seeds: machines, parse: parse_machine },
     Target { name: "demand file", seeds: demands, parse: parse_demand },
     Target { name: "matrix file", seeds: matrices, parse: parse_matrix },
     Target { name: "primitive id", seeds: ids, parse: parse_id },
     Target { name: "workload file", seeds: workloads, parse: parse_workload },
-    Target { name: "HTTP answer", seeds: answers, parse: parse_answer },
+    Target { name: "HTTP answer", seeds: clients::http_answers, parse: clients::parse_http_answer },
+    Target { name: "reply of Redis", seeds: clients::redis_replies, parse: clients::parse_redis_reply },
+    Target {
+        name: "answer of PostgreSQL",
+        seeds: clients::postgres_answers,
+        parse: clients::parse_postgres_answer,
+    },
     Target { name: "trace manifest", seeds: manifests, parse: parse_manifest },
     Target { name: "trace spool", seeds: spools, parse: parse_spool },
     Target { name: "trace segment", seeds: segments, parse: parse_segment },
@@ -228,41 +234,13 @@ fn parse_id(input: &[u8]) {
 }
 
 fn workloads() -> Vec<Vec<u8>> {
-    files(&["workloads/nginx.toml", "workloads/apache.toml"])
+    files(&["workloads/nginx.toml", "workloads/postgres.toml", "workloads/redis.toml"])
 }
 
 fn parse_workload(input: &[u8]) {
     if let Err(refusal) = Workload::parse(&String::from_utf8_lossy(input), "fuzzed.toml") {
         assert!(!refusal.to_string().is_empty());
     }
-}
-
-fn answers() -> Vec<Vec<u8>> {
-    [
-        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
-        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
-    ]
-    .map(|answer| answer.as_bytes().to_vec())
-    .to_vec()
-}
-
-/// The result must be the same in one piece and byte by byte.
-fn parse_answer(input: &[u8]) {
-    let expected = Expected { status: 200, body: ExpectedBody::Exactly(b"hello".to_vec()) };
-    let whole = ResponseReader::new().feed(&expected, input).map(|step| format!("{step:?}"));
-    let mut reader = ResponseReader::new();
-    let mut pieces = Ok(String::new());
-    for byte in input {
-        match reader.feed(&expected, std::slice::from_ref(byte)) {
-            Ok(assay_workload::client::response::Step::Incomplete) => {}
-            Ok(_) => return assert!(whole.is_ok(), "{whole:?} in one piece, complete byte by byte"),
-            Err(fault) => {
-                pieces = Err(fault);
-                break;
-            }
-        }
-    }
-    assert_eq!(whole.is_err(), pieces.is_err(), "{whole:?} in one piece, {pieces:?} byte by byte");
 }
 
 fn guest_answers() -> Vec<Vec<u8>> {

@@ -1,382 +1,63 @@
-//! The built-in client: measures the time that a server requires for exactly this number of requests, with
-//! every response correct. It is a closed loop: each connection has one request in flight and sends the next
-//! one when the response is complete. It runs in the calling thread, requires one `send`, one `recv` and a
-//! share of an `epoll_wait` per request on a kept connection, and allocates nothing per request. After the
-//! first failure it starts no further request, and the load is an error. It does not retry, pace requests or
-//! access the server's processes.
+//! GET over HTTP/1.1, for the closed loop.
 
 use std::net::SocketAddr;
-use std::num::{NonZeroU32, NonZeroU64};
-use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
-use assay_process::accounting::thread_cpu_ns;
-use assay_process::clock::{elapsed_ns, now};
-use hdrhistogram::Histogram;
-use rustix::buffer::spare_capacity;
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with,
-};
-use rustix::time::Timespec;
-
-use super::load::{Failure, Failures, Load, LoadError, percentiles};
-use super::response::{Expected, Fault, ResponseReader, Step, Then};
+use super::protocol::{Fault, Protocol, Step, Then};
+use super::response::{self, Expected, ResponseReader};
 use crate::workload::Reuse;
 
-/// Maximum size of one `recv`: large enough that a large page requires few calls, small enough for the
-/// second-level cache.
-const BUFFER_BYTES: usize = 64 * 1024;
-
-/// Interval of the checks of timeouts and the stop flag and of the progress reports.
-const SWEEP: Duration = Duration::from_millis(50);
-
-/// Longest latency that the histogram distinguishes; the longest timeout of a workload file is an hour.
-const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
-
-/// Parameters of a load.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
-    /// The server.
-    pub address: SocketAddr,
-    /// Path of the request.
-    pub path: String,
-    /// Total number of requests.
-    pub requests: NonZeroU64,
-    /// Number of busy connections.
-    pub connections: NonZeroU32,
-    /// Whether a connection serves more than one request.
-    pub reuse: Reuse,
-    /// The correct response.
-    pub expected: Expected,
-    /// Timeout of one request, from its connection or first byte to its end.
-    pub timeout: Duration,
-}
-
-/// Runs the load `plan`. Calls `on_progress` at intervals with the number of answered requests. Setting
-/// `stop` ends the load with [`LoadError::Stopped`].
-pub fn run(plan: &Plan, stop: &AtomicBool, on_progress: &mut dyn FnMut(u64)) -> Result<Load, LoadError> {
-    let mut run = Run::new(plan)?;
-    let cpu_ns =
-        || thread_cpu_ns().map_err(|source| LoadError::Io { action: "reading its own CPU time", source });
-    let cpu_before_ns = cpu_ns()?;
-    run.start();
-    run.drive(stop, on_progress)?;
-    let client_cpu_ns = cpu_ns()?.saturating_sub(cpu_before_ns);
-    on_progress(run.completed);
-    if let Some(first) = run.first_failure {
-        return Err(LoadError::Failed { completed: run.completed, failures: run.failures, first });
-    }
-    Ok(Load {
-        requests: run.completed,
-        elapsed_ns: elapsed_ns(run.started, run.now),
-        latency: percentiles(&run.histogram),
-        received_bytes: run.received_bytes,
-        connections: Some(run.opened),
-        client_cpu_ns,
-    })
-}
-
-/// The event that a connection waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    /// None: it has no request.
-    Idle,
-    /// Sending the rest of its request, or the connection itself.
-    Sending,
-    /// The response.
-    Receiving,
-    /// The server's close after a complete response.
-    Closing,
-}
-
+/// A request for one page, and the correct response.
 #[derive(Debug)]
-struct Connection {
-    socket: Option<OwnedFd>,
-    phase: Phase,
-    /// Bytes of the request already sent.
-    sent: usize,
-    reader: ResponseReader,
-    /// Start of the request.
-    begun: Instant,
+pub struct Http {
+    messages: [Vec<u8>; 1],
+    reuse: Reuse,
+    expected: Expected,
 }
 
-/// A running load.
-struct Run<'a> {
-    plan: &'a Plan,
-    request: Vec<u8>,
-    epoll: OwnedFd,
-    connections: Vec<Connection>,
-    buffer: Vec<u8>,
-    histogram: Histogram<u64>,
-    failures: Failures,
-    first_failure: Option<String>,
-    begun: u64,
-    completed: u64,
-    busy: usize,
-    opened: u64,
-    received_bytes: u64,
-    started: Instant,
-    /// The latest reading of the clock: one per completed request.
-    now: Instant,
-    swept: Instant,
-}
-
-impl<'a> Run<'a> {
-    fn new(plan: &'a Plan) -> Result<Run<'a>, LoadError> {
-        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(io("creating an epoll instance"))?;
-        let count = u64::from(plan.connections.get()).min(plan.requests.get());
-        let now = now();
-        let connection = || Connection {
-            socket: None,
-            phase: Phase::Idle,
-            sent: 0,
-            reader: ResponseReader::new(),
-            begun: now,
+impl Http {
+    /// Requests `path` from the server at `address`.
+    pub fn new(address: SocketAddr, path: &str, reuse: Reuse, expected: Expected) -> Http {
+        let close = match reuse {
+            Reuse::KeepAlive => "",
+            Reuse::NewConnection => "Connection: close\r\n",
         };
-        Ok(Run {
-            plan,
-            request: request(plan),
-            epoll,
-            connections: (0..count).map(|_| connection()).collect(),
-            buffer: vec![0; BUFFER_BYTES],
-            histogram: Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3).expect("the bounds are constants"),
-            failures: Failures::default(),
-            first_failure: None,
-            begun: 0,
-            completed: 0,
-            busy: 0,
-            opened: 0,
-            received_bytes: 0,
-            started: now,
-            now,
-            swept: now,
-        })
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: assay\r\nAccept: */*\r\n{close}\r\n"
+        );
+        Http { messages: [request.into_bytes()], reuse, expected }
     }
 
-    fn start(&mut self) {
-        self.started = now();
-        self.now = self.started;
-        self.swept = self.started;
-        for index in 0..self.connections.len() {
-            self.busy += 1;
-            self.next(index);
-        }
-    }
-
-    /// Runs the event loop until no connection has a request.
-    fn drive(&mut self, stop: &AtomicBool, on_progress: &mut dyn FnMut(u64)) -> Result<(), LoadError> {
-        let pause = Timespec::try_from(SWEEP).expect("a constant");
-        let mut events: Vec<Event> = Vec::with_capacity(self.connections.len().min(256));
-        while self.busy > 0 {
-            let completed = self.completed;
-            match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&pause)) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(errno) => return Err(io("waiting for events")(errno)),
+    /// Returns `step`, with a close after a request for one: the server need not announce it.
+    fn with_requested_close(&self, step: Result<Step, response::Fault>) -> Result<Step, Fault> {
+        match (step?, self.reuse) {
+            (Step::Complete { used, .. }, Reuse::NewConnection) => {
+                Ok(Step::Complete { used, then: Then::Close })
             }
-            for event in events.drain(..) {
-                let index = usize::try_from(event.data.u64()).expect("the data is an index of `connections`");
-                self.advance(index, event.flags);
-            }
-            if self.completed == completed && self.busy > 0 {
-                self.now = now();
-            }
-            if self.now.saturating_duration_since(self.swept) >= SWEEP {
-                self.sweep();
-                on_progress(self.completed);
-                if stop.load(Ordering::Relaxed) {
-                    return Err(LoadError::Stopped { completed: self.completed });
-                }
-            }
+            (step, _) => Ok(step),
         }
-        Ok(())
-    }
-
-    /// Fails the requests that exceeded their timeout.
-    fn sweep(&mut self) {
-        self.swept = self.now;
-        for index in 0..self.connections.len() {
-            let connection = &self.connections[index];
-            let taken = self.now.saturating_duration_since(connection.begun);
-            if connection.phase != Phase::Idle && taken >= self.plan.timeout {
-                let phase = match connection.phase {
-                    Phase::Closing => "the server did not close the connection after its response",
-                    _ => "no complete response",
-                };
-                self.fail(index, Failure::Timeout, &format!("{phase} within {:?}", self.plan.timeout));
-            }
-        }
-    }
-
-    /// Starts the next request on a connection without one, or leaves the connection idle if no requests are
-    /// left.
-    fn next(&mut self, index: usize) {
-        let connection = &mut self.connections[index];
-        if self.begun == self.plan.requests.get() || self.first_failure.is_some() {
-            connection.socket = None;
-            connection.phase = Phase::Idle;
-            self.busy -= 1;
-            return;
-        }
-        self.begun += 1;
-        connection.begun = self.now;
-        connection.sent = 0;
-        connection.phase = Phase::Sending;
-        let fresh = connection.socket.is_none();
-        if fresh {
-            match open(self.plan.address) {
-                Ok(socket) => connection.socket = Some(socket),
-                Err(errno) => return self.fail(index, Failure::Connect, &in_words("connect", errno)),
-            }
-            self.opened += 1;
-        }
-        self.send(index, fresh);
-    }
-
-    /// Sends the rest of the request. Adds a new socket to the epoll instance.
-    fn send(&mut self, index: usize, fresh: bool) {
-        let connection = &mut self.connections[index];
-        let Some(socket) = &connection.socket else { return };
-        match send(socket, &self.request[connection.sent..], SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
-            Ok(bytes) => connection.sent += bytes,
-            // Not connected yet, or (not observed with requests this small) no space in the socket's buffer.
-            Err(Errno::AGAIN | Errno::INTR) => {}
-            Err(errno @ (Errno::PIPE | Errno::CONNRESET)) => {
-                return self.fail(index, Failure::EarlyClose, &in_words("send", errno));
-            }
-            // The socket's pending error: the reason why the connection failed.
-            Err(errno) => return self.fail(index, Failure::Connect, &in_words("connect", errno)),
-        }
-        let mut interest = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
-        if connection.sent == self.request.len() {
-            connection.phase = Phase::Receiving;
-        } else {
-            interest |= EventFlags::OUT;
-        }
-        let data = EventData::new_u64(index as u64);
-        let observed = match (fresh, connection.phase) {
-            (true, _) => epoll::add(&self.epoll, socket, data, interest),
-            (false, Phase::Sending) => epoll::modify(&self.epoll, socket, data, interest),
-            (false, _) => Ok(()),
-        };
-        if let Err(errno) = observed {
-            self.fail(index, Failure::Connect, &in_words("epoll_ctl", errno));
-        }
-    }
-
-    /// Processes the events of a connection.
-    fn advance(&mut self, index: usize, flags: EventFlags) {
-        if self.connections[index].phase == Phase::Sending {
-            self.send(index, false);
-        }
-        let hung_up = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
-        while matches!(self.connections[index].phase, Phase::Receiving | Phase::Closing) {
-            let Some(socket) = &self.connections[index].socket else { return };
-            match recv(socket, self.buffer.as_mut_slice(), RecvFlags::DONTWAIT) {
-                Ok((0, _)) => return self.closed(index),
-                Ok((bytes, _)) => {
-                    self.received(index, bytes);
-                    // A short read means that no bytes are left, and an event will report further bytes. But
-                    // no further event reports an end of the stream that this event has already reported.
-                    if bytes < BUFFER_BYTES && !hung_up {
-                        return;
-                    }
-                }
-                Err(Errno::AGAIN) => return,
-                Err(Errno::INTR) => {}
-                Err(errno) => return self.fail(index, Failure::EarlyClose, &in_words("recv", errno)),
-            }
-        }
-    }
-
-    /// Processes the first `bytes` of the buffer as part of the response.
-    fn received(&mut self, index: usize, bytes: usize) {
-        self.received_bytes += bytes as u64;
-        let connection = &mut self.connections[index];
-        if connection.phase == Phase::Closing {
-            return self.fail(index, Failure::Surplus, "bytes after the end of the response");
-        }
-        match connection.reader.feed(&self.plan.expected, &self.buffer[..bytes]) {
-            Ok(Step::Incomplete) => {}
-            Ok(Step::Complete { used, .. }) if used < bytes => {
-                self.fail(index, Failure::Surplus, "bytes after the end of the response");
-            }
-            Ok(Step::Complete { then, .. }) => self.answered(index, then),
-            Err(fault) => self.fault(index, &fault),
-        }
-    }
-
-    /// Handles a complete and correct response.
-    fn answered(&mut self, index: usize, then: Then) {
-        self.now = now();
-        let connection = &mut self.connections[index];
-        self.histogram.saturating_record(elapsed_ns(connection.begun, self.now));
-        if self.plan.reuse == Reuse::KeepAlive && then == Then::KeepOpen {
-            self.completed += 1;
-            self.next(index);
-        } else {
-            connection.phase = Phase::Closing;
-        }
-    }
-
-    /// Handles a connection closed by the server.
-    fn closed(&mut self, index: usize) {
-        let connection = &mut self.connections[index];
-        if connection.phase != Phase::Closing {
-            match connection.reader.end(&self.plan.expected) {
-                Ok(Step::Complete { then, .. }) => self.answered(index, then),
-                Ok(Step::Incomplete) => return self.fault(index, &Fault::EarlyClose),
-                Err(fault) => return self.fault(index, &fault),
-            }
-        }
-        // If the server closes first, the TIME_WAIT of the connection is on the server's side and occupies no
-        // port of the client.
-        self.connections[index].socket = None;
-        self.now = now();
-        self.completed += 1;
-        self.next(index);
-    }
-
-    fn fault(&mut self, index: usize, fault: &Fault) {
-        self.fail(index, fault.failure(), &fault.to_string());
-    }
-
-    fn fail(&mut self, index: usize, kind: Failure, words: &str) {
-        self.failures.add(kind);
-        self.first_failure.get_or_insert_with(|| words.to_owned());
-        let connection = &mut self.connections[index];
-        connection.socket = None;
-        connection.phase = Phase::Idle;
-        self.busy -= 1;
     }
 }
 
-fn request(plan: &Plan) -> Vec<u8> {
-    let close = match plan.reuse {
-        Reuse::KeepAlive => "",
-        Reuse::NewConnection => "Connection: close\r\n",
-    };
-    let Plan { path, address, .. } = plan;
-    format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: assay\r\nAccept: */*\r\n{close}\r\n")
-        .into_bytes()
-}
+impl Protocol for Http {
+    type Reader = ResponseReader;
 
-/// Returns a socket that is connected or connecting.
-fn open(address: SocketAddr) -> rustix::io::Result<OwnedFd> {
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let socket = socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
-    match connect(&socket, &address) {
-        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
-        Err(errno) => Err(errno),
+    fn reader(&self) -> ResponseReader {
+        ResponseReader::new()
     }
-}
 
-fn in_words(call: &str, errno: Errno) -> String {
-    format!("{call}: {}", std::io::Error::from(errno))
-}
+    fn reset(&self, reader: &mut ResponseReader) {
+        reader.reset();
+    }
 
-fn io(action: &'static str) -> impl Fn(Errno) -> LoadError {
-    move |errno| LoadError::Io { action, source: errno.into() }
+    fn messages(&self) -> &[Vec<u8>] {
+        &self.messages
+    }
+
+    fn feed(&self, reader: &mut ResponseReader, bytes: &[u8]) -> Result<Step, Fault> {
+        self.with_requested_close(reader.feed(&self.expected, bytes))
+    }
+
+    fn end(&self, reader: &mut ResponseReader) -> Result<Step, Fault> {
+        self.with_requested_close(reader.end(&self.expected))
+    }
 }

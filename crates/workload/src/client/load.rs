@@ -94,27 +94,30 @@ pub enum Failure {
     Timeout,
     /// The connection was closed or reset before the response was complete.
     EarlyClose,
-    /// Not HTTP, or HTTP that the client does not support.
+    /// Not the protocol of the client, or a part of it that the client does not support.
     Malformed,
     /// The status differs from the expected one.
     WrongStatus,
-    /// The length of the body differs from the expected one.
+    /// The length of the content differs from the expected one.
     WrongLength,
-    /// The body has the correct length but different bytes.
-    WrongBody,
+    /// The content differs from the expected one.
+    WrongContent,
+    /// The server reported an error instead of a result.
+    Error,
     /// There are bytes after the end of the response.
     Surplus,
 }
 
 impl Failure {
-    const ALL: [(Failure, &str); 8] = [
+    const ALL: [(Failure, &str); 9] = [
         (Failure::Connect, "refused"),
         (Failure::Timeout, "timed out"),
         (Failure::EarlyClose, "closed early"),
         (Failure::Malformed, "malformed"),
         (Failure::WrongStatus, "with a wrong status"),
         (Failure::WrongLength, "with a wrong length"),
-        (Failure::WrongBody, "with a wrong body"),
+        (Failure::WrongContent, "with wrong content"),
+        (Failure::Error, "answered with an error"),
         (Failure::Surplus, "with surplus bytes"),
     ];
 }
@@ -122,18 +125,19 @@ impl Failure {
 /// Failed requests, counted by kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Failures {
-    counts: [u64; Failure::ALL.len()],
+    // At most one per connection.
+    counts: [u32; Failure::ALL.len()],
 }
 
 impl Failures {
     /// Returns the number of failures of this kind.
     pub fn count(&self, kind: Failure) -> u64 {
-        self.counts[kind as usize]
+        self.counts[kind as usize].into()
     }
 
     /// Returns the total number of failures.
     pub fn total(&self) -> u64 {
-        self.counts.iter().sum()
+        self.counts.iter().copied().map(u64::from).sum()
     }
 
     pub(crate) fn add(&mut self, kind: Failure) {

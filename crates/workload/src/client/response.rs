@@ -9,6 +9,8 @@ use thiserror::Error;
 
 use super::chunked::{Chunked, Decoded, Violation};
 use super::load::Failure;
+use super::protocol;
+pub use super::protocol::{Step, Then};
 
 /// Maximum size of a head: twice the size that nginx and Apache accept for a request.
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
@@ -82,9 +84,15 @@ impl Fault {
             Fault::Malformed(_) => Failure::Malformed,
             Fault::Status { .. } => Failure::WrongStatus,
             Fault::Length { .. } | Fault::Longer { .. } => Failure::WrongLength,
-            Fault::Body { .. } => Failure::WrongBody,
+            Fault::Body { .. } => Failure::WrongContent,
             Fault::EarlyClose => Failure::EarlyClose,
         }
+    }
+}
+
+impl From<Fault> for protocol::Fault {
+    fn from(fault: Fault) -> protocol::Fault {
+        protocol::Fault::new(fault.failure(), fault.to_string())
     }
 }
 
@@ -92,29 +100,6 @@ impl From<Violation> for Fault {
     fn from(violation: Violation) -> Fault {
         Fault::Malformed(violation)
     }
-}
-
-/// Progress of a response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
-    /// More bytes are required; all passed bytes are used.
-    Incomplete,
-    /// The response is complete and correct.
-    Complete {
-        /// Number of passed bytes that belong to it.
-        used: usize,
-        /// State of the connection after the response.
-        then: Then,
-    },
-}
-
-/// State of the connection after a response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Then {
-    /// The server waits for the next request.
-    KeepOpen,
-    /// The server closes it.
-    Close,
 }
 
 /// A parser of consecutive responses. After a fault, it must be `reset`.

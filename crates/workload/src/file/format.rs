@@ -35,7 +35,12 @@ pub(super) struct Server {
     pub(super) port: u16,
     #[serde(default)]
     pub(super) environment: BTreeMap<String, String>,
-    pub(super) ready: Ready,
+    pub(super) user: Option<String>,
+    #[serde(default)]
+    pub(super) prepare: Vec<Spanned<Words>>,
+    pub(super) ready: Spanned<Ready>,
+    #[serde(default)]
+    pub(super) populate: Vec<Spanned<Words>>,
     pub(super) stop: Stop,
     pub(super) concurrency: Option<Spanned<u32>>,
 }
@@ -50,6 +55,7 @@ pub(super) struct Command {
 #[serde(deny_unknown_fields)]
 pub(super) struct Ready {
     pub(super) path: Option<Spanned<String>>,
+    pub(super) run: Option<Spanned<Words>>,
     pub(super) timeout_s: Spanned<f64>,
 }
 
@@ -75,28 +81,47 @@ pub(super) struct Operation {
     #[serde(default)]
     pub(super) about: String,
     pub(super) client: Client,
-    pub(super) path: Spanned<String>,
     pub(super) connections: Spanned<u32>,
     pub(super) requests: Option<Spanned<u64>>,
     pub(super) duration_s: Option<Spanned<u32>>,
-    pub(super) keep_alive: bool,
     pub(super) timeout_s: Option<Spanned<f64>>,
+    pub(super) path: Option<Spanned<String>>,
+    pub(super) keep_alive: Option<bool>,
+    pub(super) command: Option<Spanned<Words>>,
+    pub(super) user: Option<Spanned<String>>,
+    pub(super) database: Option<Spanned<String>>,
+    pub(super) query: Option<Spanned<String>>,
     pub(super) expect: Spanned<Expect>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Client {
     Http,
+    Redis,
+    Postgres,
     Wrk,
+}
+
+impl fmt::Display for Client {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            Client::Http => "http",
+            Client::Redis => "redis",
+            Client::Postgres => "postgres",
+            Client::Wrk => "wrk",
+        })
+    }
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Expect {
-    pub(super) status: u16,
+    pub(super) status: Option<u16>,
     pub(super) file: Option<String>,
     pub(super) bytes: Option<u64>,
+    pub(super) reply: Option<String>,
+    pub(super) rows: Option<Vec<Vec<String>>>,
 }
 
 /// A command: one line that is split like in a shell, or a list of words.

@@ -1,0 +1,221 @@
+//! Databases, started, filled, loaded and stopped: Redis and PostgreSQL as Debian ships them.
+#![expect(clippy::unwrap_used, reason = "the functions that tests share are tests too")]
+
+use std::fs;
+use std::num::NonZeroU64;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
+
+use assay_workload::client::{Failure, LoadError};
+use assay_workload::{Client, Operation, Program, Request, Server, ServerProgram, StartError, Workload};
+use expect_test::expect;
+
+static GO_ON: AtomicBool = AtomicBool::new(false);
+
+fn shipped(name: &str) -> Workload {
+    let workloads = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads");
+    Workload::read(&workloads.join(name).with_extension("toml")).unwrap()
+}
+
+fn program(workload: &mut Workload) -> &mut ServerProgram {
+    match &mut workload.program {
+        Program::Server(server) => server,
+        Program::Command(_) => panic!("{} is a command", workload.name),
+    }
+}
+
+fn start(workload: &Workload) -> Result<Server, StartError> {
+    Server::start(workload, None, &GO_ON)
+}
+
+/// Runs a client program of the database and returns what it prints.
+fn ask(server: &Server, program: &str, arguments: &[&str]) -> String {
+    let port = server.address().port().to_string();
+    let output =
+        Command::new(program).args(["-h", "127.0.0.1", "-p", &port]).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+fn sql(server: &Server, query: &str) -> String {
+    ask(server, "/usr/lib/postgresql/15/bin/psql", &["-U", "postgres", "-A", "-t", "-c", query])
+}
+
+/// Loads the server with 101 requests of `operation`.
+fn load(server: &Server, operation: &Operation) -> Result<u64, LoadError> {
+    server.load(operation, NonZeroU64::new(101), &GO_ON, &mut |_| {}).map(|load| load.requests)
+}
+
+/// Checks that the load of `operation` fails with this first failure only.
+fn fails(server: &Server, operation: &Operation, kind: Failure, problem: &str) {
+    match load(server, operation).unwrap_err() {
+        LoadError::Failed { completed: 0, failures, first } => {
+            assert_eq!((failures.count(kind), failures.total()), (1, 1), "{first}");
+            assert_eq!(first, problem);
+        }
+        other => panic!("{other}"),
+    }
+}
+
+/// Returns the first operation of `workload` with another request.
+fn with_request(workload: &Workload, change: impl Fn(&mut Request)) -> Operation {
+    let mut operation = workload.operations()[0].clone();
+    match &mut operation.client {
+        Client::ClosedLoop(client) => change(&mut client.request),
+        Client::Wrk(_) => panic!("{operation:?}"),
+    }
+    operation
+}
+
+#[test]
+fn redis_executes_exactly_the_commands_that_the_client_counts() {
+    let workload = shipped("redis");
+    let server = start(&workload).unwrap();
+    for operation in workload.operations() {
+        ask(&server, "redis-cli", &["CONFIG", "RESETSTAT"]);
+        assert_eq!(load(&server, operation).unwrap(), 101);
+        let command = if operation.name == "set" { "set" } else { "get" };
+        let counts = ask(&server, "redis-cli", &["INFO", "commandstats"]);
+        assert!(counts.contains(&format!("cmdstat_{command}:calls=101,")), "{}: {counts}", operation.name);
+    }
+}
+
+#[test]
+fn a_wrong_reply_of_redis_is_an_error_not_a_rate() {
+    let workload = shipped("redis");
+    let server = start(&workload).unwrap();
+    let get = &workload.operations()[0];
+    ask(&server, "redis-cli", &["SETRANGE", "key", "63", "x"]);
+    let different = "the reply is a string that differs at byte 63, not the expected one";
+    fails(&server, get, Failure::WrongContent, different);
+    ask(&server, "redis-cli", &["DEL", "key"]);
+    fails(&server, get, Failure::WrongContent, "the reply is nil, not the expected one");
+    ask(&server, "redis-cli", &["LPUSH", "key", "x"]);
+    let list = "WRONGTYPE Operation against a key holding the wrong kind of value";
+    fails(&server, get, Failure::Error, list);
+}
+
+#[test]
+fn postgres_executes_exactly_the_queries_that_the_client_counts() {
+    let workload = shipped("postgres");
+    let server = start(&workload).unwrap();
+    let scans = || {
+        let query = "SELECT idx_scan FROM pg_stat_user_tables WHERE relname = 'pgbench_accounts'";
+        sql(&server, query).parse::<u64>().unwrap()
+    };
+    let mut expected = scans();
+    for operation in workload.operations() {
+        assert_eq!(load(&server, operation).unwrap(), 101);
+        expected += 101;
+        // A session adds its counts to the shared ones when it ends.
+        for _ in 0..1000 {
+            if scans() >= expected {
+                break;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(scans(), expected, "{}", operation.name);
+    }
+}
+
+#[test]
+fn a_wrong_result_of_postgres_is_an_error_not_a_rate() {
+    let workload = shipped("postgres");
+    let server = start(&workload).unwrap();
+    let point_query = &workload.operations()[0];
+    sql(&server, "UPDATE pgbench_accounts SET abalance = 7 WHERE aid = 50000");
+    fails(&server, point_query, Failure::WrongContent, "row 1 is (7) instead of (0)");
+    sql(&server, "DELETE FROM pgbench_accounts WHERE aid = 50000");
+    fails(&server, point_query, Failure::WrongContent, "number of rows is 0 instead of 1");
+    let with = |change: fn(&mut Request)| with_request(&workload, change);
+    let division = with(|request| match request {
+        Request::Postgres { query, .. } => "SELECT 1 / 0".clone_into(query),
+        other => panic!("{other:?}"),
+    });
+    fails(&server, &division, Failure::Error, "ERROR: division by zero");
+    let nowhere = with(|request| match request {
+        Request::Postgres { database, .. } => "nowhere".clone_into(database),
+        other => panic!("{other:?}"),
+    });
+    fails(&server, &nowhere, Failure::Error, "FATAL: database \"nowhere\" does not exist");
+}
+
+#[test]
+fn a_server_with_a_user_runs_as_that_user_if_root_starts_it() {
+    let workload = shipped("postgres");
+    let server = start(&workload).unwrap();
+    let owner = |path: &Path| fs::metadata(path).unwrap().uid();
+    let expected = if rustix::process::geteuid().is_root() {
+        nix::unistd::User::from_name("postgres").unwrap().unwrap().uid.as_raw()
+    } else {
+        rustix::process::geteuid().as_raw()
+    };
+    for pid in server.processes().unwrap() {
+        assert_eq!(owner(Path::new(&format!("/proc/{pid}"))), expected, "process {pid}");
+    }
+    assert_eq!(owner(server.dir()), expected);
+}
+
+#[test]
+fn a_user_that_does_not_exist_is_an_error_for_root() {
+    let mut workload = shipped("redis");
+    program(&mut workload).user = Some("assay-no-such-user".into());
+    let result = start(&workload);
+    if rustix::process::geteuid().is_root() {
+        expect!["user 'assay-no-such-user' does not exist; install the Debian packages redis-server redis-tools or run scripts/setup"]
+            .assert_eq(&result.unwrap_err().to_string());
+    } else {
+        result.unwrap();
+    }
+}
+
+/// A command of a shell.
+fn shell(script: &str) -> Vec<String> {
+    ["sh", "-c", script].map(str::to_owned).to_vec()
+}
+
+#[test]
+fn a_command_that_fails_before_or_after_the_start_is_an_error_with_its_output() {
+    let mut workload = shipped("redis");
+    program(&mut workload).prepare = vec![shell("true"), shell("echo no space at {port}; exit 3")];
+    let error = Server::start(&workload, Some(5497), &GO_ON).unwrap_err();
+    expect!["cannot prepare the server: 'sh -c echo no space at 5497; exit 3' ended with status 3; the last output: no space at 5497"]
+        .assert_eq(&error.to_string());
+
+    let mut workload = shipped("redis");
+    program(&mut workload).populate[0][6] = "SIT".into();
+    let error = start(&workload).unwrap_err();
+    assert!(matches!(error, StartError::Command { .. }), "{error}");
+    assert!(error.to_string().ends_with("ERR unknown command 'SIT', with args beginning with: 'key' '0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef'"), "{error}");
+}
+
+#[test]
+fn a_start_ends_at_its_time_limit_in_every_command() {
+    let commands: [fn(&mut ServerProgram); 3] = [
+        |server| server.prepare = vec![shell("exec sleep 1000")],
+        |server| server.ready.sign = assay_workload::ReadySign::Command(shell("exec sleep 1000")),
+        |server| server.populate = vec![shell("exec sleep 1000")],
+    ];
+    for change in commands {
+        let mut workload = shipped("redis");
+        change(program(&mut workload));
+        program(&mut workload).ready.timeout = Duration::from_secs(3);
+        expect![
+            "cannot prepare the server: 'sh -c exec sleep 1000' still running at the time limit of the start"
+        ]
+        .assert_eq(start(&workload).unwrap_err().to_string().split(';').next().unwrap());
+    }
+}
+
+#[test]
+fn a_command_before_the_start_can_be_stopped() {
+    let mut workload = shipped("redis");
+    program(&mut workload).prepare = vec![shell("exec sleep 1000")];
+    program(&mut workload).ready.timeout = Duration::from_secs(100_000);
+    let error = Server::start(&workload, None, &AtomicBool::new(true)).unwrap_err();
+    assert!(matches!(error, StartError::Stopped { .. }), "{error}");
+}
