@@ -182,7 +182,7 @@ fn a_new_connection_that_the_server_leaves_open_is_an_error() {
 
 #[test]
 fn slow_or_unusual_but_correct_peers_complete_the_load() {
-    let rows: [(Behaviour, Reuse, u64); 7] = [
+    let rows: [(Behaviour, Reuse, u64); 8] = [
         (|c| say(c, ANSWER), Reuse::KeepAlive, 2),
         (|c| trickle(c, Duration::from_micros(10)), Reuse::KeepAlive, 2),
         (
@@ -197,6 +197,7 @@ fn slow_or_unusual_but_correct_peers_complete_the_load() {
         ),
         (|c| say_once(c, "HTTP/1.0 200 OK\r\n\r\nhello"), Reuse::KeepAlive, 10),
         (|c| say_once(c, ANSWER), Reuse::NewConnection, 10),
+        (|c| say_once(c, "HTTP/1.1 200 OK\r\n\r\nhello"), Reuse::KeepAlive, 10),
         (half_close, Reuse::NewConnection, 10),
     ];
     for (row, (behaviour, reuse, connections)) in rows.into_iter().enumerate() {

@@ -340,7 +340,7 @@ impl<'a, P: Protocol> Run<'a, P> {
         let connection = &mut self.connections[index];
         if connection.phase != Phase::Closing {
             match self.protocol.end(&mut connection.reader) {
-                Ok(Step::Complete { then, .. }) => self.answered(index, then),
+                Ok(Step::Complete { .. }) => self.answered(index, Then::Close),
                 Ok(Step::Incomplete) => return self.fault(index, &Fault::early_close()),
                 Err(fault) => return self.fault(index, &fault),
             }
