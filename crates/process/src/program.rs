@@ -2,19 +2,34 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The directories to search for programs: the caller's `PATH`, then the directories of servers on Debian,
-/// which the `PATH` of ordinary users lacks.
+/// The directories of servers on Debian, which the `PATH` of ordinary users lacks.
+const SERVER_DIRECTORIES: [&str; 2] = ["/usr/sbin", "/sbin"];
+
+/// Debian installs the programs of each version of PostgreSQL below this directory, in `VERSION/bin`.
+const POSTGRESQL: &str = "/usr/lib/postgresql";
+
+/// The directories to search for programs: the caller's `PATH`, then the directories of servers on Debian.
 #[must_use]
 pub fn search_path() -> OsString {
-    let mut path = env::var_os("PATH").unwrap_or_default();
-    if !path.is_empty() {
-        path.push(":");
-    }
-    path.push("/usr/sbin:/sbin");
-    path
+    let path = env::var_os("PATH").unwrap_or_default();
+    let directories = env::split_paths(&path).filter(|directory| !directory.as_os_str().is_empty());
+    let directories =
+        directories.chain(SERVER_DIRECTORIES.map(PathBuf::from)).chain(newest(POSTGRESQL.as_ref()));
+    env::join_paths(directories).expect("parts of a path and names without a colon")
+}
+
+/// Returns the `bin` of the newest version that has programs below `versions`.
+fn newest(versions: &Path) -> Option<PathBuf> {
+    let numbered = fs::read_dir(versions).ok()?.filter_map(|entry| {
+        let entry = entry.ok()?;
+        let number: u32 = entry.file_name().to_str()?.parse().ok()?;
+        Some((number, entry.path().join("bin")))
+    });
+    numbered.filter(|(_, programs)| programs.is_dir()).max().map(|(_, programs)| programs)
 }
 
 /// Finds a program like a shell, in the [`search_path`]; a name with a slash is a path. `None` if no
@@ -59,6 +74,17 @@ mod tests {
         assert_eq!(found(), None);
         fs::set_permissions(&programs[1], fs::Permissions::from_mode(0o755)).unwrap();
         assert_eq!(found().as_ref(), Some(&programs[1]));
+    }
+
+    #[test]
+    fn the_newest_version_with_programs_is_the_one_with_the_highest_number() {
+        let versions = tempfile::tempdir().unwrap();
+        assert_eq!(newest(versions.path()), None);
+        for name in ["9/bin", "15/bin", "17/lib", "common/bin"] {
+            fs::create_dir_all(versions.path().join(name)).unwrap();
+        }
+        assert_eq!(newest(versions.path()), Some(versions.path().join("15/bin")));
+        assert_eq!(newest(&versions.path().join("none")), None);
     }
 
     #[test]

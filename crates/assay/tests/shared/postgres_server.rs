@@ -1,12 +1,12 @@
 //! A PostgreSQL server of the distribution, with a database of its own.
 
-use std::fs;
 use std::os::unix::fs::chown;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
+use assay_process::find_program;
 use postgres::{Client, NoTls};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -95,10 +95,7 @@ fn as_postgres(program: &str) -> Command {
     command
 }
 
-/// The directory of the programs of the newest server.
+/// The directory of the programs of the server.
 fn programs() -> PathBuf {
-    let versions = fs::read_dir("/usr/lib/postgresql").unwrap().map(|entry| entry.unwrap().path());
-    let number = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().parse::<u32>().unwrap_or(0);
-    let servers = versions.map(|path| (number(&path), path.join("bin")));
-    servers.filter(|(_, programs)| programs.join("initdb").exists()).max().unwrap().1
+    find_program("initdb").unwrap().parent().unwrap().to_owned()
 }
