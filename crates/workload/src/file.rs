@@ -211,7 +211,7 @@ fn words(command: Spanned<format::Words>) -> Result<Vec<String>, Problem> {
     match words {
         None => Err(problem(&command, "the command ends inside a quotation or after a backslash")),
         Some(words) if words.first().is_none_or(String::is_empty) => {
-            Err(problem(&command, "the command contains no program"))
+            Err(problem(&command, "the command is empty"))
         }
         Some(words) => Ok(words),
     }

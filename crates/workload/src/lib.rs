@@ -27,6 +27,6 @@ pub use placement::{Placement, PlacementError, Role};
 pub use server::{Server, StartError};
 pub use switch::{Switch, SwitchError};
 pub use workload::{
-    Client, ClosedLoop, CommandProgram, Content, Expect, ExpectedContent, ExpectedReply, Operation, Program,
-    Ready, ReadySign, Request, Reuse, ScratchFile, ServerProgram, Workload, WrkOperation,
+    Client, ClosedLoop, CommandProgram, Content, Expect, ExpectedContent, ExpectedReply, ExpectedResult,
+    Operation, Program, Ready, ReadySign, Request, Reuse, ScratchFile, ServerProgram, Workload, WrkOperation,
 };

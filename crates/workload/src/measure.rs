@@ -15,7 +15,7 @@ use thiserror::Error;
 
 use crate::client::{Load, LoadError};
 use crate::cpu::CpuError;
-use crate::server::Server;
+use crate::server::{DEATH, Server};
 use crate::workload::Operation;
 
 /// After a round, the server may still have work to do (write its log, close connections). It has settled
@@ -26,10 +26,6 @@ const QUIET: Duration = Duration::from_millis(12);
 /// A server that does not settle works independently of the requests; after this timeout, its CPU time is
 /// used as it is.
 const SETTLE_MAX: Duration = Duration::from_millis(200);
-
-/// The connections of a dying server close before the process counts as ended; its end follows within this
-/// time.
-const DEATH: Duration = Duration::from_millis(200);
 
 /// The amount of work to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -30,15 +30,15 @@ pub(crate) fn fill(dir: &Path, files: &[ScratchFile], placeholders: &Placeholder
     Ok(())
 }
 
-/// Makes `user` the owner of `path` and of everything below it.
+/// Makes `user` the owner of `path` and of everything below it. A directory comes after its content: while
+/// this walks through it, the user cannot replace a part of it by a link to a file of root.
 pub(crate) fn give(path: &Path, user: &User) -> io::Result<()> {
-    lchown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw()))?;
-    if path.is_dir() {
+    if path.symlink_metadata()?.is_dir() {
         for entry in fs::read_dir(path)? {
             give(&entry?.path(), user)?;
         }
     }
-    Ok(())
+    lchown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw()))
 }
 
 /// Returns the content of one scratch file.

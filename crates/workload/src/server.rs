@@ -21,7 +21,8 @@ use rustix::net::sockopt::set_socket_reuseaddr;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
 use thiserror::Error;
 
-use self::setting::{Limits, Setting};
+pub(crate) use self::setting::DEATH;
+use self::setting::{Limits, Setting, Step};
 use crate::client::closed_loop;
 use crate::client::http::Http;
 use crate::client::postgres::Postgres;
@@ -64,9 +65,21 @@ pub enum StartError {
         /// The Debian packages that create it.
         packages: Vec<String>,
     },
+    /// The user of the server may not enter its scratch directory, or not execute its program.
+    #[error(
+        "user '{user}' cannot run programs in {dir}; set TMPDIR to a directory that every user may enter"
+    )]
+    NoEntry {
+        /// Its name.
+        user: String,
+        /// The scratch directory.
+        dir: String,
+    },
     /// A command before or after the start failed.
-    #[error("cannot prepare the server: '{command}' {problem}; the last output: {last_words}")]
+    #[error("a command of `{key}` failed: '{command}' {problem}; the last output: {last_words}")]
     Command {
+        /// The key of the workload file that contains it.
+        key: &'static str,
         /// The command, with its placeholders replaced.
         command: String,
         /// How it ended.
@@ -138,8 +151,8 @@ pub enum StartError {
 fn advice(packages: &[String]) -> String {
     match packages {
         [] => "install it".to_owned(),
-        [one] => format!("install the Debian package {one} or run scripts/setup"),
-        more => format!("install the Debian packages {} or run scripts/setup", more.join(" ")),
+        [one] => format!("install the Debian package {one}"),
+        more => format!("install the Debian packages {}", more.join(" ")),
     }
 }
 
@@ -166,15 +179,16 @@ impl Server {
         let failed = |action| move |source| StartError::Io { program: name.clone(), action, source };
         let asked = port.unwrap_or(program.port);
         let (reservation, port) = reserve(asked)?;
+        let setting = Setting::new(workload, program, port)?;
+        let timeout = program.ready.timeout;
+        let limits = Limits { deadline: now() + timeout, timeout, stop };
+        let mut command = setting.command(&program.command)?;
+        for command in &program.prepare {
+            setting.run_successfully(Step { key: "prepare", command }, limits, None)?;
+        }
         // On a port selected by the user, a server that does not set SO_REUSEADDR works too, because the
         // reservation is released before its start.
         let reservation = (asked == 0).then_some(reservation);
-        let setting = Setting::new(workload, program, port)?;
-        let limits = Limits { deadline: now() + program.ready.timeout, stop };
-        let mut command = setting.command(&program.command)?;
-        for step in &program.prepare {
-            setting.run_successfully(step, limits)?;
-        }
 
         let cpus = program.server_cpus.cpus(Role::Server)?;
         let counter = Counter::open();
@@ -185,8 +199,9 @@ impl Server {
         let mut server = Server { program: *program.clone(), group, counter, setting, cpus };
         server.wait_until_ready(limits)?;
         drop(reservation);
-        for step in &program.populate {
-            server.setting.run_successfully(step, limits)?;
+        for command in &program.populate {
+            let step = Step { key: "populate", command };
+            server.setting.run_successfully(step, limits, Some(&server.group))?;
         }
         server.group.remember_members().map_err(failed("listing its processes"))?;
         Ok(server)
@@ -277,7 +292,7 @@ impl Server {
     }
 
     /// Requests the server to stop, waits for its grace period, kills the remaining processes, and removes
-    /// the scratch directory.
+    /// the scratch directory. Dropping a server does the same without a report of errors.
     pub fn stop(mut self) -> Result<Stopped, StopError> {
         self.group.stop(self.program.stop)
     }
@@ -303,8 +318,8 @@ impl Server {
             Request::Redis { command, expect } => {
                 closed_loop::run(&plan, &Redis::new(command, expect.clone()), stop, on_progress)
             }
-            Request::Postgres { user, database, query, rows } => {
-                let postgres = Postgres::new(user, database, query, rows.clone());
+            Request::Postgres { user, database, query, expect } => {
+                let postgres = Postgres::new(user, database, query, expect.clone());
                 closed_loop::run(&plan, &postgres, stop, on_progress)
             }
         }
@@ -333,13 +348,7 @@ impl Server {
                 source,
             })?;
             match (exit, attempt) {
-                (Some(exit), _) => {
-                    return Err(StartError::Exited {
-                        program: program(),
-                        exit,
-                        last_words: self.last_words(),
-                    });
-                }
+                (Some(exit), _) => return Err(self.setting.exited(exit)),
                 (None, Ok(())) => return Ok(()),
                 (None, Err(_)) if limits.stop.load(Ordering::Relaxed) => {
                     return Err(StartError::Stopped { program: program() });
@@ -361,10 +370,13 @@ impl Server {
                 .map(drop)
                 .map_err(|error| format!("connect: {error}")),
             ReadySign::Page(path) => self.attempt_page(path, timeout),
-            ReadySign::Command(words) => match self.setting.run(words, limits)? {
-                Exit::Status(0) => Ok(()),
-                exit => Err(format!("'{}' {exit}", words.join(" "))),
-            },
+            ReadySign::Command(command) => {
+                let step = Step { key: "ready", command };
+                match self.setting.run(step, limits, Some(&self.group))? {
+                    Exit::Status(0) => Ok(()),
+                    exit => Err(format!("the command of `ready` {exit}")),
+                }
+            }
         })
     }
 
@@ -382,6 +394,14 @@ impl Server {
             Err(LoadError::Failed { first, .. }) => Err(format!("GET {path}: {first}")),
             Err(error) => Err(error.to_string()),
         }
+    }
+}
+
+impl Drop for Server {
+    /// A database that is killed leaves shared memory behind.
+    fn drop(&mut self) {
+        // What cannot be stopped here is killed by the group, or when this process ends.
+        let _ = self.group.stop(self.program.stop);
     }
 }
 

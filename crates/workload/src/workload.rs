@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use assay_process::StopRequest;
 
+pub use crate::client::postgres::ExpectedResult;
 pub use crate::client::redis::ExpectedReply;
 use crate::placement::Placement;
 
@@ -171,8 +172,8 @@ pub enum Request {
         database: String,
         /// The query.
         query: String,
-        /// The rows of the correct result, each with the text of its columns.
-        rows: Vec<Vec<String>>,
+        /// The correct result.
+        expect: ExpectedResult,
     },
 }
 

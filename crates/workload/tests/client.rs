@@ -9,11 +9,12 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-use assay_workload::Reuse;
 use assay_workload::client::closed_loop::{Plan, run};
 use assay_workload::client::http::Http;
+use assay_workload::client::postgres::Postgres;
 use assay_workload::client::response::{Expected, ExpectedBody};
 use assay_workload::client::{Failure, Load, LoadError};
+use assay_workload::{ExpectedResult, Reuse};
 
 const ANSWER: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
@@ -196,8 +197,8 @@ fn slow_or_unusual_but_correct_peers_complete_the_load() {
             10,
         ),
         (|c| say_once(c, "HTTP/1.0 200 OK\r\n\r\nhello"), Reuse::KeepAlive, 10),
-        (|c| say_once(c, ANSWER), Reuse::NewConnection, 10),
         (|c| say_once(c, "HTTP/1.1 200 OK\r\n\r\nhello"), Reuse::KeepAlive, 10),
+        (|c| say_once(c, ANSWER), Reuse::NewConnection, 10),
         (half_close, Reuse::NewConnection, 10),
     ];
     for (row, (behaviour, reuse, connections)) in rows.into_iter().enumerate() {
@@ -205,6 +206,81 @@ fn slow_or_unusual_but_correct_peers_complete_the_load() {
         assert_eq!((load.requests, load.connections), (10, Some(connections)), "row {row}");
         assert!(load.latency.p50_ns <= load.latency.p999_ns.unwrap(), "row {row}: {load:?}");
         assert!(load.received_bytes >= 10 * 24, "row {row}: {load:?}");
+    }
+}
+
+/// The answer of PostgreSQL to the start of a session: no password, ready.
+const WELCOME: &[u8] = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
+
+/// The answer of PostgreSQL to a query without rows.
+const RESULT: &[u8] = b"C\0\0\0\x0dSELECT 0\0Z\0\0\0\x05I";
+
+/// Reads one message of a session, whose start has no type. Returns whether there was one.
+fn message(connection: &mut TcpStream, is_start: bool) -> bool {
+    let mut head = vec![0; if is_start { 4 } else { 5 }];
+    if connection.read_exact(&mut head).is_err() {
+        return false;
+    }
+    let length = u32::from_be_bytes(head[head.len() - 4..].try_into().unwrap());
+    connection.read_exact(&mut vec![0; length as usize - 4]).is_ok()
+}
+
+/// Answers the start of a session with `welcome` and every query with `result`.
+fn serve(mut connection: TcpStream, welcome: &[u8], result: &[u8]) {
+    message(&mut connection, true);
+    connection.write_all(welcome).unwrap();
+    while message(&mut connection, false) && connection.write_all(result).is_ok() {}
+}
+
+fn load_postgres(address: SocketAddr, timeout: Duration) -> Result<Load, LoadError> {
+    let expect = ExpectedResult { rows: Vec::new(), tag: Some("SELECT 0".to_owned()) };
+    let protocol = Postgres::new("u", "d", "SELECT", expect);
+    run(&plan(address, timeout), &protocol, &AtomicBool::new(false), &mut |_| {})
+}
+
+#[test]
+fn a_session_of_two_messages_completes_the_load() {
+    let load = load_postgres(peer(|c| serve(c, WELCOME, RESULT)), AMPLE).unwrap();
+    assert_eq!((load.requests, load.connections), (10, Some(2)));
+    assert_eq!(load.received_bytes, (2 * WELCOME.len() + 10 * RESULT.len()) as u64);
+}
+
+#[test]
+fn a_faulty_peer_in_a_session_of_two_messages_is_an_error_of_the_correct_kind() {
+    let rows: [Row; 6] = [
+        (
+            |mut c| {
+                message(&mut c, true);
+                c.write_all(WELCOME).unwrap();
+                message(&mut c, false);
+            },
+            Failure::EarlyClose,
+            "connection closed before the response was complete",
+        ),
+        (
+            |mut c| assert!(message(&mut c, true)),
+            Failure::EarlyClose,
+            "connection closed before the response was complete",
+        ),
+        (|c| serve(c, WELCOME, b""), Failure::Timeout, "no complete response within 2s"),
+        (|c| serve(c, WELCOME, &RESULT[..9]), Failure::Timeout, "no complete response within 2s"),
+        (
+            |c| serve(c, &[WELCOME, b"!"].concat(), RESULT),
+            Failure::Surplus,
+            "bytes after the end of the response",
+        ),
+        (
+            |c| serve(c, WELCOME, &[RESULT, b"!"].concat()),
+            Failure::Surplus,
+            "bytes after the end of the response",
+        ),
+    ];
+    for (row, (behaviour, kind, words)) in rows.into_iter().enumerate() {
+        let timeout = if kind == Failure::Timeout { SHORT } else { AMPLE };
+        let error = load_postgres(peer(behaviour), timeout).unwrap_err();
+        let LoadError::Failed { failures, first, .. } = &error else { panic!("row {row}: {error}") };
+        assert_eq!(failures.count(kind), failures.total(), "row {row}: {error}");
+        assert_eq!(first, words, "row {row}");
     }
 }
 

@@ -1,32 +1,25 @@
 //! Databases, started, filled, loaded and stopped: Redis and PostgreSQL as Debian ships them.
 #![expect(clippy::unwrap_used, reason = "the functions that tests share are tests too")]
 
+mod shared;
+
 use std::fs;
 use std::num::NonZeroU64;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
 use assay_workload::client::{Failure, LoadError};
-use assay_workload::{Client, Operation, Program, Request, Server, ServerProgram, StartError, Workload};
+use assay_workload::{
+    Client, Content, Operation, ReadySign, Request, ScratchFile, Server, ServerProgram, StartError, Workload,
+};
 use expect_test::expect;
 
+use self::shared::{program, shipped};
+
 static GO_ON: AtomicBool = AtomicBool::new(false);
-
-fn shipped(name: &str) -> Workload {
-    let workloads = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads");
-    Workload::read(&workloads.join(name).with_extension("toml")).unwrap()
-}
-
-fn program(workload: &mut Workload) -> &mut ServerProgram {
-    match &mut workload.program {
-        Program::Server(server) => server,
-        Program::Command(_) => panic!("{} is a command", workload.name),
-    }
-}
 
 fn start(workload: &Workload) -> Result<Server, StartError> {
     Server::start(workload, None, &GO_ON)
@@ -35,14 +28,15 @@ fn start(workload: &Workload) -> Result<Server, StartError> {
 /// Runs a client program of the database and returns what it prints.
 fn ask(server: &Server, program: &str, arguments: &[&str]) -> String {
     let port = server.address().port().to_string();
-    let output =
-        Command::new(program).args(["-h", "127.0.0.1", "-p", &port]).args(arguments).output().unwrap();
-    assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
+    let program = assay_process::find_program(program).unwrap();
+    let output = Command::new(program).args(["-p", &port]).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
 fn sql(server: &Server, query: &str) -> String {
-    ask(server, "/usr/lib/postgresql/15/bin/psql", &["-U", "postgres", "-A", "-t", "-c", query])
+    let socket = server.dir().join("data");
+    ask(server, "psql", &["-h", socket.to_str().unwrap(), "-U", "postgres", "-A", "-t", "-c", query])
 }
 
 /// Loads the server with 101 requests of `operation`.
@@ -137,27 +131,53 @@ fn a_wrong_result_of_postgres_is_an_error_not_a_rate() {
         other => panic!("{other:?}"),
     });
     fails(&server, &division, Failure::Error, "ERROR: division by zero");
-    let nowhere = with(|request| match request {
-        Request::Postgres { database, .. } => "nowhere".clone_into(database),
+    let nobody = with(|request| match request {
+        Request::Postgres { user, .. } => "nobody".clone_into(user),
         other => panic!("{other:?}"),
     });
-    fails(&server, &nowhere, Failure::Error, "FATAL: database \"nowhere\" does not exist");
+    let refused = "FATAL: no pg_hba.conf entry for host \"127.0.0.1\", user \"nobody\", database \"postgres\", no encryption";
+    fails(&server, &nobody, Failure::Error, refused);
 }
 
 #[test]
-fn a_server_with_a_user_runs_as_that_user_if_root_starts_it() {
-    let workload = shipped("postgres");
+fn a_server_with_a_user_and_its_commands_run_as_that_user_if_root_starts_them() {
+    let mut workload = shipped("redis");
+    let file = ScratchFile { path: "a/b/file".into(), content: Content::Text(String::new()) };
+    program(&mut workload).files.push(file);
+    program(&mut workload).prepare = vec![shell("id -u >a/b/new; id -G >>a/b/file")];
     let server = start(&workload).unwrap();
-    let owner = |path: &Path| fs::metadata(path).unwrap().uid();
-    let expected = if rustix::process::geteuid().is_root() {
-        nix::unistd::User::from_name("postgres").unwrap().unwrap().uid.as_raw()
+    let (uid, gid) = if rustix::process::geteuid().is_root() {
+        let user = nix::unistd::User::from_name("redis").unwrap().unwrap();
+        (user.uid.as_raw(), user.gid.as_raw())
     } else {
-        rustix::process::geteuid().as_raw()
+        (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
     };
     for pid in server.processes().unwrap() {
-        assert_eq!(owner(Path::new(&format!("/proc/{pid}"))), expected, "process {pid}");
+        let process = fs::metadata(format!("/proc/{pid}")).unwrap();
+        assert_eq!((process.uid(), process.gid()), (uid, gid), "process {pid}");
     }
-    assert_eq!(owner(server.dir()), expected);
+    for name in ["", "a", "a/b", "a/b/file", "a/b/new"] {
+        assert_eq!(fs::metadata(server.dir().join(name)).unwrap().uid(), uid, "{name:?}");
+    }
+    let read = |name: &str| fs::read_to_string(server.dir().join(name)).unwrap();
+    assert_eq!(read("a/b/new"), format!("{uid}\n"));
+    if rustix::process::geteuid().is_root() {
+        assert_eq!(read("a/b/file"), format!("{gid}\n"), "the groups of root");
+    }
+}
+
+#[test]
+fn a_dropped_database_leaves_no_shared_memory() {
+    let server = start(&shipped("postgres")).unwrap();
+    let creator = server.pid().to_string();
+    // Columns: key, shmid, perms, size, cpid (proc_sysvipc_shm(5)).
+    let segments = || {
+        let list = fs::read_to_string("/proc/sysvipc/shm").unwrap();
+        list.lines().filter(|line| line.split_whitespace().nth(4) == Some(creator.as_str())).count()
+    };
+    assert_eq!(segments(), 1);
+    drop(server);
+    assert_eq!(segments(), 0);
 }
 
 #[test]
@@ -166,8 +186,10 @@ fn a_user_that_does_not_exist_is_an_error_for_root() {
     program(&mut workload).user = Some("assay-no-such-user".into());
     let result = start(&workload);
     if rustix::process::geteuid().is_root() {
-        expect!["user 'assay-no-such-user' does not exist; install the Debian packages redis-server redis-tools or run scripts/setup"]
-            .assert_eq(&result.unwrap_err().to_string());
+        expect![
+            "user 'assay-no-such-user' does not exist; install the Debian packages redis-server redis-tools"
+        ]
+        .assert_eq(&result.unwrap_err().to_string());
     } else {
         result.unwrap();
     }
@@ -181,33 +203,51 @@ fn shell(script: &str) -> Vec<String> {
 #[test]
 fn a_command_that_fails_before_or_after_the_start_is_an_error_with_its_output() {
     let mut workload = shipped("redis");
-    program(&mut workload).prepare = vec![shell("true"), shell("echo no space at {port}; exit 3")];
-    let error = Server::start(&workload, Some(5497), &GO_ON).unwrap_err();
-    expect!["cannot prepare the server: 'sh -c echo no space at 5497; exit 3' ended with status 3; the last output: no space at 5497"]
+    program(&mut workload).prepare = vec![shell("test {port} -gt 0"), shell("echo no space; exit 3")];
+    let error = start(&workload).unwrap_err();
+    expect!["a command of `prepare` failed: 'sh -c echo no space; exit 3' ended with status 3; the last output: no space"]
         .assert_eq(&error.to_string());
 
     let mut workload = shipped("redis");
     program(&mut workload).populate[0][6] = "SIT".into();
-    let error = start(&workload).unwrap_err();
-    assert!(matches!(error, StartError::Command { .. }), "{error}");
-    assert!(error.to_string().ends_with("ERR unknown command 'SIT', with args beginning with: 'key' '0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef'"), "{error}");
+    let error = start(&workload).unwrap_err().to_string();
+    assert!(error.starts_with("a command of `populate` failed: 'redis-cli -e "), "{error}");
+    assert!(error.contains("; the last output: ") && error.contains("ERR unknown command 'SIT'"), "{error}");
+}
+
+#[test]
+fn the_end_of_the_server_is_the_error_and_not_the_failure_of_a_command() {
+    let commands: [fn(&mut ServerProgram); 2] = [
+        |server| server.ready.sign = ReadySign::Command(shell("exec sleep 1000")),
+        |server| server.populate = vec![shell("redis-cli -p {port} SHUTDOWN NOSAVE; exit 1")],
+    ];
+    for (change, status) in commands.into_iter().zip([5, 0]) {
+        let mut workload = shipped("redis");
+        change(program(&mut workload));
+        if status == 5 {
+            program(&mut workload).command = shell("exit 5");
+        }
+        let error = start(&workload).unwrap_err();
+        assert!(matches!(error, StartError::Exited { .. }), "{error}");
+        assert!(error.to_string().contains(&format!("ended with status {status}")), "{error}");
+    }
 }
 
 #[test]
 fn a_start_ends_at_its_time_limit_in_every_command() {
-    let commands: [fn(&mut ServerProgram); 3] = [
+    let commands: [fn(&mut ServerProgram); 2] = [
         |server| server.prepare = vec![shell("exec sleep 1000")],
-        |server| server.ready.sign = assay_workload::ReadySign::Command(shell("exec sleep 1000")),
-        |server| server.populate = vec![shell("exec sleep 1000")],
+        |server| server.ready.sign = ReadySign::Command(shell("exec sleep 1000")),
     ];
-    for change in commands {
+    for (key, change) in ["prepare", "ready"].into_iter().zip(commands) {
         let mut workload = shipped("redis");
         change(program(&mut workload));
-        program(&mut workload).ready.timeout = Duration::from_secs(3);
-        expect![
-            "cannot prepare the server: 'sh -c exec sleep 1000' still running at the time limit of the start"
-        ]
-        .assert_eq(start(&workload).unwrap_err().to_string().split(';').next().unwrap());
+        program(&mut workload).ready.timeout = Duration::from_secs(1);
+        let error = start(&workload).unwrap_err().to_string();
+        let expected = format!(
+            "a command of `{key}` failed: 'sh -c exec sleep 1000' did not end within 1s, the time limit of the start"
+        );
+        assert_eq!(error.split(';').next(), Some(expected.as_str()), "{error}");
     }
 }
 

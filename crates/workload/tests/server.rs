@@ -1,6 +1,8 @@
 //! Real servers, started, loaded and stopped: nginx and Apache as Debian ships them.
 #![expect(clippy::unwrap_used, reason = "the functions that tests share are tests too")]
 
+mod shared;
+
 use std::collections::HashSet;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
@@ -10,27 +12,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use assay_process::Process;
 use assay_workload::client::LoadError;
-use assay_workload::{
-    Client, Content, MeasureError, Plan, Program, Server, ServerProgram, StartError, Stopped, Workload,
-    measure,
-};
+use assay_workload::{Client, Content, MeasureError, Plan, Server, StartError, Stopped, Workload, measure};
 use expect_test::expect;
 use rustix::net::sockopt::set_socket_reuseaddr;
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 
+use self::shared::{program, shipped};
+
 static GO_ON: AtomicBool = AtomicBool::new(false);
-
-fn shipped(name: &str) -> Workload {
-    let workloads = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads");
-    Workload::read(&workloads.join(name).with_extension("toml")).unwrap()
-}
-
-fn program(workload: &mut Workload) -> &mut ServerProgram {
-    match &mut workload.program {
-        Program::Server(server) => server,
-        Program::Command(_) => panic!("{} is a command", workload.name),
-    }
-}
 
 fn requests(count: u64) -> Option<NonZeroU64> {
     NonZeroU64::new(count)
@@ -260,7 +249,7 @@ fn a_server_that_never_answers_is_killed_after_its_timeout() {
 fn the_error_for_a_missing_program_contains_its_package() {
     let mut workload = shipped("nginx");
     program(&mut workload).command[0] = "nginx-of-tomorrow".into();
-    expect!["program 'nginx-of-tomorrow' is neither in PATH nor in /usr/sbin; install the Debian package nginx-light or run scripts/setup"]
+    expect!["program 'nginx-of-tomorrow' is neither in PATH nor in /usr/sbin; install the Debian package nginx-light"]
         .assert_eq(&Server::start(&workload, None, &AtomicBool::new(false)).unwrap_err().to_string());
 }
 

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use assay_workload::{
-    Client, Content, ExpectedContent, ExpectedReply, Placement, Program, ReadySign, Request, Reuse, Workload,
+    Client, Content, ExpectedContent, ExpectedReply, ExpectedResult, Placement, Program, ReadySign, Request,
+    Reuse, Workload,
 };
 use expect_test::{Expect, expect};
 
@@ -38,6 +39,8 @@ expect = { status = 200, file = "www/a.html" }
 
 #[test]
 fn every_shipped_workload_is_valid_and_has_the_name_of_its_file() {
+    let setup = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/setup");
+    let setup = fs::read_to_string(setup).unwrap();
     let mut count = 0;
     for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads")).unwrap() {
         let path = entry.unwrap().path();
@@ -45,6 +48,12 @@ fn every_shipped_workload_is_valid_and_has_the_name_of_its_file() {
         assert_eq!(path.file_stem().unwrap().to_str(), Some(workload.name.as_str()));
         assert!(!workload.about.is_empty() && !workload.packages.is_empty(), "{}", path.display());
         assert!(!workload.operations().is_empty(), "{}", path.display());
+        for package in &workload.packages {
+            assert!(
+                setup.split([' ', '"', '\n']).any(|word| word == package),
+                "scripts/setup lacks {package}"
+            );
+        }
         count += 1;
     }
     assert!(count >= 5);
@@ -297,7 +306,7 @@ fn contradictory_operations_and_programs_are_errors() {
     refused(
         "command = \"tiny --root '{dir}/a b' --port {port}\"",
         "command = []",
-        expect!["tiny.toml:8: the command contains no program; see docs/workload.md"],
+        expect!["tiny.toml:8: the command is empty; see docs/workload.md"],
     );
     refused(
         "[server]",
@@ -347,7 +356,7 @@ query = "SELECT a, b FROM t"
 connections = 2
 requests = 200
 timeout_s = 1
-expect = { rows = [["1", "one"], ["2", "two"]] }
+expect = { rows = [["1", "one"], ["2", "two"]], tag = "SELECT 2" }
 "#;
 
 #[test]
@@ -366,7 +375,8 @@ fn a_file_of_a_database_is_read_completely() {
     assert_eq!(request("read"), Request::Redis { command, expect: ExpectedReply::Text("a value".into()) });
     let rows = [["1", "one"], ["2", "two"]].map(|row| row.map(String::from).to_vec()).to_vec();
     let (user, database, query) = ("reader".into(), "books".into(), "SELECT a, b FROM t".into());
-    assert_eq!(request("row"), Request::Postgres { user, database, query, rows });
+    let expect = ExpectedResult { rows, tag: Some("SELECT 2".into()) };
+    assert_eq!(request("row"), Request::Postgres { user, database, query, expect });
 }
 
 /// Checks the error message for `DATABASE` with `from` replaced by `to`.
@@ -400,10 +410,10 @@ fn keys_of_another_client_are_errors() {
         ]],
     );
     refused_database(
-        "rows = [[\"1\", \"one\"], [\"2\", \"two\"]] }",
-        "bytes = 1 }",
+        "rows = [[\"1\", \"one\"], [\"2\", \"two\"]]",
+        "bytes = 1",
         expect![[
-            r#"db.toml:31: client "postgres" expects { rows = [[TEXT OF EACH COLUMN], ...] }; see docs/workload.md"#
+            r#"db.toml:31: client "postgres" expects { rows = [[TEXT OF EACH COLUMN], ...], tag = TEXT }; see docs/workload.md"#
         ]],
     );
 }
@@ -426,6 +436,13 @@ fn incomplete_and_contradictory_parts_of_a_database_are_errors() {
         expect!["db.toml:27: a text for PostgreSQL cannot contain a null character; see docs/workload.md"],
     );
     refused_database(
+        "rows = [[\"1\", \"one\"], [\"2\", \"two\"]], tag = \"SELECT 2\"",
+        "rows = []",
+        expect![[
+            r#"db.toml:31: a result without rows needs the tag of the command, for example tag = "UPDATE 1"; see docs/workload.md"#
+        ]],
+    );
+    refused_database(
         "timeout_s = 1 }",
         "path = \"/\", timeout_s = 1 }",
         expect!["db.toml:10: ready takes either path or run, not both; see docs/workload.md"],
@@ -433,7 +450,7 @@ fn incomplete_and_contradictory_parts_of_a_database_are_errors() {
     refused_database(
         "prepare = [\"create {dir}\", [\"allow\", \"a b\"]]",
         "prepare = [\"\"]",
-        expect!["db.toml:9: the command contains no program; see docs/workload.md"],
+        expect!["db.toml:9: the command is empty; see docs/workload.md"],
     );
 }
 

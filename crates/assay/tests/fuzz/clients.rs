@@ -6,7 +6,7 @@ use assay_workload::client::postgres::Postgres;
 use assay_workload::client::protocol::{Fault, Protocol, Step};
 use assay_workload::client::redis::Redis;
 use assay_workload::client::response::{Expected, ExpectedBody};
-use assay_workload::{ExpectedReply, Reuse};
+use assay_workload::{ExpectedReply, ExpectedResult, Reuse};
 
 pub(super) fn http_answers() -> Vec<Vec<u8>> {
     [
@@ -23,9 +23,17 @@ pub(super) fn parse_http_answer(input: &[u8]) {
 }
 
 pub(super) fn redis_replies() -> Vec<Vec<u8>> {
-    ["$5\r\nhello\r\n", "+OK\r\n", "-ERR unknown command\r\n", ":12\r\n", "*1\r\n$1\r\na\r\n", "$-1\r\n"]
-        .map(|reply| reply.as_bytes().to_vec())
-        .to_vec()
+    [
+        "$5\r\nhello\r\n",
+        "+OK\r\n",
+        "$5\r\nhalloXY",
+        "-ERR unknown command\r\n",
+        ":12\r\n",
+        "*1\r\n$1\r\na\r\n",
+        "$-1\r\n",
+    ]
+    .map(|reply| reply.as_bytes().to_vec())
+    .to_vec()
 }
 
 pub(super) fn parse_redis_reply(input: &[u8]) {
@@ -44,7 +52,8 @@ pub(super) fn postgres_answers() -> Vec<Vec<u8>> {
 }
 
 pub(super) fn parse_postgres_answer(input: &[u8]) {
-    agree(&Postgres::new("a", "b", "SELECT 'hello'", vec![vec!["hello".to_owned()]]), input);
+    let expect = ExpectedResult { rows: vec![vec!["hello".to_owned()]], tag: None };
+    agree(&Postgres::new("a", "b", "SELECT 'hello'", expect), input);
 }
 
 fn agree(protocol: &impl Protocol, input: &[u8]) {

@@ -67,9 +67,7 @@ pub enum LoadError {
         source: io::Error,
     },
     /// The program wrk was not found.
-    #[error(
-        "program 'wrk' is neither in PATH nor in /usr/sbin; install the Debian package wrk or run scripts/setup"
-    )]
+    #[error("program 'wrk' is neither in PATH nor in /usr/sbin; install the Debian package wrk")]
     WrkMissing,
     /// Wrk failed, or its output could not be parsed.
     #[error("wrk: {problem}")]

@@ -74,3 +74,19 @@ impl Fault {
         Fault::new(Failure::EarlyClose, "connection closed before the response was complete")
     }
 }
+
+/// Returns how many answers `pieces` contain, and how many bytes after the last complete one.
+#[cfg(test)]
+pub(super) fn verdict(protocol: &impl Protocol, pieces: &[&[u8]]) -> Result<(usize, usize), Fault> {
+    let mut reader = protocol.reader();
+    let (mut answers, mut open) = (0, 0);
+    for piece in pieces {
+        let mut rest = *piece;
+        while let Step::Complete { used, .. } = protocol.feed(&mut reader, rest)? {
+            (answers, open) = (answers + 1, 0);
+            rest = &rest[used..];
+        }
+        open += rest.len();
+    }
+    Ok((answers, open))
+}

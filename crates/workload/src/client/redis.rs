@@ -42,14 +42,18 @@ impl Redis {
         Redis { messages: [message.into_bytes()], expected, reply_bytes_max }
     }
 
-    /// Compares a complete reply, a part of `bytes`, with the correct one.
-    fn compare(&self, reply: &RangeFrame, bytes: &[u8]) -> Result<(), Fault> {
+    /// Compares a complete reply, the first `length` of `bytes`, with the correct one.
+    fn compare(&self, reply: &RangeFrame, bytes: &[u8], length: usize) -> Result<(), Fault> {
+        // The parser skips the line end of a string of known length without a look at it.
+        if !bytes[..length].ends_with(b"\r\n") {
+            return Err(malformed());
+        }
         match reply {
             RangeFrame::SimpleString(range) | RangeFrame::BulkString(range) => {
                 self.compare_text(&bytes[range.0..range.1])
             }
             RangeFrame::Integer(number) => match &self.expected {
-                ExpectedReply::Text(text) if *text == number.to_string() => Ok(()),
+                ExpectedReply::Text(text) if text.as_bytes() == &bytes[1..length - 2] => Ok(()),
                 _ => Err(wrong(&format!("the integer {number}"))),
             },
             RangeFrame::Null => Err(wrong("nil")),
@@ -75,6 +79,10 @@ impl Redis {
             ExpectedReply::Bytes(_) => Ok(()),
         }
     }
+}
+
+fn malformed() -> Fault {
+    Fault::new(Failure::Malformed, "malformed reply: not the protocol of Redis")
 }
 
 fn wrong(found: &str) -> Fault {
@@ -109,16 +117,15 @@ impl Protocol for Redis {
         if reply.first() == Some(&b'*') {
             return Err(wrong("an array"));
         }
-        let decoded = decode_range(reply)
-            .map_err(|_| Fault::new(Failure::Malformed, "malformed reply: not the protocol of Redis"))?;
-        if let Some((frame, length)) = decoded {
-            self.compare(&frame, reply)?;
-            reader.clear();
-            return Ok(Step::Complete { used: length - before, then: Then::KeepOpen });
-        }
-        if reply.len() > self.reply_bytes_max {
+        let decoded = decode_range(reply).map_err(|_| malformed())?;
+        if decoded.as_ref().map_or(reply.len(), |(_, length)| *length) > self.reply_bytes_max {
             let problem = format!("reply of more than {} bytes", self.reply_bytes_max);
             return Err(Fault::new(Failure::WrongLength, problem));
+        }
+        if let Some((frame, length)) = decoded {
+            self.compare(&frame, reply, length)?;
+            reader.clear();
+            return Ok(Step::Complete { used: length - before, then: Then::KeepOpen });
         }
         if before == 0 {
             reader.extend_from_slice(bytes);

@@ -122,6 +122,7 @@ pub(super) struct Expect {
     pub(super) bytes: Option<u64>,
     pub(super) reply: Option<String>,
     pub(super) rows: Option<Vec<Vec<String>>>,
+    pub(super) tag: Option<String>,
 }
 
 /// A command: one line that is split like in a shell, or a list of words.

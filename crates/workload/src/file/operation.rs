@@ -7,8 +7,8 @@ use toml::Spanned;
 use super::format::{self, Client as Name};
 use super::{Problem, positive, problem, seconds, url_path, words};
 use crate::workload::{
-    Client, ClosedLoop, Expect, ExpectedContent, ExpectedReply, Operation, Request, Reuse, ScratchFile,
-    WrkOperation,
+    Client, ClosedLoop, Expect, ExpectedContent, ExpectedReply, ExpectedResult, Operation, Request, Reuse,
+    ScratchFile, WrkOperation,
 };
 
 /// Checks one operation of a server with `files`.
@@ -90,7 +90,7 @@ fn http(operation: &mut format::Operation, files: &[ScratchFile]) -> Result<Requ
     let reuse = reuse(operation)?;
     let at = &operation.expect;
     let expect = at.get_ref();
-    let (Some(status), None, None) = (expect.status, &expect.reply, &expect.rows) else {
+    let format::Expect { status: Some(status), reply: None, rows: None, tag: None, .. } = *expect else {
         return Err(problem(
             at,
             "client \"http\" expects { status = NUMBER, file = PATH or bytes = NUMBER }",
@@ -117,12 +117,22 @@ fn redis(operation: &mut format::Operation) -> Result<Request, Problem> {
     let command = operation.command.take();
     let command = words(needed(operation, command, "command = \"NAME ARGUMENTS\"")?)?;
     let expect = match operation.expect.get_ref() {
-        format::Expect { reply: Some(text), status: None, file: None, bytes: None, rows: None } => {
-            ExpectedReply::Text(text.clone())
-        }
-        format::Expect { bytes: Some(bytes), status: None, file: None, reply: None, rows: None } => {
-            ExpectedReply::Bytes(*bytes)
-        }
+        format::Expect {
+            reply: Some(text),
+            status: None,
+            file: None,
+            bytes: None,
+            rows: None,
+            tag: None,
+        } => ExpectedReply::Text(text.clone()),
+        format::Expect {
+            bytes: Some(bytes),
+            status: None,
+            file: None,
+            reply: None,
+            rows: None,
+            tag: None,
+        } => ExpectedReply::Bytes(*bytes),
         _ => {
             let text = "client \"redis\" expects { reply = TEXT } or { bytes = NUMBER }";
             return Err(problem(&operation.expect, text));
@@ -136,13 +146,20 @@ fn postgres(operation: &mut format::Operation) -> Result<Request, Problem> {
     let user = without_null(needed(operation, user, "user = NAME")?)?;
     let database = without_null(needed(operation, database, "database = NAME")?)?;
     let query = without_null(needed(operation, query, "query = SQL")?)?;
-    let format::Expect { rows: Some(rows), status: None, file: None, bytes: None, reply: None } =
-        operation.expect.get_ref()
+    let at = &operation.expect;
+    let format::Expect { rows, tag, status: None, file: None, bytes: None, reply: None } = at.get_ref()
     else {
-        let text = "client \"postgres\" expects { rows = [[TEXT OF EACH COLUMN], ...] }";
-        return Err(problem(&operation.expect, text));
+        return Err(problem(
+            at,
+            "client \"postgres\" expects { rows = [[TEXT OF EACH COLUMN], ...], tag = TEXT }",
+        ));
     };
-    Ok(Request::Postgres { user, database, query, rows: rows.clone() })
+    let expect = ExpectedResult { rows: rows.clone().unwrap_or_default(), tag: tag.clone() };
+    if expect.rows.is_empty() && expect.tag.is_none() {
+        let text = "a result without rows needs the tag of the command, for example tag = \"UPDATE 1\"";
+        return Err(problem(at, text));
+    }
+    Ok(Request::Postgres { user, database, query, expect })
 }
 
 fn wrk(operation: &mut format::Operation) -> Result<Client, Problem> {
@@ -150,8 +167,14 @@ fn wrk(operation: &mut format::Operation) -> Result<Client, Problem> {
     let reuse = reuse(operation)?;
     let duration_s = needed(operation, operation.duration_s.as_ref(), "duration_s = NUMBER")?;
     let duration_s = positive(duration_s, "duration_s")?;
-    let format::Expect { status: Some(200), bytes: Some(expect_bytes), file: None, reply: None, rows: None } =
-        *operation.expect.get_ref()
+    let format::Expect {
+        status: Some(200),
+        bytes: Some(expect_bytes),
+        file: None,
+        reply: None,
+        rows: None,
+        tag: None,
+    } = *operation.expect.get_ref()
     else {
         let text = "client \"wrk\" can only expect { status = 200, bytes = NUMBER }";
         return Err(problem(&operation.expect, text));

@@ -26,18 +26,33 @@ const LAST_WORDS_LINES: usize = 5;
 /// Interval of the checks of the stop flag while a command runs.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// The connections of a dying server close before the process counts as ended; its end follows within this
+/// time.
+pub(crate) const DEATH: Duration = Duration::from_millis(200);
+
 /// The limits of a start.
 #[derive(Clone, Copy)]
 pub(super) struct Limits<'a> {
     /// The time at which the start has failed.
     pub(super) deadline: Instant,
+    /// The time from the beginning of the start to the deadline.
+    pub(super) timeout: Duration,
     /// Set by the caller to give up.
     pub(super) stop: &'a AtomicBool,
+}
+
+/// A command of the workload file, with the key that contains it.
+#[derive(Clone, Copy)]
+pub(super) struct Step<'a> {
+    pub(super) key: &'static str,
+    pub(super) command: &'a [String],
 }
 
 /// The setting of one run.
 #[derive(Debug)]
 pub(super) struct Setting {
+    /// The program of the server, for messages.
+    program: String,
     environment: Vec<(String, String)>,
     packages: Vec<String>,
     pub(super) placeholders: Placeholders,
@@ -67,8 +82,15 @@ impl Setting {
             scratch::give(scratch.path(), user).map_err(failed("giving its files to its user"))?;
         }
         let output = tempfile::tempfile().map_err(failed("creating a file for its output"))?;
-        let environment = program.environment.clone();
-        Ok(Setting { environment, packages: workload.packages.clone(), placeholders, scratch, output, user })
+        Ok(Setting {
+            program: name.clone(),
+            environment: program.environment.clone(),
+            packages: workload.packages.clone(),
+            placeholders,
+            scratch,
+            output,
+            user,
+        })
     }
 
     /// Returns a command of the workload, with its path resolved and its placeholders replaced.
@@ -79,11 +101,9 @@ impl Setting {
             packages: self.packages.clone(),
         })?;
         let copy = || {
-            self.output.try_clone().map_err(|source| StartError::Io {
-                program: words[0].clone(),
-                action: "sharing the file for its output",
-                source,
-            })
+            self.output
+                .try_clone()
+                .map_err(|source| self.io(&words, "sharing the file for its output", source))
         };
         let mut command = Command::new(path);
         command.args(&words[1..]).env_clear().env("PATH", search_path()).env("LC_ALL", "C");
@@ -97,43 +117,77 @@ impl Setting {
         Ok(command)
     }
 
-    /// Runs a command of the workload to its end. Returns how it ended.
-    pub(super) fn run(&self, words: &[String], limits: Limits) -> Result<Exit, StartError> {
-        let program = || words[0].clone();
-        let failed = |action| move |source| StartError::Io { program: program(), action, source };
-        let mut command = self.command(words)?;
+    /// Runs a command of the workload to its end. Returns how it ended. The end of `server` ends the command.
+    pub(super) fn run(&self, step: Step, limits: Limits, server: Option<&Group>) -> Result<Exit, StartError> {
+        let failed = |action| move |source| self.io(step.command, action, source);
+        let mut command = self.command(step.command)?;
         let mut group = Group::new().map_err(failed("starting its watchdog"))?;
         group.spawn(&mut command).map_err(failed("starting it"))?;
         while group.wait(PAUSE).map_err(failed("waiting for it"))?.is_none() {
+            if let Some(exit) = exit_of(server).map_err(failed("checking whether the server still runs"))? {
+                return Err(self.exited(exit));
+            }
             if limits.stop.load(Ordering::Relaxed) {
-                return Err(StartError::Stopped { program: program() });
+                return Err(StartError::Stopped { program: self.program.clone() });
             }
             if now() >= limits.deadline {
-                let problem = "still running at the time limit of the start".to_owned();
-                return Err(self.failed_command(words, problem));
+                let problem = format!("did not end within {:?}, the time limit of the start", limits.timeout);
+                return Err(self.failed(step, problem));
             }
         }
         let exit = group.exit().map_err(failed("reading its exit status"))?;
-        exit.ok_or_else(|| self.failed_command(words, "ended without a status".to_owned()))
+        exit.ok_or_else(|| self.failed(step, "ended without a status".to_owned()))
     }
 
-    /// Runs a command that must end with status 0.
-    pub(super) fn run_successfully(&self, words: &[String], limits: Limits) -> Result<(), StartError> {
-        match self.run(words, limits)? {
+    /// Runs a command that must end with status 0. If it fails because `server` has ended, that is the error.
+    pub(super) fn run_successfully(
+        &self,
+        step: Step,
+        limits: Limits,
+        server: Option<&Group>,
+    ) -> Result<(), StartError> {
+        match self.run(step, limits, server)? {
             Exit::Status(0) => Ok(()),
-            exit => Err(self.failed_command(words, exit.to_string())),
+            exit => {
+                let failed = |source| self.io(step.command, "checking whether the server still runs", source);
+                if let Some(server) = server {
+                    server.wait(DEATH).map_err(failed)?;
+                }
+                Err(match exit_of(server).map_err(failed)? {
+                    Some(end) => self.exited(end),
+                    None => self.failed(step, exit.to_string()),
+                })
+            }
         }
     }
 
-    fn failed_command(&self, words: &[String], problem: String) -> StartError {
-        let command = self.placeholders.fill(&words.join(" "));
-        StartError::Command { command, problem, last_words: self.last_words() }
+    /// The server ended before it was ready.
+    pub(super) fn exited(&self, exit: Exit) -> StartError {
+        StartError::Exited { program: self.program.clone(), exit, last_words: self.last_words() }
+    }
+
+    fn failed(&self, step: Step, problem: String) -> StartError {
+        let command = self.placeholders.fill(&step.command.join(" "));
+        StartError::Command { key: step.key, command, problem, last_words: self.last_words() }
+    }
+
+    fn io(&self, command: &[String], action: &'static str, source: io::Error) -> StartError {
+        match &self.user {
+            Some(user) if source.kind() == io::ErrorKind::PermissionDenied => {
+                StartError::NoEntry { user: user.name.clone(), dir: self.placeholders.dir.clone() }
+            }
+            _ => StartError::Io { program: command[0].clone(), action, source },
+        }
     }
 
     /// Returns the last lines that the programs wrote to their standard output and error.
     pub(super) fn last_words(&self) -> String {
         last_words(&self.output).unwrap_or_else(|error| format!("(its output cannot be read: {error})"))
     }
+}
+
+fn exit_of(server: Option<&Group>) -> io::Result<Option<Exit>> {
+    server.map_or(Ok(None), Group::exit)
 }
 
 /// Returns the user of a server that root starts.

@@ -4,8 +4,8 @@ use expect_test::{Expect, expect};
 use proptest::prelude::{any, prop, prop_assert_eq, proptest};
 
 use super::super::load::Failure;
-use super::super::protocol::{Fault, Protocol, Step};
-use super::Postgres;
+use super::super::protocol::{Fault, Protocol, verdict};
+use super::{ExpectedResult, Postgres};
 
 /// A message of the server.
 fn message(kind: u8, body: &[u8]) -> Vec<u8> {
@@ -39,13 +39,14 @@ fn welcome() -> Vec<u8> {
 }
 
 fn done() -> Vec<u8> {
-    [message(b'C', b"SELECT 1\0"), ready()].concat()
+    [message(b'C', b"SELECT 2\0"), ready()].concat()
 }
 
 /// Expects the rows (1, one) and (2, two).
 fn postgres() -> Postgres {
     let rows = [["1", "one"], ["2", "two"]].map(|row| row.map(String::from).to_vec()).to_vec();
-    Postgres::new("u", "d", "SELECT a, b FROM t", rows)
+    let tag = Some("SELECT 2".to_owned());
+    Postgres::new("u", "d", "SELECT a, b FROM t", ExpectedResult { rows, tag })
 }
 
 fn result() -> Vec<u8> {
@@ -53,26 +54,8 @@ fn result() -> Vec<u8> {
     [columns, row(&[Some("1"), Some("one")]), row(&[Some("2"), Some("two")]), done()].concat()
 }
 
-/// Returns how many answers `pieces` contain, and how many bytes of them belong to no answer that is complete
-/// and correct.
-fn verdict(pieces: &[&[u8]]) -> Result<(usize, usize), Fault> {
-    let postgres = postgres();
-    let mut session = postgres.reader();
-    let (mut answers, mut open) = (0, 0);
-    for piece in pieces {
-        let mut rest = *piece;
-        while let Step::Complete { used, .. } = postgres.feed(&mut session, rest)? {
-            answers += 1;
-            open = 0;
-            rest = &rest[used..];
-        }
-        open += rest.len();
-    }
-    Ok((answers, open))
-}
-
 fn fault(answer: &[u8]) -> Fault {
-    verdict(&[&welcome(), answer]).unwrap_err()
+    verdict(&postgres(), &[&welcome(), answer]).unwrap_err()
 }
 
 #[test]
@@ -86,21 +69,29 @@ fn a_session_starts_with_its_user_and_asks_the_query() {
 #[test]
 fn correct_answers_are_complete_at_their_end() {
     let stream = [welcome(), result(), result(), result()[..9].to_vec()].concat();
-    assert_eq!(verdict(&[&stream]), Ok((3, 9)));
+    assert_eq!(verdict(&postgres(), &[&stream]), Ok((3, 9)));
 }
 
 #[test]
 fn notices_and_parameters_are_not_part_of_a_result() {
     let notice = message(b'N', b"SNOTICE\0Mhello\0\0");
     let parameter = message(b'S', b"TimeZone\0UTC\0");
-    assert_eq!(verdict(&[&[welcome(), notice, parameter, result()].concat()]), Ok((2, 0)));
+    assert_eq!(verdict(&postgres(), &[&[welcome(), notice, parameter, result()].concat()]), Ok((2, 0)));
 }
 
 #[test]
 fn faults_are_distinguished() {
     let two = row(&[Some("2"), Some("two")]);
     let one = row(&[Some("1"), Some("one")]);
-    let rows: [(Vec<u8>, Failure, Expect); 9] = [
+    let rows: [(Vec<u8>, Failure, Expect); 13] = [
+        (message(b'C', b"UPDATE 0\0"), Failure::WrongContent, expect!["tag is UPDATE 0 instead of SELECT 2"]),
+        (message(b'I', b""), Failure::WrongContent, expect!["the query is empty"]),
+        (ready(), Failure::Malformed, expect!["malformed answer: an unexpected message"]),
+        (
+            b"D\0\0\0\x03".to_vec(),
+            Failure::Malformed,
+            expect!["malformed answer: not the protocol of PostgreSQL"],
+        ),
         (two.clone(), Failure::WrongContent, expect!["row 1 is (2, two) instead of (1, one)"]),
         (row(&[Some("1"), None]), Failure::WrongContent, expect!["row 1 is (1, NULL) instead of (1, one)"]),
         (row(&[Some("1")]), Failure::WrongContent, expect!["row 1 is (1) instead of (1, one)"]),
@@ -124,7 +115,7 @@ fn faults_are_distinguished() {
 
 #[test]
 fn a_server_that_requires_a_password_is_an_error() {
-    let fault = verdict(&[&message(b'R', &[0, 0, 0, 3])]).unwrap_err();
+    let fault = verdict(&postgres(), &[&message(b'R', &[0, 0, 0, 3])]).unwrap_err();
     assert_eq!(fault.failure, Failure::Error);
     expect!["the server requires a password; let it trust connections from 127.0.0.1"]
         .assert_eq(&fault.problem);
@@ -144,6 +135,6 @@ proptest! {
         let from = from.index(2);
         let stream = &stream[if from == 0 { 0 } else { welcome().len() }..];
         let pieces: Vec<&[u8]> = stream.chunks(1).collect();
-        prop_assert_eq!(verdict(&[stream]), verdict(&pieces));
+        prop_assert_eq!(verdict(&postgres(), &[stream]), verdict(&postgres(), &pieces));
     }
 }

@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 use proptest::prelude::{Just, Strategy, any, prop, prop_assert_eq, prop_oneof, proptest};
 
 use super::super::load::Failure;
-use super::super::protocol::{Fault, Protocol, Step};
+use super::super::protocol::{Protocol, verdict};
 use super::{ExpectedReply, Redis};
 
 fn redis(expected: ExpectedReply) -> Redis {
@@ -13,19 +13,6 @@ fn redis(expected: ExpectedReply) -> Redis {
 
 fn hello() -> Redis {
     redis(ExpectedReply::Text("hello".to_owned()))
-}
-
-/// Returns how many bytes of `pieces` belong to a correct reply; `None` if it is incomplete.
-fn verdict(redis: &Redis, pieces: &[&[u8]]) -> Result<Option<usize>, Fault> {
-    let mut reader = redis.reader();
-    let mut before = 0;
-    for piece in pieces {
-        match redis.feed(&mut reader, piece)? {
-            Step::Incomplete => before += piece.len(),
-            Step::Complete { used, .. } => return Ok(Some(before + used)),
-        }
-    }
-    Ok(None)
 }
 
 #[test]
@@ -38,27 +25,34 @@ fn correct_replies_are_complete_at_their_end() {
     let rows = [("hello", "$5\r\nhello\r\n"), ("OK", "+OK\r\n"), ("-12", ":-12\r\n"), ("", "$0\r\n\r\n")];
     for (text, reply) in rows {
         let redis = redis(ExpectedReply::Text(text.to_owned()));
-        let surplus = format!("{reply}+more");
-        assert_eq!(verdict(&redis, &[surplus.as_bytes()]), Ok(Some(reply.len())), "{reply:?}");
+        let stream = [reply, reply, &reply[..2]].concat();
+        assert_eq!(verdict(&redis, &[stream.as_bytes()]), Ok((2, 2)), "{reply:?}");
     }
-    let five = redis(ExpectedReply::Bytes(5));
-    assert_eq!(verdict(&five, &[b"$5\r\nhallo\r\n"]), Ok(Some(11)));
-    let mut reader = five.reader();
-    for _ in 0..3 {
-        assert!(matches!(five.feed(&mut reader, b"$5\r\nha"), Ok(Step::Incomplete)));
-        assert!(matches!(five.feed(&mut reader, b"llo\r\n"), Ok(Step::Complete { used: 5, .. })));
-    }
+    assert_eq!(verdict(&redis(ExpectedReply::Bytes(5)), &[b"$5\r\nha", b"llo\r\n"]), Ok((1, 0)));
+}
+
+#[test]
+fn an_integer_is_compared_as_text() {
+    let five = redis(ExpectedReply::Text("5".to_owned()));
+    assert_eq!(verdict(&five, &[b":5\r\n"]), Ok((1, 0)));
+    assert!(verdict(&five, &[b":05\r\n"]).is_err());
 }
 
 #[test]
 fn faults_are_distinguished() {
-    let rows: [(&str, Failure, Expect); 8] = [
+    let rows: [(&str, Failure, Expect); 10] = [
         (
             "$5\r\nhallo\r\n",
             Failure::WrongContent,
             expect!["the reply is a string that differs at byte 1, not the expected one"],
         ),
         ("$4\r\nhell\r\n", Failure::WrongLength, expect!["reply of 4 bytes instead of 5"]),
+        ("$5\r\nhelloXY", Failure::Malformed, expect!["malformed reply: not the protocol of Redis"]),
+        (
+            "$5\r\nhelln\r\n",
+            Failure::WrongContent,
+            expect!["the reply is a string that differs at byte 4, not the expected one"],
+        ),
         (":5\r\n", Failure::WrongContent, expect!["the reply is the integer 5, not the expected one"]),
         ("$-1\r\n", Failure::WrongContent, expect!["the reply is nil, not the expected one"]),
         ("*1\r\n", Failure::WrongContent, expect!["the reply is an array, not the expected one"]),
