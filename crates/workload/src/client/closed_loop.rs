@@ -230,8 +230,6 @@ impl<'a, P: Protocol> Run<'a, P> {
                 Err(errno) => return self.fail(index, Failure::Connect, &in_words("connect", errno)),
             }
             self.opened += 1;
-            self.protocol.reset(&mut connection.reader);
-            connection.message = 0;
         }
         self.begin_message(index, fresh);
     }

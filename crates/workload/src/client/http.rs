@@ -45,10 +45,6 @@ impl Protocol for Http {
         ResponseReader::new()
     }
 
-    fn reset(&self, reader: &mut ResponseReader) {
-        reader.reset();
-    }
-
     fn messages(&self) -> &[Vec<u8>] {
         &self.messages
     }

@@ -172,10 +172,6 @@ impl Protocol for Postgres {
         Session { rest: BytesMut::new(), phase: Phase::Start, rows: 0, is_completed: false }
     }
 
-    fn reset(&self, session: &mut Session) {
-        *session = self.reader();
-    }
-
     fn messages(&self) -> &[Vec<u8>] {
         &self.messages
     }

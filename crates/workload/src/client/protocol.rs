@@ -11,11 +11,9 @@ pub trait Protocol {
     /// Returns the reader of a connection.
     fn reader(&self) -> Self::Reader;
 
-    /// Resets `reader` for a new connection.
-    fn reset(&self, reader: &mut Self::Reader);
-
     /// Returns the messages of a new connection, never none. Each is sent when the answer to the one before
-    /// it is complete. The last one is the request, and the only message of a connection that is reused.
+    /// it is complete. The last one is the request, which is repeated. Only a protocol with a single message
+    /// may close a connection after an answer: its reader then continues with the next connection.
     fn messages(&self) -> &[Vec<u8>];
 
     /// Continues the answer with `bytes`, the next bytes from the server. The verdict does not depend on how

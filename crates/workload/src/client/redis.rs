@@ -97,10 +97,6 @@ impl Protocol for Redis {
         Vec::new()
     }
 
-    fn reset(&self, reader: &mut Vec<u8>) {
-        reader.clear();
-    }
-
     fn messages(&self) -> &[Vec<u8>] {
         &self.messages
     }

@@ -49,7 +49,7 @@ fn faults_are_distinguished() {
         ("$4\r\nhell\r\n", Failure::WrongLength, expect!["reply of 4 bytes instead of 5"]),
         ("$5\r\nhelloXY", Failure::Malformed, expect!["malformed reply: not the protocol of Redis"]),
         (
-            "$5\r\nhelln\r\n",
+            "$5\r\nhellz\r\n",
             Failure::WrongContent,
             expect!["the reply is a string that differs at byte 4, not the expected one"],
         ),
