@@ -21,19 +21,10 @@ pub(super) fn operation(
     }
     only_known_keys(&operation)?;
     let client = match operation.client {
+        Name::Http => closed_loop(http(&mut operation, files)?, &operation)?,
+        Name::Redis => closed_loop(redis(&mut operation)?, &operation)?,
+        Name::Postgres => closed_loop(postgres(&mut operation)?, &operation)?,
         Name::Wrk => wrk(&mut operation)?,
-        Name::Http => {
-            let request = http(&mut operation, files)?;
-            closed_loop(&operation, request)?
-        }
-        Name::Redis => {
-            let request = redis(&mut operation)?;
-            closed_loop(&operation, request)?
-        }
-        Name::Postgres => {
-            let request = postgres(&mut operation)?;
-            closed_loop(&operation, request)?
-        }
     };
     Ok(Operation { name: operation.name.into_inner(), about: operation.about, client })
 }
@@ -72,7 +63,7 @@ fn needed<T>(operation: &format::Operation, value: Option<T>, example: &str) -> 
     value.ok_or_else(|| problem(&operation.name, format!("client \"{}\" needs {example}", operation.client)))
 }
 
-fn closed_loop(operation: &format::Operation, request: Request) -> Result<Client, Problem> {
+fn closed_loop(request: Request, operation: &format::Operation) -> Result<Client, Problem> {
     let requests = needed(operation, operation.requests.as_ref(), "requests = NUMBER")?;
     let Some(count) = NonZeroU64::new(*requests.get_ref()) else {
         return Err(problem(requests, "requests must be at least 1"));
