@@ -194,7 +194,9 @@ impl Server {
         let counter = Counter::open();
         let mut group = Group::new().map_err(failed("starting its watchdog"))?;
         let pinned = Pinned::to(&cpus).map_err(PlacementError::Affinity)?;
-        counter.spawn(&mut group, &mut command).map_err(failed("starting it"))?;
+        counter
+            .spawn(&mut group, &mut command)
+            .map_err(|source| setting.io(&program.command, "starting it", source))?;
         drop(pinned);
         let mut server = Server { program: *program.clone(), group, counter, setting, cpus };
         server.wait_until_ready(limits)?;

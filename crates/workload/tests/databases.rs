@@ -195,6 +195,22 @@ fn a_user_that_does_not_exist_is_an_error_for_root() {
     }
 }
 
+#[test]
+fn a_directory_that_the_user_of_the_server_cannot_enter_is_named_with_a_remedy() {
+    let mut workload = shipped("redis");
+    program(&mut workload).prepare = vec![shell("chmod 0 {dir}")];
+    let error = start(&workload).unwrap_err();
+    if rustix::process::geteuid().is_root() {
+        let StartError::NoEntry { dir, .. } = &error else { panic!("{error}") };
+        expect![
+            "user 'redis' cannot run programs in DIR; set TMPDIR to a directory that every user may enter"
+        ]
+        .assert_eq(&error.to_string().replace(dir, "DIR"));
+    } else {
+        assert!(matches!(error, StartError::Io { .. }), "{error}");
+    }
+}
+
 /// A command of a shell.
 fn shell(script: &str) -> Vec<String> {
     ["sh", "-c", script].map(str::to_owned).to_vec()
@@ -217,20 +233,25 @@ fn a_command_that_fails_before_or_after_the_start_is_an_error_with_its_output() 
 
 #[test]
 fn the_end_of_the_server_is_the_error_and_not_the_failure_of_a_command() {
-    let commands: [fn(&mut ServerProgram); 2] = [
-        |server| server.ready.sign = ReadySign::Command(shell("exec sleep 1000")),
-        |server| server.populate = vec![shell("redis-cli -p {port} SHUTDOWN NOSAVE; exit 1")],
-    ];
-    for (change, status) in commands.into_iter().zip([5, 0]) {
+    let ends_with = |status: i32, change: fn(&mut ServerProgram)| {
         let mut workload = shipped("redis");
         change(program(&mut workload));
-        if status == 5 {
-            program(&mut workload).command = shell("exit 5");
-        }
         let error = start(&workload).unwrap_err();
         assert!(matches!(error, StartError::Exited { .. }), "{error}");
         assert!(error.to_string().contains(&format!("ended with status {status}")), "{error}");
-    }
+    };
+    ends_with(5, |server| {
+        server.command = shell("exit 5");
+        server.ready.sign = ReadySign::Command(shell("exec sleep 1000"));
+    });
+    // Fails when the server has ended.
+    ends_with(0, |server| {
+        let script = "pid=$(redis-cli -p {port} INFO server | sed -n 's/^process_id:\\([0-9]*\\).*/\\1/p')
+            redis-cli -p {port} SHUTDOWN NOSAVE
+            while grep -q '^State:.[^Z]' /proc/$pid/status 2>/dev/null; do sleep 0.01; done
+            exit 1";
+        server.populate = vec![shell(script)];
+    });
 }
 
 #[test]

@@ -171,7 +171,8 @@ impl Setting {
         StartError::Command { key: step.key, command, problem, last_words: self.last_words() }
     }
 
-    fn io(&self, command: &[String], action: &'static str, source: io::Error) -> StartError {
+    /// A system call for a program failed.
+    pub(super) fn io(&self, command: &[String], action: &'static str, source: io::Error) -> StartError {
         match &self.user {
             Some(user) if source.kind() == io::ErrorKind::PermissionDenied => {
                 StartError::NoEntry { user: user.name.clone(), dir: self.placeholders.dir.clone() }
