@@ -86,6 +86,7 @@ const FILES: &[File] = files![
     net / connection,
     net / tcp,
     net / cork,
+    net / peer,
     net / bulk,
     net / datagram,
     net / rpc,

@@ -10,6 +10,7 @@ pub(crate) mod interrupts;
 pub(crate) mod limit;
 pub(crate) mod once;
 pub(crate) mod order;
+pub(crate) mod peer;
 pub(crate) mod pieces;
 pub(crate) mod place;
 pub(crate) mod placement;

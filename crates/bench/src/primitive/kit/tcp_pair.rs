@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use super::scratch::CachedFile;
 use super::socket::{Listener, reset_on_close, segment_bytes};
+use crate::benchmark::Refusal;
 use crate::platform::kernel::{check, expect, set_option};
 
 /// A connection with both ends in this process. It is closed with a reset, so that no port stays occupied.
@@ -26,6 +27,9 @@ const LOOKS: u32 = 20;
 /// The option that holds back bytes that do not fill a segment.
 const CORK: (libc::c_int, libc::c_int) = (libc::IPPROTO_TCP, libc::TCP_CORK);
 
+/// Request for the number of bytes that have not been sent (`linux/sockios.h`).
+const SIOCOUTQNSD: libc::Ioctl = 0x894b;
+
 impl Wire {
     /// Opens a new connection and requests `buffer_bytes` on both sides.
     pub(crate) fn open(buffer_bytes: i32) -> io::Result<Self> {
@@ -36,6 +40,11 @@ impl Wire {
         rustix::io::ioctl_fionbio(&sender, true)?;
         reset_on_close(sender.as_fd())?;
         Ok(Self { sender, receiver })
+    }
+
+    /// Returns the same connection in the other direction.
+    pub(crate) fn reversed(&self) -> io::Result<Self> {
+        Ok(Self { sender: self.receiver.try_clone()?, receiver: self.sender.try_clone()? })
     }
 
     /// Selects Reno for congestion control.
@@ -81,16 +90,22 @@ impl Wire {
     }
 
     /// Sends and drains until a segment holds more than this many bytes: a connection begins with segments of
-    /// half its first window. Returns whether it succeeded.
-    pub(crate) fn open_segment(&self, bytes: usize) -> io::Result<bool> {
+    /// half its first window.
+    pub(crate) fn open_segment(&self, bytes: usize) -> Result<(), Refusal> {
         let piece = vec![0; bytes];
         for _ in 0..ATTEMPTS {
             if segment_bytes(self.sender.as_fd())? > bytes {
-                return Ok(true);
+                return Ok(());
             }
             self.arrives_at_once(&piece, 1)?;
         }
-        Ok(segment_bytes(self.sender.as_fd())? > bytes)
+        if segment_bytes(self.sender.as_fd())? > bytes {
+            return Ok(());
+        }
+        Err(Refusal::Unavailable(format!(
+            "no segment of the loopback interface holds more than {bytes} bytes, so TCP_CORK does not hold them \
+             back"
+        )))
     }
 
     /// Holds back bytes that do not fill a segment from now on.
@@ -102,6 +117,19 @@ impl Wire {
     #[inline]
     pub(crate) fn uncork(&self) -> io::Result<()> {
         set_option(self.sender.as_fd(), CORK, 0)
+    }
+
+    /// Checks that this many bytes are held back at the sender.
+    pub(crate) fn check_held_back(&self, bytes: usize) -> io::Result<()> {
+        let mut unsent: libc::c_int = 0;
+        // SAFETY: the pointer is to a local that outlives the call.
+        let result = unsafe { libc::ioctl(self.sender.as_raw_fd(), SIOCOUTQNSD, &raw mut unsent) };
+        check("ioctl", result)?;
+        if usize::try_from(unsent) == Ok(bytes) {
+            Ok(())
+        } else {
+            Err(io::Error::other(format!("expected {bytes} bytes to be held back, found {unsent}")))
+        }
     }
 
     /// Writes a piece with `write`.

@@ -8,6 +8,7 @@ pub(crate) mod datagram;
 pub(crate) mod empty;
 pub(crate) mod event;
 pub(crate) mod http;
+pub(crate) mod peer;
 pub(crate) mod ready;
 pub(crate) mod remote;
 pub(crate) mod rpc;

@@ -11,8 +11,8 @@
 //! therefore includes the kernel's search for the sleeper, the enqueueing of the sleeper in the run queue of
 //! the other processor, and the interrupt or the flag that ends the idling of that processor; it includes
 //! neither the time until the sleeper runs nor the sleeper's own work. `tcp.wakeup` adds the path from the
-//! socket to `epoll_wait`, and the connection's cache lines, which have been in the reader's processor since
-//! the previous write: none of this is in `tcp.send`, which has no waiting reader.
+//! socket to
+//! `epoll_wait`; its baseline is a write to a reader that is awake on the other processor.
 
 use std::io;
 use std::ops::RangeInclusive;
@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use assay_process::Process;
 use assay_process::accounting::{Who, usage};
-use assay_quantity::PrimitiveId;
+use assay_quantity::{PrimitiveId, Size};
 use rustix::event::epoll;
 
 use crate::benchmark::{Disturbed, Operation, Per, Prepared, Refusal, Row, Setting, expect_done};
@@ -30,10 +30,10 @@ use crate::platform::clock::monotonic;
 use crate::platform::kernel::expect;
 use crate::platform::partner::{Partner, wait_until};
 use crate::primitive::kit::futex_word::{self, Scope};
+use crate::primitive::kit::peer::PeerConnections;
 use crate::primitive::kit::placement::{partner_cpu, sharing};
 use crate::primitive::kit::shared::Shared;
 use crate::primitive::kit::socket::Listener;
-use crate::primitive::kit::tcp_pair::Wire;
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
@@ -63,7 +63,7 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::Operation,
         calls: &["write"],
         about: "`write` of 256 bytes to a TCP connection whose reader sleeps in `epoll_wait` on another \
-                processor, idle for 50 us, less a write without a waiting reader",
+                processor, idle for 50 us, less a write to a reader that is awake there",
         source: "own: the cost of a response in addition to its bytes if its client sleeps",
         prepare: send_after_a_nap,
     },
@@ -73,7 +73,7 @@ pub(crate) const ROWS: &[Row] = &[
         cost: Per::Operation,
         calls: &["write"],
         about: "`write` of 256 bytes to a TCP connection whose reader sleeps in `epoll_wait` on another \
-                processor, idle for 1 ms, less a write without a waiting reader",
+                processor, idle for 1 ms, less a write to a reader that is awake there",
         source: "own: the cost of ending an idle state",
         prepare: send_into_deep_sleep,
     },
@@ -117,8 +117,8 @@ fn wake_elsewhere(id: &PrimitiveId, setting: &mut Setting, pause_ns: u64) -> Res
         Ok(())
     })?;
     let unused = words.clone();
-    let wake = move || wake_up(&words[0], 0..=1);
-    let wake_none = move || wake_up(&unused[1], 0..=0);
+    let wake = move |_| wake_up(&words[0], 0..=1);
+    let wake_none = move |_| wake_up(&unused[1], 0..=0);
     let sharing = sharing(setting, cpu, &sleeper.partner);
     Ok(Prepared {
         operation: Box::new(Wakes::new(wake, &sleeper, 1, pause_ns)),
@@ -144,13 +144,6 @@ fn too_many(woken: libc::c_long) -> io::Error {
 /// Bytes of the writes of `tcp.wakeup`: a small response.
 const RESPONSE: usize = 256;
 
-/// Buffers of the connection without a reader.
-const BUFFER_BYTES: i32 = 1 << 20;
-
-/// Writes of the longest batch of that connection: a few milliseconds with short pauses, and as many long
-/// pauses as a sample has time for.
-const UNREAD_MAX: usize = 64;
-
 /// Prepares `write` to a reader on another processor that sleeps in `epoll_wait`.
 fn send_elsewhere(id: &PrimitiveId, setting: &mut Setting, pause_ns: u64) -> Result<Prepared, Refusal> {
     let cpu = partner_cpu(id, setting)?;
@@ -159,28 +152,20 @@ fn send_elsewhere(id: &PrimitiveId, setting: &mut Setting, pause_ns: u64) -> Res
     epoll::add(&poll, &reader, epoll::EventData::new_u64(1), epoll::EventFlags::IN)
         .map_err(io::Error::from)?;
     let sleeper = Sleeper::fork(cpu, move || read_when_ready(&poll, &reader))?;
-    let write = move || {
+    let write = move |_| {
         // SAFETY: the pointer and the length are those of an array.
         let sent = unsafe { libc::write(socket.as_raw_fd(), [0_u8; RESPONSE].as_ptr().cast(), RESPONSE) };
         expect("write", sent, RESPONSE)
     };
-    let unread = Wire::open(BUFFER_BYTES)?;
-    unread.use_reno()?;
-    let longest = unread.open_window(RESPONSE, UNREAD_MAX)?.ok_or_else(|| {
-        Refusal::Unavailable(
-            "the socket buffers do not hold two writes of 256 bytes; raise net.core.rmem_max".to_owned(),
-        )
-    })?;
-    let unread = Rc::new(unread);
-    let writer = unread.clone();
-    let write_unread = move || writer.write(&[0; RESPONSE]);
+    let awake = Rc::new(PeerConnections::sending(cpu, Size(RESPONSE as u64))?);
+    let peer = awake.clone();
+    let write_to_awake = move |number| peer.wire(number).write(&[0; RESPONSE]);
     let sharing = sharing(setting, cpu, &sleeper.partner);
     Ok(Prepared {
         operation: Box::new(Wakes::new(write, &sleeper, 1, pause_ns)),
-        baseline: Some(Box::new(Unread {
-            writes: Wakes::new(write_unread, &sleeper, 0, pause_ns),
-            wire: unread,
-            longest,
+        baseline: Some(Box::new(Awake {
+            writes: Wakes::new(write_to_awake, &sleeper, 0, pause_ns),
+            peer: awake,
         })),
         sharing,
     })
@@ -254,6 +239,7 @@ pub(super) const AWAKE_ONE_IN: u64 = 16;
 
 /// Wake-ups, each followed by a pause.
 struct Wakes<W> {
+    /// Wakes the sleeper; its argument is the number of the operation in the batch, from 0.
     wake: W,
     sleeper: Rc<Sleeper>,
     /// Number of sleepers that one call wakes: 1, or 0 for the baseline.
@@ -267,7 +253,7 @@ struct Wakes<W> {
     extended: u64,
 }
 
-impl<W: FnMut() -> io::Result<()>> Wakes<W> {
+impl<W: FnMut(usize) -> io::Result<()>> Wakes<W> {
     fn new(wake: W, sleeper: &Rc<Sleeper>, sleepers: u64, pause_ns: u64) -> Self {
         Self {
             wake,
@@ -308,7 +294,7 @@ impl<W: FnMut() -> io::Result<()>> Wakes<W> {
     }
 }
 
-impl<W: FnMut() -> io::Result<()>> Operation for Wakes<W> {
+impl<W: FnMut(usize) -> io::Result<()>> Operation for Wakes<W> {
     fn arm(&mut self, _: u64) -> io::Result<()> {
         self.wakes_before = self.sleeper.board.wakes.load(Ordering::Acquire);
         self.switches_before = self.sleeper.board.switches.load(Ordering::Relaxed);
@@ -317,8 +303,8 @@ impl<W: FnMut() -> io::Result<()>> Operation for Wakes<W> {
 
     fn run(&mut self, operations: u64) -> io::Result<()> {
         let mut wakes = self.wakes_before;
-        for _ in 0..operations {
-            (self.wake)()?;
+        for (_, number) in (0..operations).zip(0..) {
+            (self.wake)(number)?;
             wakes += self.sleepers;
             self.pause(wakes)?;
         }
@@ -349,15 +335,16 @@ impl<W: FnMut() -> io::Result<()>> Operation for Wakes<W> {
     }
 }
 
-/// Writes to a connection that is not read until the batch has ended.
-struct Unread<W> {
+/// Writes to a peer that is awake on the processor of the sleeper. The sleeper is not woken.
+struct Awake<W> {
     writes: Wakes<W>,
-    wire: Rc<Wire>,
-    longest: u64,
+    peer: Rc<PeerConnections>,
 }
 
-impl<W: FnMut() -> io::Result<()>> Operation for Unread<W> {
+impl<W: FnMut(usize) -> io::Result<()>> Operation for Awake<W> {
     fn arm(&mut self, operations: u64) -> io::Result<()> {
+        self.peer.serve(operations)?;
+        self.peer.read_answers(operations)?;
         self.writes.arm(operations)
     }
 
@@ -365,15 +352,16 @@ impl<W: FnMut() -> io::Result<()>> Operation for Unread<W> {
         self.writes.run(operations)
     }
 
+    /// Leaves the processor idle for as long as before any wake-up.
     fn disarm(&mut self, operations: u64) -> io::Result<()> {
-        let bytes = operations * RESPONSE as u64;
-        self.wire.check_arrived(bytes)?;
-        self.wire.drain(bytes)?;
+        self.peer.check_arrived(operations)?;
+        self.peer.rest()?;
+        self.writes.pause(self.writes.wakes_before)?;
         self.writes.disarm(operations)
     }
 
     fn max_batch(&self) -> u64 {
-        self.longest
+        self.peer.max_batch()
     }
 }
 
@@ -399,8 +387,8 @@ mod tests {
     fn every_wakeup_finds_the_sleeper_asleep_and_one_without_a_sleeper_wakes_none() {
         let words = Rc::new(Shared::new([AtomicU32::new(0), AtomicU32::new(0)]).unwrap());
         let sleeper = a_sleeper(&words);
-        let calls: [&dyn Fn() -> io::Result<()>; 2] =
-            [&|| wake_up(&words[0], 0..=1), &|| wake_up(&words[1], 0..=0)];
+        let calls: [&dyn Fn(usize) -> io::Result<()>; 2] =
+            [&|_| wake_up(&words[0], 0..=1), &|_| wake_up(&words[1], 0..=0)];
         for (call, sleepers) in calls.into_iter().zip([1, 0]) {
             let mut wakes = Wakes::new(call, &sleeper, sleepers, NAP_NS);
             for operations in [1, 20] {
@@ -423,7 +411,7 @@ mod tests {
         let words = Rc::new(Shared::new([AtomicU32::new(0), AtomicU32::new(0)]).unwrap());
         let sleeper = a_sleeper(&words);
         let is_due = std::sync::Barrier::new(2);
-        let wake = || {
+        let wake = |_| {
             is_due.wait();
             Ok(())
         };
@@ -449,7 +437,7 @@ mod tests {
     fn a_wakeup_that_did_not_arrive_or_found_the_sleeper_awake_is_an_error() {
         let words = Rc::new(Shared::new([AtomicU32::new(0), AtomicU32::new(0)]).unwrap());
         let sleeper = a_sleeper(&words);
-        let mut wakes = Wakes::new(|| Ok(()), &sleeper, 1, NAP_NS);
+        let mut wakes = Wakes::new(|_| Ok(()), &sleeper, 1, NAP_NS);
         wakes.arm(40).unwrap();
         wakes.done = 40;
         let error = wakes.disarm(40).unwrap_err();
@@ -463,5 +451,23 @@ mod tests {
             let disturbed = wakes.disarm(40).is_err_and(|error| Disturbed::is(&error));
             assert_eq!(disturbed, !accepted, "{naps} naps for 40 wake-ups");
         }
+    }
+
+    #[test]
+    fn writes_to_a_peer_that_is_awake_wake_no_process_and_leave_its_processor_idle() {
+        let words = Rc::new(Shared::new([AtomicU32::new(0), AtomicU32::new(0)]).unwrap());
+        let sleeper = a_sleeper(&words);
+        let cpu = assay_process::cpus::allowed().unwrap()[0];
+        let peer = Rc::new(PeerConnections::sending(cpu, Size(RESPONSE as u64)).unwrap());
+        let connections = peer.clone();
+        let write = move |number| connections.wire(number).write(&[0; RESPONSE]);
+        let mut awake = Awake { writes: Wakes::new(write, &sleeper, 0, NAP_NS), peer };
+        for operations in [2, awake.max_batch(), 1] {
+            awake.arm(operations).unwrap();
+            awake.run(operations).unwrap();
+            awake.disarm(operations).unwrap();
+            assert!(awake.peer.is_at_rest().unwrap());
+        }
+        assert_eq!(sleeper.board.wakes.load(Ordering::Acquire), 1);
     }
 }
