@@ -30,17 +30,21 @@ fn named<'a>(text: &'a str, families: &BTreeSet<String>) -> Vec<&'a str> {
     names
 }
 
-fn exists(name: &str, all: &[String]) -> bool {
-    let id = name.parse::<PrimitiveId>();
-    // With keys it is a complete id; without keys it may be a prefix of several ids.
-    id.is_ok_and(|id| find(&id).is_some())
-        || all.iter().any(|known| known.strip_prefix(name).is_some_and(|rest| rest.starts_with('{')))
+/// Returns whether a name is a complete id, or one of several ids with some of their keys left free.
+fn exists(name: &str, all: &[PrimitiveId]) -> bool {
+    let is_one_of = |known: &PrimitiveId, id: &PrimitiveId| {
+        let mut keys = id.keys().iter();
+        (known.family(), known.operation()) == (id.family(), id.operation())
+            && keys.all(|(key, value)| known.keys().get(key) == Some(value))
+    };
+    name.parse::<PrimitiveId>()
+        .is_ok_and(|id| find(&id).is_some() || all.iter().any(|known| is_one_of(known, &id)))
 }
 
 #[test]
 fn every_primitive_that_the_documentation_names_is_in_the_catalogue() {
-    let all: Vec<String> = catalogue().iter().map(|benchmark| benchmark.primitive.to_string()).collect();
-    let families = all.iter().map(|id| id.split('.').next().unwrap().to_owned()).collect();
+    let all: Vec<PrimitiveId> = catalogue().into_iter().map(|benchmark| benchmark.primitive).collect();
+    let families = all.iter().map(|id| id.family().to_owned()).collect();
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut pages = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|page| root.join(page)).to_vec();
     pages.extend(fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path()));
