@@ -34,6 +34,7 @@ fn main() -> io::Result<()> {
         Some("send") => return send(),
         Some("areas") => return areas(),
         Some("forks") => return forks(),
+        Some("peer") => return peer(),
         Some("wake") => return wake(env::args().nth(2).as_deref()),
         other => return Err(io::Error::other(format!("{other:?} is not an exercise"))),
     }
@@ -90,6 +91,39 @@ fn send() -> io::Result<()> {
         far.read_exact(&mut [0; 1000])?;
     }
     Ok(())
+}
+
+/// Answers 100 requests of 100 bytes with 200 bytes each, on the first processor. The client sends them in
+/// turn from the first and from the last processor. Every other pair of requests is sent when the server
+/// sleeps in its receive; the server receives the others when they have arrived.
+fn peer() -> io::Result<()> {
+    let processors = cpus::allowed()?;
+    let places = [processors[0], processors[processors.len() - 1]];
+    let waits = |round: usize| round % 4 < 2;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let mut near = TcpStream::connect(listener.local_addr()?)?;
+    let (mut far, _) = listener.accept()?;
+    cpus::pin(places[0])?;
+    let server = gettid();
+    let client = thread::spawn(move || {
+        for round in 0..100 {
+            if waits(round) {
+                until_asleep(server)?;
+            }
+            cpus::pin(places[round % 2])?;
+            near.write_all(&[b'x'; 100])?;
+            near.read_exact(&mut [0; 200])?;
+        }
+        Ok(())
+    });
+    for round in 0..100 {
+        if !waits(round) {
+            far.peek(&mut [0])?;
+        }
+        far.read_exact(&mut [0; 100])?;
+        far.write_all(&[b'y'; 200])?;
+    }
+    client.join().expect("the client does not panic")
 }
 
 /// Maps 3,000 pages, each an area of its own, at every second page from 0x2000_0000_0000 on: in turn

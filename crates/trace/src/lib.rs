@@ -15,5 +15,5 @@ pub mod view;
 
 pub use container::{Opening, Reader, Writer};
 pub use descriptor::Descriptor;
-pub use record::{Abi, Area, Call, Entry, Event, Memory, Record, Wakeups};
+pub use record::{Abi, Area, Call, Entry, Event, Memory, Peer, Record, Wakeups};
 pub use view::View;

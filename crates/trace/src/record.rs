@@ -137,6 +137,9 @@ pub struct Call {
     pub descriptor: Descriptor,
     /// Inode of the descriptor, 0 if there is none.
     pub inode: u64,
+    /// Where the last packet of its TCP connection arrived; `None` if it is not on one, and if no packet had
+    /// arrived or this was not recorded.
+    pub peer: Option<Peer>,
     /// Time from entry to return, ns.
     pub elapsed_ns: u64,
     /// Part of `elapsed_ns`: off the CPU and not runnable.
@@ -156,6 +159,16 @@ pub struct Call {
     pub faults: u32,
     /// Its sleeps and wake-ups by the state of the CPU; `None` if they were not recorded (version 1).
     pub wakeups: Option<Wakeups>,
+}
+
+/// Where the last packet of a connection arrived. On loopback, a packet arrives on the CPU of its sender:
+/// usually the peer, but acknowledgements that the kernel sends at once are sent on the CPU of the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Peer {
+    /// On the CPU of the call.
+    SameCpu,
+    /// On another CPU.
+    OtherCpu,
 }
 
 /// On which CPUs the thread of a call continued after its sleeps, and for which CPUs it queued the threads

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only
  *
- * The kind of object that a file descriptor of the current task refers to, and its inode. Facts are collected in
- * one of two ways (typed loads if the kernel has bpf_rdonly_cast, 6.2 and later; probe reads otherwise) and
- * evaluated by one rule.
+ * The kind of object that a file descriptor of the current task refers to, its inode, and where the peer of a TCP
+ * connection runs. Facts are collected in one of two ways (typed loads if the kernel has bpf_rdonly_cast, 6.2 and
+ * later; probe reads otherwise) and evaluated by one rule.
  */
 #ifndef ASSAY_DESCRIPTOR_H
 #define ASSAY_DESCRIPTOR_H
@@ -11,6 +11,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include "record.h"
+#include "state.h"
 
 extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __ksym __weak;
 
@@ -23,6 +24,7 @@ struct facts {
 	u64 name;  /* first eight bytes of the name of an anonymous inode */
 	u32 mode;
 	u16 family, protocol, type;
+	int incoming_cpu; /* of the last packet, -1 before the first one */
 };
 
 /* All openings of /dev/null are one device, even if its nodes are on different file systems. */
@@ -61,6 +63,7 @@ static __always_inline void facts_by_cast(void *object, struct facts *facts)
 		facts->type = socket->type;
 		facts->family = sock->__sk_common.skc_family;
 		facts->protocol = sock->sk_protocol;
+		facts->incoming_cpu = sock->__sk_common.skc_incoming_cpu;
 	} else if (may_be_anonymous(facts->mode)) {
 		facts->magic = inode->i_sb->s_magic;
 		if (facts->magic == ANON_INODE_FS_MAGIC)
@@ -82,6 +85,7 @@ static __always_inline void facts_by_read(void *object, struct facts *facts)
 		facts->type = BPF_CORE_READ(socket, type);
 		facts->family = BPF_CORE_READ(sock, __sk_common.skc_family);
 		facts->protocol = BPF_CORE_READ(sock, sk_protocol);
+		facts->incoming_cpu = BPF_CORE_READ(sock, __sk_common.skc_incoming_cpu);
 	} else if (may_be_anonymous(facts->mode)) {
 		facts->magic = BPF_CORE_READ(file, f_inode, i_sb, s_magic);
 		if (facts->magic == ANON_INODE_FS_MAGIC)
@@ -152,28 +156,66 @@ static __always_inline u8 judge(const struct facts *facts)
 	return DESCRIPTOR_ANONYMOUS;
 }
 
-static __always_inline u8 classify(struct task_struct *task, int number, u64 *inode)
+/* Collects the facts about a descriptor of the task. Returns false if it is not open. */
+static __always_inline bool look_up(struct task_struct *task, int number, struct facts *facts)
 {
 	struct files_struct *files = task->files;
-	struct facts facts = {};
 	struct fdtable *table;
 	void *file = NULL;
 
-	*inode = 0;
 	if (!files)
-		return DESCRIPTOR_BAD;
+		return false;
 	table = files->fdt;
 	if ((u32)number >= table->max_fds)
-		return DESCRIPTOR_BAD;
+		return false;
 	bpf_probe_read_kernel(&file, sizeof(file), table->fd + (u32)number);
 	if (!file)
-		return DESCRIPTOR_BAD;
+		return false;
 	if (!probe_reads_only && bpf_ksym_exists(bpf_rdonly_cast))
-		facts_by_cast(file, &facts);
+		facts_by_cast(file, facts);
 	else
-		facts_by_read(file, &facts);
-	*inode = facts.inode;
-	return judge(&facts);
+		facts_by_read(file, facts);
+	return true;
+}
+
+static __always_inline bool is_tcp(u8 kind)
+{
+	return kind == DESCRIPTOR_TCP4 || kind == DESCRIPTOR_TCP6;
+}
+
+/* On loopback, a packet arrives on the CPU of its sender: that of the peer, unless it is an acknowledgement that the
+ * kernel sends when data arrive. */
+static __always_inline void locate_peer(struct thread *thread, const struct facts *facts)
+{
+	bool is_here = facts->incoming_cpu == bpf_get_smp_processor_id();
+
+	thread->flags &= ~(FLAG_PEER_SAME_CPU | FLAG_PEER_OTHER_CPU);
+	if (is_tcp(thread->descriptor) && facts->incoming_cpu >= 0)
+		thread->flags |= is_here ? FLAG_PEER_SAME_CPU : FLAG_PEER_OTHER_CPU;
+}
+
+static __always_inline void classify(struct task_struct *task, struct thread *thread, int number)
+{
+	struct facts facts = {};
+
+	thread->descriptor = DESCRIPTOR_BAD;
+	thread->inode = 0;
+	if (!look_up(task, number, &facts))
+		return;
+	thread->descriptor = judge(&facts);
+	thread->inode = facts.inode;
+	locate_peer(thread, &facts);
+}
+
+/* After a sleep: packets have arrived since the call began. The descriptor may have been closed since. */
+static __always_inline void locate_peer_again(struct task_struct *task, struct thread *thread, int number)
+{
+	struct facts facts = {};
+
+	if (!is_tcp(thread->descriptor) || !look_up(task, number, &facts))
+		return;
+	if (facts.inode == thread->inode && is_tcp(judge(&facts)))
+		locate_peer(thread, &facts);
 }
 
 #endif

@@ -105,6 +105,7 @@ struct files_struct {
 
 struct sock_common {
 	u16 skc_family;
+	int skc_incoming_cpu;
 };
 
 struct sock {

@@ -69,26 +69,32 @@ static __always_inline u8 rule_of(struct thread *thread)
 	return number < CALLS ? rules[number] : 0;
 }
 
-static __always_inline void classify_argument(struct task_struct *task, struct thread *thread)
+/* Returns false if no argument of the call is a descriptor. */
+static __always_inline bool descriptor_argument(struct thread *thread, int *number)
 {
 	u8 rule = rule_of(thread);
 	u32 argument = rule & RULE_ARGUMENT;
+
+	/* Constant indices: the verifier does not follow a computed one into task storage on older kernels. */
+	if (argument == 1)
+		*number = thread->args[0];
+	else if (argument == 3)
+		*number = thread->args[2];
+	else if (argument == 5)
+		*number = thread->args[4];
+	else
+		return false;
+	return *number >= 0 || !(rule & RULE_NEGATIVE_IS_NONE);
+}
+
+static __always_inline void classify_argument(struct task_struct *task, struct thread *thread)
+{
 	int number;
 
 	thread->descriptor = DESCRIPTOR_NONE;
 	thread->inode = 0;
-	/* Constant indices: the verifier does not follow a computed one into task storage on older kernels. */
-	if (argument == 1)
-		number = thread->args[0];
-	else if (argument == 3)
-		number = thread->args[2];
-	else if (argument == 5)
-		number = thread->args[4];
-	else
-		return;
-	if (number < 0 && (rule & RULE_NEGATIVE_IS_NONE))
-		return;
-	thread->descriptor = classify(task, number, &thread->inode);
+	if (descriptor_argument(thread, &number))
+		classify(task, thread, number);
 }
 
 SEC("tp_btf/sys_enter")
@@ -136,6 +142,7 @@ int BPF_PROG(leave_call, struct pt_regs *regs, long result)
 	u64 now_ns = bpf_ktime_get_ns();
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread *thread = traced(task);
+	int number;
 
 	if (!thread)
 		return 0;
@@ -143,7 +150,9 @@ int BPF_PROG(leave_call, struct pt_regs *regs, long result)
 		return 0;
 	now_ns = end_call(thread, now_ns);
 	if (result >= 0 && (rule_of(thread) & RULE_RESULT))
-		thread->descriptor = classify(task, result, &thread->inode);
+		classify(task, thread, result);
+	else if (thread->voluntary && descriptor_argument(thread, &number))
+		locate_peer_again(task, thread, number);
 	keep_call(task, thread, RECORD_CALL, 0, result, now_ns);
 	return 0;
 }

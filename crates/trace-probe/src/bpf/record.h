@@ -68,6 +68,8 @@ enum record_flag {
 	FLAG_WHOLE_PROCESS = 8, /* the exit ended the last thread of its process */
 	FLAG_STOPPED = 16,   /* unfinished because the recorder stopped, not because the thread ended */
 	FLAG_WAKEUPS = 32,   /* the sleeps and wake-ups of the call were recorded: not in version 1 */
+	FLAG_PEER_SAME_CPU = 64,   /* the last packet of the TCP connection arrived on the CPU of the call */
+	FLAG_PEER_OTHER_CPU = 128, /* it arrived on another CPU; neither before the first packet */
 };
 
 struct record {

@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, process::Command};
 
-use assay_trace::{Abi, Call, Descriptor, Event};
+use assay_process::cpus;
+use assay_trace::{Abi, Call, Descriptor, Event, Peer};
 use assay_trace_probe::{Collect, DescriptorReads, Options};
 
 use crate::support::{EXERCISE, Recording, record, record_with};
@@ -182,6 +183,23 @@ fn sockets_and_event_descriptors_have_the_correct_kind() {
     assert_eq!(moved("epoll_create1"), [(Descriptor::Epoll, None)]);
     assert!(moved("read").contains(&(Descriptor::Eventfd, Some(8))));
     assert!(moved("mmap").contains(&(Descriptor::None, None)), "an anonymous mapping has no descriptor");
+}
+
+/// An acknowledgement that the kernel sends late may change where the last packet arrived.
+#[test]
+fn the_peer_of_a_connection_is_where_its_last_packet_came_from() {
+    let elsewhere = if cpus::allowed().unwrap().len() > 1 { Peer::OtherCpu } else { Peer::SameCpu };
+    for descriptor_reads in [DescriptorReads::Probe, DescriptorReads::Typed] {
+        let recording = record_with(&[EXERCISE, "peer"], Options { descriptor_reads, ..Options::default() });
+        assert!(recording.exit.is_success());
+        for (name, bytes) in [("recvfrom", 100), ("sendto", 200)] {
+            let calls = recording.calls(name).into_iter().filter(|call| call.bytes() == Some(bytes));
+            let peers: Vec<_> = calls.map(|call| call.peer).collect();
+            let due = (0..100).map(|round| Some(if round % 2 == 0 { Peer::SameCpu } else { elsewhere }));
+            let late = due.zip(&peers).filter(|(due, peer)| due != *peer).count();
+            assert!(peers.len() == 100 && late <= 2, "{name}: {peers:?}");
+        }
+    }
 }
 
 #[test]

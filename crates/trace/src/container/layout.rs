@@ -7,7 +7,7 @@
 
 use crate::{
     descriptor::Descriptor,
-    record::{Abi, Area, Call, Event, ExecPath, Memory, Record, Wakeups},
+    record::{Abi, Area, Call, Event, ExecPath, Memory, Peer, Record, Wakeups},
 };
 
 /// Bytes of one record.
@@ -59,6 +59,8 @@ const FLAG_COMPAT: u16 = 1;
 const FLAG_USER_FAULT: u16 = 2;
 const FLAG_WHOLE_PROCESS: u16 = 8;
 const FLAG_WAKEUPS: u16 = 32;
+const FLAG_PEER_SAME_CPU: u16 = 64;
+const FLAG_PEER_OTHER_CPU: u16 = 128;
 
 /// A record as stored: every field, without interpretation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -178,9 +180,10 @@ impl Stored {
         bytes
     }
 
-    /// Returns the record as one of version 1: its wake-ups were not recorded, whatever its flags claim.
+    /// Returns the record as one of version 1: neither its wake-ups nor the CPU of its peer were recorded,
+    /// whatever its flags claim.
     pub fn of_version_1(self) -> Self {
-        Self { flags: self.flags & !FLAG_WAKEUPS, ..self }
+        Self { flags: self.flags & !(FLAG_WAKEUPS | FLAG_PEER_SAME_CPU | FLAG_PEER_OTHER_CPU), ..self }
     }
 
     /// Returns the end of the event. The records of a CPU are sorted by it.
@@ -189,7 +192,7 @@ impl Stored {
     }
 
     /// Interprets the record; `None` if the number of its kind, its descriptor, its area or its memory is
-    /// unknown.
+    /// unknown, or if its flags contradict each other.
     pub fn meaning(&self) -> Option<Meaning> {
         let event = match self.kind {
             KIND_CALL => Event::Call(self.call()?),
@@ -246,6 +249,7 @@ impl Stored {
             result: self.result,
             descriptor: Descriptor::from_number(self.descriptor)?,
             inode: self.inode,
+            peer: self.peer()?,
             elapsed_ns: self.elapsed_ns,
             blocked_ns: self.blocked_ns,
             waiting_ns: self.waiting_ns,
@@ -263,6 +267,16 @@ impl Stored {
                 woken_idle_ns: self.woken_idle_ns,
             }),
         })
+    }
+
+    /// Returns the peer; `None` if the flags contradict each other.
+    fn peer(&self) -> Option<Option<Peer>> {
+        match self.flags & (FLAG_PEER_SAME_CPU | FLAG_PEER_OTHER_CPU) {
+            0 => Some(None),
+            FLAG_PEER_SAME_CPU => Some(Some(Peer::SameCpu)),
+            FLAG_PEER_OTHER_CPU => Some(Some(Peer::OtherCpu)),
+            _ => None,
+        }
     }
 
     fn path(&self) -> ExecPath {
@@ -311,7 +325,23 @@ mod tests {
             }
         };
         assert_eq!(wakeups(FLAG_WAKEUPS), Some(Wakeups { woken_busy: 3, idle_ns: 70, ..Wakeups::default() }));
-        assert_eq!(wakeups(!FLAG_WAKEUPS & !FLAG_COMPAT), None);
+        assert_eq!(wakeups(!FLAG_WAKEUPS & !FLAG_COMPAT & !FLAG_PEER_SAME_CPU), None);
+    }
+
+    #[test]
+    fn the_peer_of_a_call_is_where_its_flags_say_and_unknown_in_version_1() {
+        let peer = |flags: u16| {
+            let stored = Stored { kind: KIND_CALL, flags, ..Stored::default() };
+            [stored, stored.of_version_1()].map(|stored| match stored.meaning() {
+                Some(Meaning::Record(Record { event: Event::Call(call), .. })) => Some(call.peer),
+                Some(other) => panic!("{other:?}"),
+                None => None,
+            })
+        };
+        assert_eq!(peer(FLAG_WAKEUPS), [Some(None); 2]);
+        assert_eq!(peer(FLAG_PEER_SAME_CPU), [Some(Some(Peer::SameCpu)), Some(None)]);
+        assert_eq!(peer(FLAG_PEER_OTHER_CPU), [Some(Some(Peer::OtherCpu)), Some(None)]);
+        assert_eq!(peer(FLAG_PEER_SAME_CPU | FLAG_PEER_OTHER_CPU), [None, Some(None)]);
     }
 
     #[test]

@@ -18,7 +18,9 @@ mod unasked;
 
 use std::collections::{BTreeMap, HashMap};
 
-use assay_quantity::{CallCount, Coefficient, Mapping, NULL_CALL, OperationDemand, Use};
+use assay_quantity::{
+    CallCount, Coefficient, Key, Mapping, NULL_CALL, OperationDemand, PrimitiveId, Use, Value,
+};
 
 pub use fault::{FAULTS, FaultRule, Owners};
 pub use rules::{Argument, On, Role, Rule, When};
@@ -359,13 +361,14 @@ fn coefficient(term: Term, tally: &Tally, units: f64) -> Coefficient {
         },
         calls: per_unit(*count),
     });
-    let id = match term.buffer {
-        Buffer::NoKey => term.primitive.to_owned(),
-        Buffer::Reused => format!("{}{{buffer=reused}}", term.primitive),
-        Buffer::Fresh => format!("{}{{buffer=fresh}}", term.primitive),
-    };
+    let primitive: PrimitiveId =
+        term.primitive.parse().expect("a test checks that every name in the table is a valid primitive id");
     Coefficient {
-        primitive: id.parse().expect("a test checks that every name in the table is a valid primitive id"),
+        primitive: match term.buffer {
+            Buffer::NoKey => primitive,
+            Buffer::Reused => primitive.with(Key::Buffer, Value::Word("reused")),
+            Buffer::Fresh => primitive.with(Key::Buffer, Value::Word("fresh")),
+        },
         mapping: match term.bound {
             Bound::Own => Mapping::Own,
             Bound::Lower => Mapping::LowerBound,

@@ -14,6 +14,7 @@ pub(crate) fn call(name: &str) -> Call {
         result: 0,
         descriptor: Descriptor::None,
         inode: 0,
+        peer: None,
         elapsed_ns: 0,
         blocked_ns: 0,
         waiting_ns: 0,

@@ -109,6 +109,7 @@ fn on(on: On) -> &'static str {
         On::Zero => "`/dev/zero`",
         On::Pipe => "a pipe",
         On::Tcp => "TCP",
+        On::TcpElsewhere => "TCP, the peer on another CPU",
         On::Udp => "UDP",
         On::Unix => "a Unix stream",
         On::Eventfd => "an eventfd",

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use super::table::RULES;
 use crate::{
     descriptor::Descriptor,
-    record::{Abi, Call},
+    record::{Abi, Call, Peer},
     syscall::{self, CALLS},
 };
 
@@ -35,7 +35,7 @@ pub struct Rule {
     pub when: When,
     /// Condition on one of its arguments.
     pub with: Option<Argument>,
-    /// Primitive that represents the call, without `size` and `buffer`.
+    /// Primitive that represents the call, without its `size` and `buffer`.
     pub primitive: &'static str,
     /// How the primitive represents the call.
     pub role: Role,
@@ -73,6 +73,8 @@ pub enum On {
     Pipe,
     /// TCP.
     Tcp,
+    /// TCP, with the peer on another CPU.
+    TcpElsewhere,
     /// UDP.
     Udp,
     /// A Unix stream socket.
@@ -182,6 +184,7 @@ impl On {
             On::Zero => is_device(ZERO_DEVICE),
             On::Pipe => call.descriptor == Descriptor::Pipe,
             On::Tcp => call.descriptor.is_tcp(),
+            On::TcpElsewhere => call.descriptor.is_tcp() && call.peer == Some(Peer::OtherCpu),
             On::Udp => matches!(call.descriptor, Descriptor::Udp4 | Descriptor::Udp6),
             On::Unix => call.descriptor == Descriptor::UnixStream,
             On::Eventfd => call.descriptor == Descriptor::Eventfd,

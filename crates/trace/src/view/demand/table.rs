@@ -52,12 +52,18 @@ pub const RULES: &[Rule] = rules! {
     // TCP.
     ["write", "writev", "sendto", "sendmsg"] Tcp Corked => "tcp.writev_corked" Sized,
     ["sendfile"] Tcp Corked => "tcp.sendfile_corked" Sized,
+    ["setsockopt"] TcpElsewhere Uncorks => "tcp.uncork{cpus=different}" HeldBack,
     ["setsockopt"] Tcp Uncorks => "tcp.uncork" HeldBack,
     ["setsockopt"] Tcp Corks => "socket.setsockopt" Operation,
+    ["read", "recvfrom", "recvmsg", "readv"] TcpElsewhere Succeeded
+        => "tcp.receive{cpus=different}" Buffered,
     ["read", "recvfrom", "recvmsg", "readv"] Tcp Succeeded => "tcp.receive" Buffered,
     ["read", "recvfrom", "recvmsg", "readv"] Tcp WouldBlock => "tcp.receive_empty" Operation,
+    ["write", "sendto", "sendmsg"] TcpElsewhere Succeeded => "tcp.send{cpus=different}" Buffered,
     ["write", "sendto", "sendmsg"] Tcp Succeeded => "tcp.send" Buffered,
+    ["writev"] TcpElsewhere Succeeded => "tcp.writev{cpus=different}" Sized,
     ["writev"] Tcp Succeeded => "tcp.writev" Sized,
+    ["sendfile"] TcpElsewhere Succeeded => "tcp.sendfile{cpus=different}" Sized,
     ["sendfile"] Tcp Succeeded => "tcp.sendfile" Sized,
     ["accept", "accept4"] Tcp Succeeded => "tcp.accept" Operation,
     ["accept", "accept4"] Tcp WouldBlock => "tcp.accept_empty" Operation,

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     descriptor::Descriptor,
-    record::{Abi, Call, Event, Record},
+    record::{Abi, Call, Event, Peer, Record},
     syscall::{self, Outcome},
     view::{
         View,
@@ -109,6 +109,7 @@ fn includes(wide: &Rule, narrow: &Rule) -> bool {
         || match wide.on {
             On::Any => true,
             On::Device => matches!(narrow.on, On::Null | On::Zero),
+            On::Tcp => narrow.on == On::TcpElsewhere,
             _ => false,
         };
     includes_condition && includes_descriptor && (wide.with.is_none() || wide.with == narrow.with)
@@ -158,6 +159,56 @@ fn the_same_call_is_a_different_primitive_on_a_different_descriptor() {
             ("unix.receive{buffer=fresh} Own".to_owned(), 1.0, Some(20.0)),
         ]
     );
+}
+
+#[test]
+fn a_transfer_whose_peer_is_on_another_cpu_is_a_primitive_of_its_own() {
+    let calls = |peer| {
+        let (four, six, sent) = (Descriptor::Tcp4, Descriptor::Tcp6, 100);
+        let calls = [
+            on("read", four, sent),
+            on("read", Descriptor::UnixStream, sent),
+            on("sendto", six, sent),
+            on("writev", four, sent),
+            on("sendfile", six, sent),
+            toggle(3),
+            on("write", four, sent),
+            toggle(3),
+        ];
+        calls.map(|event| match event {
+            Event::Call(call) => Event::Call(Call { peer, ..call }),
+            other => other,
+        })
+    };
+    let sized = |primitive| own(primitive, 1.0, Some(100.0));
+    let others = [
+        own("socket.setsockopt", 1.0, None),
+        sized("tcp.writev_corked"),
+        sized("unix.receive{buffer=fresh}"),
+    ];
+    let same = [
+        sized("tcp.receive{buffer=fresh}"),
+        sized("tcp.send{buffer=fresh}"),
+        sized("tcp.sendfile"),
+        sized("tcp.uncork"),
+        sized("tcp.writev"),
+    ];
+    let different = [
+        sized("tcp.receive{buffer=fresh,cpus=different}"),
+        sized("tcp.send{buffer=fresh,cpus=different}"),
+        sized("tcp.sendfile{cpus=different}"),
+        sized("tcp.uncork{cpus=different}"),
+        sized("tcp.writev{cpus=different}"),
+    ];
+    for (peer, transfers) in
+        [(None, same.clone()), (Some(Peer::SameCpu), same), (Some(Peer::OtherCpu), different)]
+    {
+        let mut due = [&others[..], &transfers].concat();
+        due.sort_by(|(left, ..), (right, ..)| left.cmp(right));
+        let mut shown = terms(&calls(peer));
+        shown.sort_by(|(left, ..), (right, ..)| left.cmp(right));
+        assert_eq!(shown, due);
+    }
 }
 
 #[test]
