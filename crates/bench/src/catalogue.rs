@@ -86,7 +86,6 @@ const FILES: &[File] = files![
     net / connection,
     net / tcp,
     net / cork,
-    net / peer,
     net / bulk,
     net / datagram,
     net / rpc,

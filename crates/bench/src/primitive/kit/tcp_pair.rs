@@ -3,6 +3,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
+use assay_quantity::Size;
+
 use super::scratch::CachedFile;
 use super::socket::{Listener, reset_on_close, segment_bytes};
 use crate::benchmark::Refusal;
@@ -26,6 +28,11 @@ const LOOKS: u32 = 20;
 
 /// The option that holds back bytes that do not fill a segment.
 const CORK: (libc::c_int, libc::c_int) = (libc::IPPROTO_TCP, libc::TCP_CORK);
+
+/// Sizes of what a connection with `TCP_CORK` holds back: fewer bytes than the 65483 of a loopback segment,
+/// in no more pages than the fragments of a socket buffer can reference (17), because a second segment would
+/// cause the first one to be sent.
+pub(crate) const HELD_SIZES: std::ops::RangeInclusive<Size> = Size(1)..=Size::kib(62);
 
 /// Request for the number of bytes that have not been sent (`linux/sockios.h`).
 const SIOCOUTQNSD: libc::Ioctl = 0x894b;
@@ -93,14 +100,11 @@ impl Wire {
     /// half its first window.
     pub(crate) fn open_segment(&self, bytes: usize) -> Result<(), Refusal> {
         let piece = vec![0; bytes];
-        for _ in 0..ATTEMPTS {
+        for _ in 0..=ATTEMPTS {
             if segment_bytes(self.sender.as_fd())? > bytes {
                 return Ok(());
             }
             self.arrives_at_once(&piece, 1)?;
-        }
-        if segment_bytes(self.sender.as_fd())? > bytes {
-            return Ok(());
         }
         Err(Refusal::Unavailable(format!(
             "no segment of the loopback interface holds more than {bytes} bytes, so TCP_CORK does not hold them \

@@ -16,7 +16,8 @@ use crate::primitive::kit::limit;
 use crate::primitive::kit::pieces::Pieces;
 use crate::primitive::kit::scratch::CachedFile;
 use crate::primitive::kit::socket::connections_max;
-use crate::primitive::kit::tcp_pair::{HEADER_BYTES, Wire};
+use crate::primitive::kit::tcp_pair::{HEADER_BYTES, HELD_SIZES, Wire};
+use crate::primitive::net::peer;
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
@@ -41,7 +42,7 @@ pub(crate) const ROWS: &[Row] = &[
         prepare: sendfile,
     },
     Row {
-        quick: &["tcp.uncork{size=4KiB|32KiB}"],
+        quick: &["tcp.uncork{size=4KiB|32KiB}", "tcp.uncork{size=4KiB|32KiB,cpus=different}"],
         full: &[],
         cost: Per::ByteOfSize,
         calls: &["setsockopt"],
@@ -55,7 +56,7 @@ pub(crate) const ROWS: &[Row] = &[
 /// `writev` of the first piece to a corked connection. It creates the segment to which later pieces are
 /// added.
 fn writev(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
-    let size = limit::size(id, SIZES)?;
+    let size = limit::size(id, HELD_SIZES)?;
     let mut pieces = Pieces::of(id, setting)?;
     let responses = Responses::open(Response { before: 0, size, pieces: 1 })?;
     Ok(Prepared::alone(Fill { responses, put: move |wire: &Wire| wire.write_segments(pieces.next()) }))
@@ -74,19 +75,14 @@ fn sendfile(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal
 }
 
 /// `TCP_CORK` off with `size` bytes held back.
-fn uncork(id: &PrimitiveId, _: &mut Setting) -> Result<Prepared, Refusal> {
-    let before = limit::size(id, SIZES)?;
+fn uncork(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    if peer::is_elsewhere(id) {
+        return peer::uncork(id, setting);
+    }
+    let before = limit::size(id, HELD_SIZES)?;
     let responses = Responses::open(Response { before, size: 0, pieces: 1 })?;
     Ok(Prepared::alone(Uncork { responses }))
 }
-
-/// Maximum number of bytes that a connection holds back: fewer than the 65483 of a loopback segment, in no
-/// more pages than the fragments of a socket buffer can reference (17), because a second segment would cause
-/// the first one to be sent.
-const HELD_MAX: usize = 62 << 10;
-
-/// Sizes of a response without a file.
-pub(super) const SIZES: std::ops::RangeInclusive<Size> = Size(1)..=Size(HELD_MAX as u64);
 
 /// Maximum number of pages of a file that it holds back in addition to a header, in the same fragments.
 const FILE_PAGES_MAX: usize = 15;

@@ -1,97 +1,27 @@
-//! The calls of `tcp` and `cork` on connections whose peer runs on another processor, the usual case on a
-//! machine with several: the kernel delivers a segment by changing the peer's half of the connection, which
-//! is in the caches of the peer's processor, and a received segment is there, too.
+//! Transfers over TCP whose peer runs on another processor, the usual case on a machine with several: the
+//! kernel delivers a segment by changing the peer's half of the connection, which is in the caches of the
+//! peer's processor, and a received segment is there, too. The rows are those of `tcp` and `cork`.
 //!
 //! The peer stays awake. A send to one that sleeps is `tcp.wakeup` in addition.
 
 use std::io;
 
-use assay_quantity::{PrimitiveId, Size};
+use assay_quantity::{Key, PrimitiveId, Size};
 
-use crate::benchmark::{Operation, Per, Prepared, Refusal, Row, Setting};
+use crate::benchmark::{Operation, Prepared, Refusal, Setting};
 use crate::primitive::kit::limit;
 use crate::primitive::kit::peer::{PeerConnections, SIZES};
 use crate::primitive::kit::pieces::Pieces;
 use crate::primitive::kit::placement::partner_cpu;
-use crate::primitive::kit::scratch::CachedFile;
-use crate::primitive::kit::tcp_pair::Wire;
-use crate::primitive::net::cork;
+use crate::primitive::kit::tcp_pair::{HELD_SIZES, Wire};
 
-/// The rows of this file.
-pub(crate) const ROWS: &[Row] = &[
-    Row {
-        quick: &[
-            "tcp.send{size=64B|4KiB|64KiB,buffer=reused,cpus=different}",
-            "tcp.send{size=4KiB|64KiB,buffer=fresh,cpus=different}",
-        ],
-        full: &["tcp.send{size=64B|4KiB|32KiB|64KiB,buffer=*,cpus=different}"],
-        cost: Per::ByteOfSize,
-        calls: &["write"],
-        about: "`write` to a TCP socket over loopback whose peer is awake on another processor, with the \
-                segments' way into the peer's queue",
-        source: "own: how a server sends to a client that runs beside it",
-        prepare: send,
-    },
-    Row {
-        quick: &[
-            "tcp.receive{size=64B|4KiB|64KiB,buffer=reused,cpus=different}",
-            "tcp.receive{size=4KiB|64KiB,buffer=fresh,cpus=different}",
-        ],
-        full: &["tcp.receive{size=64B|4KiB|32KiB|64KiB,buffer=*,cpus=different}"],
-        cost: Per::ByteOfSize,
-        calls: &["read"],
-        about: "`read` from a TCP socket of bytes that another processor has put into its queue",
-        source: "own: how a server receives from a client that runs beside it",
-        prepare: receive,
-    },
-    Row {
-        quick: &["tcp.writev{size=4KiB|64KiB,cpus=different}"],
-        full: &["tcp.writev{size=4KiB|32KiB|64KiB,cpus=different}"],
-        cost: Per::ByteOfSize,
-        calls: &["writev"],
-        about: "`writev` to a TCP socket of a 256-byte header and a body, `size` bytes together, whose peer \
-                is awake on another processor",
-        source: "own: how a server sends a response to a client that runs beside it",
-        prepare: writev,
-    },
-    Row {
-        quick: &["tcp.sendfile{size=4KiB|64KiB,cpus=different}"],
-        full: &["tcp.sendfile{size=4KiB|32KiB|64KiB,cpus=different}"],
-        cost: Per::ByteOfSize,
-        calls: &["sendfile"],
-        about: "`sendfile` from a cached file to a TCP socket whose peer is awake on another processor",
-        source: "own: how a server sends a file to a client that runs beside it",
-        prepare: sendfile,
-    },
-    Row {
-        quick: &["tcp.uncork{size=4KiB|32KiB,cpus=different}"],
-        full: &[],
-        cost: Per::ByteOfSize,
-        calls: &["setsockopt"],
-        about: "`setsockopt(TCP_CORK)` off with `size` bytes held back: their transmission into the queue of \
-                a peer that is awake on another processor",
-        source: "own: how a server ends a response to a client that runs beside it",
-        prepare: uncork,
-    },
-];
-
-/// Prepares `write` of one piece.
-fn send(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
-    sending(id, setting, |wire, pieces| wire.write(pieces.next()))
+/// Whether the peer of an id runs on another processor.
+pub(super) fn is_elsewhere(id: &PrimitiveId) -> bool {
+    id.word(Key::Cpus) == "different"
 }
 
-/// Prepares `writev` of one piece in two segments: a header and the rest.
-fn writev(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
-    sending(id, setting, |wire, pieces| wire.write_segments(pieces.next()))
-}
-
-/// Prepares `sendfile` of the next part of a cached file.
-fn sendfile(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
-    let mut file = CachedFile::holding(limit::size(id, SIZES)?, setting)?;
-    sending(id, setting, move |wire, pieces| wire.send_file(&mut file, pieces.size()))
-}
-
-fn sending(
+/// Prepares the send of one piece by `send`.
+pub(super) fn sending(
     id: &PrimitiveId,
     setting: &mut Setting,
     mut send: impl FnMut(&Wire, &mut Pieces) -> io::Result<()> + 'static,
@@ -104,8 +34,8 @@ fn sending(
 }
 
 /// Prepares `TCP_CORK` off with one piece held back.
-fn uncork(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
-    let piece = vec![0; limit::size(id, cork::SIZES)?];
+pub(super) fn uncork(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    let piece = vec![0; limit::size(id, HELD_SIZES)?];
     let peer = PeerConnections::holding_back(partner_cpu(id, setting)?, Size(piece.len() as u64))?;
     let hold_back = move |wire: &Wire| {
         wire.cork()?;
@@ -116,7 +46,7 @@ fn uncork(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> 
 }
 
 /// Prepares `read` of one piece that the peer has sent.
-fn receive(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+pub(super) fn receive(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
     let size = Size(limit::size(id, SIZES)? as u64);
     let peer = PeerConnections::receiving(partner_cpu(id, setting)?, size)?;
     // After the fork: memory that the peer shares would be copied when it is written to.

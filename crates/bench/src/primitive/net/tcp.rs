@@ -1,5 +1,6 @@
 //! Bytes through a TCP connection over the loopback interface, both ends in one process (thesis, sections
-//! 2.2.3 and 4.2): the cost to a server of sending, of receiving, and of both together.
+//! 2.2.3 and 4.2): the cost to a server of sending, of receiving, and of both together. With `cpus=different`
+//! the other end is in another process; see [`peer`].
 //!
 //! On the loopback interface a `write` does not return before the segments are in the peer's queue, so
 //! sending and receiving can be timed separately: send n pieces and drain them untimed, or queue n pieces
@@ -15,12 +16,21 @@ use crate::primitive::kit::limit;
 use crate::primitive::kit::pieces::Pieces;
 use crate::primitive::kit::scratch::CachedFile;
 use crate::primitive::kit::tcp_pair::Wire;
+use crate::primitive::net::peer;
 
 /// The rows of this file.
 pub(crate) const ROWS: &[Row] = &[
     Row {
-        quick: &["tcp.send{size=64B|4KiB|64KiB,buffer=reused}", "tcp.send{size=4KiB|64KiB,buffer=fresh}"],
-        full: &["tcp.send{size=64B|4KiB|32KiB|64KiB,buffer=*}"],
+        quick: &[
+            "tcp.send{size=64B|4KiB|64KiB,buffer=reused}",
+            "tcp.send{size=4KiB|64KiB,buffer=fresh}",
+            "tcp.send{size=64B|4KiB|64KiB,buffer=reused,cpus=different}",
+            "tcp.send{size=4KiB|64KiB,buffer=fresh,cpus=different}",
+        ],
+        full: &[
+            "tcp.send{size=64B|4KiB|32KiB|64KiB,buffer=*}",
+            "tcp.send{size=64B|4KiB|32KiB|64KiB,buffer=*,cpus=different}",
+        ],
         cost: Per::ByteOfSize,
         calls: &["write"],
         about: "`write` to a TCP socket over loopback, with the segments' way into the peer's queue; drained \
@@ -32,8 +42,13 @@ pub(crate) const ROWS: &[Row] = &[
         quick: &[
             "tcp.receive{size=64B|4KiB|64KiB,buffer=reused}",
             "tcp.receive{size=4KiB|64KiB,buffer=fresh}",
+            "tcp.receive{size=64B|4KiB|64KiB,buffer=reused,cpus=different}",
+            "tcp.receive{size=4KiB|64KiB,buffer=fresh,cpus=different}",
         ],
-        full: &["tcp.receive{size=64B|4KiB|32KiB|64KiB,buffer=*}"],
+        full: &[
+            "tcp.receive{size=64B|4KiB|32KiB|64KiB,buffer=*}",
+            "tcp.receive{size=64B|4KiB|32KiB|64KiB,buffer=*,cpus=different}",
+        ],
         cost: Per::ByteOfSize,
         calls: &["read"],
         about: "`read` from a TCP socket of bytes that are already in its queue",
@@ -50,8 +65,8 @@ pub(crate) const ROWS: &[Row] = &[
         prepare: transfer,
     },
     Row {
-        quick: &["tcp.writev{size=4KiB|64KiB}"],
-        full: &["tcp.writev{size=4KiB|32KiB|64KiB}"],
+        quick: &["tcp.writev{size=4KiB|64KiB}", "tcp.writev{size=4KiB|64KiB,cpus=different}"],
+        full: &["tcp.writev{size=4KiB|32KiB|64KiB}", "tcp.writev{size=4KiB|32KiB|64KiB,cpus=different}"],
         cost: Per::ByteOfSize,
         calls: &["writev"],
         about: "`writev` to a TCP socket of a 256-byte header and a body, `size` bytes together",
@@ -59,8 +74,8 @@ pub(crate) const ROWS: &[Row] = &[
         prepare: writev,
     },
     Row {
-        quick: &["tcp.sendfile{size=4KiB|64KiB}"],
-        full: &["tcp.sendfile{size=4KiB|32KiB|64KiB}"],
+        quick: &["tcp.sendfile{size=4KiB|64KiB}", "tcp.sendfile{size=4KiB|64KiB,cpus=different}"],
+        full: &["tcp.sendfile{size=4KiB|32KiB|64KiB}", "tcp.sendfile{size=4KiB|32KiB|64KiB,cpus=different}"],
         cost: Per::ByteOfSize,
         calls: &["sendfile"],
         about: "`sendfile` from a cached file to a TCP socket",
@@ -87,6 +102,9 @@ fn sendfile(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal
 
 /// Prepares `read` of one piece that is already in the socket's queue.
 fn receive(id: &PrimitiveId, setting: &mut Setting) -> Result<Prepared, Refusal> {
+    if peer::is_elsewhere(id) {
+        return peer::receive(id, setting);
+    }
     limit::size(id, SIZES)?;
     let pieces = Pieces::of(id, setting)?;
     let (wire, pieces_max) = streaming(pieces.size())?;
@@ -110,6 +128,9 @@ fn sending(
     setting: &mut Setting,
     send: impl FnMut(&Wire, &mut Pieces) -> io::Result<()> + 'static,
 ) -> Result<Prepared, Refusal> {
+    if peer::is_elsewhere(id) {
+        return peer::sending(id, setting, send);
+    }
     limit::size(id, SIZES)?;
     let pieces = Pieces::of(id, setting)?;
     let (wire, pieces_max) = streaming(pieces.size())?;

@@ -11,8 +11,7 @@
 //! therefore includes the kernel's search for the sleeper, the enqueueing of the sleeper in the run queue of
 //! the other processor, and the interrupt or the flag that ends the idling of that processor; it includes
 //! neither the time until the sleeper runs nor the sleeper's own work. `tcp.wakeup` adds the path from the
-//! socket to
-//! `epoll_wait`; its baseline is a write to a reader that is awake on the other processor.
+//! socket to `epoll_wait`; its baseline is a write to a reader that is awake on the other processor.
 
 use std::io;
 use std::ops::RangeInclusive;
@@ -239,7 +238,7 @@ pub(super) const AWAKE_ONE_IN: u64 = 16;
 
 /// Wake-ups, each followed by a pause.
 struct Wakes<W> {
-    /// Wakes the sleeper; its argument is the number of the operation in the batch, from 0.
+    /// The call that wakes the sleeper, or none; its argument is the number of the operation, from 0.
     wake: W,
     sleeper: Rc<Sleeper>,
     /// Number of sleepers that one call wakes: 1, or 0 for the baseline.
