@@ -8,6 +8,8 @@
 
 pub mod container;
 pub mod descriptor;
+#[cfg(test)]
+mod fixture;
 pub mod histogram;
 pub mod record;
 pub mod syscall;
@@ -15,5 +17,5 @@ pub mod view;
 
 pub use container::{Opening, Reader, Writer};
 pub use descriptor::Descriptor;
-pub use record::{Abi, Area, Call, Entry, Event, Memory, Peer, Record, Wakeups};
+pub use record::{Abi, Area, Call, Content, Entry, Event, Memory, Peer, Record, Wakeups};
 pub use view::View;

@@ -11,10 +11,22 @@ use crate::{descriptor::Descriptor, syscall};
 /// One item of a trace, in time order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
-    /// An event.
-    Record(Record),
+    /// An event, and the contents of arguments if it is a call that returned.
+    Record(Record, Vec<Content>),
     /// Records of one CPU are missing between its previous entry and this one.
     Lost(Lost),
+}
+
+/// A path or a socket address in the memory of the program, to which an argument of a call points; see
+/// [`syscall::Pointers`]. It was read when the call returned. A call whose memory could not be read has none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Content {
+    /// Position of the argument.
+    pub argument: u8,
+    /// True if the memory contains more than `bytes`.
+    pub is_cut: bool,
+    /// A path without its terminator, or a `struct sockaddr` as the kernel defines it.
+    pub bytes: Vec<u8>,
 }
 
 /// A gap in a trace.

@@ -51,7 +51,7 @@ fn call(cpu: u16, end_ns: u64, thread: u32, lost: u32) -> [u8; RECORD_BYTES] {
 fn shown(path: &Path) -> Result<Vec<(u64, u64)>, ReadError> {
     let entries = Reader::open(path)?.map(|entry| {
         Ok(match entry? {
-            Entry::Record(record) => (record.end_ns(), 0),
+            Entry::Record(record, _) => (record.end_ns(), 0),
             Entry::Lost(lost) => (lost.time_ns, lost.records),
         })
     });
@@ -152,8 +152,8 @@ fn every_field_of_a_call_is_read_as_written() {
 fn calls(path: &Path) -> Vec<Call> {
     let entries = Reader::open(path).unwrap().map(Result::unwrap);
     let call = |entry| match entry {
-        Entry::Record(Record { event: Event::Call(call), .. }) => Some(call),
-        Entry::Record(_) => None,
+        Entry::Record(Record { event: Event::Call(call), .. }, _) => Some(call),
+        Entry::Record(..) => None,
         Entry::Lost(lost) => panic!("{lost:?}"),
     };
     entries.filter_map(call).collect()
@@ -180,6 +180,32 @@ fn containers_of_both_versions_are_read_and_only_the_calls_of_the_second_have_wa
         let sum = recorded.map(|wakeups| wakeups.idle_sleeps).reduce(|sum, sleeps| sum + sleeps);
         assert_eq!(sum, idle_sleeps, "{name}");
     }
+}
+
+/// A container of `sh -c ': < /etc/passwd; : < /lll…'`, with a name of 60 letters.
+#[test]
+fn calls_of_a_stored_container_have_the_contents_of_their_arguments() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/version-2/contents");
+    let mut found = Vec::new();
+    for entry in Reader::open(&path).unwrap() {
+        let Entry::Record(record, contents) = entry.unwrap() else { panic!("nothing was lost") };
+        let Event::Call(call) = record.event else { continue };
+        for content in contents {
+            let text = String::from_utf8(content.bytes).unwrap();
+            found.push((call.name().into_owned(), content.argument, text, content.is_cut));
+        }
+    }
+    let long = format!("/{}", "l".repeat(60));
+    let due = [
+        ("access", 0, "/etc/ld.so.preload"),
+        ("openat", 1, "/etc/ld.so.cache"),
+        ("newfstatat", 1, ""),
+        ("openat", 1, "/lib/x86_64-linux-gnu/libc.so.6"),
+        ("newfstatat", 1, ""),
+        ("openat", 1, "/etc/passwd"),
+        ("openat", 1, &long),
+    ];
+    assert_eq!(found, due.map(|(name, argument, text)| (name.to_owned(), argument, text.to_owned(), false)));
 }
 
 #[test]
@@ -275,6 +301,39 @@ fn survives(path: &Path) -> bool {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Pieces of contents in any order, between calls at any time.
+    #[test]
+    fn contents_of_any_pieces_are_read_and_are_those_of_a_call(
+        pieces in prop::collection::vec((any::<bool>(), 0_u64..3, 0_u8..7, 0_i64..200), 0..30),
+    ) {
+        let (container, mut writer) = container();
+        let is_readable = pieces.iter().all(|(is_call, _, argument, _)| *is_call || *argument < 6);
+        for (is_call, end_ns, argument, left) in pieces {
+            let mut bytes = call(0, 100 + end_ns, 7, 0);
+            if !is_call {
+                bytes[0..8].copy_from_slice(&(100 + end_ns).to_le_bytes());
+                bytes[8..16].fill(0);
+                bytes[48..96].fill(b'a' + u8::try_from(end_ns).unwrap());
+                bytes[96..104].copy_from_slice(&left.to_le_bytes());
+                bytes[104] = argument;
+                bytes[138] = 9;
+            }
+            writer.append(0, &bytes).unwrap();
+        }
+        writer.close(closing(&[0, 0])).unwrap();
+        let read: Result<Vec<_>, _> = Reader::open(&container.path).and_then(Iterator::collect);
+        prop_assert_eq!(read.is_ok(), is_readable);
+        for entry in read.unwrap_or_default() {
+            let Entry::Record(record, contents) = entry else { panic!("{entry:?}") };
+            let letter = b'a' + u8::try_from(record.end_ns() - 100).unwrap();
+            for content in &contents {
+                prop_assert!(content.bytes.iter().all(|byte| *byte == letter), "{content:?} {record:?}");
+            }
+            let arguments: std::collections::BTreeSet<u8> = contents.iter().map(|it| it.argument).collect();
+            prop_assert_eq!(arguments.len(), contents.len(), "{:?}", contents);
+        }
+    }
 
     #[test]
     fn a_mutated_segment_is_rejected(at in any::<prop::sample::Index>(), change in 1_u8..) {

@@ -1,9 +1,17 @@
 //! Records a command and reads its trace.
 
-use std::{ffi::OsString, fs, path::Path, thread, time::Duration};
+use std::{
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
 
 use assay_process::Exit;
-use assay_trace::{Abi, Call, Entry, Event, Reader, Record, Writer, syscall};
+use assay_trace::{
+    Abi, Call, Content, Entry, Event, Reader, Record, Writer, container::layout::CONTENT_PIECE, syscall,
+};
 use assay_trace_probe::{Held, Options, Recorded, Recorder, Streams, opening};
 
 /// The program in `tests/exercise.rs`.
@@ -15,13 +23,20 @@ pub struct Recording {
     pub recorded: Recorded,
     pub process: u32,
     pub records: Vec<Record>,
+    pub contents: Vec<Content>,
     /// Sum of the gaps that the reader reported.
     pub gaps: u64,
     pub complete: bool,
+    pub path: PathBuf,
     _directory: tempfile::TempDir,
 }
 
 impl Recording {
+    /// Returns the number of records that the contents take.
+    pub fn content_records(&self) -> usize {
+        self.contents.iter().map(|content| content.bytes.len().div_ceil(CONTENT_PIECE).max(1)).sum()
+    }
+
     /// Returns the finished calls with this name.
     pub fn calls(&self, name: &str) -> Vec<Call> {
         let number = syscall::number(name).unwrap();
@@ -56,7 +71,12 @@ pub fn record_while(command: &[&str], options: Options, act: impl FnOnce(u32)) -
     let exit = running.wait().unwrap().exit;
     let recorded = recorder.stop().unwrap();
     let (records, gaps, complete) = read(&path);
-    Recording { exit, recorded, process, records, gaps, complete, _directory: directory }
+    let contents = Reader::open(&path).unwrap().filter_map(|entry| match entry.unwrap() {
+        Entry::Record(_, contents) => Some(contents),
+        Entry::Lost(_) => None,
+    });
+    let contents = contents.flatten().collect();
+    Recording { exit, recorded, process, records, contents, gaps, complete, path, _directory: directory }
 }
 
 /// Polls a condition that becomes true after a short time.
@@ -95,7 +115,7 @@ pub fn read(path: &Path) -> (Vec<Record>, u64, bool) {
     let (mut records, mut gaps) = (Vec::new(), 0);
     for entry in reader {
         match entry.unwrap() {
-            Entry::Record(record) => records.push(record),
+            Entry::Record(record, _) => records.push(record),
             Entry::Lost(lost) => gaps += lost.records,
         }
     }

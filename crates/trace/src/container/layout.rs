@@ -12,6 +12,8 @@ use crate::{
 
 /// Bytes of one record.
 pub const RECORD_BYTES: usize = 176;
+/// Bytes of a path or a socket address that one record has, in place of the arguments.
+pub const CONTENT_PIECE: usize = 48;
 /// Bytes of a record of version 1.
 pub(crate) const RECORD_BYTES_1: usize = 144;
 
@@ -54,6 +56,7 @@ pub(crate) const KIND_EXEC: u8 = 6;
 pub(crate) const KIND_EXIT: u8 = 7;
 /// A counter mark: written by the recorder, not by the probe.
 pub(crate) const KIND_MARK: u8 = 8;
+pub(crate) const KIND_CONTENT: u8 = 9;
 
 const FLAG_COMPAT: u16 = 1;
 const FLAG_USER_FAULT: u16 = 2;
@@ -61,6 +64,7 @@ const FLAG_WHOLE_PROCESS: u16 = 8;
 const FLAG_WAKEUPS: u16 = 32;
 const FLAG_PEER_SAME_CPU: u16 = 64;
 const FLAG_PEER_OTHER_CPU: u16 = 128;
+const FLAG_CUT: u16 = 256;
 
 /// A record as stored: every field, without interpretation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -94,10 +98,36 @@ pub(crate) struct Stored {
 }
 
 /// The interpretation of a stored record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Meaning {
     Record(Record),
     Mark(Mark),
+    Piece(Piece),
+}
+
+/// A part of the content of an argument.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// Its call.
+    pub call: Key,
+    /// Position of the argument.
+    pub argument: u8,
+    /// True if the memory contains more than the content.
+    pub is_cut: bool,
+    /// Bytes of the content from the beginning of this piece to its end.
+    pub left: usize,
+    /// The bytes of this piece, of which the first `left` are of the content.
+    pub bytes: [u8; CONTENT_PIECE],
+    /// Records lost before it.
+    pub lost: u32,
+}
+
+/// Identifies a call on its CPU: contents whose call was lost are not those of the next one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Key {
+    pub end_ns: u64,
+    pub thread: u32,
+    pub number: u16,
 }
 
 /// The loss counter of a CPU at a point in time.
@@ -192,7 +222,7 @@ impl Stored {
     }
 
     /// Interprets the record; `None` if the number of its kind, its descriptor, its area or its memory is
-    /// unknown, or if its flags contradict each other.
+    /// unknown, if its flags contradict each other, or if its content has an impossible place or length.
     pub fn meaning(&self) -> Option<Meaning> {
         let event = match self.kind {
             KIND_CALL => Event::Call(self.call()?),
@@ -221,7 +251,7 @@ impl Stored {
                     _ => return None,
                 },
             },
-            KIND_EXEC => Event::Exec { path: self.path() },
+            KIND_EXEC => Event::Exec { path: ExecPath(self.bytes()) },
             KIND_EXIT => {
                 Event::Exit { code: self.result, whole_process: self.flags & FLAG_WHOLE_PROCESS != 0 }
             }
@@ -229,6 +259,7 @@ impl Stored {
                 let mark = Mark { time_ns: self.begin_ns, cpu: self.cpu, lost_so_far: self.args[0] };
                 return Some(Meaning::Mark(mark));
             }
+            KIND_CONTENT => return self.piece().map(Meaning::Piece),
             _ => return None,
         };
         Some(Meaning::Record(Record {
@@ -279,12 +310,28 @@ impl Stored {
         }
     }
 
-    fn path(&self) -> ExecPath {
-        let mut path = [0; 48];
-        for (chunk, word) in path.chunks_exact_mut(8).zip(self.args) {
+    fn piece(&self) -> Option<Piece> {
+        let argument = u8::try_from(self.inode).ok()?;
+        if usize::from(argument) >= self.args.len() {
+            return None;
+        }
+        Some(Piece {
+            call: Key { end_ns: self.begin_ns, thread: self.thread, number: self.number },
+            argument,
+            is_cut: self.flags & FLAG_CUT != 0,
+            left: usize::from(u16::try_from(self.result).ok()?),
+            bytes: self.bytes(),
+            lost: self.lost,
+        })
+    }
+
+    /// Returns the bytes that are stored in place of the arguments.
+    fn bytes(&self) -> [u8; CONTENT_PIECE] {
+        let mut bytes = [0; CONTENT_PIECE];
+        for (chunk, word) in bytes.chunks_exact_mut(8).zip(self.args) {
             chunk.copy_from_slice(&word.to_le_bytes());
         }
-        ExecPath(path)
+        bytes
     }
 }
 
@@ -347,7 +394,7 @@ mod tests {
     #[test]
     fn an_unknown_kind_or_descriptor_has_no_meaning() {
         assert_eq!(Stored { kind: 0, ..Stored::default() }.meaning(), None);
-        assert_eq!(Stored { kind: 9, ..Stored::default() }.meaning(), None);
+        assert_eq!(Stored { kind: 10, ..Stored::default() }.meaning(), None);
         assert_eq!(Stored { kind: KIND_CALL, descriptor: 23, ..Stored::default() }.meaning(), None);
         assert!(Stored { kind: KIND_CALL, descriptor: 22, ..Stored::default() }.meaning().is_some());
     }
@@ -355,7 +402,7 @@ mod tests {
     fn event(kind: u8, args: [u64; 6]) -> Option<Event> {
         match (Stored { kind, args, ..Stored::default() }).meaning()? {
             Meaning::Record(record) => Some(record.event),
-            Meaning::Mark(_) => None,
+            Meaning::Mark(_) | Meaning::Piece(_) => None,
         }
     }
 

@@ -6,6 +6,7 @@
 //! Parquet segment. A killed recorder leaves its spools, which are readable up to their last complete block.
 //! [`Reader`] merges all files by time with bounded memory. The page `docs/trace.md` specifies the format.
 
+mod assembly;
 mod checksum;
 pub mod layout;
 mod loss;

@@ -10,6 +10,7 @@ use std::{
 };
 
 use super::{
+    assembly::Assembly,
     checksum,
     layout::{Meaning, Stored},
     loss::LossTrack,
@@ -123,6 +124,7 @@ struct Stream {
     /// Entries created but not yet returned: at most a gap and a record.
     entries: VecDeque<Entry>,
     track: LossTrack,
+    assembly: Assembly,
     /// Total losses from the manifest; reported at the end.
     final_lost: Option<u64>,
     time_ns: u64,
@@ -149,6 +151,7 @@ impl Stream {
             position: 0,
             entries: VecDeque::new(),
             track: LossTrack::default(),
+            assembly: Assembly::default(),
             final_lost: counters.map(|counters| counters.lost),
             time_ns: manifest.start_monotonic_ns,
             is_version_1: manifest.is_version_1(),
@@ -174,7 +177,8 @@ impl Stream {
         let stored = if self.is_version_1 { stored.of_version_1() } else { stored };
         let path = || self.source.as_ref().map(|(path, _)| path.clone()).unwrap_or_default();
         let Some(meaning) = stored.meaning() else {
-            let reason = format!("a record has the unknown kind {}.{}", stored.kind, stored.descriptor);
+            let (kind, descriptor) = (stored.kind, stored.descriptor);
+            let reason = format!("a record of kind {kind}.{descriptor} has a value that is not known");
             return Err(ReadError::Damaged { path: path(), reason });
         };
         // A mark has an earlier timestamp than the records fetched with it; `max` keeps time monotonic.
@@ -187,7 +191,12 @@ impl Stream {
             Meaning::Record(record) => {
                 let news = self.track.field(record.lost_before);
                 self.report(news);
-                self.entries.push_back(Entry::Record(record));
+                self.entries.push_back(Entry::Record(record, self.assembly.take(&record)));
+            }
+            Meaning::Piece(piece) => {
+                let news = self.track.field(piece.lost);
+                self.report(news);
+                self.assembly.add(&piece);
             }
         }
         Ok(())

@@ -4,13 +4,18 @@
 //! [`probe_rules`]) and the views use them. Whether a result counts bytes depends on the call: the result of
 //! an `mmap` or an `lseek` is positive and not a byte count.
 
+mod names;
+mod signature;
 mod table;
 
 use std::sync::LazyLock;
 
 use syscalls::Sysno;
 
-pub use table::{ARGUMENTS, TABLE};
+pub(crate) use names::FAMILY;
+pub use names::Names;
+pub use signature::{Kind, arguments, probe_pointers, uses};
+pub use table::TABLE;
 
 /// Upper bound for the numbers of the native table.
 pub const CALLS: usize = 512;
@@ -74,16 +79,6 @@ static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
     rules
 });
 
-static ARITIES: LazyLock<Vec<u8>> = LazyLock::new(|| {
-    let mut arities = vec![6; CALLS];
-    for (count, names) in (0..).zip(ARGUMENTS) {
-        for number in names.iter().filter_map(|name| number(name)) {
-            arities[usize::from(number)] = count;
-        }
-    }
-    arities
-});
-
 /// Returns the name of a call of the native table.
 #[must_use]
 pub fn name(number: u16) -> Option<&'static str> {
@@ -100,13 +95,6 @@ pub fn number(name: &str) -> Option<u16> {
 #[must_use]
 pub fn rule(number: u16) -> Rule {
     RULES.get(usize::from(number)).copied().unwrap_or(Rule::PLAIN)
-}
-
-/// Returns the number of arguments of a call of the native table: six for a call that [`ARGUMENTS`] does not
-/// list.
-#[must_use]
-pub fn arguments(number: u16) -> usize {
-    ARITIES.get(usize::from(number)).copied().map_or(6, usize::from)
 }
 
 /// Returns the rules in the format of the probe, one byte per call: bits 0 to 2 are the index of the
@@ -139,7 +127,7 @@ mod tests {
             assert!(usize::from(number) < CALLS);
             assert!(TABLE[..position].iter().all(|(other, _)| other != name), "{name} is listed twice");
             assert_eq!(rule, &super::rule(number));
-            let count = arguments(number);
+            let count = arguments(number).len();
             match rule.descriptor {
                 Argument::At(index) | Argument::Maybe(index) => {
                     assert!(usize::from(index) < count, "{name}");
@@ -152,18 +140,6 @@ mod tests {
             }
             assert!(rule.buffer.is_none_or(|index| usize::from(index) < count), "{name}");
             assert_ne!(*rule, Rule::PLAIN, "{name} has the default rule");
-        }
-    }
-
-    #[test]
-    fn every_call_in_the_arity_list_exists_and_is_listed_once() {
-        let names = ARGUMENTS.iter().flat_map(|names| names.iter()).collect::<Vec<_>>();
-        for (position, name) in names.iter().enumerate() {
-            assert!(number(name).is_some(), "{name} is not a call");
-            assert!(!names[..position].contains(name), "{name} is listed twice");
-        }
-        for (name, _) in TABLE {
-            assert!(names.contains(&name), "{name} has no arity");
         }
     }
 

@@ -6,8 +6,6 @@
 
 pub mod demand;
 mod filter;
-#[cfg(test)]
-mod fixture;
 pub mod processes;
 pub mod sequence;
 pub mod summary;
@@ -17,7 +15,7 @@ pub use filter::Filter;
 
 use crate::{
     container::ReadError,
-    record::{Entry, Lost, Record},
+    record::{Content, Entry, Lost, Record},
 };
 
 /// An evaluation of a trace, such as this one:
@@ -64,6 +62,11 @@ pub trait View {
     /// Processes the next record.
     fn record(&mut self, record: &Record);
 
+    /// Processes the next record, a call with these contents of its arguments. Most views do not show them.
+    fn record_with(&mut self, record: &Record, _contents: &[Content]) {
+        self.record(record);
+    }
+
     /// Processes a gap.
     fn lost(&mut self, lost: &Lost);
 
@@ -78,7 +81,7 @@ pub fn look<V: View>(
 ) -> Result<V::Shown, ReadError> {
     for entry in entries {
         match entry? {
-            Entry::Record(record) => view.record(&record),
+            Entry::Record(record, contents) => view.record_with(&record, &contents),
             Entry::Lost(lost) => view.lost(&lost),
         }
     }

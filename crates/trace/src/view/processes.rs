@@ -161,7 +161,7 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::fixture::{call, record};
+    use crate::fixture::{call, record};
 
     fn by((process, thread): (u32, u32), event: Event) -> Record {
         Record { process, thread, ..record(event) }

@@ -1,12 +1,13 @@
 //! The time sequence: one row per event, like ktranal's default mode and strace.
 
-use std::fmt::Write;
+mod argument;
+mod content;
 
 use super::{Filter, View};
 use crate::{
     descriptor::Descriptor,
-    record::{Abi, Area, Call, Event, Lost, Memory, Record},
-    syscall,
+    record::{Abi, Area, Call, Content, Event, Lost, Memory, Record},
+    syscall::{self, Kind},
 };
 
 /// One row of the sequence.
@@ -20,7 +21,7 @@ pub struct SequenceRow {
     pub thread: u32,
     /// CPU on which the event ended.
     pub cpu: u16,
-    /// The event, `read(3, 0x7ffe..., 512) = 512`.
+    /// The event, `openat(AT_FDCWD, "/etc/passwd", O_RDONLY) = 3`.
     pub text: String,
     /// Duration; `None` for an event without one.
     pub elapsed_ns: Option<u64>,
@@ -46,6 +47,10 @@ impl<F: FnMut(SequenceRow)> View for Sequence<F> {
     type Shown = ();
 
     fn record(&mut self, record: &Record) {
+        self.record_with(record, &[]);
+    }
+
+    fn record_with(&mut self, record: &Record, contents: &[Content]) {
         if !self.filter.accepts(record) {
             return;
         }
@@ -63,7 +68,7 @@ impl<F: FnMut(SequenceRow)> View for Sequence<F> {
             process: record.process,
             thread: record.thread,
             cpu: record.cpu,
-            text: text(record),
+            text: text(record, contents),
             elapsed_ns,
             descriptor,
         });
@@ -84,10 +89,10 @@ impl<F: FnMut(SequenceRow)> View for Sequence<F> {
     fn finish(self) {}
 }
 
-fn text(record: &Record) -> String {
+fn text(record: &Record, contents: &[Content]) -> String {
     match &record.event {
-        Event::Call(call) => format!("{} = {}", invocation(call), result(call)),
-        Event::Unfinished(call) => format!("{} = ?", invocation(call)),
+        Event::Call(call) => format!("{} = {}", invocation(call, contents), result(call)),
+        Event::Unfinished(call) => format!("{} = ?", invocation(call, contents)),
         Event::PageFault { address, user, area, .. } => {
             let mode = if *user { "user" } else { "kernel" };
             let area = match area {
@@ -116,30 +121,24 @@ fn text(record: &Record) -> String {
     }
 }
 
-fn invocation(call: &Call) -> String {
-    let count = if call.abi == Abi::Native { syscall::arguments(call.number) } else { call.args.len() };
+fn invocation(call: &Call, contents: &[Content]) -> String {
+    let is_native = call.abi == Abi::Native;
+    let kinds = if is_native { syscall::arguments(call.number) } else { &[Kind::Hexadecimal; 6] };
     let mut text = format!("{}(", call.name());
-    for (position, argument) in call.args.iter().take(count).enumerate() {
-        let separator = if position == 0 { "" } else { ", " };
-        // Writing to a string cannot fail.
-        let _ = match argument.cast_signed() {
-            small @ -4096..=0xf_ffff => write!(text, "{separator}{small}"),
-            // Many calls take a 32-bit int; the upper half of its register is undefined.
-            -0x8000_0000..=-4097 => write!(text, "{separator}{}", argument.cast_signed()),
-            large => match low_int(large) {
-                Some(int) => write!(text, "{separator}{int}"),
-                None => write!(text, "{separator}{argument:#x}"),
-            },
-        };
+    for (position, (kind, argument)) in kinds.iter().zip(call.args).enumerate() {
+        if is_native && !syscall::uses(call.number, &call.args, position) {
+            continue;
+        }
+        if position > 0 {
+            text.push_str(", ");
+        }
+        match contents.iter().find(|content| usize::from(content.argument) == position) {
+            Some(content) => text.push_str(&content::text(*kind, content)),
+            None => argument::push(&mut text, *kind, argument),
+        }
     }
     text.push(')');
     text
-}
-
-/// A small negative `int` that was passed zero-extended, such as `AT_FDCWD`.
-fn low_int(argument: i64) -> Option<i32> {
-    let low = u32::try_from(argument).ok()?.cast_signed();
-    (-4096..0).contains(&low).then_some(low)
 }
 
 fn result(call: &Call) -> String {
@@ -156,7 +155,7 @@ fn result(call: &Call) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::fixture::{call, record};
+    use crate::fixture::{call, record};
 
     fn rows(filter: Filter, records: &[Record]) -> Vec<SequenceRow> {
         let mut rows = Vec::new();
@@ -182,7 +181,7 @@ mod tests {
             texts,
             [
                 "read(3, 0x7ffe1000, 512) = 512",
-                "openat(-100, 0x7ffe2000, 524288, 0) = -1 ENOENT",
+                "openat(AT_FDCWD, 0x7ffe2000, O_RDONLY|O_CLOEXEC) = -1 ENOENT",
                 "exit_group(1) = ?",
                 "3 records lost",
             ]

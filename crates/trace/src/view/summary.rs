@@ -214,7 +214,7 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::fixture::{call, record};
+    use crate::fixture::{call, record};
 
     fn summary(records: &[Record]) -> Summary {
         let mut view = Summarise::default();

@@ -143,7 +143,7 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::fixture::{call, record};
+    use crate::fixture::{call, record};
 
     fn shown(calls: &[Call]) -> WakeupTable {
         let mut view = CountWakeups::default();

@@ -12,12 +12,10 @@ use super::{
 };
 use crate::{
     descriptor::Descriptor,
+    fixture::{call, record},
     record::{Abi, Call, Event, Peer, Record},
     syscall::{self, Outcome},
-    view::{
-        View,
-        fixture::{call, record},
-    },
+    view::View,
 };
 
 fn demanded(events: &[Event]) -> Demanded {

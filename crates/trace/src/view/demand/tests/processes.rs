@@ -2,12 +2,9 @@
 
 use super::{operation, own, shown, terms};
 use crate::{
+    fixture::{call, record},
     record::{Area, Call, Event, ExecPath, Memory, Record},
-    view::{
-        View,
-        demand::Demanding,
-        fixture::{call, record},
-    },
+    view::{View, demand::Demanding},
 };
 
 fn fork(child_process: u32, memory: Option<Memory>) -> Event {

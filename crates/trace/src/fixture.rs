@@ -1,4 +1,4 @@
-//! Records for the tests of the views.
+//! Records for tests.
 
 use crate::{
     descriptor::Descriptor,
