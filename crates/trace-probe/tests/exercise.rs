@@ -3,12 +3,19 @@
 use std::{
     arch::asm,
     env,
+    ffi::CString,
     fs::{self, File},
     io::{self, Read, Write},
     net::{TcpListener, TcpStream, UdpSocket},
     os::{
         fd::AsRawFd,
-        unix::{net::UnixStream, process::parent_id},
+        linux::net::SocketAddrExt,
+        unix::{
+            self,
+            fs::symlink,
+            net::{UnixListener, UnixStream},
+            process::parent_id,
+        },
     },
     process::Command,
     ptr,
@@ -34,6 +41,9 @@ fn main() -> io::Result<()> {
         Some("send") => return send(),
         Some("areas") => return areas(),
         Some("forks") => return forks(),
+        Some("bad-pointers") => return bad_pointers(),
+        Some("values") => values(),
+        Some("contents") => return contents(&env::args().nth(2).unwrap_or_default()),
         Some("peer") => return peer(),
         Some("wake") => return wake(env::args().nth(2).as_deref()),
         other => return Err(io::Error::other(format!("{other:?} is not an exercise"))),
@@ -79,6 +89,130 @@ fn sockets() -> io::Result<()> {
     left.write_all(b"1234567")?;
     right.read_exact(&mut [0; 7])?;
     events(&far)
+}
+
+/// Makes calls with paths and socket addresses of every kind in `directory`, which is empty.
+fn contents(directory: &str) -> io::Result<()> {
+    let refused = |made: io::Result<()>| made.err().map(drop).ok_or(io::Error::other("it succeeded"));
+    env::set_current_dir(directory)?;
+    for length in [1, 47, 48, 49, 96, 239, 240, 241, 250] {
+        let path = "p".repeat(length);
+        File::create(&path)?;
+        fs::rename(&path, "\t\"renamed\\\u{e9}1")?;
+        fs::remove_file("\t\"renamed\\\u{e9}1")?;
+    }
+    refused(File::open("").map(drop))?;
+    symlink("first/of/two", "link")?;
+    fs::hard_link("link", "hard")?;
+    fs::remove_file("link")?;
+    fs::remove_file("hard")?;
+    fs::create_dir("made")?;
+    fs::remove_dir("made")?;
+    refused(Command::new("./missing").status().map(drop))?;
+    Command::new("true").status()?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    let _near = TcpStream::connect(address)?;
+    listener.accept()?.0.peer_addr()?;
+    // Whether they succeed depends on the machine.
+    let _ = TcpStream::connect("127.0.0.1:1");
+    let _ = TcpStream::connect("[::1]:1");
+    UdpSocket::bind("127.0.0.1:0")?.send_to(b"data", "127.0.0.1:9")?;
+    let _listener = UnixListener::bind("socket")?;
+    UnixStream::connect("socket")?.peer_addr()?;
+    fs::remove_file("socket")?;
+    refused(UnixStream::connect_addr(&unix::net::SocketAddr::from_abstract_name(b"assay\0\x01")?).map(drop))
+}
+
+/// Passes a path whose memory is not there (at address 8), none, and room for 4 bytes of an address.
+fn bad_pointers() -> io::Result<()> {
+    let socket = UdpSocket::bind("127.0.0.1:0")?;
+    let (mut address, mut room) = ([0_u8; 16], 4_u32);
+    // Just written, so that the kernel finds it present.
+    let readable = CString::new("readable")?;
+    // SAFETY: the kernel rejects a path that it cannot read; the address has room for more than 4 bytes.
+    let results = unsafe {
+        [
+            libc::syscall(libc::SYS_rename, readable.as_ptr(), 8),
+            libc::syscall(libc::SYS_utimensat, socket.as_raw_fd(), 0, 0, 0),
+            libc::syscall(libc::SYS_getsockname, socket.as_raw_fd(), address.as_mut_ptr(), &raw mut room),
+        ]
+    };
+    assert_eq!((results, room, &address[4..]), ([-1, 0, 0], 16, [0; 12].as_slice()));
+    Ok(())
+}
+
+/// Calls with constants, each on the descriptor -1 or with another argument that the kernel rejects, or
+/// without an effect. The upper half of the register of an `int` has no meaning.
+const VALUES: &[(i64, &[i64])] = &[
+    (libc::SYS_pipe2, &[0, 0x80800]),
+    (libc::SYS_dup3, &[-1, -1, UPPER | 0x80000]),
+    (libc::SYS_close_range, &[1 << 30, 0xffff_ffff, 4]),
+    (libc::SYS_mremap, &[0, 4096, 8192, 1, 0x5a5a]),
+    (libc::SYS_futex, &[0, 0x81, 1, 0x5a5a, 0x5a5a, 0x5a5a]),
+    (libc::SYS_futex, &[0, 0x89, 0xffff_ffff, 0, 0x5a5a, 7]),
+    (libc::SYS_futex, &[0, 0x8a, 1, 0x5a5a, 0x5a5a, 7]),
+    (libc::SYS_fcntl, &[-1, UPPER | 1, 0x5a5a]),
+    (libc::SYS_fcntl, &[-1, 1030, 10]),
+    (libc::SYS_read, &[-1, 0, -1]),
+    (libc::SYS_lseek, &[-1, -5, 2]),
+    (libc::SYS_openat, &[-1, 0, 0o2_000_102, UPPER | 0o640]),
+    (libc::SYS_openat, &[-100, 0, 0o20_200_002, 0o600]),
+    (libc::SYS_mmap, &[0, 0, 7, 0x20_022, -1, 0]),
+    (libc::SYS_mmap, &[0, 0, 0, 1, -1, 0]),
+    (libc::SYS_mprotect, &[1, 1, 5]),
+    (libc::SYS_madvise, &[1, 1, 4]),
+    (libc::SYS_msync, &[1, 1, 4]),
+    (libc::SYS_socket, &[99, 0x80802, 0]),
+    (libc::SYS_socketpair, &[99, 5, 0, 0]),
+    (libc::SYS_accept4, &[-1, 0, 0, 0x80000]),
+    (libc::SYS_sendto, &[-1, 0, 0, 0x4040, 0, 0]),
+    (libc::SYS_recvfrom, &[-1, 0, 0, 0x42, 0, 0]),
+    (libc::SYS_setsockopt, &[-1, 1, 2, 0, 4]),
+    (libc::SYS_shutdown, &[-1, 2]),
+    (libc::SYS_epoll_create1, &[3]),
+    (libc::SYS_epoll_ctl, &[-1, 3, -1, 0]),
+    (libc::SYS_eventfd2, &[7, 0x4000_0000 | 0x80000]),
+    (libc::SYS_timerfd_create, &[99, 0x80800]),
+    (libc::SYS_timerfd_settime, &[-1, 3, 0, 0]),
+    (libc::SYS_signalfd4, &[-1, 0, 99, 0x80800]),
+    (libc::SYS_clock_gettime, &[99, 0]),
+    (libc::SYS_clock_nanosleep, &[1, 1, 0, 0]),
+    (libc::SYS_rt_sigprocmask, &[2, 0, 0, 99]),
+    (libc::SYS_kill, &[-1 << 30, 15]),
+    (libc::SYS_wait4, &[-1 << 30, 0, 3, 0]),
+    (libc::SYS_prlimit64, &[-1, 7, 0, 0]),
+    (libc::SYS_flock, &[-1, 6]),
+    (libc::SYS_fallocate, &[-1, 3, -1, 5]),
+    (libc::SYS_fadvise64, &[-1, 0, 0, 2]),
+    (libc::SYS_getrandom, &[0, 0, 3]),
+    (libc::SYS_memfd_create, &[0, 3]),
+    (libc::SYS_splice, &[-1, 0, -1, 0, 5, 3]),
+    (libc::SYS_access, &[0, 5]),
+    (libc::SYS_faccessat2, &[-1, 0, 0, 0x200]),
+    (libc::SYS_mkdirat, &[-1, 0, 0o1755]),
+    (libc::SYS_unlinkat, &[-1, 0, 0x200]),
+    (libc::SYS_linkat, &[-1, 0, -100, 0, 0x400]),
+    (libc::SYS_renameat2, &[-1, 0, -1, 0, 3]),
+    (libc::SYS_newfstatat, &[-1, 0, 0, 0x100]),
+    (libc::SYS_statx, &[-1, 0, 0x4100, 0x7ff, 0]),
+    (libc::SYS_statx, &[-1, 0, 0, 0x200, 0]),
+    (libc::SYS_unshare, &[0]),
+    (libc::SYS_umask, &[0o22]),
+    (libc::SYS_preadv2, &[-1, 0, 1, -5, 0x5a5a, 0]),
+];
+
+const UPPER: i64 = 0x5a5a_5a5a << 32;
+
+/// Makes the calls of [`VALUES`].
+fn values() {
+    for (number, args) in VALUES {
+        let argument = |position: usize| args.get(position).copied().unwrap_or(0x5a5a);
+        let args = [0, 1, 2, 3, 4, 5].map(argument);
+        // SAFETY: no argument is the address of memory of this program, and no call changes its state, except
+        // for the permissions of files that it creates.
+        unsafe { libc::syscall(*number, args[0], args[1], args[2], args[3], args[4], args[5]) };
+    }
 }
 
 /// Makes 1000 sends of 1000 bytes to a connection that is read after each send.

@@ -13,13 +13,12 @@
 #include <bpf/bpf_tracing.h>
 #include "record.h"
 #include "area.h"
+#include "content.h"
 #include "descriptor.h"
 #include "state.h"
 #include "wakeup.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
-
-#define CALLS 512 /* upper bound for the numbers of the native table; checked by a test of crates/trace */
 
 /* One byte per call, generated from the table of crates/trace: which argument is a descriptor (1 + index, 0: none),
  * whether the result is a descriptor, and whether a negative argument means "no descriptor" rather than an invalid
@@ -73,17 +72,11 @@ static __always_inline u8 rule_of(struct thread *thread)
 static __always_inline bool descriptor_argument(struct thread *thread, int *number)
 {
 	u8 rule = rule_of(thread);
-	u32 argument = rule & RULE_ARGUMENT;
+	u32 position = rule & RULE_ARGUMENT;
 
-	/* Constant indices: the verifier does not follow a computed one into task storage on older kernels. */
-	if (argument == 1)
-		*number = thread->args[0];
-	else if (argument == 3)
-		*number = thread->args[2];
-	else if (argument == 5)
-		*number = thread->args[4];
-	else
+	if (!position)
 		return false;
+	*number = argument(thread, position - 1);
 	return *number >= 0 || !(rule & RULE_NEGATIVE_IS_NONE);
 }
 
@@ -108,6 +101,7 @@ int BPF_PROG(enter_call, struct pt_regs *regs, long id)
 	thread->number = id;
 	thread->flags = (task->thread_info.status & TS_COMPAT) ? FLAG_COMPAT : 0;
 	copy_arguments(thread, regs);
+	note_room(thread);
 	classify_argument(task, thread);
 	thread->blocked_ns = 0;
 	thread->waiting_ns = 0;
@@ -149,6 +143,7 @@ int BPF_PROG(leave_call, struct pt_regs *regs, long result)
 	if (!thread->in_call)
 		return 0;
 	now_ns = end_call(thread, now_ns);
+	keep_contents(task, thread, result, now_ns);
 	if (result >= 0 && (rule_of(thread) & RULE_RESULT))
 		classify(task, thread, result);
 	else if (thread->voluntary && descriptor_argument(thread, &number))
@@ -377,6 +372,10 @@ int BPF_PROG(fault_user, unsigned long address, struct pt_regs *regs, unsigned l
 SEC("tp_btf/page_fault_kernel")
 int BPF_PROG(fault_kernel, unsigned long address, struct pt_regs *regs, unsigned long error)
 {
+	struct cpu *cpu = this_cpu();
+
+	if (!cpu || cpu->reads_user)
+		return 0;
 	return fault(address, error, 0);
 }
 

@@ -18,6 +18,7 @@ enum record_kind {
 	RECORD_EXEC = 6,
 	RECORD_EXIT = 7,
 	/* 8 is a counter mark, which only the recorder writes. */
+	RECORD_CONTENT = 9,
 };
 
 enum descriptor_kind {
@@ -70,6 +71,7 @@ enum record_flag {
 	FLAG_WAKEUPS = 32,   /* the sleeps and wake-ups of the call were recorded: not in version 1 */
 	FLAG_PEER_SAME_CPU = 64,   /* the last packet of the TCP connection arrived on the CPU of the call */
 	FLAG_PEER_OTHER_CPU = 128, /* it arrived on another CPU; neither before the first packet */
+	FLAG_CUT = 256,      /* the path or address is longer than its content */
 };
 
 struct record {

@@ -9,6 +9,8 @@
 #include <bpf/bpf_helpers.h>
 #include "record.h"
 
+#define CALLS 512 /* upper bound for the numbers of the native table; checked by a test of crates/trace */
+
 const volatile u64 wake_bytes = 0; /* ring fill level above which the consumer is woken */
 
 u64 stopped_ns = 0; /* end of the recording: once set, later events are ignored */
@@ -27,6 +29,7 @@ struct thread {
 	u64 wakee_idle_ns; /* part of `woken_idle_ns` for the last wake-up */
 	u32 voluntary, involuntary, faults;
 	u32 idle_sleeps, woken_same, woken_busy, woken_idle;
+	u32 address_room; /* bytes for the address that the call stores */
 	u32 wakee; /* the thread that the call woke last, 0 for none; `wakee_place` is how it was counted */
 	u16 number;
 	u16 flags;
@@ -51,6 +54,7 @@ struct cpu {
 	u64 layer_since_ns; /* last change of the two below */
 	u32 irq_depth;
 	bool in_softnet;
+	bool reads_user; /* the memory of the program */
 };
 
 struct {
@@ -85,6 +89,25 @@ struct {
 	__type(key, u32);
 	__array(values, struct ring);
 } rings SEC(".maps");
+
+/* Constant indices: the verifier does not follow a computed one into task storage on older kernels. */
+static __always_inline u64 argument(struct thread *thread, u32 position)
+{
+	switch (position) {
+	case 0:
+		return thread->args[0];
+	case 1:
+		return thread->args[1];
+	case 2:
+		return thread->args[2];
+	case 3:
+		return thread->args[3];
+	case 4:
+		return thread->args[4];
+	default:
+		return thread->args[5];
+	}
+}
 
 static __always_inline struct cpu *this_cpu(void)
 {
