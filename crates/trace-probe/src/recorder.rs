@@ -243,7 +243,6 @@ impl<'obj> Probe<'obj> {
         open.maps.idles.set_max_entries(possible).map_err(refused("size the table of idle CPUs"))?;
         if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
             constants.rules = syscall::probe_rules();
-            constants.pointers = syscall::probe_pointers();
             constants.tracer = std::process::id();
             constants.recorder = gettid().as_raw_nonzero().get().cast_unsigned();
             constants.wake_bytes = u64::from(options.ring_bytes) / WAKE_PART;

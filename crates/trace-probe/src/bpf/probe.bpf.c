@@ -15,20 +15,15 @@
 #include "area.h"
 #include "content.h"
 #include "descriptor.h"
+#include "rule.h"
 #include "state.h"
 #include "wakeup.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* One byte per call, generated from the table of crates/trace: which argument is a descriptor (1 + index, 0: none),
- * whether the result is a descriptor, and whether a negative argument means "no descriptor" rather than an invalid
- * one. */
-enum { RULE_ARGUMENT = 7, RULE_RESULT = 8, RULE_NEGATIVE_IS_NONE = 16 };
-
 /* Attempts to read the clock without an interrupt in between: even two interrupts are hardly ever seen. */
 #define TAKE_ATTEMPTS 3
 
-const volatile u8 rules[CALLS] = {};
 const volatile u32 tracer = 0;    /* thread group that is never traced */
 
 /* Never read: adds the layout to the object's type information, where the layout test finds it. */
@@ -59,24 +54,15 @@ static __always_inline void copy_arguments(struct thread *thread, struct pt_regs
 	thread->args[5] = regs->r9;
 }
 
-static __always_inline u8 rule_of(struct thread *thread)
-{
-	u32 number = thread->number;
-
-	if (thread->flags & FLAG_COMPAT)
-		return 0; /* its numbers are from another table */
-	return number < CALLS ? rules[number] : 0;
-}
-
 /* Returns false if no argument of the call is a descriptor. */
 static __always_inline bool descriptor_argument(struct thread *thread, int *number)
 {
-	u8 rule = rule_of(thread);
+	u16 rule = rule_of(thread);
 	u32 position = rule & RULE_ARGUMENT;
 
 	if (!position)
 		return false;
-	*number = argument(thread, position - 1);
+	*number = argument(thread, position);
 	return *number >= 0 || !(rule & RULE_NEGATIVE_IS_NONE);
 }
 

@@ -9,8 +9,6 @@
 #include <bpf/bpf_helpers.h>
 #include "record.h"
 
-#define CALLS 512 /* upper bound for the numbers of the native table; checked by a test of crates/trace */
-
 const volatile u64 wake_bytes = 0; /* ring fill level above which the consumer is woken */
 
 u64 stopped_ns = 0; /* end of the recording: once set, later events are ignored */
@@ -89,25 +87,6 @@ struct {
 	__type(key, u32);
 	__array(values, struct ring);
 } rings SEC(".maps");
-
-/* Constant indices: the verifier does not follow a computed one into task storage on older kernels. */
-static __always_inline u64 argument(struct thread *thread, u32 position)
-{
-	switch (position) {
-	case 0:
-		return thread->args[0];
-	case 1:
-		return thread->args[1];
-	case 2:
-		return thread->args[2];
-	case 3:
-		return thread->args[3];
-	case 4:
-		return thread->args[4];
-	default:
-		return thread->args[5];
-	}
-}
 
 static __always_inline struct cpu *this_cpu(void)
 {

@@ -14,7 +14,7 @@ use syscalls::Sysno;
 
 pub(crate) use names::FAMILY;
 pub use names::Names;
-pub use signature::{Kind, arguments, probe_pointers, uses};
+pub use signature::{Kind, arguments, uses};
 pub use table::TABLE;
 
 /// Upper bound for the numbers of the native table.
@@ -97,23 +97,24 @@ pub fn rule(number: u16) -> Rule {
     RULES.get(usize::from(number)).copied().unwrap_or(Rule::PLAIN)
 }
 
-/// Returns the rules in the format of the probe, one byte per call: bits 0 to 2 are the index of the
+/// Returns the rules in the format of the probe, 16 bits per call: bits 0 to 2 are the index of the
 /// descriptor argument plus one (0: none), bit 3 is set if the result is a descriptor, bit 4 if a negative
-/// argument means "no descriptor".
+/// argument means "no descriptor"; the other bits are the arguments that the probe copies.
 #[must_use]
-pub fn probe_rules() -> [u8; CALLS] {
-    let mut bytes = [0; CALLS];
-    for (byte, rule) in bytes.iter_mut().zip(RULES.iter()) {
-        *byte = match rule.descriptor {
+pub fn probe_rules() -> [u16; CALLS] {
+    let mut rules = [0; CALLS];
+    for ((number, bits), rule) in (0..).zip(&mut rules).zip(RULES.iter()) {
+        *bits = match rule.descriptor {
             Argument::None => 0,
-            Argument::At(index) => index + 1,
-            Argument::Maybe(index) => (index + 1) | 16,
+            Argument::At(index) => u16::from(index) + 1,
+            Argument::Maybe(index) => (u16::from(index) + 1) | 16,
         };
         if rule.result == Outcome::Descriptor {
-            *byte |= 8;
+            *bits |= 8;
         }
+        *bits |= signature::probe_pointers(number);
     }
-    bytes
+    rules
 }
 
 #[cfg(test)]
@@ -131,10 +132,6 @@ mod tests {
             match rule.descriptor {
                 Argument::At(index) | Argument::Maybe(index) => {
                     assert!(usize::from(index) < count, "{name}");
-                    assert!(
-                        [0, 2, 4].contains(&index),
-                        "{name}: the probe supports arguments 0, 2 and 4 only"
-                    );
                 }
                 Argument::None => {}
             }
@@ -164,14 +161,18 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_for_the_probe_encode_the_rules() {
-        let bytes = probe_rules();
-        let byte = |name: &str| bytes[usize::from(number(name).unwrap())];
-        assert_eq!(byte("read"), 1);
-        assert_eq!(byte("accept4"), 1 | 8);
-        assert_eq!(byte("openat"), 8);
-        assert_eq!(byte("mmap"), 5 | 16);
-        assert_eq!(byte("copy_file_range"), 3);
-        assert_eq!(byte("getpid"), 0);
+    fn the_bits_for_the_probe_encode_the_rules() {
+        let rules = probe_rules();
+        let bits = |name: &str| rules[usize::from(number(name).unwrap())];
+        assert_eq!(bits("getpid"), 0);
+        assert_eq!(bits("read"), 1);
+        assert_eq!(bits("mmap"), 5 | 16);
+        assert_eq!(bits("copy_file_range"), 3);
+        assert_eq!(bits("openat"), 8 | 2 << 5);
+        assert_eq!(bits("rename"), 1 << 5 | 2 << 8);
+        assert_eq!(bits("renameat"), 2 << 5 | 4 << 8);
+        assert_eq!(bits("execveat"), 1 | 16 | 2 << 5 | 1 << 13);
+        assert_eq!(bits("sendto"), 1 | 5 << 5 | 6 << 8 | 1 << 11);
+        assert_eq!(bits("accept4"), 1 | 8 | 2 << 5 | 3 << 8 | 1 << 11 | 1 << 12);
     }
 }

@@ -331,28 +331,23 @@ fn creates(flags: u64) -> bool {
     flags & u64::from(made.cast_unsigned()) != 0
 }
 
-/// Returns the arguments that the probe copies, in its format, 16 bits per call: bits 0 to 2 are the position
-/// of the first path or of the address plus one (0: none), bits 3 to 5 that of the second path or of the
-/// length, bit 6 is set for an address, bit 7 if it is there only after a success, bit 8 if only after a
-/// failure.
-#[must_use]
-pub fn probe_pointers() -> [u16; CALLS] {
-    let mut rules = [0; CALLS];
-    for (rule, kinds) in rules.iter_mut().zip(BY_NUMBER.iter()) {
-        let mut shift = 0;
-        for (position, kind) in (1_u16..).zip(kinds) {
-            let (places, flags) = match kind {
-                Kind::Path => (position, 0),
-                Kind::Program => (position, 256),
-                Kind::Address => (position | (position + 1) << 3, 64),
-                Kind::AddressOut => (position | (position + 1) << 3, 64 | 128),
-                _ => continue,
-            };
-            *rule |= places << shift | flags;
-            shift = 3;
-        }
+/// Returns the arguments of a call that the probe copies, in its format: bits 5 to 7 are the position of the
+/// first path or of the address plus one (0: none), bits 8 to 10 that of the second path or of the length,
+/// bit 11 is set for an address, bit 12 if it is there only after a success, bit 13 if only after a failure.
+pub(super) fn probe_pointers(number: u16) -> u16 {
+    let (mut bits, mut shift) = (0, 5);
+    for (position, kind) in (1..).zip(arguments(number)) {
+        let (places, flags) = match kind {
+            Kind::Path => (position, 0),
+            Kind::Program => (position, 1 << 13),
+            Kind::Address => (position | (position + 1) << 3, 1 << 11),
+            Kind::AddressOut => (position | (position + 1) << 3, 1 << 11 | 1 << 12),
+            _ => continue,
+        };
+        bits |= places << shift | flags;
+        shift = 8;
     }
-    rules
+    bits
 }
 
 #[cfg(test)]
@@ -416,18 +411,5 @@ mod tests {
                 "{number} lacks a length"
             );
         }
-    }
-
-    #[test]
-    fn the_rules_for_the_probe_are_the_positions_of_paths_and_addresses() {
-        let rules = probe_pointers();
-        let rule = |name: &str| rules[usize::from(number(name).unwrap())];
-        assert_eq!(rule("getpid"), 0);
-        assert_eq!(rule("openat"), 2);
-        assert_eq!(rule("rename"), 1 | 2 << 3);
-        assert_eq!(rule("renameat"), 2 | 4 << 3);
-        assert_eq!(rule("execveat"), 2 | 256);
-        assert_eq!(rule("sendto"), 5 | 6 << 3 | 64);
-        assert_eq!(rule("accept4"), 2 | 3 << 3 | 64 | 128);
     }
 }
