@@ -103,6 +103,24 @@ impl Descriptor {
         DESCRIPTORS[usize::from(self as u8)].1
     }
 
+    /// Returns true for a socket.
+    #[must_use]
+    pub fn is_socket(self) -> bool {
+        self.is_conversation() || matches!(self, Self::Netlink | Self::Raw | Self::Socket)
+    }
+
+    /// Returns true for a socket over which programs exchange messages: TCP, UDP and Unix sockets.
+    #[must_use]
+    pub fn is_conversation(self) -> bool {
+        matches!(self, Self::Udp4 | Self::Udp6 | Self::UnixStream | Self::UnixDatagram) || self.is_tcp()
+    }
+
+    /// Returns true for a socket without boundaries between messages, whose end can be read.
+    #[must_use]
+    pub fn is_stream(self) -> bool {
+        self == Self::UnixStream || self.is_tcp()
+    }
+
     /// Returns true for TCP over IPv4 or IPv6.
     #[must_use]
     pub fn is_tcp(self) -> bool {

@@ -269,6 +269,15 @@ pub fn call_name(abi: Abi, number: u16) -> Cow<'static, str> {
     }
 }
 
+/// Returns the name of an errno, `ENOENT`; `errno 600` if it has none.
+#[must_use]
+pub fn errno_name(errno: u16) -> Cow<'static, str> {
+    match syscalls::Errno::new(i32::from(errno)).name() {
+        Some(name) => name.into(),
+        None => format!("errno {errno}").into(),
+    }
+}
+
 impl Record {
     /// Returns the end time, ns. A trace is sorted by it.
     #[must_use]

@@ -1,4 +1,5 @@
-//! `assay view`: shows a recorded trace as a summary, as a sequence of events, as a demand, or by process.
+//! `assay view`: shows a recorded trace as a summary, as a sequence of events, as a demand, by process, or by
+//! request.
 
 use std::cell::Cell;
 use std::io::Write;
@@ -9,6 +10,7 @@ use assay_quantity::format::demand_to_json;
 use assay_report::{Block, Report};
 use assay_trace::Reader;
 use assay_trace::view::demand::{Demanding, Named};
+use assay_trace::view::phases::FindPhases;
 use assay_trace::view::processes::CountByProcess;
 use assay_trace::view::sequence::{Sequence, SequenceRow};
 use assay_trace::view::summary::Summarise;
@@ -62,6 +64,13 @@ pub const VIEWS: &[View] = &[
         has_file: false,
         has_events: false,
         show: processes,
+    },
+    View {
+        name: "phases",
+        about: "what one request causes: its phases, their calls, and its variants",
+        has_file: false,
+        has_events: false,
+        show: phases,
     },
     View {
         name: "wakeups",
@@ -120,6 +129,11 @@ fn demand(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
 fn processes(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
     let processes = look(reader, CountByProcess::default())?;
     report(args, section::trace::processes(&processes, args.units, UNIT_OF_WORK))
+}
+
+fn phases(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
+    let phases = look(reader, FindPhases::default())?;
+    report(args, section::phases::phases(&phases))
 }
 
 fn wakeups(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {

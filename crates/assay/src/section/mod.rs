@@ -13,6 +13,7 @@ pub mod hierarchy;
 pub mod machine;
 pub mod matrix;
 pub mod measured;
+pub mod phases;
 pub mod prediction;
 pub mod profile;
 pub mod reflection;

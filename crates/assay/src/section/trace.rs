@@ -198,7 +198,7 @@ pub fn wakeups(wakeups: &WakeupTable, units: f64, unit_of_work: &str) -> Vec<Blo
 }
 
 /// States the number of lost records.
-fn lost(records: u64) -> String {
+pub(super) fn lost(records: u64) -> String {
     match records {
         0 => "No record was lost.".to_owned(),
         records => format!("{records} records were LOST: every count is a lower bound."),

@@ -6,6 +6,7 @@
 
 pub mod demand;
 mod filter;
+pub mod phases;
 pub mod processes;
 pub mod sequence;
 pub mod summary;

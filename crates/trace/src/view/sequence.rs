@@ -6,7 +6,7 @@ mod content;
 use super::{Filter, View};
 use crate::{
     descriptor::Descriptor,
-    record::{Abi, Area, Call, Content, Event, Lost, Memory, Record},
+    record::{Abi, Area, Call, Content, Event, Lost, Memory, Record, errno_name},
     syscall::{self, Kind},
 };
 
@@ -143,10 +143,7 @@ fn invocation(call: &Call, contents: &[Content]) -> String {
 
 fn result(call: &Call) -> String {
     match call.errno() {
-        Some(errno) => match syscalls::Errno::new(i32::from(errno)).name() {
-            Some(name) => format!("-1 {name}"),
-            None => format!("-1 errno {errno}"),
-        },
+        Some(errno) => format!("-1 {}", errno_name(errno)),
         None if call.result > 0xf_ffff => format!("{:#x}", call.result),
         None => call.result.to_string(),
     }
