@@ -272,9 +272,10 @@ pub struct ViewArgs {
     /// View of the trace to print.
     #[arg(default_value = "summary", value_parser = views())]
     pub view: &'static View,
-    /// Number of units of work in the trace; counts, total times and the demand are divided by it.
-    #[arg(long, default_value_t = 1.0, value_parser = units)]
-    pub units: f64,
+    /// Number of units of work in the trace; counts, total times and the demand are divided by it
+    /// [default: 1].
+    #[arg(long, value_parser = units)]
+    pub units: Option<f64>,
     /// Output format.
     #[command(flatten)]
     pub print: PrintArgs,

@@ -32,6 +32,8 @@ pub struct View {
     has_file: bool,
     /// Whether it shows single events, which can be filtered.
     has_events: bool,
+    /// Whether it divides by the number of units of work.
+    has_units: bool,
     show: fn(Reader, &ViewArgs) -> anyhow::Result<()>,
 }
 
@@ -42,6 +44,7 @@ pub const VIEWS: &[View] = &[
         about: "count, times, percentiles, bytes and errors for each call and kind of descriptor",
         has_file: false,
         has_events: false,
+        has_units: true,
         show: summary,
     },
     View {
@@ -49,6 +52,7 @@ pub const VIEWS: &[View] = &[
         about: "all calls in order of time, with arguments, result and elapsed time",
         has_file: false,
         has_events: true,
+        has_units: false,
         show: sequence,
     },
     View {
@@ -56,6 +60,7 @@ pub const VIEWS: &[View] = &[
         about: "the demand of the program, as primitives",
         has_file: true,
         has_events: false,
+        has_units: true,
         show: demand,
     },
     View {
@@ -63,6 +68,7 @@ pub const VIEWS: &[View] = &[
         about: "program, threads, calls, failed calls, elapsed time and page faults of each process",
         has_file: false,
         has_events: false,
+        has_units: true,
         show: processes,
     },
     View {
@@ -70,6 +76,7 @@ pub const VIEWS: &[View] = &[
         about: "what one request causes: its phases, their calls, and its variants",
         has_file: false,
         has_events: false,
+        has_units: false,
         show: phases,
     },
     View {
@@ -77,6 +84,7 @@ pub const VIEWS: &[View] = &[
         about: "which calls sleep and wake threads, how often, and whether the processor was idle",
         has_file: false,
         has_events: false,
+        has_units: true,
         show: wakeups,
     },
 ];
@@ -96,6 +104,9 @@ pub fn run(args: &ViewArgs) -> anyhow::Result<()> {
     if args.filter.filter() != Filter::default() && !args.view.has_events {
         bail!("filters require the view {}", views(|view| view.has_events));
     }
+    if args.units.is_some() && !args.view.has_units {
+        bail!("--units requires the view {}", views(|view| view.has_units));
+    }
     let reader = Reader::open(&args.trace)?;
     if !reader.is_complete() {
         output::say("the recording is incomplete: everything after its last whole block is missing");
@@ -109,14 +120,14 @@ pub fn run(args: &ViewArgs) -> anyhow::Result<()> {
 
 fn summary(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
     let summary = look(reader, Summarise::default())?;
-    report(args, section::trace::summary(&summary, args.units, UNIT_OF_WORK))
+    report(args, section::trace::summary(&summary, units(args), UNIT_OF_WORK))
 }
 
 fn demand(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
     let command = reader.manifest().command.join(" ");
     let name = if command.is_empty() { args.trace.display().to_string() } else { command };
     let named = Named { operation: name.clone(), unit_of_work: UNIT_OF_WORK.to_owned() };
-    let operation = look(reader, Demanding::default())?.into_operation(named, args.units);
+    let operation = look(reader, Demanding::default())?.into_operation(named, units(args));
     let blocks = section::demand::vector(&operation);
     if let Some(path) = &args.output {
         let source = format!("assay {}: {}", env!("CARGO_PKG_VERSION"), args.trace.display());
@@ -128,7 +139,7 @@ fn demand(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
 
 fn processes(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
     let processes = look(reader, CountByProcess::default())?;
-    report(args, section::trace::processes(&processes, args.units, UNIT_OF_WORK))
+    report(args, section::trace::processes(&processes, units(args), UNIT_OF_WORK))
 }
 
 fn phases(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
@@ -138,7 +149,11 @@ fn phases(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
 
 fn wakeups(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
     let wakeups = look(reader, CountWakeups::default())?;
-    report(args, section::trace::wakeups(&wakeups, args.units, UNIT_OF_WORK))
+    report(args, section::trace::wakeups(&wakeups, units(args), UNIT_OF_WORK))
+}
+
+fn units(args: &ViewArgs) -> f64 {
+    args.units.unwrap_or(1.0)
 }
 
 fn report(args: &ViewArgs, blocks: Vec<Block>) -> anyhow::Result<()> {

@@ -89,6 +89,7 @@ fn a_filter_picks_events_of_the_sequence_and_of_nothing_else() {
     assert_eq!(events(&shown(&["--process", process])).len(), all.len());
     assert_eq!(events(&shown(&["--thread", "1"])).len(), 0);
     view(&["summary", "--call", "read"]).complains_of(&["filters require the view sequence"]);
+    view(&["phases", "--units", "1"]).complains_of(&["--units requires the view summary or demand or"]);
     for (wrong, said) in
         [("--call=raed", "unknown system call"), ("--descriptor=tcp", "tcp4"), ("--slower=1", "20us")]
     {
