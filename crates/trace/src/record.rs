@@ -269,6 +269,15 @@ pub fn call_name(abi: Abi, number: u16) -> Cow<'static, str> {
     }
 }
 
+/// Returns a call on a kind of descriptor, `read tcp4`; the name alone if it has none.
+#[must_use]
+pub fn on_descriptor(name: &str, descriptor: Descriptor) -> String {
+    match descriptor {
+        Descriptor::None => name.to_owned(),
+        descriptor => format!("{name} {descriptor}"),
+    }
+}
+
 /// Returns the name of an errno, `ENOENT`; `errno 600` if it has none.
 #[must_use]
 pub fn errno_name(errno: u16) -> Cow<'static, str> {

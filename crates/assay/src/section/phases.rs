@@ -7,7 +7,7 @@ use assay_report::{Block, Cell, Column, Table};
 use assay_trace::view::phases::{Phase, Phases, Side, Step, Tally, UnitsOfWork, Variant};
 
 use super::real;
-use super::trace::lost;
+use super::trace::{NO_LOSS, time};
 
 /// Returns the tables.
 pub fn phases(phases: &Phases) -> Vec<Block> {
@@ -58,8 +58,8 @@ fn overview(phases: &Phases) -> Table {
         table = table.with_note(format!("Calls that never returned, in no row: {}.", phases.unfinished));
     }
     table.with_note(match phases.lost {
-        0 => lost(0),
-        records => format!("{records} records were LOST: units of work are divided and joined."),
+        0 => NO_LOSS.to_owned(),
+        records => format!("{records} records were LOST: units of work may be divided or joined."),
     })
 }
 
@@ -129,14 +129,11 @@ fn by_call(units: &UnitsOfWork) -> Table {
 fn by_variant(units: &UnitsOfWork) -> Table {
     let most_frequent = units.variants.first().map_or(&[][..], |variant| &variant.steps);
     let rows = units.variants.iter().enumerate().map(|(position, variant)| {
-        row(
-            units,
-            variant,
-            match position {
-                0 => String::new(),
-                _ => difference(most_frequent, &variant.steps),
-            },
-        )
+        let difference = match position {
+            0 => String::new(),
+            _ => difference(most_frequent, &variant.steps),
+        };
+        row(units, variant, difference)
     });
     let rest = units.rest.iter().map(|rest| row(units, rest, "other variants".to_owned()));
     let idle = units.idle.iter().map(|idle| {
@@ -242,15 +239,11 @@ fn share(part: u64, whole: u64) -> Cell {
     Cell::Share(real(part) / real(whole.max(1)))
 }
 
-fn time(value: f64) -> Cell {
-    Cell::Number { value, unit: Unit::Nanoseconds }
-}
-
 #[cfg(test)]
 mod tests {
     use assay_report::{Colour, Report, Style, Symbols};
     use assay_trace::Descriptor;
-    use assay_trace::record::{Abi, Call, Event, Record};
+    use assay_trace::record::{Abi, Call, Event, Lost, Record};
     use assay_trace::syscall;
     use assay_trace::view::View;
     use assay_trace::view::phases::FindPhases;
@@ -352,10 +345,12 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_without_requests_says_so() {
+    fn a_trace_without_requests_and_with_losses_says_so() {
         let mut view = FindPhases::default();
+        view.lost(&Lost { time_ns: 0, cpu: 0, records: 7 });
         call(&mut view, ("getpid", Descriptor::None, 0, 1));
         let text = shown(view);
         assert!(text.contains("no request was answered over a socket"), "{text}");
+        assert!(text.contains("7 records were LOST: units of work may be divided or joined"), "{text}");
     }
 }

@@ -3,6 +3,7 @@
 use assay_quantity::Unit;
 use assay_report::{Block, Cell, Column, Table};
 use assay_trace::Descriptor;
+use assay_trace::record::on_descriptor;
 use assay_trace::view::processes::Processes;
 use assay_trace::view::summary::{Summary, SummaryRow};
 use assay_trace::view::wakeups::WakeupTable;
@@ -68,7 +69,7 @@ fn split(summary: &Summary, units: f64, unit_of_work: &str) -> Table {
     let rows = summary.rows.iter().map(|row| {
         let working = row.total_ns.saturating_sub(row.blocked_ns).saturating_sub(row.waiting_ns);
         [
-            Cell::text(call(&row.name, row.descriptor)),
+            Cell::text(on_descriptor(&row.name, row.descriptor)),
             time(real(working.saturating_sub(row.irq_ns)) / units),
             time(real(row.softnet_ns) / units),
             time(real(row.blocked_ns) / units),
@@ -97,7 +98,7 @@ fn spread(summary: &Summary, units: f64, unit_of_work: &str) -> Table {
     let rows = summary.rows.iter().map(|row| {
         let bytes = |bytes: u64| Cell::Number { value: (real(bytes) / units).round(), unit: Unit::Bytes };
         [
-            Cell::text(call(&row.name, row.descriptor)),
+            Cell::text(on_descriptor(&row.name, row.descriptor)),
             time(real(row.p50_ns)),
             time(real(row.p99_ns)),
             row.bytes.map_or(Cell::text(""), bytes),
@@ -159,7 +160,7 @@ pub fn wakeups(wakeups: &WakeupTable, units: f64, unit_of_work: &str) -> Vec<Blo
     let idle = |ns: Option<u64>| ns.map_or(Cell::text(""), |ns| time(real(ns)));
     let rows = wakeups.rows.iter().map(|row| {
         [
-            Cell::text(call(&row.name, row.descriptor)),
+            Cell::text(on_descriptor(&row.name, row.descriptor)),
             count(row.calls, units),
             count(row.sleeps, units),
             count(row.idle_sleeps, units),
@@ -197,19 +198,14 @@ pub fn wakeups(wakeups: &WakeupTable, units: f64, unit_of_work: &str) -> Vec<Blo
     vec![Block::Table(table.with_note(lost(wakeups.lost)))]
 }
 
-/// States the number of lost records.
-pub(super) fn lost(records: u64) -> String {
-    match records {
-        0 => "No record was lost.".to_owned(),
-        records => format!("{records} records were LOST: every count is a lower bound."),
-    }
-}
+/// The note on losses if there were none.
+pub(super) const NO_LOSS: &str = "No record was lost.";
 
-/// Formats a call with its descriptor.
-fn call(name: &str, descriptor: Descriptor) -> String {
-    match descriptor {
-        Descriptor::None => name.to_owned(),
-        descriptor => format!("{name} {}", descriptor.name()),
+/// States the number of lost records.
+fn lost(records: u64) -> String {
+    match records {
+        0 => NO_LOSS.to_owned(),
+        records => format!("{records} records were LOST: every count is a lower bound."),
     }
 }
 
@@ -221,7 +217,7 @@ fn count(count: u64, units: f64) -> Cell {
     Cell::Number { value: real(count) / units, unit: Unit::Count }
 }
 
-fn time(value: f64) -> Cell {
+pub(super) fn time(value: f64) -> Cell {
     Cell::Number { value, unit: Unit::Nanoseconds }
 }
 

@@ -87,11 +87,11 @@ pub struct StepRow {
 /// Units of work with the same steps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Variant {
-    /// The steps in order, without those of [`Phase::Wait`]. A part that repeats itself is there once.
+    /// The steps in order, without waits and calls for locks. A sequence that repeats itself is there once.
     pub steps: Vec<Step>,
     /// Number of units of work.
     pub units: u64,
-    /// Their calls, including waits.
+    /// Their calls, including waits and calls for locks.
     pub calls: u64,
     /// Time that the kernel worked in these calls, ns.
     pub kernel_ns: u64,
@@ -250,7 +250,7 @@ impl FindPhases {
     fn hand_over(&mut self, record: &Record, call: &Call, works_for: Option<u64>) {
         match self.working(works_for) {
             Some((kind, connection)) if works_for == Some(call.inode) => {
-                let step = connection.step_of_handing_over(call);
+                let step = Step::handing_over(call, connection.progress());
                 kind.add(&mut connection.unit, record.thread, step, call);
                 self.end_work(record.thread);
             }
@@ -303,11 +303,15 @@ impl FindPhases {
 
     /// Returns the unit of work of the connection with this inode.
     fn unit_of(&self, inode: u64) -> Option<UnitName> {
-        let units_ended = self.sockets.get(&inode)?.connection.as_ref()?.units_ended;
-        Some(UnitName { inode, units_ended })
+        Some(UnitName { inode, units_ended: self.connection(inode)?.units_ended })
     }
 
-    /// Returns the connection with this inode, and its kind.
+    /// Returns the connection with this inode.
+    fn connection(&self, inode: u64) -> Option<&Connection> {
+        self.sockets.get(&inode)?.connection.as_ref()
+    }
+
+    /// Returns the connection with this inode, and its kind, to add a call.
     fn working(&mut self, inode: Option<u64>) -> Option<(&mut UnitKind, &mut Connection)> {
         let connection = self.sockets.get_mut(&inode?)?.connection.as_mut()?;
         Some((&mut self.kinds[connection.kind], connection))
@@ -315,7 +319,7 @@ impl FindPhases {
 
     /// Returns the side of the program on the connection with this inode, if there is one.
     fn side(&self, inode: u64) -> Option<Side> {
-        Some(self.sockets.get(&inode)?.connection.as_ref()?.side)
+        self.connection(inode).map(|connection| connection.side)
     }
 
     /// Returns where a call on a socket belongs. A connection may begin here.
@@ -328,13 +332,12 @@ impl FindPhases {
         let used_for = socket.and_then(|socket| socket.used_for);
         let is_same_thread = socket.is_some_and(|socket| socket.used_by == record.thread);
         // A connection that was open before the recording began.
-        let is_request = own.is_none() && used_for.is_none() && role == Role::Moves(Direction::In);
-        if is_request {
+        if own.is_none() && used_for.is_none() && role == Role::Moves(Direction::In) {
             self.begin(call, Side::Answers);
             return Place::OnConnection;
         }
         let current = used_for.and_then(|unit| self.current(unit));
-        let asked = current.filter(|inode| self.is_asked(*inode));
+        let asked = current.filter(|inode| self.connection(*inode).is_some_and(Connection::is_asked));
         // An answer belongs to its request, and what a thread writes to a stream before it belongs there too.
         let goes_on = if role.reads() {
             current
@@ -360,13 +363,6 @@ impl FindPhases {
             self.begin(call, side);
         }
         Place::OnConnection
-    }
-
-    /// Returns whether the connection with this inode has a request that is not answered. A socket that is
-    /// used for it stays with it until then.
-    fn is_asked(&self, inode: u64) -> bool {
-        let connection = self.sockets.get(&inode).and_then(|socket| socket.connection.as_ref());
-        connection.is_some_and(Connection::is_asked)
     }
 
     /// Returns whether the program answers requests on this kind of socket.
@@ -402,11 +398,12 @@ impl FindPhases {
     /// Adds another call, to the unit of work of this connection if there is one.
     fn beside(&mut self, record: &Record, call: &Call, works_for: Option<u64>) {
         let Some((kind, connection)) = self.working(works_for) else { return self.outside.add(call) };
-        let step = connection.step_beside(call);
+        let step = Step::beside(call, connection.progress());
         kind.add(&mut connection.unit, record.thread, step, call);
-        let kind = connection.kind;
-        let unit = works_for.and_then(|inode| self.unit_of(inode));
-        self.work.insert(record.thread, Work { kind, unit });
+        let units_ended = connection.units_ended;
+        let unit = works_for.map(|inode| UnitName { inode, units_ended });
+        let work = Work { kind: connection.kind, unit };
+        self.work.insert(record.thread, work);
     }
 
     fn fork(&mut self, parent: &Record, child: &Record) {

@@ -69,17 +69,8 @@ impl Connection {
         Step::on_connection(call, role, self.side, self.progress())
     }
 
-    /// Returns the step of a call on something else while the thread works for the connection.
-    pub(super) fn step_beside(&self, call: &Call) -> Step {
-        Step::beside(call, self.progress())
-    }
-
-    /// Returns the step of a call by which a process closes the connection that another process keeps open.
-    pub(super) fn step_of_handing_over(&self, call: &Call) -> Step {
-        Step::handing_over(call, self.progress())
-    }
-
-    fn progress(&self) -> Progress {
+    /// Returns what the unit of work has seen so far.
+    pub(super) fn progress(&self) -> Progress {
         if self.is_closing {
             Progress::Ends
         } else if !self.has_request {

@@ -1,11 +1,11 @@
 //! The steps of a unit of work: a call, what it was made on, how it ended, and the phase that it belongs to.
 
-use std::{borrow::Cow, sync::LazyLock};
+use std::sync::LazyLock;
 
 use super::Side;
 use crate::{
     descriptor::Descriptor,
-    record::{Abi, Call, call_name, errno_name},
+    record::{Abi, Call, call_name, errno_name, on_descriptor},
     syscall::{self, CALLS, Direction, Kind},
 };
 
@@ -177,7 +177,7 @@ impl Role {
 }
 
 /// What a unit of work has seen so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progress {
     /// Its connection has had no request yet.
     Opens,
@@ -251,17 +251,13 @@ impl Step {
     /// Returns the call with its descriptor and its failure, `openat = ENOENT` or `read tcp4 = 0`.
     #[must_use]
     pub fn text(&self) -> String {
-        let name: Cow<str> = call_name(self.abi, self.number);
-        let on = match self.descriptor {
-            Descriptor::None => String::new(),
-            descriptor => format!(" {}", descriptor.name()),
-        };
+        let call = on_descriptor(&call_name(self.abi, self.number), self.descriptor);
         let outcome = match self.outcome {
             Outcome::Done => String::new(),
             Outcome::End => " = 0".to_owned(),
             Outcome::Failed(errno) => format!(" = {}", errno_name(errno)),
         };
-        format!("{name}{on}{outcome}")
+        format!("{call}{outcome}")
     }
 }
 
