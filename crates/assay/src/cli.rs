@@ -287,9 +287,9 @@ pub struct ViewArgs {
     pub filter: FilterArgs,
 }
 
-/// Filters for the events that the view sequence shows. Gaps are always shown.
+/// Filters for the events of a trace. Gaps are always shown.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Filters (only with the view sequence; an event must match all of them)")]
+#[command(next_help_heading = "Filters for events (an event must match all of them)")]
 pub struct FilterArgs {
     /// Show only calls with this name, such as read.
     #[arg(long, value_name = "NAME", value_parser = call)]
@@ -304,15 +304,32 @@ pub struct FilterArgs {
     #[arg(long, value_name = "TID")]
     thread: Option<u32>,
     /// Show only calls that took at least this long, such as 20us or 1ms.
-    #[arg(long, value_name = "TIME", value_parser = elapsed_ns)]
+    #[arg(long, value_name = "TIME", value_parser = time_ns)]
     slower: Option<u64>,
+    /// Show only events that begin at least this long after the beginning of the recording, such as 500ms or 2s.
+    #[arg(long, value_name = "TIME", value_parser = time_ns)]
+    from: Option<u64>,
+    /// Show only events that begin less than this long after the beginning of the recording.
+    #[arg(long, value_name = "TIME", value_parser = time_ns)]
+    to: Option<u64>,
 }
 
 impl FilterArgs {
-    /// Returns the filter; without options, one that every event passes.
-    pub fn filter(&self) -> Filter {
-        let Self { call, descriptor, process, thread, slower: elapsed_ns_min } = *self;
-        Filter { call, descriptor, process, thread, elapsed_ns_min }
+    /// Returns whether there is a filter.
+    pub fn is_given(&self) -> bool {
+        self.since(0) != Filter::default()
+    }
+
+    /// Returns whether no event can match, because the period ends before it begins.
+    pub fn is_empty(&self) -> bool {
+        self.from.zip(self.to).is_some_and(|(from_ns, to_ns)| from_ns >= to_ns)
+    }
+
+    /// Returns the filter for a trace that begins at `start_ns`; without options, one that accepts every event.
+    pub fn since(&self, start_ns: u64) -> Filter {
+        let Self { call, descriptor, process, thread, slower: elapsed_ns_min, from, to } = *self;
+        let [from_ns, to_ns] = [from, to].map(|time_ns| Some(start_ns.saturating_add(time_ns?)));
+        Filter { call, descriptor, process, thread, elapsed_ns_min, from_ns, to_ns }
     }
 }
 
@@ -489,14 +506,13 @@ fn call(name: &str) -> Result<u16, String> {
 }
 
 /// Parses a short time into ns.
-fn elapsed_ns(text: &str) -> Result<u64, String> {
+fn time_ns(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let units = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
     let factor = units.into_iter().find(|(name, _)| *name == unit);
-    let elapsed_ns =
-        number.parse::<u64>().ok().zip(factor).and_then(|(n, (_, factor))| n.checked_mul(factor));
-    elapsed_ns.ok_or_else(|| "give a time in ns, us, ms or s, such as 20us".to_owned())
+    let time_ns = number.parse::<u64>().ok().zip(factor).and_then(|(n, (_, factor))| n.checked_mul(factor));
+    time_ns.ok_or_else(|| "give a time in ns, us, ms or s, such as 20us".to_owned())
 }
 
 fn units(text: &str) -> Result<f64, String> {

@@ -190,7 +190,7 @@ impl TypedValueParser for Measures {
 
 /// Parses the time between two readings.
 fn period(text: &str) -> Result<Duration, String> {
-    let period = Duration::from_nanos(super::elapsed_ns(text)?);
+    let period = Duration::from_nanos(super::time_ns(text)?);
     if (Duration::from_millis(10)..=Duration::from_secs(60)).contains(&period) {
         Ok(period)
     } else {

@@ -30,8 +30,8 @@ pub struct View {
     pub about: &'static str,
     /// Whether it can be written to a file (`--output`).
     has_file: bool,
-    /// Whether it shows single events, which can be filtered.
-    has_events: bool,
+    /// Whether it can show a part of the events (filters).
+    has_filters: bool,
     /// Whether it divides by the number of units of work.
     has_units: bool,
     show: fn(Reader, &ViewArgs) -> anyhow::Result<()>,
@@ -43,7 +43,7 @@ pub const VIEWS: &[View] = &[
         name: "summary",
         about: "count, times, percentiles, bytes and errors for each call and kind of descriptor",
         has_file: false,
-        has_events: false,
+        has_filters: true,
         has_units: true,
         show: summary,
     },
@@ -51,7 +51,7 @@ pub const VIEWS: &[View] = &[
         name: "sequence",
         about: "all calls in order of time, with arguments, result and elapsed time",
         has_file: false,
-        has_events: true,
+        has_filters: true,
         has_units: false,
         show: sequence,
     },
@@ -59,7 +59,7 @@ pub const VIEWS: &[View] = &[
         name: "demand",
         about: "the demand of the program, as primitives",
         has_file: true,
-        has_events: false,
+        has_filters: false,
         has_units: true,
         show: demand,
     },
@@ -67,7 +67,7 @@ pub const VIEWS: &[View] = &[
         name: "processes",
         about: "program, threads, calls, failed calls, elapsed time and page faults of each process",
         has_file: false,
-        has_events: false,
+        has_filters: false,
         has_units: true,
         show: processes,
     },
@@ -75,7 +75,7 @@ pub const VIEWS: &[View] = &[
         name: "phases",
         about: "what one request causes: its phases, their calls, and its variants",
         has_file: false,
-        has_events: false,
+        has_filters: false,
         has_units: false,
         show: phases,
     },
@@ -83,7 +83,7 @@ pub const VIEWS: &[View] = &[
         name: "wakeups",
         about: "which calls sleep and wake threads, how often, and whether the processor was idle",
         has_file: false,
-        has_events: false,
+        has_filters: true,
         has_units: true,
         show: wakeups,
     },
@@ -101,8 +101,11 @@ pub fn run(args: &ViewArgs) -> anyhow::Result<()> {
     if args.output.is_some() && !args.view.has_file {
         bail!("--output requires the view {}", views(|view| view.has_file));
     }
-    if args.filter.filter() != Filter::default() && !args.view.has_events {
-        bail!("filters require the view {}", views(|view| view.has_events));
+    if args.filter.is_given() && !args.view.has_filters {
+        bail!("filters require the view {}", views(|view| view.has_filters));
+    }
+    if args.filter.is_empty() {
+        bail!("--from must be before --to");
     }
     if args.units.is_some() && !args.view.has_units {
         bail!("--units requires the view {}", views(|view| view.has_units));
@@ -119,7 +122,8 @@ pub fn run(args: &ViewArgs) -> anyhow::Result<()> {
 }
 
 fn summary(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
-    let summary = look(reader, Summarise::default())?;
+    let filter = filter(&reader, args);
+    let summary = look(reader, filter.of(Summarise::default()))?;
     report(args, section::trace::summary(&summary, units(args), UNIT_OF_WORK))
 }
 
@@ -148,8 +152,13 @@ fn phases(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
 }
 
 fn wakeups(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
-    let wakeups = look(reader, CountWakeups::default())?;
+    let filter = filter(&reader, args);
+    let wakeups = look(reader, filter.of(CountWakeups::default()))?;
     report(args, section::trace::wakeups(&wakeups, units(args), UNIT_OF_WORK))
+}
+
+fn filter(reader: &Reader, args: &ViewArgs) -> Filter {
+    args.filter.since(reader.manifest().start_monotonic_ns)
 }
 
 fn units(args: &ViewArgs) -> f64 {
@@ -157,7 +166,8 @@ fn units(args: &ViewArgs) -> f64 {
 }
 
 fn report(args: &ViewArgs, blocks: Vec<Block>) -> anyhow::Result<()> {
-    let title = format!("{}, {}", args.trace.display(), args.view.name);
+    let filtered = if args.filter.is_given() { ", filtered" } else { "" };
+    let title = format!("{}, {}{filtered}", args.trace.display(), args.view.name);
     output::show(&Report { title, blocks }, args.print.format())
 }
 
@@ -172,6 +182,7 @@ fn sequence(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
         }
     };
     let start_ns = reader.manifest().start_monotonic_ns;
+    let filter = filter(&reader, args);
     let mut stdout = output::stdout();
     let mut printed = stdout.write_all(head.as_bytes());
     let goes_on = Cell::new(printed.is_ok());
@@ -183,7 +194,7 @@ fn sequence(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
         }
     };
     let entries = reader.take_while(|_| goes_on.get());
-    let read = look(entries, Sequence::new(args.filter.filter(), print));
+    let read = look(entries, filter.of(Sequence::new(print)));
     output::printed(printed.and_then(|()| stdout.flush()))?;
     Ok(read?)
 }

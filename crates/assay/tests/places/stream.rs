@@ -73,7 +73,7 @@ fn every_view_can_be_printed_in_every_supported_format() {
 }
 
 #[test]
-fn a_filter_picks_events_of_the_sequence_and_of_nothing_else() {
+fn a_filter_picks_events_in_the_views_that_have_filters_and_others_refuse_it() {
     let place = Place::new();
     let traced = Said::by(&mut place.assay(&["trace", "-o", "x.trace", "--", "true"]));
     assert!(traced.status.success(), "{traced:?}");
@@ -88,7 +88,17 @@ fn a_filter_picks_events_of_the_sequence_and_of_nothing_else() {
     let process = all[0].split(',').nth(2).unwrap();
     assert_eq!(events(&shown(&["--process", process])).len(), all.len());
     assert_eq!(events(&shown(&["--thread", "1"])).len(), 0);
-    view(&["summary", "--call", "read"]).complains_of(&["filters require the view sequence"]);
+    let begin_ns = |event: &str| event.split(',').next().unwrap().parse::<u64>().unwrap();
+    let middle_ns = begin_ns(&all[all.len() / 2]);
+    let [before, after] = ["--to", "--from"].map(|of| events(&shown(&[of, &format!("{middle_ns}ns")])));
+    assert!(before.iter().all(|event| begin_ns(event) < middle_ns), "{middle_ns}: {before:#?}");
+    assert!(after.iter().all(|event| begin_ns(event) >= middle_ns), "{middle_ns}: {after:#?}");
+    assert!(before.len() + after.len() == all.len() && !before.is_empty() && !after.is_empty(), "{all:#?}");
+    let summary = view(&["summary", "--call", "openat"]).stdout;
+    assert!(summary.starts_with("x.trace, summary, filtered\n"), "{summary}");
+    assert!(summary.contains("openat file") && !summary.contains("mmap"), "{summary}");
+    view(&["demand", "--call", "read"]).complains_of(&["filters require the view summary or sequence or"]);
+    view(&["summary", "--from", "2s", "--to", "2s"]).complains_of(&["--from must be before --to"]);
     view(&["phases", "--units", "1"]).complains_of(&["--units requires the view summary or demand or"]);
     for (wrong, said) in
         [("--call=raed", "unknown system call"), ("--descriptor=tcp", "tcp4"), ("--slower=1", "20us")]

@@ -9,7 +9,7 @@ use std::{
 use assay_trace::{
     Event, Reader, Record,
     syscall::{self, Kind},
-    view::{Filter, look, sequence::Sequence},
+    view::{look, sequence::Sequence},
 };
 
 use crate::support::{EXERCISE, Recording, record};
@@ -46,7 +46,7 @@ fn strace(command: &[&str]) -> Vec<String> {
 /// Returns the events of a recording as `assay view` shows them.
 fn sequence(recording: &Recording) -> Vec<String> {
     let mut lines = Vec::new();
-    let sequence = Sequence::new(Filter::default(), |row| lines.push(row.text));
+    let sequence = Sequence::new(|row| lines.push(row.text));
     look(Reader::open(&recording.path).unwrap(), sequence).unwrap();
     lines
 }

@@ -1,8 +1,9 @@
 //! Selects records of a trace: the extraction of ktranal (Brown 1997, section 3.2).
 
+use super::View;
 use crate::{
     descriptor::Descriptor,
-    record::{Abi, Event, Record},
+    record::{Abi, Content, Event, Lost, Record},
 };
 
 /// Conditions that a record must meet, all of them. An absent condition accepts every record.
@@ -18,6 +19,10 @@ pub struct Filter {
     pub thread: Option<u32>,
     /// A call that took at least this long, ns.
     pub elapsed_ns_min: Option<u64>,
+    /// A record that begins at this time of the monotonic clock or later, ns.
+    pub from_ns: Option<u64>,
+    /// A record that begins before this time of the monotonic clock, ns.
+    pub to_ns: Option<u64>,
 }
 
 impl Filter {
@@ -38,9 +43,91 @@ impl Filter {
             && meets(self.process, Some(record.process))
             && meets(self.thread, Some(record.thread))
             && self.elapsed_ns_min.is_none_or(|least| call.is_some_and(|call| call.elapsed_ns >= least))
+            && self.from_ns.is_none_or(|from_ns| record.begin_ns >= from_ns)
+            && self.to_ns.is_none_or(|to_ns| record.begin_ns < to_ns)
+    }
+
+    /// Returns `view` of the records that the filter accepts, and of all gaps.
+    pub fn of<V: View>(self, view: V) -> Filtered<V> {
+        Filtered { filter: self, view }
+    }
+}
+
+/// A view of the records that a filter accepts.
+#[derive(Debug)]
+pub struct Filtered<V> {
+    filter: Filter,
+    view: V,
+}
+
+impl<V: View> View for Filtered<V> {
+    type Shown = V::Shown;
+
+    fn record(&mut self, record: &Record) {
+        if self.filter.accepts(record) {
+            self.view.record(record);
+        }
+    }
+
+    fn record_with(&mut self, record: &Record, contents: &[Content]) {
+        if self.filter.accepts(record) {
+            self.view.record_with(record, contents);
+        }
+    }
+
+    fn lost(&mut self, lost: &Lost) {
+        self.view.lost(lost);
+    }
+
+    fn finish(self) -> V::Shown {
+        self.view.finish()
     }
 }
 
 fn meets<T: PartialEq>(wanted: Option<T>, found: Option<T>) -> bool {
     wanted.is_none() || wanted == found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        fixture::{call, record},
+        record::Call,
+    };
+
+    /// Which of these records are accepted, by their begin.
+    fn accepted(filter: Filter, records: &[Record]) -> Vec<u64> {
+        records.iter().filter(|record| filter.accepts(record)).map(|record| record.begin_ns).collect()
+    }
+
+    #[test]
+    fn a_record_must_meet_every_condition() {
+        let read = |begin_ns, descriptor, elapsed_ns| {
+            let event = Event::Call(Call { descriptor, elapsed_ns, ..call("read") });
+            Record { begin_ns, ..record(event) }
+        };
+        let exit = Record { begin_ns: 4, ..record(Event::Exit { code: 0, whole_process: true }) };
+        let write = Record { begin_ns: 5, process: 2, thread: 3, ..record(Event::Unfinished(call("write"))) };
+        let records = [
+            read(1, Descriptor::File, 10),
+            read(2, Descriptor::File, 20),
+            read(3, Descriptor::Tcp4, 30),
+            exit,
+            write,
+        ];
+        let of = |filter| accepted(filter, &records);
+        let all = Filter::default();
+        assert_eq!(of(all), [1, 2, 3, 4, 5]);
+        assert_eq!(of(Filter { call: Some(call("read").number), ..all }), [1, 2, 3]);
+        assert_eq!(of(Filter { descriptor: Some(Descriptor::File), ..all }), [1, 2]);
+        assert_eq!(of(Filter { elapsed_ns_min: Some(20), ..all }), [2, 3]);
+        let both = Filter { descriptor: Some(Descriptor::File), elapsed_ns_min: Some(20), ..all };
+        assert_eq!(of(both), [2]);
+        assert_eq!(
+            [of(Filter { process: Some(2), ..all }), of(Filter { thread: Some(3), ..all })],
+            [[5], [5]]
+        );
+        assert_eq!(of(Filter { from_ns: Some(2), to_ns: Some(4), ..all }), [2, 3]);
+    }
 }

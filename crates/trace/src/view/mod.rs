@@ -12,7 +12,7 @@ pub mod sequence;
 pub mod summary;
 pub mod wakeups;
 
-pub use filter::Filter;
+pub use filter::{Filter, Filtered};
 
 use crate::{
     container::ReadError,

@@ -3,7 +3,7 @@
 mod argument;
 mod content;
 
-use super::{Filter, View};
+use super::View;
 use crate::{
     descriptor::Descriptor,
     record::{Abi, Area, Call, Content, Event, Lost, Memory, Record, errno_name},
@@ -29,17 +29,16 @@ pub struct SequenceRow {
     pub descriptor: Descriptor,
 }
 
-/// Passes every row that the filter accepts to `sink`, in the order of the trace. A gap is always a row.
+/// Passes every row to `sink`, in the order of the trace. A gap is a row too.
 #[derive(Debug)]
 pub struct Sequence<F> {
-    filter: Filter,
     sink: F,
 }
 
 impl<F: FnMut(SequenceRow)> Sequence<F> {
-    /// Creates a view of the records that `filter` accepts.
-    pub fn new(filter: Filter, sink: F) -> Self {
-        Self { filter, sink }
+    /// Creates a view.
+    pub fn new(sink: F) -> Self {
+        Self { sink }
     }
 }
 
@@ -51,9 +50,6 @@ impl<F: FnMut(SequenceRow)> View for Sequence<F> {
     }
 
     fn record_with(&mut self, record: &Record, contents: &[Content]) {
-        if !self.filter.accepts(record) {
-            return;
-        }
         let (elapsed_ns, descriptor) = match &record.event {
             Event::Call(call) | Event::Unfinished(call) => (Some(call.elapsed_ns), call.descriptor),
             Event::OffCpu { blocked_ns, waiting_ns } => {
@@ -152,11 +148,14 @@ fn result(call: &Call) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{call, record};
+    use crate::{
+        fixture::{call, record},
+        view::Filter,
+    };
 
     fn rows(filter: Filter, records: &[Record]) -> Vec<SequenceRow> {
         let mut rows = Vec::new();
-        let mut view = Sequence::new(filter, |row| rows.push(row));
+        let mut view = filter.of(Sequence::new(|row| rows.push(row)));
         records.iter().for_each(|record| view.record(record));
         view.lost(&Lost { time_ns: 9, cpu: 1, records: 3 });
         view.finish();
