@@ -3,6 +3,7 @@
 pub mod guard;
 mod reflect;
 mod sim;
+mod view;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -11,13 +12,9 @@ use std::time::Duration;
 
 use assay_quantity::Pair;
 use assay_report::{FORMATS, Format};
-use assay_trace::descriptor::Descriptor;
-use assay_trace::syscall;
-use assay_trace::view::Filter;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, Parser, Subcommand};
 
-use crate::cmd::view::{VIEWS, View};
 use crate::output::EXIT_CODES;
 use crate::past;
 use crate::phase::turns::States;
@@ -30,6 +27,7 @@ pub use sim::{
     BesideArgs, GuestArgs, Observe, SimArgs, SimCommand, SimDiffArgs, SimImageArgs, SimImageBuildArgs,
     SimImageCommand, SimMatrixArgs, SimRunArgs, SimShowArgs,
 };
+pub use view::ViewArgs;
 
 /// Measures the costs of a machine's primitives, traces an application's demand for them, and predicts the
 /// application's time from both.
@@ -263,76 +261,6 @@ pub struct TraceArgs {
     pub command: Vec<OsString>,
 }
 
-/// `assay view`.
-#[derive(Debug, Args)]
-pub struct ViewArgs {
-    /// Trace to read.
-    #[arg(value_name = "NAME.trace")]
-    pub trace: PathBuf,
-    /// View of the trace to print.
-    #[arg(default_value = "summary", value_parser = views())]
-    pub view: &'static View,
-    /// Number of units of work in the trace; counts, total times and the demand are divided by it
-    /// [default: 1].
-    #[arg(long, value_parser = units)]
-    pub units: Option<f64>,
-    /// Output format.
-    #[command(flatten)]
-    pub print: PrintArgs,
-    /// Write the demand to this file, for `assay predict` (only with the view demand).
-    #[arg(short, long, value_name = "NAME.demand.json")]
-    pub output: Option<PathBuf>,
-    /// Filters for events.
-    #[command(flatten)]
-    pub filter: FilterArgs,
-}
-
-/// Filters for the events of a trace. Gaps are always shown.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Filters for events (an event must match all of them)")]
-pub struct FilterArgs {
-    /// Show only calls with this name, such as read.
-    #[arg(long, value_name = "NAME", value_parser = call)]
-    call: Option<u16>,
-    /// Show only calls on this kind of descriptor, such as file or tcp4.
-    #[arg(long, value_name = "KIND")]
-    descriptor: Option<Descriptor>,
-    /// Show only events of this process.
-    #[arg(long, value_name = "PID")]
-    process: Option<u32>,
-    /// Show only events of this thread.
-    #[arg(long, value_name = "TID")]
-    thread: Option<u32>,
-    /// Show only calls that took at least this long, such as 20us or 1ms.
-    #[arg(long, value_name = "TIME", value_parser = time_ns)]
-    slower: Option<u64>,
-    /// Show only events that begin at least this long after the beginning of the recording, such as 500ms or 2s.
-    #[arg(long, value_name = "TIME", value_parser = time_ns)]
-    from: Option<u64>,
-    /// Show only events that begin less than this long after the beginning of the recording.
-    #[arg(long, value_name = "TIME", value_parser = time_ns)]
-    to: Option<u64>,
-}
-
-impl FilterArgs {
-    /// Returns whether there is a filter.
-    pub fn is_given(&self) -> bool {
-        self.since(0) != Filter::default()
-    }
-
-    /// Returns whether no event can match, because the period ends before it begins.
-    pub fn is_empty(&self) -> bool {
-        self.from.zip(self.to).is_some_and(|(from_ns, to_ns)| from_ns >= to_ns)
-    }
-
-    /// Returns the filter for a trace that begins at `start_ns`; without options, one that accepts every event.
-    pub fn since(&self, start_ns: u64) -> Filter {
-        let Self { call, descriptor, process, thread, slower: elapsed_ns_min, from, to } = *self;
-        let [from_ns, to_ns] = [from, to].map(|time_ns| Some(start_ns.saturating_add(time_ns?)));
-        Filter { call, descriptor, process, thread, elapsed_ns_min, from_ns, to_ns }
-    }
-}
-
 /// `assay predict`.
 #[derive(Debug, Args)]
 pub struct PredictArgs {
@@ -468,13 +396,6 @@ fn formats() -> impl TypedValueParser<Value = &'static Format> {
     PossibleValuesParser::new(names).map(|name| Format::named(&name).unwrap_or(&FORMATS[0]))
 }
 
-/// Returns a parser for the names of the views.
-fn views() -> impl TypedValueParser<Value = &'static View> {
-    let names = VIEWS.iter().map(|view| PossibleValue::new(view.name).help(view.about));
-    PossibleValuesParser::new(names)
-        .map(|name| VIEWS.iter().find(|view| view.name == name).unwrap_or(&VIEWS[0]))
-}
-
 /// Parses a share: `1%` or `0.01`.
 pub fn share(text: &str) -> Result<f64, String> {
     let number = match text.strip_suffix('%') {
@@ -499,12 +420,6 @@ pub fn budget(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Returns the number of a system call of this architecture.
-fn call(name: &str) -> Result<u16, String> {
-    syscall::number(name)
-        .ok_or_else(|| "unknown system call on this architecture; give a name such as read".to_owned())
-}
-
 /// Parses a short time into ns.
 fn time_ns(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -513,13 +428,6 @@ fn time_ns(text: &str) -> Result<u64, String> {
     let factor = units.into_iter().find(|(name, _)| *name == unit);
     let time_ns = number.parse::<u64>().ok().zip(factor).and_then(|(n, (_, factor))| n.checked_mul(factor));
     time_ns.ok_or_else(|| "give a time in ns, us, ms or s, such as 20us".to_owned())
-}
-
-fn units(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(units) if units.is_finite() && units > 0.0 => Ok(units),
-        _ => Err("give a number above 0".to_owned()),
-    }
 }
 
 #[cfg(test)]
