@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use assay_quantity::Unit;
 use assay_report::{Block, Cell, Column, Table};
-use assay_trace::view::phases::{Phase, Phases, Side, Step, Tally, UnitsOfWork, Variant};
+use assay_trace::view::Tally;
+use assay_trace::view::phases::{Phase, Phases, Side, Step, UnitsOfWork, Variant};
 
 use super::real;
 use super::trace::{NO_LOSS, time};

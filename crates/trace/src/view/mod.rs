@@ -10,9 +10,11 @@ pub mod phases;
 pub mod processes;
 pub mod sequence;
 pub mod summary;
+mod tally;
 pub mod wakeups;
 
 pub use filter::{Filter, Filtered};
+pub use tally::Tally;
 
 use crate::{
     container::ReadError,

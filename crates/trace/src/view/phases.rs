@@ -20,14 +20,13 @@ mod unit;
 
 use foldhash::{HashMap, HashSet};
 pub use step::{Phase, Step};
-pub use unit::Tally;
 
 use self::{
     connection::Connection,
     step::{Class, Role},
     unit::UnitKind,
 };
-use super::View;
+use super::{Tally, View};
 use crate::{
     descriptor::Descriptor,
     record::{Call, Event, Lost, Record},

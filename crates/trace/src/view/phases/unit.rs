@@ -3,7 +3,7 @@
 use foldhash::HashMap;
 
 use super::{Side, StepRow, UnitsOfWork, Variant, step::Step};
-use crate::{descriptor::Descriptor, histogram::Histogram, record::Call};
+use crate::{descriptor::Descriptor, histogram::Histogram, record::Call, view::Tally};
 
 /// Longest sequence whose repetition counts once. Nine calls answer a request in nginx, and so a pipelined
 /// one repeats nine.
@@ -64,39 +64,6 @@ impl Unit {
     /// Returns the steps of all threads, those of the first one first, each followed by [`BOUNDARY`].
     fn steps(&self) -> Vec<usize> {
         self.parts.iter().flat_map(|(_, steps)| steps.iter().chain([&BOUNDARY])).copied().collect()
-    }
-}
-
-/// Calls and their cost.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Calls that returned.
-    pub calls: u64,
-    /// Bytes that they moved.
-    pub bytes: u64,
-    /// Time that the kernel worked for them, ns.
-    pub kernel_ns: u64,
-    /// Time that their threads were off the CPU in them, ns.
-    pub off_cpu_ns: u64,
-}
-
-impl Tally {
-    pub(super) fn add(&mut self, call: &Call) {
-        self.merge(&Self {
-            calls: 1,
-            bytes: call.bytes().unwrap_or(0),
-            kernel_ns: call.kernel_ns(),
-            off_cpu_ns: call.blocked_ns.saturating_add(call.waiting_ns),
-        });
-    }
-
-    /// Adds the calls of another tally.
-    pub fn merge(&mut self, other: &Self) {
-        let Self { calls, bytes, kernel_ns, off_cpu_ns } = other;
-        self.calls = self.calls.saturating_add(*calls);
-        self.bytes = self.bytes.saturating_add(*bytes);
-        self.kernel_ns = self.kernel_ns.saturating_add(*kernel_ns);
-        self.off_cpu_ns = self.off_cpu_ns.saturating_add(*off_cpu_ns);
     }
 }
 
