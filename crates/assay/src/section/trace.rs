@@ -118,7 +118,7 @@ fn spread(summary: &Summary, units: f64, unit_of_work: &str) -> Table {
     let title = format!("Percentiles of calls; bytes and errors per {unit_of_work}");
     let events = &summary.events;
     Table::of(&title, columns, rows).with_note(format!(
-        "Other events in the whole trace: {} page faults in user mode and {} in the kernel, {} processes and {} \
+        "Other events: {} page faults in user mode and {} in the kernel, {} processes and {} \
          threads created, {} programs executed. Calls that never returned are in no other column.",
         events.user_faults, events.kernel_faults, events.processes, events.threads, events.execs
     ))

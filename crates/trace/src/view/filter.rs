@@ -47,7 +47,7 @@ impl Filter {
             && self.to_ns.is_none_or(|to_ns| record.begin_ns < to_ns)
     }
 
-    /// Returns `view` of the records that the filter accepts, and of all gaps.
+    /// Returns `view` of the records that the filter accepts, and of the gaps that may contain such records.
     pub fn of<V: View>(self, view: V) -> Filtered<V> {
         Filtered { filter: self, view }
     }
@@ -76,7 +76,10 @@ impl<V: View> View for Filtered<V> {
     }
 
     fn lost(&mut self, lost: &Lost) {
-        self.view.lost(lost);
+        // The lost records ended before the gap was noticed.
+        if self.filter.from_ns.is_none_or(|from_ns| lost.time_ns >= from_ns) {
+            self.view.lost(lost);
+        }
     }
 
     fn finish(self) -> V::Shown {
@@ -99,6 +102,17 @@ mod tests {
     /// Which of these records are accepted, by their begin.
     fn accepted(filter: Filter, records: &[Record]) -> Vec<u64> {
         records.iter().filter(|record| filter.accepts(record)).map(|record| record.begin_ns).collect()
+    }
+
+    #[test]
+    fn a_gap_that_was_noticed_before_the_period_is_not_in_it() {
+        let lost = |filter: Filter| {
+            let mut view = filter.of(crate::view::summary::Summarise::default());
+            (1..4).for_each(|time_ns| view.lost(&Lost { time_ns, cpu: 0, records: 1 << time_ns }));
+            view.finish().events.lost
+        };
+        assert_eq!(lost(Filter::default()), 14);
+        assert_eq!(lost(Filter { from_ns: Some(2), to_ns: Some(3), ..Filter::default() }), 12);
     }
 
     #[test]
