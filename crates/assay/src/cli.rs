@@ -420,13 +420,15 @@ pub fn budget(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Units of a short time, with their length in ns.
+const TIME_UNITS: [(&str, u64); 4] = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+
 /// Parses a short time into ns.
 fn time_ns(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
-    let units = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
-    let factor = units.into_iter().find(|(name, _)| *name == unit);
-    let time_ns = number.parse::<u64>().ok().zip(factor).and_then(|(n, (_, factor))| n.checked_mul(factor));
+    let factor = TIME_UNITS.iter().find(|(name, _)| *name == unit);
+    let time_ns = number.parse::<u64>().ok().zip(factor).and_then(|(n, (_, factor))| n.checked_mul(*factor));
     time_ns.ok_or_else(|| "give a time in ns, us, ms or s, such as 20us".to_owned())
 }
 

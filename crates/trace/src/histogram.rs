@@ -3,11 +3,13 @@
 //!
 //! Histograms of two traces merge exactly; quantiles do not. A histogram stores 496 counters and no samples.
 
+use std::num::NonZeroUsize;
+
 /// Buckets per doubling.
 const PER_OCTAVE: u64 = 8;
 const OCTAVE_BITS: u32 = PER_OCTAVE.trailing_zeros();
 /// Buckets for the whole range of `u64`.
-const BUCKETS: usize = 496;
+pub(crate) const BUCKETS: usize = 496;
 
 /// Counts of values by size.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,9 +32,46 @@ impl Histogram {
 
     /// Counts `value` `times` times.
     pub fn add_times(&mut self, value: u64, times: u64) {
-        let count = &mut self.counts[bucket(value)];
+        self.add_to(bucket(value), times);
+    }
+
+    /// Returns the values that are in these buckets so many times.
+    pub(crate) fn of_buckets(buckets: impl Iterator<Item = (usize, u64)>) -> Self {
+        let mut histogram = Self::default();
+        buckets.for_each(|(bucket, times)| histogram.add_to(bucket, times));
+        histogram
+    }
+
+    /// Returns the number of values in the bucket with this index.
+    pub(crate) fn count(&self, bucket: usize) -> u64 {
+        self.counts[bucket]
+    }
+
+    /// Counts a value in the bucket with this index `times` times.
+    pub(crate) fn add_to(&mut self, bucket: usize, times: u64) {
+        let count = &mut self.counts[bucket];
         *count = count.saturating_add(times);
         self.total = self.total.saturating_add(times);
+    }
+
+    /// Returns the values from the smallest to the largest one in classes of one, two, four or more
+    /// neighbouring buckets, as few as `classes_max` allows: smallest and largest value, count.
+    #[must_use]
+    pub fn classes(&self, classes_max: NonZeroUsize) -> Vec<(u64, u64, u64)> {
+        let is_full = |count: &u64| *count > 0;
+        let Some(first) = self.counts.iter().position(is_full) else { return Vec::new() };
+        let last = self.counts.iter().rposition(is_full).unwrap_or(first);
+        let mut width = 1;
+        while last / width - first / width >= classes_max.get() {
+            width *= 2;
+        }
+        let class = |class: usize| {
+            let buckets = class * width..BUCKETS.min((class + 1) * width);
+            let count =
+                self.counts[buckets.clone()].iter().fold(0_u64, |sum, count| sum.saturating_add(*count));
+            (lowest(buckets.start), highest(buckets.end - 1), count)
+        };
+        (first / width..=last / width).map(class).collect()
     }
 
     /// Returns the number of counted values.
@@ -60,7 +99,7 @@ impl Histogram {
     }
 }
 
-/// Returns the index of the bucket for `value`.
+/// Returns the index of the bucket for `value`, below [`BUCKETS`].
 #[must_use]
 pub fn bucket(value: u64) -> usize {
     if value < PER_OCTAVE {
@@ -70,6 +109,14 @@ pub fn bucket(value: u64) -> usize {
     let within = (value >> (octave - OCTAVE_BITS)) & (PER_OCTAVE - 1);
     let index = u64::from(octave - OCTAVE_BITS + 1) * PER_OCTAVE + within;
     usize::try_from(index).unwrap_or(BUCKETS - 1)
+}
+
+/// Returns where a bucket begins on a logarithmic scale, in octaves. The buckets below 8, one for each value,
+/// are an eighth of an octave wide.
+pub(crate) fn octaves(index: usize) -> f64 {
+    let (octave, within) =
+        (index as u64 / PER_OCTAVE, (index as u64 % PER_OCTAVE) as f64 / PER_OCTAVE as f64);
+    octave as f64 + if octave == 0 { within } else { within.ln_1p() / std::f64::consts::LN_2 }
 }
 
 fn lowest(index: usize) -> u64 {
@@ -109,6 +156,19 @@ mod tests {
             let found = histogram.quantile(percent, 100).unwrap();
             prop_assert!(found.abs_diff(exact) <= exact / 8, "{} for {}", found, exact);
         }
+    }
+
+    #[test]
+    fn classes_are_as_narrow_as_their_number_allows() {
+        let mut histogram = Histogram::default();
+        [100, 110, 127, 200, 1_000].iter().for_each(|value| histogram.add(*value));
+        let classes = |most| histogram.classes(NonZeroUsize::new(most).unwrap());
+        let octaves = [(64, 127, 3), (128, 255, 1), (256, 511, 0), (512, 1_023, 1)];
+        assert_eq!(classes(4), octaves);
+        assert_eq!(classes(6), octaves);
+        assert_eq!(classes(7)[..2], [(96, 127, 3), (128, 191, 0)]);
+        assert_eq!(classes(1), [(64, 1_023, 5)]);
+        assert_eq!(Histogram::default().classes(NonZeroUsize::MIN), []);
     }
 
     #[test]

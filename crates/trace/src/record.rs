@@ -217,13 +217,13 @@ impl Call {
     /// Returns the time off the CPU, ns.
     #[must_use]
     pub fn off_cpu_ns(&self) -> u64 {
-        self.blocked_ns.saturating_add(self.waiting_ns)
+        self.blocked_ns.saturating_add(self.waiting_ns).min(self.elapsed_ns)
     }
 
     /// Returns the time on the CPU, including interrupts, ns.
     #[must_use]
     pub fn on_cpu_ns(&self) -> u64 {
-        self.elapsed_ns.saturating_sub(self.off_cpu_ns())
+        self.elapsed_ns - self.off_cpu_ns()
     }
 
     /// Returns the time that the kernel worked for this call, ns: on the CPU and not in an interrupt. Network

@@ -1,5 +1,4 @@
-//! `assay view`: shows a recorded trace as a summary, as a sequence of events, as a demand, by process, or by
-//! request.
+//! `assay view`: shows a recorded trace, in the views that are the rows of [`VIEWS`].
 
 use std::cell::Cell;
 use std::io::Write;
@@ -8,7 +7,8 @@ use anyhow::bail;
 use assay_quantity::Demand;
 use assay_quantity::format::demand_to_json;
 use assay_report::{Block, Report};
-use assay_trace::Reader;
+use assay_trace::record::{Abi, call_name, on_descriptor};
+use assay_trace::view::calls::FindModes;
 use assay_trace::view::demand::{Demanding, Named};
 use assay_trace::view::phases::FindPhases;
 use assay_trace::view::processes::CountByProcess;
@@ -16,6 +16,7 @@ use assay_trace::view::sequence::{Sequence, SequenceRow};
 use assay_trace::view::summary::Summarise;
 use assay_trace::view::wakeups::CountWakeups;
 use assay_trace::view::{Filter, look};
+use assay_trace::{Descriptor, Reader};
 use serde_json::Value;
 
 use crate::cli::ViewArgs;
@@ -32,6 +33,8 @@ pub struct View {
     has_file: bool,
     /// Whether it can show a part of the events (filters).
     has_filters: bool,
+    /// Whether it shows one call, by its name.
+    has_call: bool,
     /// Whether it divides by the number of units of work.
     has_units: bool,
     show: fn(Reader, &ViewArgs) -> anyhow::Result<()>,
@@ -44,6 +47,7 @@ pub const VIEWS: &[View] = &[
         about: "count, times, percentiles, bytes and errors for each call and kind of descriptor",
         has_file: false,
         has_filters: true,
+        has_call: false,
         has_units: true,
         show: summary,
     },
@@ -52,14 +56,25 @@ pub const VIEWS: &[View] = &[
         about: "all calls in order of time, with arguments, result and elapsed time",
         has_file: false,
         has_filters: true,
+        has_call: false,
         has_units: false,
         show: sequence,
+    },
+    View {
+        name: "calls",
+        about: "how long one call takes: its distribution, its modes, and what explains them",
+        has_file: false,
+        has_filters: true,
+        has_call: true,
+        has_units: false,
+        show: calls,
     },
     View {
         name: "demand",
         about: "the demand of the program, as primitives",
         has_file: true,
         has_filters: false,
+        has_call: false,
         has_units: true,
         show: demand,
     },
@@ -68,6 +83,7 @@ pub const VIEWS: &[View] = &[
         about: "program, threads, calls, failed calls, elapsed time and page faults of each process",
         has_file: false,
         has_filters: false,
+        has_call: false,
         has_units: true,
         show: processes,
     },
@@ -76,6 +92,7 @@ pub const VIEWS: &[View] = &[
         about: "what one request causes: its phases, their calls, and its variants",
         has_file: false,
         has_filters: false,
+        has_call: false,
         has_units: false,
         show: phases,
     },
@@ -84,6 +101,7 @@ pub const VIEWS: &[View] = &[
         about: "which calls sleep and wake threads, how often, and whether the processor was idle",
         has_file: false,
         has_filters: true,
+        has_call: false,
         has_units: true,
         show: wakeups,
     },
@@ -100,6 +118,12 @@ pub fn run(args: &ViewArgs) -> anyhow::Result<()> {
     };
     if args.output.is_some() && !args.view.has_file {
         bail!("--output requires the view {}", views(|view| view.has_file));
+    }
+    if args.filter.named.is_some() && !args.view.has_call {
+        bail!("a name after the view requires the view {}; use --call", views(|view| view.has_call));
+    }
+    if args.view.has_call && args.filter.since(0).call.is_none() {
+        bail!("the view {} requires the name of a call, such as read", args.view.name);
     }
     if args.filter.is_given() && !args.view.has_filters {
         bail!("filters require the view {}", views(|view| view.has_filters));
@@ -125,6 +149,14 @@ fn summary(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
     let filter = filter(&reader, args);
     let summary = look(reader, filter.of(Summarise::default()))?;
     report(args, section::trace::summary(&summary, units(args), UNIT_OF_WORK))
+}
+
+fn calls(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
+    let filter = filter(&reader, args);
+    let number = filter.call.expect("`run` requires a call");
+    let name = on_descriptor(&call_name(Abi::Native, number), filter.descriptor.unwrap_or(Descriptor::None));
+    let times = look(reader, filter.of(FindModes::default()))?;
+    report(args, section::calls::calls(&times, &name))
 }
 
 fn demand(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
@@ -166,8 +198,7 @@ fn units(args: &ViewArgs) -> f64 {
 }
 
 fn report(args: &ViewArgs, blocks: Vec<Block>) -> anyhow::Result<()> {
-    let filtered = if args.filter.is_given() { ", filtered" } else { "" };
-    let title = format!("{}, {}{filtered}", args.trace.display(), args.view.name);
+    let title = format!("{}, {}{}", args.trace.display(), args.view.name, args.filter.words());
     output::show(&Report { title, blocks }, args.print.format())
 }
 

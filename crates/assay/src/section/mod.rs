@@ -2,6 +2,7 @@
 
 pub mod answer;
 pub mod application;
+pub mod calls;
 pub mod comparison;
 pub mod counters;
 pub mod counts;

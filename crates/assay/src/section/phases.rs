@@ -8,7 +8,7 @@ use assay_trace::view::Tally;
 use assay_trace::view::phases::{Phase, Phases, Side, Step, UnitsOfWork, Variant};
 
 use super::real;
-use super::trace::{NO_LOSS, time};
+use super::trace::{NO_LOSS, mean, share, time};
 
 /// Returns the tables.
 pub fn phases(phases: &Phases) -> Vec<Block> {
@@ -230,14 +230,6 @@ fn per_unit(units: &UnitsOfWork, tally: &Tally) -> [Cell; 4] {
         mean(tally.kernel_ns, units.units, Unit::Nanoseconds),
         mean(tally.off_cpu_ns, units.units, Unit::Nanoseconds),
     ]
-}
-
-fn mean(sum: u64, units: u64, unit: Unit) -> Cell {
-    Cell::Number { value: real(sum) / real(units.max(1)), unit }
-}
-
-fn share(part: u64, whole: u64) -> Cell {
-    Cell::Share(real(part) / real(whole.max(1)))
 }
 
 #[cfg(test)]

@@ -202,7 +202,7 @@ pub fn wakeups(wakeups: &WakeupTable, units: f64, unit_of_work: &str) -> Vec<Blo
 pub(super) const NO_LOSS: &str = "No record was lost.";
 
 /// States the number of lost records.
-fn lost(records: u64) -> String {
+pub(super) fn lost(records: u64) -> String {
     match records {
         0 => NO_LOSS.to_owned(),
         records => format!("{records} records were LOST: every count is a lower bound."),
@@ -215,6 +215,14 @@ fn descriptor(descriptor: Descriptor) -> Cell {
 
 fn count(count: u64, units: f64) -> Cell {
     Cell::Number { value: real(count) / units, unit: Unit::Count }
+}
+
+pub(super) fn mean(sum: u64, units: u64, unit: Unit) -> Cell {
+    Cell::Number { value: real(sum) / real(units.max(1)), unit }
+}
+
+pub(super) fn share(part: u64, whole: u64) -> Cell {
+    Cell::Share(real(part) / real(whole.max(1)))
 }
 
 pub(super) fn time(value: f64) -> Cell {

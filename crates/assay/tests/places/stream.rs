@@ -44,8 +44,10 @@ fn every_view_can_be_printed_in_every_supported_format() {
     // A program that sleeps, so that no table is empty.
     let traced = Said::by(&mut place.assay(&["trace", "-o", "x.trace", "--", "sleep", "0.01"]));
     assert!(traced.status.success(), "{traced:?}");
-    let view =
-        |view: &str, format: &str| Said::by(&mut place.assay(&["view", "x.trace", view, "--format", format]));
+    let view = |view: &str, format: &str| {
+        let call: &[&str] = if view == "calls" { &["clock_nanosleep"] } else { &[] };
+        Said::by(&mut place.assay(&[&["view", "x.trace", view, "--format", format], call].concat()))
+    };
     let named = view("unknown", "text").stderr;
     let (_, names) = named.split_once("[possible values: ").unwrap();
     let names: Vec<&str> = names.split_once(']').unwrap().0.split(", ").collect();
@@ -59,7 +61,10 @@ fn every_view_can_be_printed_in_every_supported_format() {
         match name {
             "sequence" => begins("csv", "begin_ns,elapsed_ns,process,thread,cpu,descriptor,event\r\n"),
             _ => {
-                begins("text", &format!("x.trace, {name}\n"));
+                begins(
+                    "text",
+                    &format!("x.trace, {name}{}\n", if name == "calls" { " clock_nanosleep" } else { "" }),
+                );
                 begins("html", "<!DOCTYPE html>");
                 let csv = view(name, "csv");
                 assert!(csv.status.success() && csv.stdout.contains("_unit,"), "{name} csv: {csv:?}");
@@ -70,6 +75,26 @@ fn every_view_can_be_printed_in_every_supported_format() {
     assert_eq!(lines("json"), lines("text"));
     assert_eq!(lines("csv"), lines("text") + 1);
     view("sequence", "html").complains_of(&["html", "choose text, json or csv"]);
+}
+
+#[test]
+fn the_view_calls_shows_every_call_of_a_name() {
+    let place = Place::new();
+    let dd = "dd if=/dev/zero of=/dev/null bs=64 count=500";
+    let traced = Said::by(&mut place.assay(&["trace", "-o", "x.trace", "--", "sh", "-c", dd]));
+    assert!(traced.status.success(), "{traced:?}");
+    let view = |words: &[&str]| Said::by(&mut place.assay(&[&["view", "x.trace"], words].concat()));
+    let shown = view(&["calls", "read", "--descriptor", "chardev", "--csv"]).stdout;
+    assert!(shown.lines().any(|line| line.starts_with("all,,500,count,1,ratio,1,ratio,")), "{shown}");
+    view(&["calls"]).complains_of(&["the view calls requires the name of a call"]);
+    view(&["calls", "read", "--units", "2"]).complains_of(&["--units requires the view"]);
+    view(&["summary", "read"]).complains_of(&["a name after the view requires the view calls; use --call"]);
+    for (words, said) in
+        [(["raed", "--csv"], "unknown system call"), (["read", "--call=read"], "cannot be used")]
+    {
+        let refused = view(&[&["calls"][..], &words[..]].concat());
+        assert!(refused.status.code() == Some(2) && refused.stderr.contains(said), "{refused:?}");
+    }
 }
 
 #[test]
@@ -95,7 +120,7 @@ fn a_filter_picks_events_in_the_views_that_have_filters_and_others_refuse_it() {
     assert!(after.iter().all(|event| begin_ns(event) >= middle_ns), "{middle_ns}: {after:#?}");
     assert!(before.len() + after.len() == all.len() && !before.is_empty() && !after.is_empty(), "{all:#?}");
     let summary = view(&["summary", "--call", "openat"]).stdout;
-    assert!(summary.starts_with("x.trace, summary, filtered\n"), "{summary}");
+    assert!(summary.starts_with("x.trace, summary --call openat\n"), "{summary}");
     assert!(summary.contains("openat file") && !summary.contains("mmap"), "{summary}");
     view(&["demand", "--call", "read"]).complains_of(&["filters require the view summary or sequence or"]);
     view(&["summary", "--from", "2s", "--to", "2s"]).complains_of(&["--from must be before --to"]);

@@ -17,6 +17,12 @@ pub use names::Names;
 pub use signature::{Kind, arguments, uses};
 pub use table::TABLE;
 
+/// Returns whether the result of a call is an address in the memory of the program.
+#[must_use]
+pub fn returns_address(number: u16) -> bool {
+    matches!(Sysno::new(number.into()), Some(Sysno::mmap | Sysno::mremap | Sysno::brk | Sysno::shmat))
+}
+
 /// Upper bound for the numbers of the native table.
 pub const CALLS: usize = 512;
 

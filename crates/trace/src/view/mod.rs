@@ -4,6 +4,7 @@
 //! and the crate `report` format them. They follow ktranal's modes (Brown 1997, section 3.2): the time
 //! sequence, the summary, the extraction of a call ([`Filter`]), and the vector of chapter 4.
 
+pub mod calls;
 pub mod demand;
 mod filter;
 pub mod phases;

@@ -128,13 +128,19 @@ fn invocation(call: &Call, contents: &[Content]) -> String {
         if position > 0 {
             text.push_str(", ");
         }
-        match contents.iter().find(|content| usize::from(content.argument) == position) {
-            Some(content) => text.push_str(&content::text(*kind, content)),
-            None => argument::push(&mut text, *kind, argument),
-        }
+        let content = contents.iter().find(|content| usize::from(content.argument) == position);
+        push_argument(&mut text, *kind, argument, content);
     }
     text.push(')');
     text
+}
+
+/// Adds an argument of this kind with its content.
+pub(super) fn push_argument(text: &mut String, kind: Kind, value: u64, content: Option<&Content>) {
+    match content {
+        Some(content) => text.push_str(&content::text(kind, content)),
+        None => argument::push(text, kind, value),
+    }
 }
 
 fn result(call: &Call) -> String {
