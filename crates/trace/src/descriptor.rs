@@ -6,10 +6,11 @@
 use std::{fmt, str::FromStr};
 
 /// Kind of a file descriptor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Descriptor {
     /// The call takes and returns no descriptor.
+    #[default]
     None = 0,
     /// A descriptor that was not open.
     Bad,

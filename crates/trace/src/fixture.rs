@@ -1,32 +1,22 @@
-//! Records for tests.
+//! Records and random numbers for tests.
 
 use crate::{
-    descriptor::Descriptor,
-    record::{Abi, Call, Event, Record},
+    record::{Call, Event, Record},
     syscall,
 };
 
 pub(crate) fn call(name: &str) -> Call {
-    Call {
-        number: syscall::number(name).unwrap(),
-        abi: Abi::Native,
-        args: [0; 6],
-        result: 0,
-        descriptor: Descriptor::None,
-        inode: 0,
-        peer: None,
-        elapsed_ns: 0,
-        blocked_ns: 0,
-        waiting_ns: 0,
-        irq_ns: 0,
-        softnet_ns: 0,
-        voluntary: 0,
-        involuntary: 0,
-        faults: 0,
-        wakeups: None,
-    }
+    Call { number: syscall::number(name).unwrap(), ..Call::default() }
 }
 
 pub(crate) fn record(event: Event) -> Record {
     Record { begin_ns: 0, process: 1, thread: 1, cpu: 0, lost_before: 0, event }
+}
+
+/// Numbers that look random (SplitMix64).
+pub(crate) fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
 }

@@ -134,8 +134,8 @@ pub enum Memory {
     Borrowed,
 }
 
-/// A system call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A system call. By default it has the number 0 and no property.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Call {
     /// Number in the call table of its binary interface.
     pub number: u16,
@@ -205,9 +205,10 @@ pub struct Wakeups {
 }
 
 /// Binary interface of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Abi {
     /// The 64-bit table.
+    #[default]
     Native,
     /// The 32-bit table: names and rules of the native table do not apply.
     Compat,

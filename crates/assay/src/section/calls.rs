@@ -72,18 +72,15 @@ fn modes(times: &CallTimes, name: &str) -> Table {
 /// Returns what the calls of each mode have in common.
 fn differences(times: &CallTimes) -> Table {
     let of_mode = |(mode, number): (&Mode, u64)| {
-        let row = |property, value, shares: [Cell; 2]| {
-            let [share, share_of_others] = shares;
+        let row = |property, value: &str, [share, share_of_others]: [Cell; 2]| {
             [Cell::Count(number), Cell::text(property), Cell::text(value), share, share_of_others]
         };
-        let differences = mode.differences.iter().map(|it| {
-            row(it.property.name(), it.value.clone(), [it.share, it.share_of_others].map(Cell::Share))
-        });
-        let rows: Vec<_> = differences.collect();
-        match rows.is_empty() {
-            true => vec![row("none clear".to_owned(), String::new(), ["", ""].map(Cell::text))],
-            false => rows,
-        }
+        let differences = mode.differences.iter();
+        let rows = differences
+            .map(|it| row(it.property.name(), &it.value, [it.share, it.share_of_others].map(Cell::Share)));
+        let none = row("none clear", "", ["", ""].map(Cell::text));
+        let none = mode.differences.is_empty().then_some(none);
+        rows.chain(none).collect::<Vec<_>>()
     };
     let columns = [
         Column::numbers("mode"),
@@ -158,7 +155,7 @@ fn quantile(elapsed: &Histogram, mode: &Mode, per_cent: u32) -> Cell {
 #[cfg(test)]
 mod tests {
     use assay_report::{Colour, Report, Style, Symbols};
-    use assay_trace::record::{Abi, Call, Event, Lost, Record};
+    use assay_trace::record::{Call, Event, Lost, Record};
     use assay_trace::view::View;
     use assay_trace::view::calls::FindModes;
     use assay_trace::{Descriptor, syscall};
@@ -168,32 +165,19 @@ mod tests {
 
     /// Adds a read with this result that takes this long, and sleeps for half of it if that is long.
     fn read(view: &mut FindModes, result: i64, elapsed_ns: u64) {
-        let call = Call {
+        let sleeps = elapsed_ns > 10_000;
+        let event = Event::Call(Call {
             number: syscall::number("read").unwrap(),
-            abi: Abi::Native,
             args: [3, 0x7f00, 4_096, 0, 0, 0],
             result,
             descriptor: Descriptor::File,
             inode: 9,
-            peer: None,
             elapsed_ns,
-            blocked_ns: if elapsed_ns > 10_000 { elapsed_ns / 2 } else { 0 },
-            waiting_ns: 0,
-            irq_ns: 0,
-            softnet_ns: 0,
-            voluntary: u32::from(elapsed_ns > 10_000),
-            involuntary: 0,
-            faults: 0,
-            wakeups: None,
-        };
-        view.record(&Record {
-            begin_ns: 0,
-            process: 1,
-            thread: 1,
-            cpu: 0,
-            lost_before: 0,
-            event: Event::Call(call),
+            blocked_ns: if sleeps { elapsed_ns / 2 } else { 0 },
+            voluntary: sleeps.into(),
+            ..Call::default()
         });
+        view.record(&Record { begin_ns: 0, process: 1, thread: 1, cpu: 0, lost_before: 0, event });
     }
 
     fn expect_text(view: FindModes, expected: &Expect) {

@@ -236,7 +236,7 @@ fn per_unit(units: &UnitsOfWork, tally: &Tally) -> [Cell; 4] {
 mod tests {
     use assay_report::{Colour, Report, Style, Symbols};
     use assay_trace::Descriptor;
-    use assay_trace::record::{Abi, Call, Event, Lost, Record};
+    use assay_trace::record::{Call, Event, Lost, Record};
     use assay_trace::syscall;
     use assay_trace::view::View;
     use assay_trace::view::phases::FindPhases;
@@ -246,25 +246,15 @@ mod tests {
 
     /// Adds a call of 1 us: its name, descriptor, inode and result.
     fn call(view: &mut FindPhases, (name, descriptor, inode, result): (&str, Descriptor, u64, i64)) {
-        let call = Call {
+        let event = Event::Call(Call {
             number: syscall::number(name).unwrap(),
-            abi: Abi::Native,
-            args: [0; 6],
             result,
             descriptor,
             inode,
-            peer: None,
             elapsed_ns: 1_000,
             blocked_ns: 400,
-            waiting_ns: 0,
-            irq_ns: 0,
-            softnet_ns: 0,
-            voluntary: 0,
-            involuntary: 0,
-            faults: 0,
-            wakeups: None,
-        };
-        let event = Event::Call(call);
+            ..Call::default()
+        });
         view.record(&Record { begin_ns: 0, process: 1, thread: 1, cpu: 0, lost_before: 0, event });
     }
 

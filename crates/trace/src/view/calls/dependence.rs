@@ -67,8 +67,7 @@ pub(super) fn dependences(values: &Values, counts: &[u64]) -> Vec<Dependence> {
 }
 
 /// Returns the share of the variance that these values explain, together with the calls that have none of
-/// them;
-/// `None` if it may be chance.
+/// them; `None` if it may be chance.
 fn share(all: &Moments, groups: &[&Group]) -> Option<f64> {
     let mut rest = *all;
     let mut between = 0.0;

@@ -128,7 +128,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::histogram::{BUCKETS, bucket};
+    use crate::{
+        fixture,
+        histogram::{BUCKETS, bucket},
+    };
 
     /// Returns where the modes begin.
     fn begins(counts: &[u64]) -> Vec<usize> {
@@ -186,12 +189,9 @@ mod tests {
         assert_eq!(at(&[&[(2_000, 100)], &slow[..20]].concat()), 1);
     }
 
-    /// Numbers from 0 to 1 (SplitMix64).
+    /// Numbers from 0 to 1.
     fn uniform(state: &mut u64) -> f64 {
-        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+        (fixture::random(state) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// A log-normal factor.

@@ -30,8 +30,18 @@ pub enum Property {
     Preemption,
     /// Kind of its descriptor.
     Descriptor,
-    /// The argument at this position, counted from 0.
-    Argument(u8),
+    /// Its first argument.
+    Argument1,
+    /// Its second argument.
+    Argument2,
+    /// Its third argument.
+    Argument3,
+    /// Its fourth argument.
+    Argument4,
+    /// Its fifth argument.
+    Argument5,
+    /// Its sixth argument.
+    Argument6,
     /// CPU of the peer of its connection.
     Peer,
     /// Inode of its descriptor.
@@ -48,27 +58,43 @@ pub enum Property {
     Interrupts,
 }
 
+/// Every property in the order of its number, with its name.
+const PROPERTIES: [(Property, &str); 19] = [
+    (Property::Result, "result"),
+    (Property::Sleep, "sleep"),
+    (Property::PageFaults, "page faults"),
+    (Property::WakeUps, "wake-ups"),
+    (Property::Preemption, "preemption"),
+    (Property::Descriptor, "descriptor"),
+    (Property::Argument1, "argument 1"),
+    (Property::Argument2, "argument 2"),
+    (Property::Argument3, "argument 3"),
+    (Property::Argument4, "argument 4"),
+    (Property::Argument5, "argument 5"),
+    (Property::Argument6, "argument 6"),
+    (Property::Peer, "CPU of the peer"),
+    (Property::Inode, "inode"),
+    (Property::Process, "process"),
+    (Property::Thread, "thread"),
+    (Property::Cpu, "CPU"),
+    (Property::NetworkSoftirqs, "network softirqs"),
+    (Property::Interrupts, "interrupts"),
+];
+
+const ARGUMENTS: [Property; 6] = [
+    Property::Argument1,
+    Property::Argument2,
+    Property::Argument3,
+    Property::Argument4,
+    Property::Argument5,
+    Property::Argument6,
+];
+
 impl Property {
     /// Returns the name of the property.
     #[must_use]
-    pub fn name(self) -> String {
-        let name = match self {
-            Self::Argument(position) => return format!("argument {}", position + 1),
-            Self::Result => "result",
-            Self::Sleep => "sleep",
-            Self::PageFaults => "page faults",
-            Self::WakeUps => "wake-ups",
-            Self::Preemption => "preemption",
-            Self::Descriptor => "descriptor",
-            Self::Peer => "CPU of the peer",
-            Self::Inode => "inode",
-            Self::Process => "process",
-            Self::Thread => "thread",
-            Self::Cpu => "CPU",
-            Self::NetworkSoftirqs => "network softirqs",
-            Self::Interrupts => "interrupts",
-        };
-        name.to_owned()
+    pub fn name(self) -> &'static str {
+        PROPERTIES[self as usize].1
     }
 }
 
@@ -96,7 +122,8 @@ const VALUES_MAX: usize = 1_024;
 /// How often each value of each property is in each bucket of the histogram.
 #[derive(Debug, Default)]
 pub(super) struct Values {
-    properties: BTreeMap<Property, OfProperty>,
+    /// By the number of the property.
+    properties: [OfProperty; PROPERTIES.len()],
 }
 
 /// The values of a property, and the same calls by the classes of their values.
@@ -125,17 +152,19 @@ impl Values {
     pub fn add(&mut self, bucket: usize, record: &Record, call: &Call, contents: &[Content]) {
         use Property as P;
         self.add_result(bucket, call);
-        self.of(P::Sleep).word(bucket, sleep(call));
+        let sleeps = self.of(P::Sleep);
+        sleeps.word(bucket, sleep(call));
         if call.voluntary > 0 {
-            self.of(P::Sleep).class(bucket, Class::Word("yes"));
+            sleeps.class(bucket, Class::Word("yes"));
         }
-        let faults = call.faults.into();
-        self.of(P::PageFaults).number(bucket, faults);
-        self.of(P::PageFaults).class(bucket, Class::Word(if faults == 0 { "none" } else { "some" }));
+        let faults = self.of(P::PageFaults);
+        faults.number(bucket, call.faults.into());
+        faults.class(bucket, Class::Word(if call.faults == 0 { "none" } else { "some" }));
         if let Some(wakeups) = &call.wakeups {
-            self.of(P::WakeUps).word(bucket, woken(wakeups));
-            if woken(wakeups) != "none" {
-                self.of(P::WakeUps).class(bucket, Class::Word("a thread"));
+            let (woken, values) = (woken(wakeups), self.of(P::WakeUps));
+            values.word(bucket, woken);
+            if woken != "none" {
+                values.class(bucket, Class::Word("a thread"));
             }
         }
         self.of(P::Preemption).word(bucket, yes_or_no(call.involuntary > 0));
@@ -164,7 +193,7 @@ impl Values {
     }
 
     fn of(&mut self, property: Property) -> &mut OfProperty {
-        self.properties.entry(property).or_default()
+        &mut self.properties[property as usize]
     }
 
     fn add_result(&mut self, bucket: usize, call: &Call) {
@@ -189,13 +218,13 @@ impl Values {
     }
 
     fn add_arguments(&mut self, bucket: usize, call: &Call, contents: &[Content]) {
-        let arguments = syscall::arguments(call.number).iter().zip(call.args).zip(0_u8..);
-        for ((kind, argument), position) in arguments {
-            if !syscall::uses(call.number, &call.args, position.into()) {
+        let arguments = syscall::arguments(call.number).iter().zip(call.args).zip(ARGUMENTS).enumerate();
+        for (position, ((kind, argument), property)) in arguments {
+            if !syscall::uses(call.number, &call.args, position) {
                 continue;
             }
-            let values = self.of(Property::Argument(position));
-            let content = contents.iter().find(|content| content.argument == position);
+            let values = self.of(property);
+            let content = contents.iter().find(|content| usize::from(content.argument) == position);
             let text = || {
                 let mut text = String::new();
                 sequence::push_argument(&mut text, *kind, argument, content);
@@ -229,28 +258,32 @@ impl Values {
 
     /// Returns each property with the calls of each of its values and classes of values.
     pub fn all(&self) -> impl Iterator<Item = (Property, &Group)> {
-        self.properties.iter().flat_map(|(property, of)| {
-            of.values.values().chain(of.classes.values()).map(|group| (*property, group))
+        self.each().flat_map(|(property, of)| {
+            of.values.values().chain(of.classes.values()).map(move |group| (property, group))
         })
     }
 
     /// Returns the calls of each property, grouped by its values if there are at most `values_max` of them,
     /// otherwise by classes of values, if it has any; the most frequent first.
     pub fn groups(&self, values_max: usize) -> impl Iterator<Item = (Property, Vec<&Group>)> {
-        self.properties.iter().map(move |(property, of)| {
+        self.each().map(move |(property, of)| {
             let is_many = of.values.len() > values_max || of.dropped > 0;
             let by_class = is_many && !of.classes.is_empty();
             let mut groups: Vec<&Group> =
                 if by_class { of.classes.values().collect() } else { of.values.values().collect() };
             groups.sort_by(|a, b| b.calls.cmp(&a.calls).then_with(|| a.text.cmp(&b.text)));
-            (*property, groups)
+            (property, groups)
         })
     }
 
     /// Returns the properties of which values were dropped, and how many calls had these.
     pub fn dropped(&self) -> Vec<(Property, u64)> {
-        let dropped = self.properties.iter().filter(|(_, of)| of.dropped > 0);
-        dropped.map(|(property, of)| (*property, of.dropped)).collect()
+        let dropped = self.each().filter(|(_, of)| of.dropped > 0);
+        dropped.map(|(property, of)| (property, of.dropped)).collect()
+    }
+
+    fn each(&self) -> impl Iterator<Item = (Property, &OfProperty)> {
+        PROPERTIES.iter().map(|(property, _)| *property).zip(&self.properties)
     }
 }
 
@@ -359,6 +392,12 @@ fn hash(content: &impl Hash) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_number_of_a_property_is_its_position() {
+        let numbers = PROPERTIES.map(|(property, _)| property as usize);
+        assert_eq!(numbers, std::array::from_fn(|position| position));
+    }
 
     #[test]
     fn a_value_that_becomes_frequent_replaces_one_that_no_longer_is() {

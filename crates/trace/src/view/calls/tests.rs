@@ -29,7 +29,7 @@ fn explained(fast: Call, slow: Call) -> Vec<(String, String)> {
 }
 
 fn differences(mode: &Mode) -> Vec<(String, String)> {
-    mode.differences.iter().map(|it| (it.property.name(), it.value.clone())).collect()
+    mode.differences.iter().map(|it| (it.property.name().to_owned(), it.value.clone())).collect()
 }
 
 fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -251,7 +251,7 @@ fn the_time_depends_on_a_property_as_far_as_its_values_have_different_times() {
     let dependences = view.finish().dependences;
     assert_eq!(dependences.len(), 1, "{dependences:?}");
     let size = &dependences[0];
-    assert_eq!(size.property, Property::Argument(2));
+    assert_eq!(size.property, Property::Argument3);
     // Small reads are in buckets 63 and 66, large ones in 71 and 74: of a variance of 16.5, 14.2 is between
     // them.
     assert!((size.share - 14.2 / 16.5).abs() < 0.01, "{}", size.share);
@@ -287,14 +287,6 @@ fn the_undefined_half_of_a_register_explains_nothing() {
     assert_eq!(explained(close(3), close(3 | 7 << 32)), []);
 }
 
-/// Numbers that look random (SplitMix64).
-fn random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
-}
-
 #[test]
 fn a_property_with_few_or_many_values_explains_nothing_by_chance() {
     let mut state = 1;
@@ -305,8 +297,8 @@ fn a_property_with_few_or_many_values_explains_nothing_by_chance() {
         for _ in 0..50 {
             let mut view = FindModes::default();
             for _ in 0..calls {
-                let elapsed_ns = 1_000 + random(&mut state) % 1_000;
-                let (inode, cpu) = (random(&mut state) % inodes, random(&mut state) % 2);
+                let elapsed_ns = 1_000 + fixture::random(&mut state) % 1_000;
+                let (inode, cpu) = (fixture::random(&mut state) % inodes, fixture::random(&mut state) % 2);
                 let call = Call { elapsed_ns, inode, descriptor: Descriptor::File, ..fixture::call("fsync") };
                 let cpu = u16::try_from(cpu).unwrap();
                 view.record(&Record { cpu, ..fixture::record(Event::Call(call)) });
