@@ -20,7 +20,6 @@ use crate::{
 use property::{Group, Values};
 
 pub use dependence::{Dependence, ValueTimes};
-pub use mode::DEVIATIONS_MIN;
 pub use property::Property;
 
 /// Collects [`CallTimes`] of all calls; a [`super::Filter`] chooses those of one name.

@@ -11,8 +11,8 @@ use crate::histogram;
 /// Depth of a valley in standard deviations of the difference between it and the lower of its peaks, if both
 /// are Poisson counts. Of 300 samples each of seven distributions with one peak or none (log-normal with 10,
 /// 50, 150 and 300 %, exponential, log-uniform over six decades, and 5 % in a long tail), of 30 to 50,000
-/// calls, at most one had two modes. With 4, up to 9 had. So a mode beside another one has at least 25 calls.
-pub const DEVIATIONS_MIN: f64 = 5.0;
+/// calls, none had two modes. With 4, up to 13 had. So a mode beside another one has at least 25 calls.
+const DEVIATIONS_MIN: f64 = 5.0;
 /// Height of a valley as a share of the lower of its peaks: with many calls, chance explains no dent.
 const HEIGHT_MAX: f64 = 0.5;
 /// Buckets of a peak or a valley: times of many calls show valleys of one bucket, and those of few calls are
