@@ -26,23 +26,27 @@ use super::layout::Stored;
 const GROUP_ROWS: usize = 1 << 16;
 /// Rows per page: the reader holds one page of each column, 1.5 MiB in total.
 const PAGE_ROWS: usize = 1 << 13;
-/// Rows that a reader decodes per batch.
-const BATCH_ROWS: usize = 1 << 12;
+/// Rows that a reader decodes per batch: 45 KB of records, which stay in the caches of a core while the
+/// columns are stored one after the other. With 4,096 rows, reading takes a fifth longer.
+const BATCH_ROWS: usize = 1 << 8;
 
 struct LongColumn {
     name: &'static str,
     signed: bool,
     encoding: Encode,
     load: fn(&Stored) -> u64,
-    store: fn(&mut Stored, u64),
+    /// Stores one value in each record, in a loop of its own for each column: the call costs as much as many
+    /// values.
+    store: fn(&mut [Stored], &[i64]),
 }
 
 struct ShortColumn {
     name: &'static str,
     bits: i8,
     load: fn(&Stored) -> u32,
-    /// Returns false if the value does not fit the field: the file is damaged.
-    store: fn(&mut Stored, u32) -> bool,
+    /// Stores one value in each record, like that of a long column. Returns false if one of them does not fit
+    /// the field: the file is damaged.
+    store: fn(&mut [Stored], &[i32]) -> bool,
 }
 
 #[derive(PartialEq)]
@@ -58,7 +62,11 @@ macro_rules! long {
             signed: false,
             encoding: Encode::$encoding,
             load: |record| record.$($field)+,
-            store: |record, value| record.$($field)+ = value,
+            store: |records, values| {
+                for (record, value) in records.iter_mut().zip(values) {
+                    record.$($field)+ = value.cast_unsigned();
+                }
+            },
         }
     };
 }
@@ -69,7 +77,11 @@ macro_rules! short {
             name: $name,
             bits: $bits,
             load: |record| u32::from(record.$field),
-            store: |record, value| value.try_into().map(|value| record.$field = value).is_ok(),
+            store: |records, values| {
+                records.iter_mut().zip(values).all(|(record, value)| {
+                    value.cast_unsigned().try_into().map(|value| record.$field = value).is_ok()
+                })
+            },
         }
     };
 }
@@ -95,7 +107,9 @@ const LONG: [LongColumn; 16] = [
         signed: true,
         encoding: Encode::Delta,
         load: |record| record.result.cast_unsigned(),
-        store: |record, value| record.result = value.cast_signed(),
+        store: |records, values| {
+            records.iter_mut().zip(values).for_each(|(record, value)| record.result = *value);
+        },
     },
     long!("inode", Dictionary, inode),
     long!("idle_ns", Dictionary, idle_ns),
@@ -258,7 +272,6 @@ impl SegmentReader {
 
     /// Replaces `records` with the next batch; returns false at the end.
     pub fn next_batch(&mut self, records: &mut Vec<Stored>) -> Result<bool, SegmentError> {
-        records.clear();
         loop {
             if let Some(group) = &mut self.group {
                 if group.rows_left > 0 {
@@ -268,6 +281,7 @@ impl SegmentReader {
                 self.group = None;
             }
             if self.next_group == self.file.num_row_groups() {
+                records.clear();
                 return Ok(false);
             }
             self.group = Some(Group::open(&self.file, self.next_group)?);
@@ -294,6 +308,8 @@ impl Group {
     fn read(&mut self, records: &mut Vec<Stored>) -> Result<(), SegmentError> {
         let count = self.rows_left.min(BATCH_ROWS);
         self.rows_left -= count;
+        // Every column of the segment replaces its field, and a segment of version 1 leaves the others at
+        // zero.
         records.resize(count, Stored::default());
         let mut longs = Vec::with_capacity(count);
         for (reader, column) in self.long.iter_mut().zip(&LONG) {
@@ -302,9 +318,7 @@ impl Group {
             if longs.len() != count {
                 return Err(SegmentError::Short(column.name));
             }
-            for (record, value) in records.iter_mut().zip(&longs) {
-                (column.store)(record, value.cast_unsigned());
-            }
+            (column.store)(records, &longs);
         }
         let mut shorts = Vec::with_capacity(count);
         for (reader, column) in self.short.iter_mut().zip(&SHORT) {
@@ -313,10 +327,8 @@ impl Group {
             if shorts.len() != count {
                 return Err(SegmentError::Short(column.name));
             }
-            for (record, value) in records.iter_mut().zip(&shorts) {
-                if !(column.store)(record, value.cast_unsigned()) {
-                    return Err(SegmentError::Value(column.name));
-                }
+            if !(column.store)(records, &shorts) {
+                return Err(SegmentError::Value(column.name));
             }
         }
         Ok(())

@@ -16,11 +16,12 @@ mod scheduling;
 mod table;
 mod unasked;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use assay_quantity::{
     CallCount, Coefficient, Key, Mapping, NULL_CALL, OperationDemand, PrimitiveId, Use, Value,
 };
+use foldhash::HashMap;
 
 pub use fault::{FAULTS, FaultRule, Owners};
 pub use rules::{Argument, On, Role, Rule, When};

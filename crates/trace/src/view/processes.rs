@@ -6,7 +6,7 @@
 //! fork, or, if that one is lost, with a call after the record of the end of the earlier process. If both are
 //! lost, two processes are counted as one.
 
-use std::collections::{HashMap, HashSet};
+use foldhash::{HashMap, HashSet};
 
 use super::View;
 use crate::record::{Call, Event, ExecPath, Lost, Record};
@@ -149,7 +149,7 @@ impl Tally {
         if self.threads.is_empty() {
             self.row.threads += 1;
         }
-        self.threads = HashSet::from([thread]);
+        self.threads = HashSet::from_iter([thread]);
         self.program = Some(path);
     }
 

@@ -1,6 +1,8 @@
 //! The summary: Figure 11 of Brown 1997, split by kind of descriptor and with additional columns.
 
-use std::{borrow::Cow, collections::HashMap};
+use std::borrow::Cow;
+
+use foldhash::HashMap;
 
 use super::View;
 use crate::{

@@ -3,7 +3,9 @@
 //! A server that sleeps between requests costs the kernel more than one that always finds work: its CPU goes
 //! idle and has to be woken. The view shows where that happens, by call and kind of descriptor.
 
-use std::{borrow::Cow, collections::HashMap};
+use std::borrow::Cow;
+
+use foldhash::HashMap;
 
 use super::View;
 use crate::{

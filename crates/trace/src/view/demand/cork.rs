@@ -5,7 +5,7 @@
 //! corked when the recorder attached is therefore misread once and correct afterwards. Copies of a descriptor
 //! (`dup`, `fork`) count as separate connections.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use super::rules::{Cork, Rule, When, int};
 use crate::record::{Abi, Call};

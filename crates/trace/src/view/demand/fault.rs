@@ -4,7 +4,7 @@
 //! the record contains what is mapped at the address. A write to a present page copies it if another process
 //! has a copy of the memory, and otherwise makes it writable: this module follows which processes have one.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use crate::record::Area;
 
