@@ -1,7 +1,7 @@
 //! Records and random numbers for tests.
 
 use crate::{
-    record::{Call, Event, Record},
+    record::{Call, Event, ExecPath, Record},
     syscall,
 };
 
@@ -11,6 +11,12 @@ pub(crate) fn call(name: &str) -> Call {
 
 pub(crate) fn record(event: Event) -> Record {
     Record { begin_ns: 0, process: 1, thread: 1, cpu: 0, lost_before: 0, event }
+}
+
+pub(crate) fn exec(path: &str) -> Event {
+    let mut bytes = [0; 48];
+    bytes[..path.len()].copy_from_slice(path.as_bytes());
+    Event::Exec { path: ExecPath(bytes) }
 }
 
 /// Numbers that look random (SplitMix64).

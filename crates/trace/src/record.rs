@@ -312,10 +312,23 @@ impl Record {
 pub struct ExecPath(pub(crate) [u8; 48]);
 
 impl ExecPath {
-    /// Returns the path; replaces bytes that are not UTF-8.
+    /// Returns the recorded bytes of the path.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len());
+        &self.0[..end]
+    }
+
+    /// Returns true if the path has no room for its end, so that it may be longer.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.bytes().len() + 1 >= self.0.len()
+    }
+
+    /// Returns the path, with dots if it may be longer; replaces bytes that are not UTF-8.
     #[must_use]
     pub fn to_text(&self) -> String {
-        let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len());
-        String::from_utf8_lossy(&self.0[..end]).into_owned()
+        let rest = if self.is_cut() { "..." } else { "" };
+        format!("{}{rest}", String::from_utf8_lossy(self.bytes()))
     }
 }

@@ -246,6 +246,27 @@ fn an_incomplete_last_block_is_skipped_and_a_damaged_block_is_an_error() {
 }
 
 #[test]
+fn entries_before_a_damaged_block_are_returned_and_those_after_it_are_not() {
+    let (container, mut writer) = container();
+    for end_ns in [100, 200, 300] {
+        writer.append(0, &call(0, end_ns, 7, 0)).unwrap();
+        writer.append(1, &call(1, end_ns + 1, 8, 0)).unwrap();
+        writer.flush().unwrap();
+    }
+    drop(writer);
+    let spool = container.path.join("cpu0-000000.spool");
+    let mut bytes = fs::read(&spool).unwrap();
+    let second = bytes.len() - 2 * (16 + RECORD_BYTES);
+    bytes[second + 50] ^= 1;
+    fs::write(&spool, bytes).unwrap();
+    let mut reader = Reader::open(&container.path).unwrap();
+    assert!(matches!(reader.next_entry(), Ok(Some(Entry::Record(record, _))) if record.end_ns() == 100));
+    assert!(matches!(reader.next_entry(), Err(ReadError::Damaged { .. })));
+    assert!(matches!(reader.next_entry(), Ok(None)));
+    assert!(reader.next().is_none());
+}
+
+#[test]
 fn an_existing_path_is_not_overwritten() {
     let (container, _writer) = container();
     assert!(matches!(Writer::create(&container.path, opening(1)), Err(WriteError::Exists(_))));

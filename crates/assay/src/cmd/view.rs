@@ -1,7 +1,6 @@
 //! `assay view`: shows a recorded trace, in the views that are the rows of [`VIEWS`].
 
-use std::cell::Cell;
-use std::io::Write;
+mod sequence;
 
 use anyhow::bail;
 use assay_quantity::Demand;
@@ -12,12 +11,10 @@ use assay_trace::view::calls::FindModes;
 use assay_trace::view::demand::{Demanding, Named};
 use assay_trace::view::phases::FindPhases;
 use assay_trace::view::processes::CountByProcess;
-use assay_trace::view::sequence::{Sequence, SequenceRow};
 use assay_trace::view::summary::Summarise;
 use assay_trace::view::wakeups::CountWakeups;
 use assay_trace::view::{Filter, look};
 use assay_trace::{Descriptor, Reader};
-use serde_json::Value;
 
 use crate::cli::ViewArgs;
 use crate::{output, section};
@@ -58,7 +55,7 @@ pub const VIEWS: &[View] = &[
         has_filters: true,
         has_call: false,
         has_units: false,
-        show: sequence,
+        show: sequence::print,
     },
     View {
         name: "calls",
@@ -202,86 +199,9 @@ fn report(args: &ViewArgs, blocks: Vec<Block>) -> anyhow::Result<()> {
     output::show(&Report { title, blocks }, args.print.format())
 }
 
-/// Prints rows as they are read, because a trace may not fit in memory, until the reader of stdout closes it.
-fn sequence(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
-    let (head, line): (String, fn(&Shown) -> String) = match args.print.format().name {
-        "text" => (String::new(), text),
-        "json" => (String::new(), json),
-        "csv" => (record(FIELDS.iter().map(|(name, _)| (*name).to_owned())), csv),
-        other => {
-            bail!("the view sequence is a stream and cannot be printed as {other}; choose text, json or csv")
-        }
-    };
-    let start_ns = reader.manifest().start_monotonic_ns;
-    let filter = filter(&reader, args);
-    let mut stdout = output::stdout();
-    let mut printed = stdout.write_all(head.as_bytes());
-    let goes_on = Cell::new(printed.is_ok());
-    let print = |row: SequenceRow| {
-        if goes_on.get() {
-            let since_ns = row.begin_ns.saturating_sub(start_ns);
-            printed = stdout.write_all(line(&Shown { since_ns, row }).as_bytes());
-            goes_on.set(printed.is_ok());
-        }
-    };
-    let entries = reader.take_while(|_| goes_on.get());
-    let read = look(entries, filter.of(Sequence::new(print)));
-    output::printed(printed.and_then(|()| stdout.flush()))?;
-    Ok(read?)
-}
-
-/// A row of the sequence, and its time since the beginning of the trace.
-struct Shown {
-    since_ns: u64,
-    row: SequenceRow,
-}
-
-fn text(Shown { since_ns, row }: &Shown) -> String {
-    let (seconds, rest) = (since_ns / 1_000_000_000, since_ns % 1_000_000_000);
-    let elapsed = row.elapsed_ns.map_or(String::new(), |ns| format!(" <{ns} ns>"));
-    format!("{seconds:>5}.{rest:09} {:>7} {}{elapsed}\n", row.thread, row.text)
-}
-
-/// A field: its name and its value in a row.
-type Field = (&'static str, fn(&Shown) -> Value);
-
-/// The fields of a row in JSON and CSV.
-const FIELDS: [Field; 7] = [
-    ("begin_ns", |shown| shown.since_ns.into()),
-    ("elapsed_ns", |shown| shown.row.elapsed_ns.into()),
-    ("process", |shown| shown.row.process.into()),
-    ("thread", |shown| shown.row.thread.into()),
-    ("cpu", |shown| shown.row.cpu.into()),
-    ("descriptor", |shown| shown.row.descriptor.name().into()),
-    ("event", |shown| shown.row.text.as_str().into()),
-];
-
-/// Formats a row as one JSON object on a line.
-fn json(shown: &Shown) -> String {
-    let fields = FIELDS.iter().map(|(name, field)| ((*name).to_owned(), field(shown)));
-    format!("{}\n", Value::Object(fields.collect()))
-}
-
-fn csv(shown: &Shown) -> String {
-    record(FIELDS.iter().map(|(_, field)| match field(shown) {
-        Value::Null => String::new(),
-        Value::String(text) => text,
-        other => other.to_string(),
-    }))
-}
-
-fn record(fields: impl Iterator<Item = String>) -> String {
-    let mut line = Vec::new();
-    let mut writer = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(&mut line);
-    writer.write_record(fields).expect("memory takes every record");
-    drop(writer);
-    String::from_utf8(line).expect("every field was text")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use assay_trace::descriptor::Descriptor;
 
     #[test]
     fn every_view_has_a_unique_name_and_is_documented() {
@@ -295,35 +215,11 @@ mod tests {
             assert!(page.lines().any(|line| line == section), "docs/trace.md has no section '{section}'");
             assert!(line.contains(&format!("{}`", view.name)), "README.md does not name {}", view.name);
         }
-        for (field, _) in FIELDS {
+        for field in sequence::FIELDS {
             assert!(
                 page.contains(&format!("`{field}`")),
                 "docs/trace.md does not describe the field {field}"
             );
         }
-    }
-
-    #[test]
-    fn a_row_of_the_sequence_is_a_line_in_every_format() {
-        let row = SequenceRow {
-            begin_ns: 0,
-            process: 7,
-            thread: 8,
-            cpu: 1,
-            text: "read(3, 0x7f00, 512) = 512".to_owned(),
-            elapsed_ns: Some(431),
-            descriptor: Descriptor::File,
-        };
-        let shown = Shown { since_ns: 1_000_000_002, row };
-        assert_eq!(text(&shown), "    1.000000002       8 read(3, 0x7f00, 512) = 512 <431 ns>\n");
-        let read: Value = serde_json::from_str(&json(&shown)).unwrap();
-        assert_eq!(
-            read,
-            serde_json::json!({"begin_ns": 1_000_000_002, "elapsed_ns": 431, "process": 7, "thread": 8, "cpu": 1,
-                "descriptor": "file", "event": "read(3, 0x7f00, 512) = 512"})
-        );
-        assert_eq!(csv(&shown), "1000000002,431,7,8,1,file,\"read(3, 0x7f00, 512) = 512\"\r\n");
-        let gap = Shown { row: SequenceRow { elapsed_ns: None, ..shown.row }, ..shown };
-        assert!(csv(&gap).starts_with("1000000002,,7,") && json(&gap).contains("\"elapsed_ns\":null"));
     }
 }

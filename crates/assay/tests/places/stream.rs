@@ -59,7 +59,9 @@ fn every_view_can_be_printed_in_every_supported_format() {
         };
         begins("json", "{");
         match name {
-            "sequence" => begins("csv", "begin_ns,elapsed_ns,process,thread,cpu,descriptor,event\r\n"),
+            "sequence" => {
+                begins("csv", "begin_ns,elapsed_ns,program,process,thread,cpu,number,descriptor,event\r\n")
+            }
             _ => {
                 begins(
                     "text",
@@ -110,7 +112,7 @@ fn a_filter_picks_events_in_the_views_that_have_filters_and_others_refuse_it() {
     assert!(!opened.is_empty() && opened.len() < all.len(), "{all:#?}");
     assert!(opened.iter().all(|event| event.contains(",file,") && event.contains("openat(")), "{opened:#?}");
     assert_eq!(events(&shown(&["--slower", "3600s"])), [""; 0]);
-    let process = all[0].split(',').nth(2).unwrap();
+    let process = all[0].split(',').nth(3).unwrap();
     assert_eq!(events(&shown(&["--process", process])).len(), all.len());
     assert_eq!(events(&shown(&["--thread", "1"])).len(), 0);
     let begin_ns = |event: &str| event.split(',').next().unwrap().parse::<u64>().unwrap();

@@ -9,7 +9,7 @@ use std::{
 use assay_trace::{
     Event, Reader, Record,
     syscall::{self, Kind},
-    view::{look, sequence::Sequence},
+    view::sequence::Sequence,
 };
 
 use crate::support::{EXERCISE, Recording, record};
@@ -45,10 +45,9 @@ fn strace(command: &[&str]) -> Vec<String> {
 
 /// Returns the events of a recording as `assay view` shows them.
 fn sequence(recording: &Recording) -> Vec<String> {
-    let mut lines = Vec::new();
-    let sequence = Sequence::new(|row| lines.push(row.text));
-    look(Reader::open(&recording.path).unwrap(), sequence).unwrap();
-    lines
+    let mut sequence = Sequence::default();
+    let entries = Reader::open(&recording.path).unwrap().map(Result::unwrap);
+    entries.filter_map(|entry| sequence.row(&entry).map(|row| row.text.clone())).collect()
 }
 
 /// Reads calls, one per line, in the notation of strace.

@@ -2,7 +2,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeSet, BinaryHeap, VecDeque},
+    collections::{BTreeSet, BinaryHeap, VecDeque, binary_heap::PeekMut},
     fmt,
     fs::File,
     io::{self, Seek},
@@ -44,25 +44,25 @@ pub enum ReadError {
     },
 }
 
-/// A trace in time order: an iterator over [`Entry`].
+/// A trace in time order: [`Self::next_entry`], or an iterator over [`Entry`], which copies every entry.
 ///
 /// Calls are sorted by their *end*: otherwise, a call that lasts an hour would keep an hour of records in
-/// memory. The iterator ends after an error.
+/// memory. Both end after an error.
 #[derive(Debug)]
 pub struct Reader {
     manifest: Manifest,
     streams: Vec<Stream>,
-    /// The next entry of each non-empty stream, earliest on top.
+    /// The time of the current entry of each stream that has one, earliest on top.
     heads: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Returned after the entries that were read before it.
-    failure: Option<ReadError>,
+    /// True if the earliest entry was returned.
+    is_returned: bool,
 }
 
 impl Reader {
     /// Opens the container in the directory `path`.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
         let manifest = Manifest::read(path)?;
-        let mut reader = Self { streams: Vec::new(), heads: BinaryHeap::new(), manifest, failure: None };
+        let mut reader = Self { streams: Vec::new(), heads: BinaryHeap::new(), manifest, is_returned: false };
         // A CPU that came online during the recording has no spool; its counters contain its losses.
         let counted = reader.manifest.counters.iter().map(|counters| counters.cpu);
         let stored = reader.manifest.segments.iter().map(|segment| segment.cpu);
@@ -83,11 +83,30 @@ impl Reader {
         &self.manifest
     }
 
+    /// Returns the next entry in time order, or `None` at the end and after an error.
+    pub fn next_entry(&mut self) -> Result<Option<&Entry>, ReadError> {
+        if std::mem::replace(&mut self.is_returned, true) {
+            self.advance().inspect_err(|_| self.heads.clear())?;
+        }
+        Ok(self.heads.peek().and_then(|Reverse((_, index))| self.streams[*index].entry.as_ref()))
+    }
+
     /// Returns whether the recording ended normally. If not, an unknown number of records after the last
     /// complete block is missing.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.manifest.state == State::Closed && self.manifest.drained
+    }
+
+    /// Replaces the earliest entry with the next one of its stream.
+    fn advance(&mut self) -> Result<(), ReadError> {
+        let Some(mut earliest) = self.heads.peek_mut() else { return Ok(()) };
+        let Reverse((_, index)) = *earliest;
+        match self.streams[index].advance()? {
+            Some(time_ns) => *earliest = Reverse((time_ns, index)),
+            None => drop(PeekMut::pop(earliest)),
+        }
+        Ok(())
     }
 }
 
@@ -95,19 +114,7 @@ impl Iterator for Reader {
     type Item = Result<Entry, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if let Some(failure) = self.failure.take() {
-            self.heads.clear();
-            return Some(Err(failure));
-        }
-        let Reverse((_, index)) = self.heads.pop()?;
-        let stream = &mut self.streams[index];
-        let entry = stream.entries.pop_front();
-        match stream.advance() {
-            Ok(Some(time_ns)) => self.heads.push(Reverse((time_ns, index))),
-            Ok(None) => {}
-            Err(failure) => self.failure = Some(failure),
-        }
-        entry.map(Ok)
+        self.next_entry().map(Option::<&Entry>::cloned).transpose()
     }
 }
 
@@ -121,8 +128,9 @@ struct Stream {
     source: Option<(PathBuf, Source)>,
     batch: Vec<Stored>,
     position: usize,
-    /// Entries created but not yet returned: at most a gap and a record.
-    entries: VecDeque<Entry>,
+    entry: Option<Entry>,
+    /// The record that follows a gap, while the gap is the entry.
+    after_gap: Option<Entry>,
     track: LossTrack,
     assembly: Assembly,
     /// Total losses from the manifest; reported at the end.
@@ -149,7 +157,8 @@ impl Stream {
             source: None,
             batch: Vec::new(),
             position: 0,
-            entries: VecDeque::new(),
+            entry: None,
+            after_gap: None,
             track: LossTrack::default(),
             assembly: Assembly::default(),
             final_lost: counters.map(|counters| counters.lost),
@@ -158,12 +167,24 @@ impl Stream {
         }
     }
 
-    /// Prepares the next entry and returns its end time; `None` at the end of the CPU's records.
+    /// Replaces the current entry with the next one and returns its end time; `None` at the end of the CPU's
+    /// records.
     fn advance(&mut self) -> Result<Option<u64>, ReadError> {
-        while self.entries.is_empty() {
-            if let Some(stored) = self.batch.get(self.position).copied() {
+        self.entry = self.after_gap.take();
+        while self.entry.is_none() {
+            if let Some(stored) = self.batch.get(self.position) {
                 self.position += 1;
-                self.take(stored)?;
+                // A mark has an earlier timestamp than the records fetched with it; `max` keeps time
+                // monotonic.
+                self.time_ns = self.time_ns.max(stored.end_ns());
+                let meaning = stored.meaning().ok_or_else(|| {
+                    let (kind, descriptor) = (stored.kind, stored.descriptor);
+                    let reason =
+                        format!("a record of kind {kind}.{descriptor} has a value that is not known");
+                    let path = self.source.as_ref().map(|(path, _)| path.clone()).unwrap_or_default();
+                    ReadError::Damaged { path, reason }
+                })?;
+                self.take(meaning);
             } else if !self.next_batch()? {
                 let Some(lost) = self.final_lost.take() else { return Ok(None) };
                 let news = self.track.counter(lost);
@@ -173,16 +194,7 @@ impl Stream {
         Ok(Some(self.time_ns))
     }
 
-    fn take(&mut self, stored: Stored) -> Result<(), ReadError> {
-        let stored = if self.is_version_1 { stored.of_version_1() } else { stored };
-        let path = || self.source.as_ref().map(|(path, _)| path.clone()).unwrap_or_default();
-        let Some(meaning) = stored.meaning() else {
-            let (kind, descriptor) = (stored.kind, stored.descriptor);
-            let reason = format!("a record of kind {kind}.{descriptor} has a value that is not known");
-            return Err(ReadError::Damaged { path: path(), reason });
-        };
-        // A mark has an earlier timestamp than the records fetched with it; `max` keeps time monotonic.
-        self.time_ns = self.time_ns.max(stored.end_ns());
+    fn take(&mut self, meaning: Meaning) {
         match meaning {
             Meaning::Mark(mark) => {
                 let news = self.track.counter(mark.lost_so_far);
@@ -191,7 +203,12 @@ impl Stream {
             Meaning::Record(record) => {
                 let news = self.track.field(record.lost_before);
                 self.report(news);
-                self.entries.push_back(Entry::Record(record, self.assembly.take(&record)));
+                let entry = Entry::Record(record, self.assembly.take(&record));
+                if self.entry.is_some() {
+                    self.after_gap = Some(entry);
+                } else {
+                    self.entry = Some(entry);
+                }
             }
             Meaning::Piece(piece) => {
                 let news = self.track.field(piece.lost);
@@ -199,19 +216,17 @@ impl Stream {
                 self.assembly.add(&piece);
             }
         }
-        Ok(())
     }
 
     fn report(&mut self, records: u64) {
         if records > 0 {
-            self.entries.push_back(Entry::Lost(Lost { time_ns: self.time_ns, cpu: self.cpu, records }));
+            self.entry = Some(Entry::Lost(Lost { time_ns: self.time_ns, cpu: self.cpu, records }));
         }
     }
 
     fn next_batch(&mut self) -> Result<bool, ReadError> {
         loop {
             self.position = 0;
-            self.batch.clear();
             let Some((path, source)) = &mut self.source else {
                 if self.open_next()? {
                     continue;
@@ -228,6 +243,9 @@ impl Stream {
                 }
             };
             if more {
+                if self.is_version_1 {
+                    self.batch.iter_mut().for_each(|stored| *stored = stored.of_version_1());
+                }
                 return Ok(true);
             }
             self.source = None;

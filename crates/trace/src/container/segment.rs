@@ -270,7 +270,7 @@ impl SegmentReader {
         Ok(Self { file, next_group: 0, group: None })
     }
 
-    /// Replaces `records` with the next batch; returns false at the end.
+    /// Replaces `records`, the previous batch of this segment, with the next one; returns false at the end.
     pub fn next_batch(&mut self, records: &mut Vec<Stored>) -> Result<bool, SegmentError> {
         loop {
             if let Some(group) = &mut self.group {

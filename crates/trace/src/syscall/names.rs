@@ -8,6 +8,8 @@
     reason = "the types of the constants differ, and all their values fit 32 bits"
 )]
 
+use std::fmt::Write;
+
 /// The constants of an argument: one of them, flags, or both.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Names {
@@ -20,29 +22,29 @@ pub struct Names {
 }
 
 impl Names {
-    /// Returns the constants that are combined in `value`, as C has them; what has no name is a number.
-    #[must_use]
-    pub fn text(&self, value: u64) -> String {
+    /// Adds the constants that are combined in `value`, as C has them; what has no name is a number.
+    pub fn push(&self, text: &mut String, value: u64) {
+        let begin = text.len();
         let value = value & u64::from(u32::MAX);
-        let mut parts: Vec<&str> = Vec::new();
         let mut rest = value;
         if let Some((found, name)) = self.one_of.iter().find(|(one, _)| *one == value & self.mask) {
-            parts.push(name);
+            text.push_str(name);
             rest &= !found;
         }
         for (flag, name) in self.flags {
             if rest & flag == *flag {
-                parts.push(name);
+                text.push_str(if text.len() == begin { "" } else { "|" });
+                text.push_str(name);
                 rest &= !flag;
             }
         }
-        let text = parts.join("|");
-        match (text.is_empty(), rest) {
-            (false, 0) => text,
-            (false, rest) => format!("{text}|{rest:#x}"),
-            (true, 0) => "0".to_owned(),
-            (true, rest) => format!("{rest:#x}"),
-        }
+        // Writing to a string cannot fail.
+        let _ = match (text.len() == begin, rest) {
+            (false, 0) => Ok(()),
+            (false, rest) => write!(text, "|{rest:#x}"),
+            (true, 0) => text.write_char('0'),
+            (true, rest) => write!(text, "{rest:#x}"),
+        };
     }
 }
 

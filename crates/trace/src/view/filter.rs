@@ -47,6 +47,12 @@ impl Filter {
             && self.to_ns.is_none_or(|to_ns| record.begin_ns < to_ns)
     }
 
+    /// Returns whether the gap may contain such a record: the lost records ended before it was noticed.
+    #[must_use]
+    pub fn accepts_gap(&self, lost: &Lost) -> bool {
+        self.from_ns.is_none_or(|from_ns| lost.time_ns >= from_ns)
+    }
+
     /// Returns `view` of the records that the filter accepts, and of the gaps that may contain such records.
     pub fn of<V: View>(self, view: V) -> Filtered<V> {
         Filtered { filter: self, view }
@@ -76,8 +82,7 @@ impl<V: View> View for Filtered<V> {
     }
 
     fn lost(&mut self, lost: &Lost) {
-        // The lost records ended before the gap was noticed.
-        if self.filter.from_ns.is_none_or(|from_ns| lost.time_ns >= from_ns) {
+        if self.filter.accepts_gap(lost) {
             self.view.lost(lost);
         }
     }

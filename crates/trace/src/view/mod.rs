@@ -1,8 +1,9 @@
 //! Views: evaluations of a trace, each in one pass, with memory for its result and not for the records.
 //!
 //! A view is one file here and one row in the table of `assay view`. Views produce plain rows; that command
-//! and the crate `report` format them. They follow ktranal's modes (Brown 1997, section 3.2): the time
-//! sequence, the summary, the extraction of a call ([`Filter`]), and the vector of chapter 4.
+//! and the crate `report` format them. All are a [`View`] except the [`sequence`], whose rows are printed as
+//! they are read. They follow ktranal's modes (Brown 1997, section 3.2): the time sequence, the summary, the
+//! extraction of a call ([`Filter`]), and the vector of chapter 4.
 
 pub mod calls;
 pub mod demand;
@@ -18,7 +19,7 @@ pub use filter::{Filter, Filtered};
 pub use tally::Tally;
 
 use crate::{
-    container::ReadError,
+    container::{ReadError, Reader},
     record::{Content, Entry, Lost, Record},
 };
 
@@ -78,15 +79,12 @@ pub trait View {
     fn finish(self) -> Self::Shown;
 }
 
-/// Passes all `entries` to `view` and returns its result.
-pub fn look<V: View>(
-    entries: impl IntoIterator<Item = Result<Entry, ReadError>>,
-    mut view: V,
-) -> Result<V::Shown, ReadError> {
-    for entry in entries {
-        match entry? {
-            Entry::Record(record, contents) => view.record_with(&record, &contents),
-            Entry::Lost(lost) => view.lost(&lost),
+/// Passes the whole trace to `view` and returns its result.
+pub fn look<V: View>(mut reader: Reader, mut view: V) -> Result<V::Shown, ReadError> {
+    while let Some(entry) = reader.next_entry()? {
+        match entry {
+            Entry::Record(record, contents) => view.record_with(record, contents),
+            Entry::Lost(lost) => view.lost(lost),
         }
     }
     Ok(view.finish())

@@ -161,7 +161,7 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{call, record};
+    use crate::fixture::{call, exec, record};
 
     fn by((process, thread): (u32, u32), event: Event) -> Record {
         Record { process, thread, ..record(event) }
@@ -169,12 +169,6 @@ mod tests {
 
     fn read(elapsed_ns: u64, result: i64) -> Event {
         Event::Call(Call { elapsed_ns, result, ..call("read") })
-    }
-
-    fn exec(path: &str) -> Event {
-        let mut bytes = [0; 48];
-        bytes[..path.len()].copy_from_slice(path.as_bytes());
-        Event::Exec { path: ExecPath(bytes) }
     }
 
     fn fork((child_process, child_thread): (u32, u32)) -> Event {

@@ -1,26 +1,42 @@
 //! The time sequence: one row per event, like ktranal's default mode and strace.
+//!
+//! A trace has millions of rows, so all of them are written into the same buffer.
 
 mod argument;
 mod content;
+mod number;
+mod program;
 
-use super::View;
+use std::{fmt::Write, rc::Rc};
+
+use self::{
+    number::{push_decimal, push_hexadecimal},
+    program::Programs,
+};
+use super::Filter;
 use crate::{
     descriptor::Descriptor,
-    record::{Abi, Area, Call, Content, Event, Lost, Memory, Record, errno_name},
+    record::{Abi, Area, Call, Content, Entry, Event, Lost, Memory, Record, errno_name},
     syscall::{self, Kind},
 };
 
 /// One row of the sequence.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SequenceRow {
     /// Start, on the clock of the trace.
     pub begin_ns: u64,
+    /// Name of the program that the process executed last, or that its parent ran when it was created, as far
+    /// as recorded: the part of the path after the last slash, or the beginning of the path with dots if it
+    /// is longer than 47 bytes. Empty if the trace does not contain it, and for a gap.
+    pub program: Rc<str>,
     /// Process; 0 for a gap.
     pub process: u32,
     /// Thread; 0 for a gap.
     pub thread: u32,
     /// CPU on which the event ended.
     pub cpu: u16,
+    /// Number of the call in the native table; `None` for a call of another table and for another event.
+    pub number: Option<u16>,
     /// The event, `openat(AT_FDCWD, "/etc/passwd", O_RDONLY) = 3`.
     pub text: String,
     /// Duration; `None` for an event without one.
@@ -29,66 +45,77 @@ pub struct SequenceRow {
     pub descriptor: Descriptor,
 }
 
-/// Passes every row to `sink`, in the order of the trace. A gap is a row too.
-#[derive(Debug)]
-pub struct Sequence<F> {
-    sink: F,
+/// The rows of a trace, one for each record and each gap that a filter accepts, in the order of the trace.
+#[derive(Debug, Default)]
+pub struct Sequence {
+    filter: Filter,
+    programs: Programs,
+    row: SequenceRow,
 }
 
-impl<F: FnMut(SequenceRow)> Sequence<F> {
-    /// Creates a view.
-    pub fn new(sink: F) -> Self {
-        Self { sink }
-    }
-}
-
-impl<F: FnMut(SequenceRow)> View for Sequence<F> {
-    type Shown = ();
-
-    fn record(&mut self, record: &Record) {
-        self.record_with(record, &[]);
+impl Sequence {
+    /// Returns the rows that the filter accepts.
+    #[must_use]
+    pub fn of(filter: Filter) -> Self {
+        Self { filter, ..Self::default() }
     }
 
-    fn record_with(&mut self, record: &Record, contents: &[Content]) {
-        let (elapsed_ns, descriptor) = match &record.event {
-            Event::Call(call) | Event::Unfinished(call) => (Some(call.elapsed_ns), call.descriptor),
+    /// Returns the row of the next entry, if the filter accepts it.
+    pub fn row(&mut self, entry: &Entry) -> Option<&SequenceRow> {
+        match entry {
+            Entry::Record(record, contents) => {
+                self.programs.add(record);
+                self.filter.accepts(record).then(|| self.record(record, contents))
+            }
+            Entry::Lost(lost) => self.filter.accepts_gap(lost).then(|| self.lost(lost)),
+        }
+    }
+
+    fn record(&mut self, record: &Record, contents: &[Content]) -> &SequenceRow {
+        let row = &mut self.row;
+        row.begin_ns = record.begin_ns;
+        row.program.clone_from(self.programs.name(record.process));
+        (row.process, row.thread, row.cpu) = (record.process, record.thread, record.cpu);
+        (row.number, row.elapsed_ns, row.descriptor) = match &record.event {
+            Event::Call(call) | Event::Unfinished(call) => {
+                let is_native = call.abi == Abi::Native;
+                (is_native.then_some(call.number), Some(call.elapsed_ns), call.descriptor)
+            }
             Event::OffCpu { blocked_ns, waiting_ns } => {
-                (Some(blocked_ns.saturating_add(*waiting_ns)), Descriptor::None)
+                (None, Some(blocked_ns.saturating_add(*waiting_ns)), Descriptor::None)
             }
             Event::PageFault { .. } | Event::Fork { .. } | Event::Exec { .. } | Event::Exit { .. } => {
-                (None, Descriptor::None)
+                (None, None, Descriptor::None)
             }
         };
-        (self.sink)(SequenceRow {
-            begin_ns: record.begin_ns,
-            process: record.process,
-            thread: record.thread,
-            cpu: record.cpu,
-            text: text(record, contents),
-            elapsed_ns,
-            descriptor,
-        });
+        row.text.clear();
+        push_event(&mut row.text, record, contents);
+        row
     }
 
-    fn lost(&mut self, lost: &Lost) {
-        (self.sink)(SequenceRow {
+    fn lost(&mut self, lost: &Lost) -> &SequenceRow {
+        self.row = SequenceRow {
             begin_ns: lost.time_ns,
-            process: 0,
-            thread: 0,
             cpu: lost.cpu,
             text: format!("{} records lost", lost.records),
-            elapsed_ns: None,
-            descriptor: Descriptor::None,
-        });
+            ..SequenceRow::default()
+        };
+        &self.row
     }
-
-    fn finish(self) {}
 }
 
-fn text(record: &Record, contents: &[Content]) -> String {
-    match &record.event {
-        Event::Call(call) => format!("{} = {}", invocation(call, contents), result(call)),
-        Event::Unfinished(call) => format!("{} = ?", invocation(call, contents)),
+fn push_event(text: &mut String, record: &Record, contents: &[Content]) {
+    // Writing to a string cannot fail.
+    let _ = match &record.event {
+        Event::Call(call) => {
+            push_call(text, call, contents);
+            push_result(text, call);
+            Ok(())
+        }
+        Event::Unfinished(call) => {
+            push_call(text, call, contents);
+            text.write_str(" = ?")
+        }
         Event::PageFault { address, user, area, .. } => {
             let mode = if *user { "user" } else { "kernel" };
             let area = match area {
@@ -98,29 +125,34 @@ fn text(record: &Record, contents: &[Content]) -> String {
                 Some(Area::PrivateFile) => ", a private mapping of a file",
                 Some(Area::Shared) => ", a shared mapping",
             };
-            format!("page fault at {address:#x} in {mode} mode{area}")
+            write!(text, "page fault at {address:#x} in {mode} mode{area}")
         }
-        Event::OffCpu { blocked_ns, .. } => {
-            (if *blocked_ns > 0 { "blocked outside a call" } else { "preempted" }).to_owned()
-        }
+        Event::OffCpu { blocked_ns: 0, .. } => text.write_str("preempted"),
+        Event::OffCpu { .. } => text.write_str("blocked outside a call"),
         Event::Fork { child_process, child_thread, .. } if *child_process == record.process => {
-            format!("new thread {child_thread}")
+            write!(text, "new thread {child_thread}")
         }
         Event::Fork { child_process, memory, .. } => {
             let memory = if *memory == Some(Memory::Borrowed) { " in the memory of its parent" } else { "" };
-            format!("new process {child_process}{memory}")
+            write!(text, "new process {child_process}{memory}")
         }
-        Event::Exec { path } => format!("runs {}", path.to_text()),
+        Event::Exec { path } => {
+            text.push_str("runs ");
+            content::push_escaped(text, path.bytes());
+            text.push_str(if path.is_cut() { "..." } else { "" });
+            Ok(())
+        }
         Event::Exit { code, whole_process } => {
-            format!("{} exits with {code}", if *whole_process { "process" } else { "thread" })
+            write!(text, "{} exits with {code}", if *whole_process { "process" } else { "thread" })
         }
-    }
+    };
 }
 
-fn invocation(call: &Call, contents: &[Content]) -> String {
+fn push_call(text: &mut String, call: &Call, contents: &[Content]) {
     let is_native = call.abi == Abi::Native;
     let kinds = if is_native { syscall::arguments(call.number) } else { &[Kind::Hexadecimal; 6] };
-    let mut text = format!("{}(", call.name());
+    text.push_str(&call.name());
+    text.push('(');
     for (position, (kind, argument)) in kinds.iter().zip(call.args).enumerate() {
         if is_native && !syscall::uses(call.number, &call.args, position) {
             continue;
@@ -129,43 +161,41 @@ fn invocation(call: &Call, contents: &[Content]) -> String {
             text.push_str(", ");
         }
         let content = contents.iter().find(|content| usize::from(content.argument) == position);
-        push_argument(&mut text, *kind, argument, content);
+        push_argument(text, *kind, argument, content);
     }
     text.push(')');
-    text
 }
 
 /// Adds an argument of this kind with its content.
 pub(super) fn push_argument(text: &mut String, kind: Kind, value: u64, content: Option<&Content>) {
     match content {
-        Some(content) => text.push_str(&content::text(kind, content)),
+        Some(content) => content::push(text, kind, content),
         None => argument::push(text, kind, value),
     }
 }
 
-fn result(call: &Call) -> String {
+fn push_result(text: &mut String, call: &Call) {
+    text.push_str(" = ");
     match call.errno() {
-        Some(errno) => format!("-1 {}", errno_name(errno)),
-        None if call.result > 0xf_ffff => format!("{:#x}", call.result),
-        None => call.result.to_string(),
+        Some(errno) => {
+            text.push_str("-1 ");
+            text.push_str(&errno_name(errno));
+        }
+        None if call.result > 0xf_ffff => push_hexadecimal(text, call.result.cast_unsigned()),
+        None => push_decimal(text, call.result),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        fixture::{call, record},
-        view::Filter,
-    };
+    use crate::fixture::{call, exec, record};
 
     fn rows(filter: Filter, records: &[Record]) -> Vec<SequenceRow> {
-        let mut rows = Vec::new();
-        let mut view = filter.of(Sequence::new(|row| rows.push(row)));
-        records.iter().for_each(|record| view.record(record));
-        view.lost(&Lost { time_ns: 9, cpu: 1, records: 3 });
-        view.finish();
-        rows
+        let mut sequence = Sequence::of(filter);
+        let records = records.iter().map(|record| Entry::Record(*record, Vec::new()));
+        let gap = Entry::Lost(Lost { time_ns: 9, cpu: 1, records: 3 });
+        records.chain([gap]).filter_map(|entry| sequence.row(&entry).cloned()).collect()
     }
 
     #[test]
@@ -225,6 +255,20 @@ mod tests {
     }
 
     #[test]
+    fn the_path_of_a_program_is_escaped_and_may_be_cut() {
+        let texts = |path: &str| rows(Filter::default(), &[record(exec(path))])[0].text.clone();
+        assert_eq!(texts("/bin/\x1b[2Jé"), r"runs /bin/\33[2J\303\251");
+        assert_eq!(texts(&"l".repeat(47)), format!("runs {}...", "l".repeat(47)));
+        assert_eq!(texts(&"l".repeat(46)), format!("runs {}", "l".repeat(46)));
+    }
+
+    #[test]
+    fn a_gap_before_the_period_has_no_row() {
+        let rows = |from_ns| rows(Filter { from_ns: Some(from_ns), ..Filter::default() }, &[]).len();
+        assert_eq!([rows(9), rows(10)], [1, 0]);
+    }
+
+    #[test]
     fn a_filter_removes_calls_but_never_a_gap() {
         let filter = Filter { call: crate::syscall::number("read"), ..Filter::default() };
         let shown = rows(
@@ -241,8 +285,30 @@ mod tests {
     }
 
     #[test]
+    fn a_row_has_the_program_and_the_number_of_its_call_also_if_the_filter_removes_the_others() {
+        let records = [
+            record(exec("/bin/cat")),
+            record(Event::Call(call("read"))),
+            record(Event::Unfinished(call("exit_group"))),
+        ];
+        let of = |filter| {
+            let rows = rows(filter, &records).into_iter();
+            rows.map(|row| (row.program.to_string(), row.number)).collect::<Vec<_>>()
+        };
+        let number = |name| syscall::number(name);
+        let row = |number| ("cat".to_owned(), number);
+        let gap = (String::new(), None);
+        assert_eq!(
+            of(Filter::default()),
+            [row(None), row(number("read")), row(number("exit_group")), gap.clone()]
+        );
+        assert_eq!(of(Filter { call: number("read"), ..Filter::default() }), [row(number("read")), gap]);
+    }
+
+    #[test]
     fn a_compat_call_is_not_named_from_the_native_table() {
         let foreign = Call { abi: Abi::Compat, number: 3, ..call("read") };
+        assert_eq!(rows(Filter::default(), &[record(Event::Call(foreign))])[0].number, None);
         assert!(
             rows(Filter::default(), &[record(Event::Call(foreign))])[0].text.starts_with("compat call 3(")
         );

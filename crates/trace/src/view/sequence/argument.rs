@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::number::{push_decimal, push_hexadecimal};
 use crate::syscall::Kind;
 
 /// Adds the value of an argument of this kind.
@@ -9,24 +10,25 @@ pub(super) fn push(text: &mut String, kind: Kind, value: u64) {
     let [a, b, c, d, ..] = value.to_le_bytes();
     let low = u32::from_le_bytes([a, b, c, d]);
     let int = low.cast_signed();
-    // Writing to a string cannot fail.
-    let _ = match kind {
-        Kind::Descriptor if int == libc::AT_FDCWD => write!(text, "AT_FDCWD"),
-        Kind::Int | Kind::Descriptor => write!(text, "{int}"),
-        Kind::Unsigned => write!(text, "{low}"),
-        Kind::Size => write!(text, "{value}"),
-        Kind::Offset => write!(text, "{}", value.cast_signed()),
-        Kind::Mode => write!(text, "0{low:02o}"),
-        Kind::Named(names) => write!(text, "{}", names.text(value)),
-        Kind::Hexadecimal if value == 0 => write!(text, "0"),
-        Kind::Hexadecimal => write!(text, "{value:#x}"),
+    match kind {
+        Kind::Descriptor if int == libc::AT_FDCWD => text.push_str("AT_FDCWD"),
+        Kind::Int | Kind::Descriptor => push_decimal(text, int),
+        Kind::Unsigned => push_decimal(text, low),
+        Kind::Size => push_decimal(text, value),
+        Kind::Offset => push_decimal(text, value.cast_signed()),
+        Kind::Mode => {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "0{low:02o}");
+        }
+        Kind::Named(names) => names.push(text, value),
+        Kind::Hexadecimal if value == 0 => text.push('0'),
         Kind::Pointer | Kind::Path | Kind::Program | Kind::Address | Kind::AddressOut if value == 0 => {
-            write!(text, "NULL")
+            text.push_str("NULL");
         }
-        Kind::Pointer | Kind::Path | Kind::Program | Kind::Address | Kind::AddressOut => {
-            write!(text, "{value:#x}")
+        Kind::Hexadecimal | Kind::Pointer | Kind::Path | Kind::Program | Kind::Address | Kind::AddressOut => {
+            push_hexadecimal(text, value)
         }
-    };
+    }
 }
 
 #[cfg(test)]

@@ -11,17 +11,19 @@ use crate::{
     syscall::{FAMILY, Kind},
 };
 
-/// Returns the content of an argument of this kind.
-pub(super) fn text(kind: Kind, content: &Content) -> String {
-    let is_address = matches!(kind, Kind::Address | Kind::AddressOut);
-    let text = if is_address { address(&content.bytes) } else { string(&content.bytes) };
-    let rest = if content.is_cut { "..." } else { "" };
-    format!("{text}{rest}")
+/// Adds the content of an argument of this kind.
+pub(super) fn push(text: &mut String, kind: Kind, content: &Content) {
+    match kind {
+        Kind::Address | Kind::AddressOut => text.push_str(&address(&content.bytes)),
+        _ => push_string(text, &content.bytes),
+    }
+    if content.is_cut {
+        text.push_str("...");
+    }
 }
 
-/// Returns the bytes as a string in C.
-fn string(bytes: &[u8]) -> String {
-    let mut text = String::from("\"");
+/// Adds the bytes as they are between the quotes of a string in C.
+pub(super) fn push_escaped(text: &mut String, bytes: &[u8]) {
     for (position, byte) in bytes.iter().enumerate() {
         let digit_follows = bytes.get(position + 1).is_some_and(u8::is_ascii_digit);
         // Writing to a string cannot fail.
@@ -32,13 +34,25 @@ fn string(bytes: &[u8]) -> String {
             0x0b => write!(text, "\\v"),
             0x0c => write!(text, "\\f"),
             b'\r' => write!(text, "\\r"),
-            0x20..0x7f => write!(text, "{}", char::from(*byte)),
+            0x20..0x7f => text.write_char(char::from(*byte)),
             // Otherwise the digit would be part of the octal number.
             _ if digit_follows => write!(text, "\\{byte:03o}"),
             _ => write!(text, "\\{byte:o}"),
         };
     }
+}
+
+/// Adds the bytes as a string in C.
+fn push_string(text: &mut String, bytes: &[u8]) {
     text.push('"');
+    push_escaped(text, bytes);
+    text.push('"');
+}
+
+/// Returns the bytes as a string in C.
+fn string(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    push_string(&mut text, bytes);
     text
 }
 
@@ -55,8 +69,10 @@ fn address(bytes: &[u8]) -> String {
         libc::AF_NETLINK => netlink(data),
         _ => None,
     };
+    let mut name = String::new();
+    FAMILY.push(&mut name, family.into());
     let fields = fields.unwrap_or_else(|| format!(", sa_data={}", string(data)));
-    format!("{{sa_family={}{fields}}}", FAMILY.text(family.into()))
+    format!("{{sa_family={name}{fields}}}")
 }
 
 /// A name that begins with a zero is abstract and has all bytes of the address.
@@ -104,6 +120,12 @@ mod tests {
 
     fn shown(kind: Kind, bytes: &[u8]) -> String {
         text(kind, &Content { argument: 1, is_cut: false, bytes: bytes.to_vec() })
+    }
+
+    fn text(kind: Kind, content: &Content) -> String {
+        let mut text = String::new();
+        push(&mut text, kind, content);
+        text
     }
 
     #[test]
