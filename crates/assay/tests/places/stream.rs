@@ -1,7 +1,8 @@
 //! Standard streams that are closed, unread or full.
 
-use std::fs::OpenOptions;
-use std::io;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
 
 use crate::place::{Place, Said};
 
@@ -77,6 +78,33 @@ fn every_view_can_be_printed_in_every_supported_format() {
     assert_eq!(lines("json"), lines("text"));
     assert_eq!(lines("csv"), lines("text") + 1);
     view("sequence", "html").complains_of(&["html", "choose text, json or csv"]);
+}
+
+#[test]
+fn rows_before_a_damaged_block_are_printed_and_no_failure_hides_another() {
+    let killed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../trace/tests/version-1/killed");
+    let place = Place::new();
+    fs::create_dir(place.path("x.trace")).unwrap();
+    for file in ["manifest.json", "cpu0-000000.spool"] {
+        fs::copy(killed.join(file), place.path("x.trace").join(file)).unwrap();
+    }
+    // A block of one record whose checksum is wrong.
+    let block = [&1_u64.to_le_bytes()[..], &[0; 8 + 144]].concat();
+    let spool = place.path("x.trace/cpu0-000000.spool");
+    OpenOptions::new().append(true).open(&spool).unwrap().write_all(&block).unwrap();
+    let view = |format: &str| place.assay(&["view", "x.trace", "sequence", "--call", "openat", format]);
+    for (format, rows) in [("--format=text", 30), ("--json", 30), ("--csv", 31)] {
+        let said = Said::by(&mut view(format));
+        let complains_of = |said: &Said, word: &str| {
+            assert!(said.status.code() == Some(1) && said.stderr.contains(word), "no '{word}' in: {said:?}");
+        };
+        complains_of(&said, "cpu0-000000.spool: damaged");
+        assert_eq!(said.stdout.lines().count(), rows, "{said:?}");
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let said = Said::by(view(format).stdout(full));
+        complains_of(&said, "cpu0-000000.spool: damaged");
+        complains_of(&said, "cannot write to stdout");
+    }
 }
 
 #[test]

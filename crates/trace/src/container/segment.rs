@@ -35,8 +35,7 @@ struct LongColumn {
     signed: bool,
     encoding: Encode,
     load: fn(&Stored) -> u64,
-    /// Stores one value in each record, in a loop of its own for each column: the call costs as much as many
-    /// values.
+    /// Stores one value in each record. The loop is part of the function, so that no value costs a call.
     store: fn(&mut [Stored], &[i64]),
 }
 

@@ -52,7 +52,7 @@ enum Printer<W: Write> {
     Csv(Box<csv::Writer<W>>),
 }
 
-/// A row in JSON and CSV, with the time since the beginning of the trace.
+/// A row as it is printed, with the time since the beginning of the trace.
 #[derive(Serialize)]
 struct Line<'a> {
     begin_ns: u64,
