@@ -72,7 +72,7 @@ fn tree(units: &UnitsOfWork) -> String {
         if phase.replace(step.phase) != Some(step.phase) {
             writeln!(text, "    {}", step.phase.name(units.side)).unwrap();
         }
-        writeln!(text, "        {}", step.text()).unwrap();
+        writeln!(text, "        {}", step.outcome.text()).unwrap();
     }
     text
 }

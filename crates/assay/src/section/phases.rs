@@ -104,7 +104,7 @@ fn by_call(units: &UnitsOfWork) -> Table {
         rare.entry(row.step.phase).or_default().merge(&row.tally);
     }
     let frequent = units.steps.iter().filter(|row| !is_rare(&row.tally));
-    let mut rows: Vec<_> = frequent.map(|row| (row.step.phase, row.step.text(), row.tally)).collect();
+    let mut rows: Vec<_> = frequent.map(|row| (row.step.phase, row.step.outcome.text(), row.tally)).collect();
     rows.extend(rare.into_iter().map(|(phase, tally)| (phase, "rare calls".to_owned(), tally)));
     // Within a phase, the order stays.
     rows.sort_by_key(|(phase, _, _)| *phase);
@@ -153,7 +153,7 @@ fn by_variant(units: &UnitsOfWork) -> Table {
         Column::words("difference from the first"),
     ];
     let first = match units.variants.first() {
-        Some(first) => enumerated(first.steps.iter().map(Step::text).collect(), SEQUENCE_MAX),
+        Some(first) => enumerated(first.steps.iter().map(|step| step.outcome.text()).collect(), SEQUENCE_MAX),
         None => "longer than 512 steps".to_owned(),
     };
     Table::of(&format!("Variants of a {}", name(units)), columns, rows.chain(rest).chain(idle)).with_note(format!(
@@ -196,8 +196,8 @@ fn difference(from: &[Step], to: &[Step]) -> String {
 
 /// Returns the calls of `these` that `those` does not have, each as often as it has fewer of it.
 fn missing(these: &[Step], those: &[Step]) -> String {
-    let mut those: Vec<_> = those.iter().map(Step::text).collect();
-    let mut texts: Vec<_> = these.iter().map(Step::text).collect();
+    let mut those: Vec<_> = those.iter().map(|step| step.outcome.text()).collect();
+    let mut texts: Vec<_> = these.iter().map(|step| step.outcome.text()).collect();
     texts.retain(|text| match those.iter().position(|other| other == text) {
         Some(position) => {
             those.swap_remove(position);

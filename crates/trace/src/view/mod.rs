@@ -8,6 +8,7 @@
 pub mod calls;
 pub mod demand;
 mod filter;
+pub mod outcomes;
 pub mod phases;
 pub mod processes;
 pub mod sequence;

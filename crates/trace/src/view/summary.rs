@@ -23,7 +23,7 @@ pub struct Summarise {
 pub struct Summary {
     /// One row per call and kind of descriptor, largest total first.
     pub rows: Vec<SummaryRow>,
-    /// Everything that is not a finished call.
+    /// Counts of events of all kinds.
     pub events: Events,
 }
 
@@ -72,7 +72,7 @@ pub struct SummaryRow {
     pub bytes: Option<u64>,
 }
 
-/// Counts of what is not a finished call.
+/// Counts of all events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Events {
     /// Calls that returned, for the total row.
@@ -125,30 +125,16 @@ impl View for Summarise {
     type Shown = Summary;
 
     fn record(&mut self, record: &Record) {
-        let events = &mut self.events;
         match &record.event {
-            Event::Call(call) => {
-                events.calls += 1;
-                events.calls_ns = events.calls_ns.saturating_add(call.elapsed_ns);
-                self.tally(call).add(call);
-            }
+            Event::Call(call) => self.tally(call).add(call),
             Event::Unfinished(call) => self.tally(call).unfinished += 1,
-            Event::PageFault { user: true, .. } => events.user_faults += 1,
-            Event::PageFault { user: false, .. } => events.kernel_faults += 1,
-            Event::OffCpu { blocked_ns, waiting_ns } => {
-                events.off_cpu += 1;
-                events.off_cpu_blocked_ns = events.off_cpu_blocked_ns.saturating_add(*blocked_ns);
-                events.off_cpu_waiting_ns = events.off_cpu_waiting_ns.saturating_add(*waiting_ns);
-            }
-            Event::Fork { child_process, .. } if *child_process == record.process => events.threads += 1,
-            Event::Fork { .. } => events.processes += 1,
-            Event::Exec { .. } => events.execs += 1,
-            Event::Exit { .. } => events.exits += 1,
+            _ => {}
         }
+        self.events.add(record);
     }
 
     fn lost(&mut self, lost: &Lost) {
-        self.events.lost = self.events.lost.saturating_add(lost.records);
+        self.events.add_lost(lost);
     }
 
     fn finish(self) -> Summary {
@@ -162,6 +148,33 @@ impl View for Summarise {
 impl Summarise {
     fn tally(&mut self, call: &Call) -> &mut Tally {
         self.calls.entry((call.abi, call.number, call.descriptor)).or_default()
+    }
+}
+
+impl Events {
+    pub(super) fn add(&mut self, record: &Record) {
+        match &record.event {
+            Event::Call(call) => {
+                self.calls += 1;
+                self.calls_ns = self.calls_ns.saturating_add(call.elapsed_ns);
+            }
+            Event::Unfinished(_) => {}
+            Event::PageFault { user: true, .. } => self.user_faults += 1,
+            Event::PageFault { user: false, .. } => self.kernel_faults += 1,
+            Event::OffCpu { blocked_ns, waiting_ns } => {
+                self.off_cpu += 1;
+                self.off_cpu_blocked_ns = self.off_cpu_blocked_ns.saturating_add(*blocked_ns);
+                self.off_cpu_waiting_ns = self.off_cpu_waiting_ns.saturating_add(*waiting_ns);
+            }
+            Event::Fork { child_process, .. } if *child_process == record.process => self.threads += 1,
+            Event::Fork { .. } => self.processes += 1,
+            Event::Exec { .. } => self.execs += 1,
+            Event::Exit { .. } => self.exits += 1,
+        }
+    }
+
+    pub(super) fn add_lost(&mut self, lost: &Lost) {
+        self.lost = self.lost.saturating_add(lost.records);
     }
 }
 

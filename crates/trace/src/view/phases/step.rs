@@ -5,8 +5,9 @@ use std::sync::LazyLock;
 use super::Side;
 use crate::{
     descriptor::Descriptor,
-    record::{Abi, Call, call_name, errno_name, on_descriptor},
+    record::{Abi, Call},
     syscall::{self, CALLS, Direction, Kind},
+    view::outcomes::Outcome,
 };
 
 /// A part of a unit of work, as in the decomposition of a web server (Brown 1997, section 3.3.1).
@@ -51,26 +52,13 @@ impl Phase {
     }
 }
 
-/// How a call ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Outcome {
-    /// It succeeded.
-    Done,
-    /// It read nothing: the end of a file or of a stream.
-    End,
-    /// It failed with this errno.
-    Failed(u16),
-}
-
 /// Calls that have the same effect in a unit of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Step {
     /// The part of the unit of work.
     pub phase: Phase,
-    abi: Abi,
-    number: u16,
-    descriptor: Descriptor,
-    outcome: Outcome,
+    /// The call.
+    pub outcome: Outcome,
 }
 
 /// What a call does on the connection of its unit of work.
@@ -232,32 +220,13 @@ impl Step {
     }
 
     fn new(call: &Call, phase: Phase) -> Self {
-        let moves_in = call.rule().result == syscall::Outcome::Bytes(Direction::In);
-        let outcome = match call.errno() {
-            Some(errno) => Outcome::Failed(errno),
-            None if moves_in && call.result == 0 => Outcome::End,
-            None => Outcome::Done,
-        };
-        let Call { abi, number, descriptor, .. } = *call;
-        Self { phase, abi, number, descriptor, outcome }
+        Self { phase, outcome: Outcome::of(call) }
     }
 
     /// Returns whether it depends on timing that the step occurs: a wait, or a call for a lock, which is made
     /// only if another thread has the lock or waits for it.
     pub(super) fn depends_on_timing(&self) -> bool {
-        self.phase == Phase::Wait || Class::by_number(self.abi, self.number) == Class::Locks
-    }
-
-    /// Returns the call with its descriptor and its failure, `openat = ENOENT` or `read tcp4 = 0`.
-    #[must_use]
-    pub fn text(&self) -> String {
-        let call = on_descriptor(&call_name(self.abi, self.number), self.descriptor);
-        let outcome = match self.outcome {
-            Outcome::Done => String::new(),
-            Outcome::End => " = 0".to_owned(),
-            Outcome::Failed(errno) => format!(" = {}", errno_name(errno)),
-        };
-        format!("{call}{outcome}")
+        self.phase == Phase::Wait || Class::by_number(self.outcome.abi, self.outcome.number) == Class::Locks
     }
 }
 

@@ -74,7 +74,7 @@ impl Trace {
 /// Returns the steps of a variant, `request read tcp4`, and how many units of work it has.
 fn variant(units: &UnitsOfWork, position: usize) -> (u64, Vec<String>) {
     let variant = &units.variants[position];
-    let text = |step: &Step| format!("{} {}", step.phase.name(units.side), step.text());
+    let text = |step: &Step| format!("{} {}", step.phase.name(units.side), step.outcome.text());
     (variant.units, variant.steps.iter().map(text).collect())
 }
 
