@@ -89,6 +89,12 @@ pub fn median(values: &[f64], unit: Unit) -> Result<Estimate, NoEstimate> {
     Ok(Estimate { point: middle(&sorted), interval, unit, method: Method::Median, values: n })
 }
 
+/// Median of values that are not empty, in any order.
+pub(crate) fn middle_of(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    middle(&values)
+}
+
 /// Median of values that are sorted and not empty.
 pub(crate) fn middle(sorted: &[f64]) -> f64 {
     let n = sorted.len();

@@ -113,9 +113,7 @@ fn logarithm(size: Size) -> f64 {
 
 /// Median of the costs' logarithms.
 fn median(points: &[Point]) -> f64 {
-    let mut costs: Vec<f64> = points.iter().map(|point| point.y).collect();
-    costs.sort_by(f64::total_cmp);
-    estimator::middle(&costs)
+    estimator::middle_of(points.iter().map(|point| point.y).collect())
 }
 
 /// Sum of the absolute deviations of the costs' logarithms from their median.

@@ -86,11 +86,23 @@ pub fn compare_costs(pairs: &[Pair<Side<'_>>], margin: f64) -> Vec<Comparison> {
 /// [`compare_costs`]. Costs with several modes can be compared, because both sides of a pair have them alike.
 #[must_use]
 pub fn compare_in_turns(primitives: &[Vec<Pair<f64>>], margin: f64) -> Vec<Comparison> {
-    let test = |pairs: &Vec<Pair<f64>>| match paired(pairs) {
+    judge(primitives.iter().map(|pairs| tested(paired(pairs))).collect(), margin)
+}
+
+/// Compares many quantities, each by its values in independent runs of both sides; otherwise like
+/// [`compare_costs`]. Values that must be compared although they are disturbed or have several modes, such as
+/// the calls of a program, are compared.
+#[must_use]
+pub fn compare_runs(quantities: &[Pair<Vec<f64>>], margin: f64) -> Vec<Comparison> {
+    let compare = |values: &Pair<Vec<f64>>| compare(Pair { a: &values.a, b: &values.b });
+    judge(quantities.iter().map(|values| tested(compare(values))).collect(), margin)
+}
+
+fn tested(ratio: Result<Ratio, NoComparison>) -> Tested {
+    match ratio {
         Ok(ratio) => (Some(ratio), ratio.p.ok_or(Relation::Indistinguishable)),
         Err(reason) => (None, Err(Relation::NotComparable(Incomparable::NoRatio(reason)))),
-    };
-    judge(primitives.iter().map(test).collect(), margin)
+    }
 }
 
 /// The ratio, if there is one, and its p-value or the relation without one.
@@ -121,7 +133,7 @@ fn test(pair: &Pair<Side<'_>>) -> Tested {
     };
     let ratio = match ratio {
         Ok(ratio) => ratio,
-        Err(reason) => return (None, Err(Relation::NotComparable(Incomparable::NoRatio(reason)))),
+        Err(reason) => return tested(Err(reason)),
     };
     let doubt = costs.into_iter().filter_map(Cost::doubt).min();
     let p = match (doubt, ratio.p) {
@@ -328,6 +340,26 @@ mod tests {
         );
         let (a, b): (Vec<f64>, Vec<f64>) = primitives[0].iter().map(|pair| (pair.a, pair.b)).unzip();
         assert_eq!(self::said(&cost(&a), &cost(&b)), "indistinguishable");
+    }
+
+    #[test]
+    fn runs_are_compared_by_their_values_and_corrected_for_the_number_of_quantities() {
+        let runs = |factor: f64| Pair { a: around(100.0, 1.0), b: around(100.0 * factor, 1.0) };
+        let all = [runs(1.05), runs(0.95), runs(1.0), Pair { a: vec![1.0], b: vec![2.0] }];
+        let compared = compare_runs(&all, SAME_WITHIN);
+        let said: Vec<String> = compared.iter().map(|one| one.relation.to_string()).collect();
+        assert_eq!(
+            said,
+            [
+                "slower",
+                "faster",
+                "same within 1 %",
+                "not comparable: one side has no estimate: 1 value(s) give no interval; at least 2 are needed"
+            ]
+        );
+        let alone = compare_runs(&all[..1], SAME_WITHIN)[0];
+        let [one, others] = [alone, compared[0]].map(|comparison| comparison.p_adjusted.unwrap());
+        assert!(others > 1.9 * one, "{one} {others}");
     }
 
     #[test]

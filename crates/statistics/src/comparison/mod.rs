@@ -3,9 +3,10 @@
 //! From the values of independent processes: the ratio of the two trimmed means with Welch and Yuen's test on
 //! a logarithmic scale (Yuen, Biometrika 61, 1974; Welch, Biometrika 34, 1947). From published estimates: a
 //! propagation of their intervals. From processes measured alternately: the trimmed mean of their ratios
-//! ([`paired`]). [`family`] corrects the comparisons of many primitives by Holm's method. The caller leaves
-//! out disturbed batches ([`crate::sift`]).
+//! ([`paired`]). [`family`] corrects the comparisons of many primitives by Holm's method, and [`common`]
+//! finds what all of them have in common. The caller leaves out disturbed batches ([`crate::sift`]).
 
+pub mod common;
 pub mod family;
 pub mod paired;
 
