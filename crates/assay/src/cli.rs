@@ -1,5 +1,6 @@
 //! The command line: one definition of the parser, the help texts and the list of arguments that tests check.
 
+mod diff;
 pub mod guard;
 mod reflect;
 mod sim;
@@ -19,6 +20,7 @@ use crate::output::EXIT_CODES;
 use crate::past;
 use crate::phase::turns::States;
 
+pub use diff::DiffArgs;
 pub use guard::GuardArgs;
 pub use reflect::{
     ReflectArgs, ReflectCommand, ReflectPlaceArgs, ReflectSimulateArgs, ReflectWatchArgs, Selected,
@@ -51,6 +53,8 @@ pub enum Command {
     Trace(TraceArgs),
     /// Show a recorded trace.
     View(ViewArgs),
+    /// Compare traces of a program before and after a change, call by call.
+    Diff(DiffArgs),
     /// Predict the time of an application on one or more machines, from its demand and their costs.
     Predict(PredictArgs),
     /// Compare two machines, or one machine before and after a change, primitive by primitive.

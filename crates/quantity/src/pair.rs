@@ -46,6 +46,11 @@ impl<T> Pair<T> {
         }
     }
 
+    /// References to both sides.
+    pub fn as_ref(&self) -> Pair<&T> {
+        Pair { a: &self.a, b: &self.b }
+    }
+
     /// Applies a function to both sides.
     pub fn map<U>(self, mut of: impl FnMut(T) -> U) -> Pair<U> {
         Pair { a: of(self.a), b: of(self.b) }

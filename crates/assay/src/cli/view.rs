@@ -118,7 +118,7 @@ fn call(name: &str) -> Result<u16, String> {
         .ok_or_else(|| "unknown system call on this architecture; give a name such as read".to_owned())
 }
 
-fn units(text: &str) -> Result<f64, String> {
+pub(super) fn units(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(units) if units.is_finite() && units > 0.0 => Ok(units),
         _ => Err("give a number above 0".to_owned()),

@@ -2,6 +2,7 @@
 
 mod bench;
 mod compare;
+mod diff;
 mod guard;
 mod history;
 mod predict;
@@ -23,6 +24,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::View(args) => view::run(&args),
         Command::Predict(args) => predict::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Diff(args) => diff::run(&args),
         Command::History(args) => history::run(&args),
         Command::Guard(args) => guard::run(&args),
         Command::Reflect(args) => reflect::run(&args),

@@ -17,6 +17,7 @@ use assay_trace::view::{Filter, look};
 use assay_trace::{Descriptor, Reader};
 
 use crate::cli::ViewArgs;
+use crate::phase::tracing::open;
 use crate::{output, section};
 
 /// A view of a trace.
@@ -131,15 +132,7 @@ pub fn run(args: &ViewArgs) -> anyhow::Result<()> {
     if args.units.is_some() && !args.view.has_units {
         bail!("--units requires the view {}", views(|view| view.has_units));
     }
-    let reader = Reader::open(&args.trace)?;
-    if !reader.is_complete() {
-        output::say("the recording is incomplete: everything after its last whole block is missing");
-    }
-    let untracked = reader.manifest().untracked_threads;
-    if untracked > 0 {
-        output::say(&format!("{untracked} threads could not be traced: their events are missing"));
-    }
-    (args.view.show)(reader, args)
+    (args.view.show)(open(&args.trace)?, args)
 }
 
 fn summary(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {

@@ -3,6 +3,7 @@
 
 pub mod application;
 pub mod comparison;
+pub mod difference;
 pub mod machine;
 pub mod matrix;
 pub mod selection;

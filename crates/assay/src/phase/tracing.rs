@@ -187,6 +187,20 @@ fn announce(operation: &str) {
     output::say(&format!("tracing '{operation}'"));
 }
 
+/// Opens a trace to view it. Prints what is missing in it, except lost records, which every view shows.
+pub fn open(trace: &Path) -> anyhow::Result<Reader> {
+    let reader = Reader::open(trace)?;
+    let remark = |text: &str| output::say(&format!("{}: {text}", trace.display()));
+    if !reader.is_complete() {
+        remark("the recording is incomplete: everything after its last whole block is missing");
+    }
+    let untracked = reader.manifest().untracked_threads;
+    if untracked > 0 {
+        remark(&format!("{untracked} threads could not be traced: their events are missing"));
+    }
+    Ok(reader)
+}
+
 /// Returns a sentence for each gap in a recording.
 pub fn gaps(recorded: &Recorded) -> Vec<String> {
     let mut gaps = Vec::new();

@@ -7,6 +7,7 @@ pub mod comparison;
 pub mod counters;
 pub mod counts;
 pub mod demand;
+pub mod difference;
 pub mod explained;
 pub mod facts;
 pub mod guard;

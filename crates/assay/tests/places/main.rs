@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic")]
 
+mod diff;
 mod disk;
 mod guest;
 mod input;
