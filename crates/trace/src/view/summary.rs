@@ -97,6 +97,8 @@ pub struct Events {
     pub execs: u64,
     /// Threads that ended.
     pub exits: u64,
+    /// Calls that never returned.
+    pub unfinished: u64,
     /// Missing records.
     pub lost: u64,
 }
@@ -158,7 +160,7 @@ impl Events {
                 self.calls += 1;
                 self.calls_ns = self.calls_ns.saturating_add(call.elapsed_ns);
             }
-            Event::Unfinished(_) => {}
+            Event::Unfinished(_) => self.unfinished += 1,
             Event::PageFault { user: true, .. } => self.user_faults += 1,
             Event::PageFault { user: false, .. } => self.kernel_faults += 1,
             Event::OffCpu { blocked_ns, waiting_ns } => {
