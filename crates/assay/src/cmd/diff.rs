@@ -17,6 +17,14 @@ use crate::{output, section};
 pub fn run(args: &DiffArgs) -> anyhow::Result<()> {
     let traces = args.traces().map_err(Error::msg)?;
     let units = args.units().map_err(Error::msg)?;
+    let mut seen = HashSet::new();
+    for trace in traces.a.iter().chain(traces.b) {
+        ensure!(
+            seen.insert(trace.canonicalize().unwrap_or_else(|_| trace.clone())),
+            "{} is given twice: each trace counts once",
+            trace.display()
+        );
+    }
     let sides = Pair {
         a: side(traces.a, units.map_or(1.0, |units| units.a))?,
         b: side(traces.b, units.map_or(1.0, |units| units.b))?,
@@ -26,17 +34,14 @@ pub fn run(args: &DiffArgs) -> anyhow::Result<()> {
     output::show(&report, args.print.format())
 }
 
-fn side(traces: &[PathBuf], units: f64) -> anyhow::Result<Side> {
-    let mut seen = HashSet::new();
-    for trace in traces {
-        ensure!(
-            seen.insert(trace.canonicalize().unwrap_or_else(|_| trace.clone())),
-            "{} is given twice: repetitions must be traces of their own",
-            trace.display()
-        );
+fn side(paths: &[PathBuf], units: f64) -> anyhow::Result<Side> {
+    let (mut traces, mut incomplete) = (Vec::new(), 0);
+    for path in paths {
+        let reader = open(path)?;
+        incomplete += usize::from(!reader.is_complete() || reader.manifest().untracked_threads > 0);
+        traces.push(look(reader, CountOutcomes::default())?);
     }
-    let read = |trace: &PathBuf| Ok(look(open(trace)?, CountOutcomes::default())?);
-    Ok(Side { traces: traces.iter().map(read).collect::<anyhow::Result<_>>()?, units })
+    Ok(Side { traces, units, incomplete })
 }
 
 /// Returns the name of the first trace, and how many others there are.

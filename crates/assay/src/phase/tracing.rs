@@ -190,6 +190,12 @@ fn announce(operation: &str) {
 /// Opens a trace to view it. Prints what is missing in it, except lost records, which every view shows.
 pub fn open(trace: &Path) -> anyhow::Result<Reader> {
     let reader = Reader::open(trace)?;
+    let (recorded, here) = (&reader.manifest().architecture, std::env::consts::ARCH);
+    ensure!(
+        recorded == here,
+        "{}: recorded on {recorded}, whose calls have other numbers; view it on such a machine",
+        trace.display()
+    );
     let remark = |text: &str| output::say(&format!("{}: {text}", trace.display()));
     if !reader.is_complete() {
         remark("the recording is incomplete: everything after its last whole block is missing");

@@ -25,11 +25,16 @@ fn a_call_that_only_one_trace_contains_is_new_or_gone() {
     assert_eq!(change(&text, "rmdir = ENOENT"), "gone", "{text}");
     assert!(text.contains("per unit of work") && text.contains("0.500"), "{text}");
     for (format, beginning) in [("json", "{"), ("csv", "\"Time that"), ("html", "<!DOCTYPE html>")] {
-        let said = diff(&["a.trace", "--with", "a.trace", "b.trace", "--format", format]);
+        let said = diff(&["a.trace", "--with", "b.trace", "--units", "1,2", "--format", format]);
         assert!(said.status.success() && said.stdout.starts_with(beginning), "{format}: {said:?}");
     }
     diff(&["a.trace"]).complains_of(&["give two traces, or those after the change with --with"]);
     diff(&["a.trace", "b.trace", "--units=1,2,3"]).complains_of(&["--units requires one number, or one for"]);
     diff(&["a.trace", "--with", "b.trace", "./b.trace"]).complains_of(&["./b.trace is given twice"]);
+    diff(&["a.trace", "a.trace"]).complains_of(&["a.trace is given twice"]);
     diff(&["a.trace", "missing.trace"]).complains_of(&["missing.trace"]);
+    let manifest = place.path("a.trace/manifest.json");
+    let text = std::fs::read_to_string(&manifest).unwrap();
+    std::fs::write(&manifest, text.replace("x86_64", "aarch64")).unwrap();
+    diff(&["a.trace", "b.trace"]).complains_of(&["a.trace: recorded on aarch64"]);
 }

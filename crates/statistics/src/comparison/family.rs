@@ -11,7 +11,7 @@ use std::fmt;
 use assay_quantity::{Cost, Doubt, Estimate, Method, Pair};
 
 use super::paired::paired;
-use super::{NoComparison, Ratio, compare, compare_estimates};
+use super::{NoComparison, Ratio, compare, compare_estimates, compare_steps};
 use crate::estimator::real;
 
 /// Accepted probability of any false difference among all primitives of a comparison. (In simulations with 40
@@ -89,13 +89,21 @@ pub fn compare_in_turns(primitives: &[Vec<Pair<f64>>], margin: f64) -> Vec<Compa
     judge(primitives.iter().map(|pairs| tested(paired(pairs))).collect(), margin)
 }
 
-/// Compares many quantities, each by its values in independent runs of both sides; otherwise like
-/// [`compare_costs`]. Values that must be compared although they are disturbed or have several modes, such as
-/// the calls of a program, are compared.
+/// A quantity in independent runs of both sides.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Runs {
+    /// Its value in each run.
+    pub values: Pair<Vec<f64>>,
+    /// What the values of each side are multiples of; 0 if they are continuous.
+    pub step: Pair<f64>,
+}
+
+/// Compares many quantities, each by its values in independent runs ([`compare_steps`]); otherwise like
+/// [`compare_costs`], but without a judgement of the values: disturbed ones and several modes are compared.
 #[must_use]
-pub fn compare_runs(quantities: &[Pair<Vec<f64>>], margin: f64) -> Vec<Comparison> {
-    let compare = |values: &Pair<Vec<f64>>| compare(Pair { a: &values.a, b: &values.b });
-    judge(quantities.iter().map(|values| tested(compare(values))).collect(), margin)
+pub fn compare_runs(quantities: &[Runs], margin: f64) -> Vec<Comparison> {
+    let compare = |runs: &Runs| compare_steps(Pair { a: &runs.values.a, b: &runs.values.b }, runs.step);
+    judge(quantities.iter().map(|runs| tested(compare(runs))).collect(), margin)
 }
 
 fn tested(ratio: Result<Ratio, NoComparison>) -> Tested {
@@ -344,8 +352,9 @@ mod tests {
 
     #[test]
     fn runs_are_compared_by_their_values_and_corrected_for_the_number_of_quantities() {
-        let runs = |factor: f64| Pair { a: around(100.0, 1.0), b: around(100.0 * factor, 1.0) };
-        let all = [runs(1.05), runs(0.95), runs(1.0), Pair { a: vec![1.0], b: vec![2.0] }];
+        let of = |a, b, step| Runs { values: Pair { a, b }, step: Pair { a: step, b: step } };
+        let runs = |factor: f64| of(around(100.0, 1.0), around(100.0 * factor, 1.0), 0.0);
+        let all = [runs(1.05), runs(0.95), runs(1.0), of(vec![1.0], vec![2.0], 0.0)];
         let compared = compare_runs(&all, SAME_WITHIN);
         let said: Vec<String> = compared.iter().map(|one| one.relation.to_string()).collect();
         assert_eq!(
@@ -360,6 +369,23 @@ mod tests {
         let alone = compare_runs(&all[..1], SAME_WITHIN)[0];
         let [one, others] = [alone, compared[0]].map(|comparison| comparison.p_adjusted.unwrap());
         assert!(others > 1.9 * one, "{one} {others}");
+    }
+
+    #[test]
+    fn small_counts_that_are_equal_by_chance_are_no_difference() {
+        let said = |a: &[f64], b: &[f64], step: f64| {
+            let runs =
+                Runs { values: Pair { a: a.to_vec(), b: b.to_vec() }, step: Pair { a: step, b: step } };
+            compare_runs(&[runs], SAME_WITHIN)[0].relation
+        };
+        let equal = [[5.0, 5.0, 5.0], [6.0, 6.0, 6.0]];
+        assert_eq!(said(&equal[0], &equal[1], 1.0), Relation::Indistinguishable);
+        assert_eq!(said(&equal[0], &equal[1], 0.001), Relation::Slower, "6000 counts per unit of work");
+        // The trimmed mean of five values leaves out one at each end.
+        let nearly = [[5.0, 5.0, 5.0, 5.0, 6.0], [6.0, 6.0, 5.0, 6.0, 6.0]];
+        assert_eq!(said(&nearly[0], &nearly[1], 1.0), Relation::Indistinguishable);
+        assert_eq!(said(&nearly[0], &nearly[1], 0.0), Relation::Slower);
+        assert_eq!(said(&[5.0; 3], &[40.0; 3], 1.0), Relation::Slower);
     }
 
     #[test]

@@ -3,10 +3,10 @@
 //! From the values of independent processes: the ratio of the two trimmed means with Welch and Yuen's test on
 //! a logarithmic scale (Yuen, Biometrika 61, 1974; Welch, Biometrika 34, 1947). From published estimates: a
 //! propagation of their intervals. From processes measured alternately: the trimmed mean of their ratios
-//! ([`paired`]). [`family`] corrects the comparisons of many primitives by Holm's method, and [`common`]
+//! ([`paired`]). [`family`] corrects the comparisons of many primitives by Holm's method, and [`factor`]
 //! finds what all of them have in common. The caller leaves out disturbed batches ([`crate::sift`]).
 
-pub mod common;
+pub mod factor;
 pub mod family;
 pub mod paired;
 
@@ -64,9 +64,25 @@ pub enum NoComparison {
 /// # Errors
 /// [`NoComparison`] if a side has fewer than two values or a cost that is not positive.
 pub fn compare(values: Pair<&[f64]>) -> Result<Ratio, NoComparison> {
-    let logs = Pair { a: Log::of(Trimmed::of(values.a)?)?, b: Log::of(Trimmed::of(values.b)?)? };
-    let processes = values.a.len().min(values.b.len());
-    Ok(Ratio { effect: Some(cliffs_delta(values)), ..welch(logs, processes) })
+    compare_steps(values, Pair { a: 0.0, b: 0.0 })
+}
+
+/// Compares values of independent runs that are multiples of a `step` on each side, such as counts: like
+/// [`compare`], but the standard error of a single value is at least a step. Small counts are often equal by
+/// chance, and seem to have no error: if a count is 5 or 6 with equal probability, three runs of each side
+/// are 5 5 5 and 6 6 6 in 3 % of cases.
+///
+/// # Errors
+/// Those of [`compare`].
+pub fn compare_steps(values: Pair<&[f64]>, step: Pair<f64>) -> Result<Ratio, NoComparison> {
+    let log = |values: &[f64], step: f64| {
+        let trimmed = Trimmed::of(values)?;
+        let least = step / (trimmed.freedom + 1.0).sqrt();
+        Log::of(Trimmed { standard_error: trimmed.standard_error.max(least), ..trimmed })
+    };
+    let logs = Pair { a: log(values.a, step.a)?, b: log(values.b, step.b)? };
+    let runs = values.a.len().min(values.b.len());
+    Ok(Ratio { effect: Some(cliffs_delta(values)), ..welch(logs, runs) })
 }
 
 /// Compares two estimates whose values are not available: files and published figures.

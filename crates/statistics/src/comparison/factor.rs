@@ -6,27 +6,23 @@
 
 use crate::estimator::middle_of;
 
-/// Quantities that a common factor needs. With two, the change of one is as good a factor as that of the
-/// other, so the one that did not change seems to have changed.
-pub const QUANTITIES_MIN: usize = 5;
-
 /// Returns the factor of each run that is common to its quantities; `quantities` contains the values of each
-/// quantity, one per run. Returns `None` for fewer than [`QUANTITIES_MIN`] quantities.
+/// quantity, one per run. Returns `None` if no quantity has a positive value in every run.
 ///
 /// The factor is the median over the quantities of the distance of each to its own median over the runs, on a
-/// logarithmic scale: the first step of a median polish (Tukey, Exploratory Data Analysis, 1977). It is right
-/// as long as less than half of the quantities have changed for another reason. Quantities with a value that
-/// is not positive do not count.
+/// logarithmic scale: the first step of a median polish (Tukey, Exploratory Data Analysis, 1977). Quantities
+/// that changed for another reason, all in one direction, move it: by a part of the noise while they are
+/// fewer than half, and by a part of their change otherwise. Leave out those that are known.
 #[must_use]
 pub fn common_factors(quantities: &[Vec<f64>]) -> Option<Vec<f64>> {
+    let runs = quantities.iter().map(Vec::len).max().filter(|runs| *runs > 0)?;
     let logs = |values: &Vec<f64>| values.iter().map(|value| value.ln()).collect::<Vec<f64>>();
-    let is_usable = |logs: &Vec<f64>| logs.iter().all(|log| log.is_finite());
+    let is_usable = |logs: &Vec<f64>| logs.len() == runs && logs.iter().all(|log| log.is_finite());
     let usable: Vec<Vec<f64>> = quantities.iter().map(logs).filter(is_usable).collect();
-    if usable.len() < QUANTITIES_MIN {
+    if usable.is_empty() {
         return None;
     }
     let middles: Vec<f64> = usable.iter().map(|logs| middle_of(logs.clone())).collect();
-    let runs = usable.iter().map(Vec::len).min().filter(|runs| *runs > 0)?;
     let factor = |run: usize| {
         let distances: Vec<f64> =
             usable.iter().zip(&middles).map(|(logs, middle)| logs[run] - middle).collect();
@@ -66,13 +62,12 @@ mod tests {
         let mut all = quantities(&[0.8, 1.0, 1.1]);
         all.push(vec![0.0, 1.0, 2.0]);
         assert_close(common_factors(&all), &[0.8, 1.0, 1.1]);
-        all.remove(0);
-        assert_eq!(common_factors(&all), None, "four quantities with a logarithm are left");
+        assert_eq!(common_factors(&all[5..]), None);
     }
 
     #[test]
-    fn few_quantities_have_no_common_factor() {
-        assert_eq!(common_factors(&quantities(&[1.0, 2.0])[1..]), None);
+    fn nothing_has_no_common_factor() {
         assert_eq!(common_factors(&[]), None);
+        assert_eq!(common_factors(&[vec![], vec![]]), None);
     }
 }
