@@ -309,8 +309,11 @@ pub fn uses(number: u16, args: &[u64; 6], position: usize) -> bool {
         Some(Sysno::mremap) if low(args[3]) & !libc::MREMAP_MAYMOVE == 0 => &[4],
         Some(Sysno::preadv2 | Sysno::pwritev2) => &[4],
         Some(Sysno::futex) => match low(args[1]) & FUTEX_OPERATION {
-            libc::FUTEX_WAKE | libc::FUTEX_UNLOCK_PI | libc::FUTEX_TRYLOCK_PI => &[3, 4, 5],
-            libc::FUTEX_WAIT | libc::FUTEX_LOCK_PI => &[4, 5],
+            libc::FUTEX_WAKE => &[3, 4, 5],
+            libc::FUTEX_WAIT => &[4, 5],
+            libc::FUTEX_LOCK_PI => &[2, 4, 5],
+            libc::FUTEX_UNLOCK_PI | libc::FUTEX_TRYLOCK_PI => &[2, 3, 4, 5],
+            libc::FUTEX_WAIT_REQUEUE_PI => &[5],
             libc::FUTEX_WAIT_BITSET => &[4],
             libc::FUTEX_WAKE_BITSET => &[3, 4],
             libc::FUTEX_REQUEUE => &[5],
@@ -393,6 +396,10 @@ mod tests {
         assert_eq!([used("fcntl", [0, dirty, 0, 0]).len(), used("fcntl", [0, 2, 0, 0]).len()], [2, 3]);
         assert_eq!([0x80, 0x81, 0x89].map(|operation| used("futex", [0, operation, 0, 0]).len()), [4, 3, 5]);
         assert_eq!(used("futex", [0, 0x89, 0, 0]), [0, 1, 2, 3, 5]);
+        assert_eq!(
+            [used("futex", [0, 0x86, 0, 0]), used("futex", [0, 0x87, 0, 0])],
+            [vec![0, 1, 3], vec![0, 1]]
+        );
         assert_eq!([used("mremap", [0, 0, 0, 1]).len(), used("mremap", [0, 0, 0, 3]).len()], [4, 5]);
         assert_eq!(used("read", [0; 4]).len(), 3);
     }
