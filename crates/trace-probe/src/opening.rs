@@ -2,7 +2,7 @@
 
 use std::{fs, io};
 
-use assay_trace::Opening;
+use assay_trace::{Opening, container::Origin};
 
 /// A file of `/proc` or `/sys` that could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +19,7 @@ pub fn opening(command: Vec<String>) -> Result<Opening, Unreadable> {
         Ok(text.trim_end().to_owned())
     };
     Ok(Opening {
+        origin: Origin::Probe,
         host: line("/proc/sys/kernel/hostname")?,
         kernel: format!("{} {}", line("/proc/sys/kernel/osrelease")?, line("/proc/sys/kernel/version")?),
         architecture: std::env::consts::ARCH.to_owned(),

@@ -429,6 +429,7 @@ fn drain(mut probe: Probe<'_>, writer: Writer, stop: &AtomicBool) -> Result<Reco
         drained,
         untracked_threads: probe.untracked(),
         counters,
+        skipped_lines: 0,
     };
     let manifest = sink.writer.close(closing)?;
     let closing_ns = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID) - started_ns - recorder_ns;

@@ -56,10 +56,12 @@ pub enum Descriptor {
     IoUring,
     /// Another anonymous inode: pidfd, userfaultfd, BPF objects and so on.
     Anonymous,
+    /// Not recorded: a log without `-y` does not say what a descriptor refers to.
+    Unknown,
 }
 
 /// Every kind with its user-visible name, sorted by number.
-pub const DESCRIPTORS: [(Descriptor, &str); 23] = [
+pub const DESCRIPTORS: [(Descriptor, &str); 24] = [
     (Descriptor::None, "none"),
     (Descriptor::Bad, "bad"),
     (Descriptor::File, "file"),
@@ -83,6 +85,7 @@ pub const DESCRIPTORS: [(Descriptor, &str); 23] = [
     (Descriptor::Inotify, "inotify"),
     (Descriptor::IoUring, "io_uring"),
     (Descriptor::Anonymous, "anonymous"),
+    (Descriptor::Unknown, "unknown"),
 ];
 
 impl Descriptor {
@@ -163,7 +166,7 @@ mod tests {
             assert_eq!(Descriptor::from_number(kind.number()), Some(*kind));
             assert_eq!(name.parse(), Ok(*kind));
         }
-        assert_eq!(Descriptor::from_number(23), None);
+        assert_eq!(Descriptor::from_number(24), None);
         assert!("tcp".parse::<Descriptor>().is_err());
     }
 }

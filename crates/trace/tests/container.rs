@@ -8,12 +8,13 @@ use std::{
 
 use assay_trace::{
     Call, Entry, Event, Opening, Reader, Record, Wakeups, Writer,
-    container::{Closing, CpuCounters, ReadError, State, WriteError, layout::RECORD_BYTES},
+    container::{Closing, CpuCounters, Origin, ReadError, State, WriteError, layout::RECORD_BYTES},
 };
 use proptest::prelude::*;
 
 fn opening(cpus: u16) -> Opening {
     Opening {
+        origin: Origin::Probe,
         host: "host".to_owned(),
         kernel: "6.1".to_owned(),
         architecture: "x86_64".to_owned(),
@@ -28,7 +29,7 @@ fn opening(cpus: u16) -> Opening {
 fn closing(lost: &[u64]) -> Closing {
     let counters =
         (0..).zip(lost).map(|(cpu, &lost)| CpuCounters { cpu, made: 1_000 + lost, lost }).collect();
-    Closing { monotonic_ns: 9_000, drained: true, untracked_threads: 0, counters }
+    Closing { monotonic_ns: 9_000, drained: true, untracked_threads: 0, counters, skipped_lines: 0 }
 }
 
 /// Returns a `read` of thread `thread` that ended at `end_ns` after 10 ns, with `lost` records lost before
@@ -141,10 +142,16 @@ fn every_field_of_a_call_is_read_as_written() {
     assert_eq!(calls(&container.path)[0].wakeups, Some(written), "in a spool");
     writer.close(closing(&[0, 0])).unwrap();
     assert_eq!(calls(&container.path)[0].wakeups, Some(written), "in a segment");
-    // A call of version 1 has none, even if its flags claim it.
     let manifest = container.path.join("manifest.json");
     let text = fs::read_to_string(&manifest).unwrap();
-    fs::write(&manifest, text.replace("assay.trace/2", "assay.trace/1")).unwrap();
+    let without_origin =
+        text.replace("  \"origin\": \"probe\",\n", "").replace("  \"skipped_lines\": 0,\n", "");
+    assert!(without_origin.len() + 40 < text.len(), "{text}");
+    fs::write(&manifest, without_origin.replace("assay.trace/3", "assay.trace/2")).unwrap();
+    assert_eq!(calls(&container.path)[0].wakeups, Some(written), "in version 2");
+    assert_eq!(Reader::open(&container.path).unwrap().manifest().origin, Origin::Probe);
+    // A call of version 1 has none, even if its flags claim it.
+    fs::write(&manifest, without_origin.replace("assay.trace/3", "assay.trace/1")).unwrap();
     assert_eq!(calls(&container.path)[0].wakeups, None);
 }
 
@@ -307,8 +314,8 @@ fn errors_contain_the_file_and_a_remedy() {
     fs::remove_file(&segment).unwrap();
     assert!(message().contains("cpu1-000000.parquet: No such file"), "{}", message());
     let manifest = container.path.join("manifest.json");
-    fs::write(&manifest, r#"{"version":"assay.trace/3"}"#).unwrap();
-    assert!(message().contains("the format is 'assay.trace/3'"), "{}", message());
+    fs::write(&manifest, r#"{"version":"assay.trace/4"}"#).unwrap();
+    assert!(message().contains("the format is 'assay.trace/4'"), "{}", message());
     fs::write(&manifest, "{").unwrap();
     assert!(message().contains("the manifest is damaged"), "{}", message());
     fs::remove_file(&manifest).unwrap();

@@ -26,7 +26,7 @@ use assay_quantity::{Pattern, PrimitiveId};
 use assay_sim::{
     Attribution, Counts, Event, Moment, Plan, Profile, Routines, Run, Service, Snapshots, btf, symbols,
 };
-use assay_trace::container::Closing;
+use assay_trace::container::{Closing, Origin};
 use assay_trace::{Opening, Reader, Writer};
 use assay_workload::Workload;
 use rand::{RngExt, SeedableRng};
@@ -401,6 +401,7 @@ fn container() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     for name in ["killed", "closed"] {
         let opening = Opening {
+            origin: Origin::Probe,
             host: "here".to_owned(),
             kernel: "6.18".to_owned(),
             architecture: "x86_64".to_owned(),
@@ -416,8 +417,13 @@ fn container() -> tempfile::TempDir {
         }
         writer.flush().unwrap();
         if name == "closed" {
-            let closing =
-                Closing { monotonic_ns: 9, drained: true, untracked_threads: 0, counters: Vec::new() };
+            let closing = Closing {
+                monotonic_ns: 9,
+                drained: true,
+                untracked_threads: 0,
+                counters: Vec::new(),
+                skipped_lines: 0,
+            };
             writer.close(closing).unwrap();
         }
     }

@@ -21,6 +21,7 @@ enum record_kind {
 	RECORD_CONTENT = 9,
 };
 
+/* The probe never writes DESCRIPTOR_UNKNOWN: it is in imported traces. */
 enum descriptor_kind {
 	DESCRIPTOR_NONE = 0,
 	DESCRIPTOR_BAD = 1,
@@ -45,6 +46,7 @@ enum descriptor_kind {
 	DESCRIPTOR_INOTIFY = 20,
 	DESCRIPTOR_IO_URING = 21,
 	DESCRIPTOR_ANONYMOUS = 22,
+	DESCRIPTOR_UNKNOWN = 23,
 };
 
 /* Argument 1 of a fork. Argument 2 is the number of bytes of anonymous memory that are copied. */

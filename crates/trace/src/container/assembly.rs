@@ -45,7 +45,7 @@ impl Assembly {
         }
         let contents = std::mem::take(&mut self.contents);
         let key = match record.event {
-            Event::Call(call) => {
+            Event::Call(call) | Event::Unfinished(call) => {
                 Some(Key { end_ns: record.end_ns(), thread: record.thread, number: call.number })
             }
             _ => None,

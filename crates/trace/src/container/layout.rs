@@ -7,7 +7,7 @@
 
 use crate::{
     descriptor::Descriptor,
-    record::{Abi, Area, Call, Event, ExecPath, Memory, Peer, Record, Wakeups},
+    record::{Abi, Area, Call, Content, Event, ExecPath, Memory, Peer, Record, Wakeups},
 };
 
 /// Bytes of one record.
@@ -300,6 +300,120 @@ impl Stored {
         })
     }
 
+    /// Returns the record of an event, from which [`Self::meaning`] returns it.
+    pub fn of(record: &Record) -> Self {
+        let stored = Self {
+            begin_ns: record.begin_ns,
+            process: record.process,
+            thread: record.thread,
+            cpu: record.cpu,
+            lost: record.lost_before,
+            ..Self::default()
+        };
+        match record.event {
+            Event::Call(call) => Self { kind: KIND_CALL, ..stored.with_call(&call) },
+            Event::Unfinished(call) => Self { kind: KIND_UNFINISHED, ..stored.with_call(&call) },
+            Event::PageFault { address, error, user, area } => {
+                let area = match area {
+                    None => 0,
+                    Some(Area::Nothing) => 1,
+                    Some(Area::Anonymous) => 2,
+                    Some(Area::PrivateFile) => 3,
+                    Some(Area::Shared) => 4,
+                };
+                let flags = if user { FLAG_USER_FAULT } else { 0 };
+                Self { kind: KIND_PAGE_FAULT, args: [address, error, area, 0, 0, 0], flags, ..stored }
+            }
+            Event::OffCpu { blocked_ns, waiting_ns } => {
+                let elapsed_ns = blocked_ns.saturating_add(waiting_ns);
+                Self { kind: KIND_OFF_CPU, elapsed_ns, blocked_ns, waiting_ns, ..stored }
+            }
+            Event::Fork { child_process, child_thread, memory } => {
+                let (memory, bytes) = match memory {
+                    None => (0, 0),
+                    Some(Memory::Copied { anonymous_bytes }) => (1, anonymous_bytes),
+                    Some(Memory::Borrowed) => (2, 0),
+                };
+                let args = [child_process.into(), memory, bytes, 0, 0, 0];
+                Self { kind: KIND_FORK, args, result: child_thread.into(), ..stored }
+            }
+            Event::Exec { path } => Self { kind: KIND_EXEC, ..stored.with_bytes(&path.0) },
+            Event::Exit { code, whole_process } => {
+                let flags = if whole_process { FLAG_WHOLE_PROCESS } else { 0 };
+                Self { kind: KIND_EXIT, result: code, flags, ..stored }
+            }
+        }
+    }
+
+    /// Returns the pieces of a content of the call with which `self` was made, in their order.
+    pub fn pieces(self, content: &Content) -> impl Iterator<Item = Self> {
+        // The length has 16 bits: what exceeds them is cut.
+        let most = content.bytes.len().min(usize::from(u16::MAX));
+        let bytes = &content.bytes[..most];
+        let is_cut = content.is_cut || most < content.bytes.len();
+        let count = bytes.len().div_ceil(CONTENT_PIECE).max(1);
+        (0..count).map(move |piece| {
+            let rest = &bytes[piece * CONTENT_PIECE..];
+            let mut stored = [0; CONTENT_PIECE];
+            let length = rest.len().min(CONTENT_PIECE);
+            stored[..length].copy_from_slice(&rest[..length]);
+            Self {
+                kind: KIND_CONTENT,
+                begin_ns: self.end_ns(),
+                thread: self.thread,
+                process: self.process,
+                cpu: self.cpu,
+                number: self.number,
+                inode: content.argument.into(),
+                result: i64::try_from(rest.len()).unwrap_or(i64::MAX),
+                flags: if is_cut { FLAG_CUT } else { 0 },
+                ..Self::default().with_bytes(&stored)
+            }
+        })
+    }
+
+    fn with_call(self, call: &Call) -> Self {
+        let wakeups = call.wakeups.unwrap_or_default();
+        let flags = [
+            (call.abi == Abi::Compat, FLAG_COMPAT),
+            (call.wakeups.is_some(), FLAG_WAKEUPS),
+            (call.peer == Some(Peer::SameCpu), FLAG_PEER_SAME_CPU),
+            (call.peer == Some(Peer::OtherCpu), FLAG_PEER_OTHER_CPU),
+        ];
+        Self {
+            elapsed_ns: call.elapsed_ns,
+            blocked_ns: call.blocked_ns,
+            waiting_ns: call.waiting_ns,
+            irq_ns: call.irq_ns,
+            softnet_ns: call.softnet_ns,
+            args: call.args,
+            result: call.result,
+            inode: call.inode,
+            voluntary: call.voluntary,
+            involuntary: call.involuntary,
+            faults: call.faults,
+            number: call.number,
+            descriptor: call.descriptor.number(),
+            flags: flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum(),
+            idle_ns: wakeups.idle_ns,
+            woken_idle_ns: wakeups.woken_idle_ns,
+            idle_sleeps: wakeups.idle_sleeps,
+            woken_same: wakeups.woken_same,
+            woken_busy: wakeups.woken_busy,
+            woken_idle: wakeups.woken_idle,
+            ..self
+        }
+    }
+
+    /// Returns the record with bytes in place of the arguments.
+    fn with_bytes(self, bytes: &[u8; CONTENT_PIECE]) -> Self {
+        let mut args = [0; 6];
+        for (word, chunk) in args.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = u64::from_le_bytes(chunk.try_into().unwrap_or_default());
+        }
+        Self { args, ..self }
+    }
+
     /// Returns the peer; `None` if the flags contradict each other.
     fn peer(&self) -> Option<Option<Peer>> {
         match self.flags & (FLAG_PEER_SAME_CPU | FLAG_PEER_OTHER_CPU) {
@@ -344,6 +458,7 @@ fn array<const N: usize>(bytes: &[u8; RECORD_BYTES], at: usize) -> [u8; N] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture;
     use proptest::prelude::*;
 
     proptest! {
@@ -358,6 +473,7 @@ mod tests {
             prop_assert_eq!(stored.to_bytes(), bytes);
             if let Some(Meaning::Record(record)) = stored.meaning() {
                 prop_assert!(record.end_ns() >= record.begin_ns);
+                prop_assert_eq!(Stored::of(&record).meaning(), Some(Meaning::Record(record)));
             }
         }
     }
@@ -395,8 +511,8 @@ mod tests {
     fn an_unknown_kind_or_descriptor_has_no_meaning() {
         assert_eq!(Stored { kind: 0, ..Stored::default() }.meaning(), None);
         assert_eq!(Stored { kind: 10, ..Stored::default() }.meaning(), None);
-        assert_eq!(Stored { kind: KIND_CALL, descriptor: 23, ..Stored::default() }.meaning(), None);
-        assert!(Stored { kind: KIND_CALL, descriptor: 22, ..Stored::default() }.meaning().is_some());
+        assert_eq!(Stored { kind: KIND_CALL, descriptor: 24, ..Stored::default() }.meaning(), None);
+        assert!(Stored { kind: KIND_CALL, descriptor: 23, ..Stored::default() }.meaning().is_some());
     }
 
     fn event(kind: u8, args: [u64; 6]) -> Option<Event> {
@@ -413,12 +529,14 @@ mod tests {
         for (number, area) in (0..).zip(areas) {
             let due = Event::PageFault { address: 7, error: 6, user: false, area };
             assert_eq!(event(KIND_PAGE_FAULT, [7, 6, number, 0, 0, 0]), Some(due));
+            assert_eq!(Stored::of(&fixture::record(due)).args, [7, 6, number, 0, 0, 0]);
         }
         assert_eq!(event(KIND_PAGE_FAULT, [7, 6, 5, 0, 0, 0]), None);
         let copied = Some(Memory::Copied { anonymous_bytes: 4096 });
         for (number, memory) in (0..).zip([None, copied, Some(Memory::Borrowed)]) {
             let due = Event::Fork { child_process: 9, child_thread: 0, memory };
             assert_eq!(event(KIND_FORK, [9, number, 4096, 0, 0, 0]), Some(due));
+            assert_eq!(Stored::of(&fixture::record(due)).args[..2], [9, number]);
         }
         assert_eq!(event(KIND_FORK, [9, 3, 0, 0, 0, 0]), None);
     }

@@ -9,8 +9,10 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 /// The version that this crate writes.
-pub const VERSION: &str = "assay.trace/2";
-/// The version before, which this crate also reads. Its records end before the sleeps and wake-ups.
+pub const VERSION: &str = "assay.trace/3";
+/// The version before, which this crate also reads. Its manifests have no origin, which is the probe.
+const VERSION_2: &str = "assay.trace/2";
+/// The first version, which this crate also reads. Its records end before the sleeps and wake-ups.
 const VERSION_1: &str = "assay.trace/1";
 /// File name of the manifest.
 pub const MANIFEST: &str = "manifest.json";
@@ -19,10 +21,13 @@ pub const MANIFEST: &str = "manifest.json";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// [`VERSION`], or the one before.
+    /// [`VERSION`], or one before.
     pub version: String,
     /// Whether the recording ended.
     pub state: State,
+    /// What made it.
+    #[serde(default)]
+    pub origin: Origin,
     /// Name of the machine.
     pub host: String,
     /// Kernel release and build.
@@ -43,6 +48,10 @@ pub struct Manifest {
     pub drained: bool,
     /// Number of threads of the tree that could not be traced because the kernel had no memory for them.
     pub untracked_threads: u64,
+    /// Number of lines of an imported log that are not in the trace, because strace does not write such
+    /// lines.
+    #[serde(default)]
+    pub skipped_lines: u64,
     /// Final counters of every CPU; empty until the recorder stops.
     pub counters: Vec<CpuCounters>,
     /// Parquet segments, in part order for each CPU.
@@ -59,6 +68,19 @@ pub enum State {
     Recording,
     /// All records are in segments.
     Closed,
+}
+
+/// What made a trace, which determines what it contains.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// The probe: everything that [`crate::record`] describes.
+    #[default]
+    Probe,
+    /// strace: the calls and the processes. Of a call, only the elapsed time is known, which contains the
+    /// stops of strace; the CPU is always 0, and what happened in its time (sleeps, wake-ups, interrupts,
+    /// page faults) was not recorded, nor was anything outside calls.
+    Strace,
 }
 
 /// Counters of one CPU.
@@ -115,7 +137,7 @@ pub enum ManifestError {
         source: serde_json::Error,
     },
     /// The version is not supported.
-    #[error("{}: the format is '{version}', but this program reads '{VERSION_1}' and '{VERSION}'; use the version of assay that wrote it", path.display())]
+    #[error("{}: the format is '{version}', but this program reads '{VERSION_1}', '{VERSION_2}' and '{VERSION}'; use the version of assay that wrote it", path.display())]
     Version {
         /// The manifest.
         path: PathBuf,
@@ -135,7 +157,7 @@ impl Manifest {
         let bytes = fs::read(&path).map_err(|source| ManifestError::Io { path: path.clone(), source })?;
         let damaged = |source| ManifestError::Damaged { path: path.clone(), source };
         let Versioned { version } = serde_json::from_slice(&bytes).map_err(damaged)?;
-        if version != VERSION && version != VERSION_1 {
+        if ![VERSION, VERSION_2, VERSION_1].contains(&version.as_str()) {
             return Err(ManifestError::Version { path, version });
         }
         serde_json::from_slice(&bytes).map_err(damaged)

@@ -17,6 +17,6 @@ mod spool;
 mod writer;
 
 pub use layout::RECORD_BYTES;
-pub use manifest::{CpuCounters, Manifest, State};
+pub use manifest::{CpuCounters, Manifest, Origin, State};
 pub use reader::{ReadError, Reader};
 pub use writer::{Closing, Opening, WriteError, Writer};

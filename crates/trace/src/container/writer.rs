@@ -9,10 +9,11 @@ use std::{
 use super::{
     checksum,
     layout::{Mark, RECORD_BYTES, Stored},
-    manifest::{CpuCounters, MANIFEST, Manifest, ManifestError, Segment, State, VERSION},
+    manifest::{CpuCounters, MANIFEST, Manifest, ManifestError, Origin, Segment, State, VERSION},
     segment::{SegmentError, SegmentWriter},
     spool::{self, SpoolError, SpoolReader, SpoolWriter},
 };
+use crate::record::{Content, Record};
 
 /// Records per spool: 176 MiB, which limits the size of a segment.
 const PART_RECORDS: u64 = 1 << 20;
@@ -20,6 +21,8 @@ const PART_RECORDS: u64 = 1 << 20;
 /// Properties of a recording at its start. The caller passes the times: this crate reads no clock.
 #[derive(Debug, Clone)]
 pub struct Opening {
+    /// What records.
+    pub origin: Origin,
     /// Name of the machine.
     pub host: String,
     /// Kernel release and build.
@@ -49,6 +52,8 @@ pub struct Closing {
     pub untracked_threads: u64,
     /// Final counters.
     pub counters: Vec<CpuCounters>,
+    /// Number of lines of an imported log that are not in the trace.
+    pub skipped_lines: u64,
 }
 
 /// A container could not be written.
@@ -127,6 +132,7 @@ impl Writer {
         let manifest = Manifest {
             version: VERSION.to_owned(),
             state: State::Recording,
+            origin: opening.origin,
             host: opening.host,
             kernel: opening.kernel,
             architecture: opening.architecture,
@@ -137,6 +143,7 @@ impl Writer {
             stop_monotonic_ns: None,
             drained: false,
             untracked_threads: 0,
+            skipped_lines: 0,
             counters: Vec::new(),
             segments: Vec::new(),
             cpus: opening.cpus,
@@ -175,6 +182,16 @@ impl Writer {
         Ok(())
     }
 
+    /// Appends a record with the contents of its arguments. The records of one CPU must be sorted by end
+    /// time.
+    pub fn append_record(&mut self, record: &Record, contents: &[Content]) -> Result<(), WriteError> {
+        let stored = Stored::of(record);
+        for piece in contents.iter().flat_map(|content| stored.pieces(content)) {
+            self.append(record.cpu, &piece.to_bytes())?;
+        }
+        self.append(record.cpu, &stored.to_bytes())
+    }
+
     /// Records that `cpu` has lost `lost_so_far` records up to `time_ns`: this limits the time of a gap that
     /// is still growing.
     pub fn mark(&mut self, cpu: u16, time_ns: u64, lost_so_far: u64) -> Result<(), WriteError> {
@@ -201,6 +218,7 @@ impl Writer {
         self.manifest.drained = closing.drained;
         self.manifest.untracked_threads = closing.untracked_threads;
         self.manifest.counters = closing.counters;
+        self.manifest.skipped_lines = closing.skipped_lines;
         self.manifest.write(&self.directory)?;
         let parts = self.spools.drain(..).map(|spool| spool.part).collect::<Vec<_>>();
         for (cpu, last) in (0..).zip(parts) {

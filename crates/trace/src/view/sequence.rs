@@ -15,6 +15,7 @@ use self::{
 };
 use super::Filter;
 use crate::{
+    container::Origin,
     descriptor::Descriptor,
     record::{Abi, Area, Call, Content, Entry, Event, Lost, Memory, Record, errno_name},
     syscall::{self, Kind},
@@ -33,8 +34,8 @@ pub struct SequenceRow {
     pub process: u32,
     /// Thread; 0 for a gap.
     pub thread: u32,
-    /// CPU on which the event ended.
-    pub cpu: u16,
+    /// CPU on which the event ended; `None` if the trace does not have it.
+    pub cpu: Option<u16>,
     /// Number of the call in the native table; `None` for a call of another table and for another event.
     pub number: Option<u16>,
     /// The event, `openat(AT_FDCWD, "/etc/passwd", O_RDONLY) = 3`.
@@ -49,15 +50,16 @@ pub struct SequenceRow {
 #[derive(Debug, Default)]
 pub struct Sequence {
     filter: Filter,
+    origin: Origin,
     programs: Programs,
     row: SequenceRow,
 }
 
 impl Sequence {
-    /// Returns the rows that the filter accepts.
+    /// Returns the rows of a trace of this origin that the filter accepts.
     #[must_use]
-    pub fn of(filter: Filter) -> Self {
-        Self { filter, ..Self::default() }
+    pub fn of(filter: Filter, origin: Origin) -> Self {
+        Self { filter, origin, ..Self::default() }
     }
 
     /// Returns the row of the next entry, if the filter accepts it.
@@ -75,7 +77,8 @@ impl Sequence {
         let row = &mut self.row;
         row.begin_ns = record.begin_ns;
         row.program.clone_from(self.programs.name(record.process));
-        (row.process, row.thread, row.cpu) = (record.process, record.thread, record.cpu);
+        (row.process, row.thread) = (record.process, record.thread);
+        row.cpu = (self.origin == Origin::Probe).then_some(record.cpu);
         (row.number, row.elapsed_ns, row.descriptor) = match &record.event {
             Event::Call(call) | Event::Unfinished(call) => {
                 let is_native = call.abi == Abi::Native;
@@ -96,7 +99,7 @@ impl Sequence {
     fn lost(&mut self, lost: &Lost) -> &SequenceRow {
         self.row = SequenceRow {
             begin_ns: lost.time_ns,
-            cpu: lost.cpu,
+            cpu: Some(lost.cpu),
             text: format!("{} records lost", lost.records),
             ..SequenceRow::default()
         };
@@ -192,7 +195,7 @@ mod tests {
     use crate::fixture::{call, exec, record};
 
     fn rows(filter: Filter, records: &[Record]) -> Vec<SequenceRow> {
-        let mut sequence = Sequence::of(filter);
+        let mut sequence = Sequence::of(filter, Origin::Probe);
         let records = records.iter().map(|record| Entry::Record(*record, Vec::new()));
         let gap = Entry::Lost(Lost { time_ns: 9, cpu: 1, records: 3 });
         records.chain([gap]).filter_map(|entry| sequence.row(&entry).cloned()).collect()

@@ -27,7 +27,7 @@ pub fn print(mut reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
         }
     };
     let start_ns = reader.manifest().start_monotonic_ns;
-    let mut sequence = Sequence::of(filter(&reader, args));
+    let mut sequence = Sequence::of(filter(&reader, args), reader.manifest().origin);
     let mut printed = printer.head();
     let read = loop {
         match reader.next_entry() {
@@ -60,7 +60,7 @@ struct Line<'a> {
     program: &'a str,
     process: u32,
     thread: u32,
-    cpu: u16,
+    cpu: Option<u16>,
     number: Option<u16>,
     descriptor: &'a str,
     event: &'a str,
@@ -176,7 +176,7 @@ mod tests {
             program: "cat".into(),
             process: 7,
             thread: 8,
-            cpu: 1,
+            cpu: Some(1),
             number: Some(0),
             text: "read(3, \"a,b\", 512) = 512".to_owned(),
             elapsed_ns: Some(431),
@@ -216,7 +216,7 @@ mod tests {
         assert!(line.ends_with("}\n") && positions.is_sorted(), "{line}");
         let event = "\"read(3, \"\"a,b\"\", 512) = 512\"";
         assert_eq!(csv(&thread), format!("1000000002,431,cat,7,8,1,0,file,{event}\r\n"));
-        let gap = SequenceRow { cpu: 1, text: "3 records lost".to_owned(), ..SequenceRow::default() };
+        let gap = SequenceRow { cpu: Some(1), text: "3 records lost".to_owned(), ..SequenceRow::default() };
         assert_eq!(text(&gap), "    1.000000002                  3 records lost\n");
         assert_eq!(csv(&gap), "1000000002,,,0,0,1,,none,3 records lost\r\n");
         assert!(json(&gap).contains("\"elapsed_ns\":null"));
