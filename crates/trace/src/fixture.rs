@@ -14,9 +14,7 @@ pub(crate) fn record(event: Event) -> Record {
 }
 
 pub(crate) fn exec(path: &str) -> Event {
-    let mut bytes = [0; 48];
-    bytes[..path.len()].copy_from_slice(path.as_bytes());
-    Event::Exec { path: ExecPath(bytes) }
+    Event::Exec { path: ExecPath::of(path.as_bytes()) }
 }
 
 /// Numbers that look random (SplitMix64).

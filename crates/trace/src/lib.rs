@@ -11,6 +11,7 @@ pub mod descriptor;
 #[cfg(test)]
 mod fixture;
 pub mod histogram;
+pub mod import;
 pub mod record;
 pub mod syscall;
 pub mod view;

@@ -312,6 +312,14 @@ impl Record {
 pub struct ExecPath(pub(crate) [u8; 48]);
 
 impl ExecPath {
+    /// Returns the beginning of a path, as the kernel records it.
+    pub(crate) fn of(path: &[u8]) -> Self {
+        let mut bytes = [0; 48];
+        let length = path.len().min(bytes.len() - 1);
+        bytes[..length].copy_from_slice(&path[..length]);
+        Self(bytes)
+    }
+
     /// Returns the recorded bytes of the path.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {

@@ -14,6 +14,7 @@ use syscalls::Sysno;
 
 pub(crate) use names::FAMILY;
 pub use names::Names;
+pub(crate) use signature::constants;
 pub use signature::{Kind, arguments, uses};
 pub use table::TABLE;
 
@@ -22,6 +23,10 @@ pub use table::TABLE;
 pub fn returns_address(number: u16) -> bool {
     matches!(Sysno::new(number.into()), Some(Sysno::mmap | Sysno::mremap | Sysno::brk | Sysno::shmat))
 }
+
+/// In an imported trace, an argument that the log does not show: a structure, or what a killed call had. No
+/// program has it as an address, because the addresses of processors have a gap there.
+pub const NOT_SHOWN: u64 = 1 << 63;
 
 /// Upper bound for the numbers of the native table.
 pub const CALLS: usize = 512;

@@ -293,6 +293,15 @@ pub fn arguments(number: u16) -> &'static [Kind] {
     BY_NUMBER.get(usize::from(number)).map_or(&UNKNOWN, Vec::as_slice)
 }
 
+/// Returns the constants that arguments have, with their names.
+pub(crate) fn constants() -> impl Iterator<Item = (u64, &'static str)> {
+    let named = KINDS.iter().filter_map(|(_, kind)| match kind {
+        Kind::Named(names) => Some(names.one_of.iter().chain(names.flags)),
+        _ => None,
+    });
+    named.flatten().chain(names::OTHERS).chain(names::KERNEL).copied()
+}
+
 /// Returns whether a call with these values uses the argument at `position`: some operations of a call take
 /// fewer arguments than others, and what is in their registers has no meaning.
 #[must_use]

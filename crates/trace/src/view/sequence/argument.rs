@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::number::{push_decimal, push_hexadecimal};
-use crate::syscall::Kind;
+use crate::syscall::{Kind, NOT_SHOWN};
 
 /// Adds the value of an argument of this kind.
 pub(super) fn push(text: &mut String, kind: Kind, value: u64) {
@@ -11,6 +11,7 @@ pub(super) fn push(text: &mut String, kind: Kind, value: u64) {
     let low = u32::from_le_bytes([a, b, c, d]);
     let int = low.cast_signed();
     match kind {
+        _ if value == NOT_SHOWN => text.push_str("..."),
         Kind::Descriptor if int == libc::AT_FDCWD => text.push_str("AT_FDCWD"),
         Kind::Int | Kind::Descriptor => push_decimal(text, int),
         Kind::Unsigned => push_decimal(text, low),
