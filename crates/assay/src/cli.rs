@@ -4,9 +4,9 @@ mod diff;
 pub mod guard;
 mod reflect;
 mod sim;
+mod trace;
 mod view;
 
-use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -29,6 +29,7 @@ pub use sim::{
     BesideArgs, GuestArgs, Observe, SimArgs, SimCommand, SimDiffArgs, SimImageArgs, SimImageBuildArgs,
     SimImageCommand, SimMatrixArgs, SimRunArgs, SimShowArgs,
 };
+pub use trace::{ImportArgs, Instead, TraceArgs};
 pub use view::ViewArgs;
 
 /// Measures the costs of a machine's primitives, traces an application's demand for them, and predicts the
@@ -245,25 +246,6 @@ const NOT_RESUMED: [&str; 10] =
 
 /// Default address of `--serve`: every address of the host.
 const SERVED: &str = "0.0.0.0:7325";
-
-/// `assay trace`.
-#[derive(Debug, Args)]
-#[command(group = ArgGroup::new("what").args(["pid", "command"]).required(true))]
-#[command(override_usage = "assay trace [OPTIONS] <--pid PID | -- COMMAND...>")]
-pub struct TraceArgs {
-    /// Trace to write, a directory that must not exist yet.
-    #[arg(short, long, value_name = "NAME.trace", default_value = "assay.trace")]
-    pub output: PathBuf,
-    /// Trace this running process and all its descendants, existing and new.
-    #[arg(short, long, value_name = "PID")]
-    pub pid: Option<u32>,
-    /// Stop after this many seconds [default: at the end of the command or process, or at Ctrl-C].
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    pub duration: Option<u64>,
-    /// Command to run and trace.
-    #[arg(last = true, value_name = "COMMAND")]
-    pub command: Vec<OsString>,
-}
 
 /// `assay predict`.
 #[derive(Debug, Args)]

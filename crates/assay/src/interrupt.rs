@@ -16,6 +16,9 @@ pub enum Interrupted {
     /// Interrupted while a command was recorded.
     #[error("interrupted; the command was terminated, its trace so far is in {}", .0.display())]
     Recording(PathBuf),
+    /// Interrupted while a log was imported.
+    #[error("interrupted; no trace was written")]
+    Importing,
     /// Interrupted while an image was built.
     #[error("interrupted; no image was built")]
     Building,

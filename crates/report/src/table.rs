@@ -169,6 +169,19 @@ impl Table {
         self
     }
 
+    /// Removes the column with this header, of which nothing is known.
+    ///
+    /// # Panics
+    /// If there is no such column.
+    #[must_use]
+    pub fn without(mut self, header: &str) -> Self {
+        let named = self.columns.iter().position(|column| column.header == header);
+        let position = named.expect("only a column of the table is removed");
+        self.columns.remove(position);
+        self.rows.iter_mut().for_each(|row| drop(row.remove(position)));
+        self
+    }
+
     /// Folds the last rows: HTML hides them behind this title, text lists only the words of their first
     /// column, or the first of many. JSON and CSV contain them like the others.
     #[must_use]

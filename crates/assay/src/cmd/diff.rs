@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Error, ensure};
 use assay_quantity::Pair;
+use assay_trace::container::Origin;
 use assay_trace::view::look;
 use assay_trace::view::outcomes::CountOutcomes;
 
@@ -38,6 +39,11 @@ fn side(paths: &[PathBuf], units: f64) -> anyhow::Result<Side> {
     let (mut traces, mut incomplete) = (Vec::new(), 0);
     for path in paths {
         let reader = open(path)?;
+        ensure!(
+            reader.manifest().origin == Origin::Probe,
+            "{}: imported from strace; diff compares traces that assay recorded",
+            path.display()
+        );
         incomplete += usize::from(!reader.is_complete() || reader.manifest().untracked_threads > 0);
         traces.push(look(reader, CountOutcomes::default())?);
     }

@@ -1,20 +1,32 @@
-//! `assay trace`: records the system calls and other kernel events of a program.
+//! `assay trace`: records the system calls and other kernel events of a program, or imports them.
 
 use std::thread;
 use std::time::Duration;
 
+use assay_trace::import::{self, ImportError, Imported};
 use assay_trace_probe::{Recorded, Streams};
 
-use crate::cli::TraceArgs;
+use crate::cli::{ImportArgs, Instead, TraceArgs};
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::output;
 use crate::phase::tracing::{attach, gaps, run_recorded};
+
+/// strace writes a line some microseconds after the end of its call, so the lines of two threads may be in
+/// the other order by as much. More than this is a clock that was set back.
+const MOVED_MIN_NS: u64 = 1_000_000;
 
 /// Interval at which an attached recorder checks whether to stop.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Runs the subcommand.
 pub fn run(args: &TraceArgs) -> anyhow::Result<()> {
+    match &args.instead {
+        Some(Instead::Import(args)) => import(args),
+        None => record(args),
+    }
+}
+
+fn record(args: &TraceArgs) -> anyhow::Result<()> {
     let interrupt = Interrupt::listen()?;
     let duration = args.duration.map(Duration::from_secs);
     let recorded = match args.pid {
@@ -56,4 +68,60 @@ fn attached(
         left = left.saturating_sub(PAUSE);
     }
     Ok(recorder.stop()?)
+}
+
+/// Makes a trace from the log of strace.
+fn import(args: &ImportArgs) -> anyhow::Result<()> {
+    let interrupt = Interrupt::listen()?;
+    let imported = import::strace(&args.log, &args.output, std::env::consts::ARCH, interrupt.flag());
+    if matches!(imported, Err(ImportError::Interrupted)) {
+        return Err(Interrupted::Importing.into());
+    }
+    let imported = imported?;
+    for remark in remarks(&imported) {
+        output::say(&format!("{}: {remark}", args.log.display()));
+    }
+    output::say(&format!(
+        "{} calls of {} processes in {}; view them with 'assay view {}'",
+        imported.calls,
+        imported.processes,
+        args.output.display(),
+        args.output.display()
+    ));
+    Ok(())
+}
+
+/// Returns what differs in a trace from its log.
+fn remarks(imported: &Imported) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if let Some(first) = imported.first_skipped {
+        let skipped = imported.skipped;
+        remarks.push(format!(
+            "{skipped} lines were not understood and are missing in the trace; the first is line {first}"
+        ));
+    }
+    if imported.unnamed > 0 {
+        remarks.push(format!(
+            "{} arguments have constants without a known value, which are missing in the arguments of the trace",
+            imported.unnamed
+        ));
+    }
+    if imported.moved_ns >= MOVED_MIN_NS {
+        let most_ms = imported.moved_ns / 1_000_000;
+        remarks.push(format!(
+            "its times go back by up to {most_ms} ms; these calls begin later in the trace than the log says"
+        ));
+    }
+    if !imported.is_numbered {
+        remarks.push(
+            "has no process numbers, because strace ran without -f; the process is 1 in the trace".into(),
+        );
+    }
+    if imported.roots > 1 {
+        remarks.push(format!(
+            "does not show how {} threads began, so each of them counts as a process",
+            imported.roots
+        ));
+    }
+    remarks
 }

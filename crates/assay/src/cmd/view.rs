@@ -6,6 +6,7 @@ use anyhow::bail;
 use assay_quantity::Demand;
 use assay_quantity::format::demand_to_json;
 use assay_report::{Block, Report};
+use assay_trace::container::Origin;
 use assay_trace::record::{Abi, call_name, on_descriptor};
 use assay_trace::view::calls::FindModes;
 use assay_trace::view::demand::{Demanding, Named};
@@ -136,27 +137,33 @@ pub fn run(args: &ViewArgs) -> anyhow::Result<()> {
 }
 
 fn summary(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
-    let filter = filter(&reader, args);
+    let (filter, origin) = (filter(&reader, args), reader.manifest().origin);
     let summary = look(reader, filter.of(Summarise::default()))?;
-    report(args, section::trace::summary(&summary, units(args), UNIT_OF_WORK))
+    report(args, section::trace::summary(&summary, origin, units(args), UNIT_OF_WORK))
 }
 
 fn calls(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
-    let filter = filter(&reader, args);
+    let (filter, origin) = (filter(&reader, args), reader.manifest().origin);
     let number = filter.call.expect("`run` requires a call");
     let name = on_descriptor(&call_name(Abi::Native, number), filter.descriptor.unwrap_or(Descriptor::None));
     let times = look(reader, filter.of(FindModes::default()))?;
-    report(args, section::calls::calls(&times, &name))
+    report(args, section::calls::calls(&times, origin, &name))
 }
 
 fn demand(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
     let command = reader.manifest().command.join(" ");
     let name = if command.is_empty() { args.trace.display().to_string() } else { command };
     let named = Named { operation: name.clone(), unit_of_work: UNIT_OF_WORK.to_owned() };
-    let operation = look(reader, Demanding::default())?.into_operation(named, units(args));
-    let blocks = section::demand::vector(&operation);
+    let origin = reader.manifest().origin;
+    let mut operation = look(reader, Demanding::default())?.into_operation(named, units(args));
+    let mut source = format!("assay {}: {}", env!("CARGO_PKG_VERSION"), args.trace.display());
+    if origin == Origin::Strace {
+        // The elapsed time of a call is not the time that the kernel worked for it.
+        operation.coefficients.iter_mut().for_each(|coefficient| coefficient.kernel_ns = 0.0);
+        source.push_str(", imported from strace: without kernel times, page faults, sleeps and wake-ups");
+    }
+    let blocks = section::demand::vector(&operation, origin);
     if let Some(path) = &args.output {
-        let source = format!("assay {}: {}", env!("CARGO_PKG_VERSION"), args.trace.display());
         let demand = Demand { name, source, operations: vec![operation] };
         output::write_file(path, &demand_to_json(&demand))?;
     }
@@ -164,16 +171,21 @@ fn demand(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
 }
 
 fn processes(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
+    let origin = reader.manifest().origin;
     let processes = look(reader, CountByProcess::default())?;
-    report(args, section::trace::processes(&processes, units(args), UNIT_OF_WORK))
+    report(args, section::trace::processes(&processes, origin, units(args), UNIT_OF_WORK))
 }
 
 fn phases(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
+    let origin = reader.manifest().origin;
     let phases = look(reader, FindPhases::default())?;
-    report(args, section::phases::phases(&phases))
+    report(args, section::phases::phases(&phases, origin))
 }
 
 fn wakeups(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
+    if reader.manifest().origin == Origin::Strace {
+        bail!("{}: strace does not record wake-ups; record with assay trace", args.trace.display());
+    }
     let filter = filter(&reader, args);
     let wakeups = look(reader, filter.of(CountWakeups::default()))?;
     report(args, section::trace::wakeups(&wakeups, units(args), UNIT_OF_WORK))

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use assay_quantity::OperationDemand;
-use assay_trace::container::WriteError;
+use assay_trace::container::{Origin, WriteError};
 use assay_trace::view::demand::{Demanding, Named};
 use assay_trace::view::look;
 use assay_trace::view::summary::{Summarise, Summary};
@@ -197,6 +197,13 @@ pub fn open(trace: &Path) -> anyhow::Result<Reader> {
         trace.display()
     );
     let remark = |text: &str| output::say(&format!("{}: {text}", trace.display()));
+    if reader.manifest().origin == Origin::Strace {
+        remark("imported from strace, whose own work is part of all times");
+    }
+    let skipped = reader.manifest().skipped_lines;
+    if skipped > 0 {
+        remark(&format!("{skipped} lines of the log were not understood and are missing"));
+    }
     if !reader.is_complete() {
         remark("the recording is incomplete: everything after its last whole block is missing");
     }

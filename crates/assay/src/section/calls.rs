@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 
 use assay_quantity::Unit;
 use assay_report::{Bar, Bars, Block, Cell, Column, Figure, Length, Table, scale};
+use assay_trace::container::Origin;
 use assay_trace::histogram::Histogram;
 use assay_trace::view::calls::{CallTimes, DIFFERENCE_MIN, Dependence, Mode};
 
@@ -12,8 +13,8 @@ use super::real;
 use super::trace::{lost, mean, share, time};
 
 /// Returns the tables and the figure; `name` is what was chosen, such as `read`.
-pub fn calls(times: &CallTimes, name: &str) -> Vec<Block> {
-    let mut blocks = vec![Block::Table(modes(times, name))];
+pub fn calls(times: &CallTimes, origin: Origin, name: &str) -> Vec<Block> {
+    let mut blocks = vec![Block::Table(modes(times, origin, name))];
     if times.modes.len() > 1 {
         blocks.push(Block::Table(differences(times)));
     }
@@ -25,7 +26,7 @@ pub fn calls(times: &CallTimes, name: &str) -> Vec<Block> {
 }
 
 /// Returns the modes and where their time went.
-fn modes(times: &CallTimes, name: &str) -> Table {
+fn modes(times: &CallTimes, origin: Origin, name: &str) -> Table {
     let modes = times.modes.iter().zip(1..).map(|(mode, number)| (Cell::Count(number), mode));
     let all = (!times.modes.is_empty()).then_some((Cell::text("all"), &times.all));
     let whole = &times.all.tally;
@@ -57,11 +58,18 @@ fn modes(times: &CallTimes, name: &str) -> Table {
         Column::numbers("off the CPU"),
         Column::numbers("interrupts"),
     ];
-    Table::of(&format!("Times of {name}"), columns, rows)
-        .with_note(
+    let table = Table::of(&format!("Times of {name}"), columns, rows);
+    let table = match origin {
+        Origin::Probe => table.with_note(
             "Min, p50 (within 6.25 %), max: elapsed times. Working, with network softirqs, off the CPU, other \
              interrupts: where they went, on average per call.",
-        )
+        ),
+        Origin::Strace => ["working", "off the CPU", "interrupts"]
+            .into_iter()
+            .fold(table, |table, unknown| table.without(unknown))
+            .with_note("Min, p50 (within 6.25 %), max: elapsed times."),
+    };
+    table
         .with_note(format!(
             "Calls that failed: {}. Calls that never returned, in no row: {}.",
             times.errors, times.unfinished
@@ -181,7 +189,8 @@ mod tests {
     }
 
     fn expect_text(view: FindModes, expected: &Expect) {
-        let report = Report { title: "x.trace".to_owned(), blocks: calls(&view.finish(), "read file") };
+        let report =
+            Report { title: "x.trace".to_owned(), blocks: calls(&view.finish(), Origin::Probe, "read file") };
         let style = Style { width: 110, symbols: Symbols::Ascii, colour: Colour::Plain };
         expected.assert_eq(&assay_report::text::report(&report, &style));
     }

@@ -1,16 +1,25 @@
 //! A demand as a table: the operations of one unit of work, and the share of them that is covered by
 //! primitives.
 
+use std::cmp::Ordering;
+
 use assay_quantity::{CallCount, Coefficient, Mapping, OperationDemand, Size, Unit, Use};
 use assay_report::{Block, Cell, Column, Table};
+use assay_trace::container::Origin;
+
+/// What the demand of an imported trace lacks.
+const NOT_IN_STRACE: &str = "Missing, because strace does not record it: kernel times and so the coverage, page faults, \
+                             sleeps, wake-ups, and the memory that new processes copy. A time that is predicted \
+                             from this demand is a lower bound.";
 
 /// Number of sizes and calls shown for one coefficient, the most frequent first; the rest are only counted.
 const SHOWN: usize = 3;
 
 /// Returns the demand vector and its coverage.
-pub fn vector(operation: &OperationDemand) -> Vec<Block> {
+pub fn vector(operation: &OperationDemand, origin: Origin) -> Vec<Block> {
     let mut coefficients: Vec<&Coefficient> = operation.coefficients.iter().collect();
-    coefficients.sort_by(|a, b| b.kernel_ns.total_cmp(&a.kernel_ns));
+    let weights = |of: &Coefficient| (of.kernel_ns, of.operations());
+    coefficients.sort_by(|a, b| weights(b).partial_cmp(&weights(a)).unwrap_or(Ordering::Equal));
     let columns = [
         Column::words("primitive"),
         Column::numbers("calls"),
@@ -21,7 +30,11 @@ pub fn vector(operation: &OperationDemand) -> Vec<Block> {
     ];
     let title = format!("Demand of one {}", operation.unit_of_work);
     let table = Table::of(&title, columns, coefficients.into_iter().map(row));
-    vec![Block::Table(table), Block::Text(coverage(operation))]
+    let (table, text) = match origin {
+        Origin::Probe => (table, coverage(operation)),
+        Origin::Strace => (table.without("traced kernel time"), NOT_IN_STRACE.to_owned()),
+    };
+    vec![Block::Table(table), Block::Text(text)]
 }
 
 fn coverage(operation: &OperationDemand) -> String {

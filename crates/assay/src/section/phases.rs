@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use assay_quantity::Unit;
 use assay_report::{Block, Cell, Column, Table};
+use assay_trace::container::Origin;
 use assay_trace::view::Tally;
 use assay_trace::view::phases::{Phase, Phases, Side, Step, UnitsOfWork, Variant};
 
@@ -11,12 +12,46 @@ use super::real;
 use super::trace::{NO_LOSS, mean, share, time};
 
 /// Returns the tables.
-pub fn phases(phases: &Phases) -> Vec<Block> {
-    let mut blocks = vec![Block::Table(overview(phases))];
+pub fn phases(phases: &Phases, origin: Origin) -> Vec<Block> {
+    let words = Words::of(origin);
+    let mut blocks = vec![Block::Table(overview(phases, &words))];
     for units in &phases.kinds {
-        blocks.extend([by_phase(units), by_call(units), by_variant(units)].map(Block::Table));
+        blocks.extend(
+            [by_phase(units, &words), by_call(units, &words), by_variant(units, &words)].map(Block::Table),
+        );
     }
     blocks
+}
+
+/// The words for the time of calls.
+struct Words {
+    time: &'static str,
+    meaning: &'static str,
+    origin: Origin,
+}
+
+impl Words {
+    fn of(origin: Origin) -> Self {
+        match origin {
+            Origin::Probe => Self {
+                time: "working",
+                meaning: "Working: time that the kernel worked; share: of this time.",
+                origin,
+            },
+            Origin::Strace => Self {
+                time: "elapsed",
+                meaning: "Elapsed: time of the calls, including waiting; share: of this time.",
+                origin,
+            },
+        }
+    }
+
+    fn without_unknown(&self, table: Table) -> Table {
+        match self.origin {
+            Origin::Probe => table,
+            Origin::Strace => table.without("off the CPU"),
+        }
+    }
 }
 
 fn name(units: &UnitsOfWork) -> String {
@@ -28,7 +63,7 @@ fn name(units: &UnitsOfWork) -> String {
 }
 
 /// Returns the calls in and outside units of work.
-fn overview(phases: &Phases) -> Table {
+fn overview(phases: &Phases, words: &Words) -> Table {
     let inside = phases.kinds.iter().map(|units| (name(units), Cell::Count(units.units), units.total()));
     let outside = ("outside units of work".to_owned(), Cell::text(""), phases.outside);
     let rows: Vec<_> = inside.chain([outside]).collect();
@@ -48,7 +83,7 @@ fn overview(phases: &Phases) -> Table {
         Column::words("unit of work"),
         Column::numbers("units"),
         Column::numbers("calls"),
-        Column::numbers_in("working", Unit::Nanoseconds),
+        Column::numbers_in(words.time, Unit::Nanoseconds),
         Column::numbers("share"),
     ];
     let mut table = Table::of("Units of work", columns, rows);
@@ -65,7 +100,7 @@ fn overview(phases: &Phases) -> Table {
 }
 
 /// Returns the phases of a unit of work, on average over all.
-fn by_phase(units: &UnitsOfWork) -> Table {
+fn by_phase(units: &UnitsOfWork, words: &Words) -> Table {
     let mut phases: BTreeMap<Phase, Tally> = BTreeMap::new();
     for row in &units.steps {
         phases.entry(row.step.phase).or_default().merge(&row.tally);
@@ -82,19 +117,19 @@ fn by_phase(units: &UnitsOfWork) -> Table {
         Column::words("phase"),
         Column::numbers("calls"),
         Column::numbers("bytes"),
-        Column::numbers_in("working", Unit::Nanoseconds),
+        Column::numbers_in(words.time, Unit::Nanoseconds),
         Column::numbers_in("off the CPU", Unit::Nanoseconds),
         Column::numbers("share"),
     ];
-    Table::of(&format!("Phases of a {}", name(units)), columns, rows)
-        .with_note("Averages per unit of work. Working: time that the kernel worked; share: of this time.")
+    let table = Table::of(&format!("Phases of a {}", name(units)), columns, rows);
+    words.without_unknown(table).with_note(format!("Averages per unit of work. {}", words.meaning))
 }
 
 /// A call is in a row of its own if it has at least this share of the units of work or of their working time.
 const SHARE_MIN: f64 = 0.01;
 
 /// Returns the calls of each phase, on average over all units of work.
-fn by_call(units: &UnitsOfWork) -> Table {
+fn by_call(units: &UnitsOfWork, words: &Words) -> Table {
     let total_ns = real(units.total().kernel_ns);
     let is_rare = |tally: &Tally| {
         real(tally.calls) < SHARE_MIN * real(units.units) && real(tally.kernel_ns) < SHARE_MIN * total_ns
@@ -117,17 +152,19 @@ fn by_call(units: &UnitsOfWork) -> Table {
         Column::words("call"),
         Column::numbers("calls"),
         Column::numbers("bytes"),
-        Column::numbers_in("working", Unit::Nanoseconds),
+        Column::numbers_in(words.time, Unit::Nanoseconds),
         Column::numbers_in("off the CPU", Unit::Nanoseconds),
     ];
-    Table::of(&format!("Calls of a {}", name(units)), columns, rows).with_note(
+    let table = Table::of(&format!("Calls of a {}", name(units)), columns, rows);
+    words.without_unknown(table).with_note(format!(
         "Averages per unit of work; in a phase, in the order in which they first occurred. Rare: each less than \
-         once in 100 units of work, and less than 1 % of the working time.",
-    )
+         once in 100 units of work, and less than 1 % of the {} time.",
+        words.time
+    ))
 }
 
 /// Returns the variants, and how they differ from the most frequent one.
-fn by_variant(units: &UnitsOfWork) -> Table {
+fn by_variant(units: &UnitsOfWork, words: &Words) -> Table {
     let most_frequent = units.variants.first().map_or(&[][..], |variant| &variant.steps);
     let rows = units.variants.iter().enumerate().map(|(position, variant)| {
         let difference = match position {
@@ -147,7 +184,7 @@ fn by_variant(units: &UnitsOfWork) -> Table {
         Column::numbers("units"),
         Column::numbers("share"),
         Column::numbers("calls"),
-        Column::numbers_in("working", Unit::Nanoseconds),
+        Column::numbers_in(words.time, Unit::Nanoseconds),
         Column::numbers_in("p50", Unit::Nanoseconds),
         Column::numbers_in("p99", Unit::Nanoseconds),
         Column::words("difference from the first"),
@@ -158,9 +195,9 @@ fn by_variant(units: &UnitsOfWork) -> Table {
     };
     Table::of(&format!("Variants of a {}", name(units)), columns, rows.chain(rest).chain(idle)).with_note(format!(
         "The first: {}. A sequence that repeats itself is there once. Waits and calls for locks, which depend on \
-         timing, make no variant; calls and working, averages of the variant, include them. p50 and p99: from the \
+         timing, make no variant; calls and {}, averages of the variant, include them. p50 and p99: from the \
          request to the last bytes before the next one.",
-        first
+        first, words.time
     ))
 }
 
@@ -259,7 +296,7 @@ mod tests {
     }
 
     fn shown(view: FindPhases) -> String {
-        let report = Report { title: "x.trace".to_owned(), blocks: phases(&view.finish()) };
+        let report = Report { title: "x.trace".to_owned(), blocks: phases(&view.finish(), Origin::Probe) };
         let style = Style { width: 110, symbols: Symbols::Ascii, colour: Colour::Plain };
         assay_report::text::report(&report, &style)
     }

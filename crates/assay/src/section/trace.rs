@@ -3,6 +3,7 @@
 use assay_quantity::Unit;
 use assay_report::{Block, Cell, Column, Table};
 use assay_trace::Descriptor;
+use assay_trace::container::Origin;
 use assay_trace::record::on_descriptor;
 use assay_trace::view::processes::Processes;
 use assay_trace::view::summary::{Summary, SummaryRow};
@@ -12,7 +13,7 @@ use super::real;
 
 /// Returns the summary, divided by `units` units of work: times and counts per request, or of the whole trace
 /// if there is one unit.
-pub fn summary(summary: &Summary, units: f64, unit_of_work: &str) -> Vec<Block> {
+pub fn summary(summary: &Summary, origin: Origin, units: f64, unit_of_work: &str) -> Vec<Block> {
     let calls = summary.rows.iter().map(|row| self::row(row, units));
     let total = [
         Cell::text(""),
@@ -40,13 +41,14 @@ pub fn summary(summary: &Summary, units: f64, unit_of_work: &str) -> Vec<Block> 
         Column::numbers("share"),
     ];
     let title = format!("System calls per {unit_of_work}");
-    vec![
-        Block::Table(Table::of(&title, columns, calls.chain([total])).with_note(
-            "Elapsed times include waiting. Calls and total are per unit of work, the other times per call.",
-        )),
-        Block::Table(split(summary, units, unit_of_work)),
-        Block::Table(spread(summary, units, unit_of_work).with_note(lost(summary.events.lost))),
-    ]
+    let mut tables = vec![Table::of(&title, columns, calls.chain([total])).with_note(
+        "Elapsed times include waiting. Calls and total are per unit of work, the other times per call.",
+    )];
+    if origin == Origin::Probe {
+        tables.push(split(summary, units, unit_of_work));
+    }
+    tables.push(spread(summary, origin, units, unit_of_work).with_note(lost(summary.events.lost)));
+    tables.into_iter().map(Block::Table).collect()
 }
 
 fn row(row: &SummaryRow, units: f64) -> [Cell; 10] {
@@ -94,7 +96,7 @@ fn split(summary: &Summary, units: f64, unit_of_work: &str) -> Table {
 }
 
 /// Returns the percentiles, bytes and errors of the calls.
-fn spread(summary: &Summary, units: f64, unit_of_work: &str) -> Table {
+fn spread(summary: &Summary, origin: Origin, units: f64, unit_of_work: &str) -> Table {
     let rows = summary.rows.iter().map(|row| {
         let bytes = |bytes: u64| Cell::Number { value: (real(bytes) / units).round(), unit: Unit::Bytes };
         [
@@ -117,15 +119,22 @@ fn spread(summary: &Summary, units: f64, unit_of_work: &str) -> Table {
     ];
     let title = format!("Percentiles of calls; bytes and errors per {unit_of_work}");
     let events = &summary.events;
+    let faults = match origin {
+        Origin::Probe => format!(
+            "{} page faults in user mode and {} in the kernel, ",
+            events.user_faults, events.kernel_faults
+        ),
+        Origin::Strace => String::new(),
+    };
     Table::of(&title, columns, rows).with_note(format!(
-        "Other events: {} page faults in user mode and {} in the kernel, {} processes and {} \
-         threads created, {} programs executed. Calls that never returned are in no other column.",
-        events.user_faults, events.kernel_faults, events.processes, events.threads, events.execs
+        "Other events: {faults}{} processes and {} threads created, {} programs executed. Calls that never \
+         returned are in no other column.",
+        events.processes, events.threads, events.execs
     ))
 }
 
 /// Returns the processes; calls, elapsed times and page faults are divided by `units` units of work.
-pub fn processes(processes: &Processes, units: f64, unit_of_work: &str) -> Vec<Block> {
+pub fn processes(processes: &Processes, origin: Origin, units: f64, unit_of_work: &str) -> Vec<Block> {
     let rows = processes.rows.iter().map(|row| {
         [
             // A count would be shown with separators of thousands.
@@ -147,11 +156,19 @@ pub fn processes(processes: &Processes, units: f64, unit_of_work: &str) -> Vec<B
         Column::numbers_in("elapsed", Unit::Nanoseconds),
         Column::numbers("page faults"),
     ];
-    let title = format!("Processes; calls, elapsed time and page faults per {unit_of_work}");
+    let counted = match origin {
+        Origin::Probe => "calls, elapsed time and page faults",
+        Origin::Strace => "calls and elapsed time",
+    };
+    let title = format!("Processes; {counted} per {unit_of_work}");
     let table = Table::of(&title, columns, rows).with_note(
         "Program: the one that the process executed last, or else that of its parent; the path is cut to 47 \
          bytes. Elapsed: of its calls that returned, including waiting.",
     );
+    let table = match origin {
+        Origin::Probe => table,
+        Origin::Strace => table.without("page faults"),
+    };
     vec![Block::Table(table.with_note(lost(processes.lost)))]
 }
 
@@ -247,7 +264,7 @@ mod tests {
             elapsed_ns: 3_000,
             faults: 6,
         };
-        let blocks = processes(&Processes { rows: vec![row], lost: 7 }, 2.0, "request");
+        let blocks = processes(&Processes { rows: vec![row], lost: 7 }, Origin::Probe, 2.0, "request");
         let report = Report { title: "x.trace".to_owned(), blocks };
         let Some(table) = report.tables().next() else { unreachable!() };
         let due = [

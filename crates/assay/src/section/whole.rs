@@ -1,6 +1,7 @@
 //! The report of `assay run`: the answer, the application, and the machine.
 
 use assay_report::{Block, Report};
+use assay_trace::container::Origin;
 use assay_workload::Workload;
 
 use super::{answer, application, demand, explained, facts, machine, trace};
@@ -43,8 +44,8 @@ fn of_operation(operation: &FoundOperation) -> anyhow::Result<Vec<Block>> {
     ];
     #[expect(clippy::cast_precision_loss, reason = "a trace contains fewer than 2^52 requests")]
     let units = traced.units as f64;
-    blocks.extend(trace::summary(&traced.summary, units, operation.measured.unit_of_work));
-    blocks.extend(demand::vector(&traced.demand));
+    blocks.extend(trace::summary(&traced.summary, Origin::Probe, units, operation.measured.unit_of_work));
+    blocks.extend(demand::vector(&traced.demand, Origin::Probe));
     if let Some(Ok(prediction)) = &operation.prediction {
         blocks.extend(explained::terms(&traced.demand, prediction, &operation.measured)?);
     }

@@ -8,6 +8,7 @@
 mod diff;
 mod disk;
 mod guest;
+mod import;
 mod input;
 mod killed;
 mod place;
