@@ -97,12 +97,12 @@ fn remarks(imported: &Imported) -> Vec<String> {
     if let Some(first) = imported.first_skipped {
         let skipped = imported.skipped;
         remarks.push(format!(
-            "{skipped} lines were not understood and are missing in the trace; the first is line {first}"
+            "lines that were not understood and are missing in the trace: {skipped}; the first is line {first}"
         ));
     }
     if imported.unnamed > 0 {
         remarks.push(format!(
-            "{} arguments have constants without a known value, which are missing in the arguments of the trace",
+            "arguments with constants whose value is not known, which are missing in the trace: {}",
             imported.unnamed
         ));
     }
@@ -119,7 +119,7 @@ fn remarks(imported: &Imported) -> Vec<String> {
     }
     if imported.roots > 1 {
         remarks.push(format!(
-            "does not show how {} threads began, so each of them counts as a process",
+            "threads whose beginning the log does not show, each of which counts as a process: {}",
             imported.roots
         ));
     }

@@ -202,7 +202,7 @@ pub fn open(trace: &Path) -> anyhow::Result<Reader> {
     }
     let skipped = reader.manifest().skipped_lines;
     if skipped > 0 {
-        remark(&format!("{skipped} lines of the log were not understood and are missing"));
+        remark(&format!("lines of the log that were not understood and are missing: {skipped}"));
     }
     if !reader.is_complete() {
         remark("the recording is incomplete: everything after its last whole block is missing");
