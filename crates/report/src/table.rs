@@ -169,16 +169,15 @@ impl Table {
         self
     }
 
-    /// Removes the column with this header, of which nothing is known.
+    /// Makes every cell of the column with this header a missing value, for this reason.
     ///
     /// # Panics
     /// If there is no such column.
     #[must_use]
-    pub fn without(mut self, header: &str) -> Self {
+    pub fn with_missing(mut self, header: &str, reason: &str) -> Self {
         let named = self.columns.iter().position(|column| column.header == header);
-        let position = named.expect("only a column of the table is removed");
-        self.columns.remove(position);
-        self.rows.iter_mut().for_each(|row| drop(row.remove(position)));
+        let position = named.expect("a column of the table is named");
+        self.rows.iter_mut().for_each(|row| row[position] = Cell::Missing(reason.to_owned()));
         self
     }
 
@@ -317,6 +316,9 @@ mod tests {
         assert_eq!(shown.notes(), ["again: none."]);
         let empty = Table::of("costs", [Column::words("id")], []);
         assert_eq!(empty.without_empty_columns(), empty);
+        let column = shown.clone().with_missing("calm", "not recorded").without_empty_columns();
+        assert_eq!(column.rows(), [[Cell::text("a"), Cell::Count(1)], [Cell::text("b"), missing("none")]]);
+        assert_eq!(column.notes(), ["calm: not recorded.", "again: none."]);
         let nothing = Table::of("costs", [Column::words("id")], [[missing("none")]]);
         assert_eq!(nothing.without_empty_columns(), nothing);
     }

@@ -10,7 +10,7 @@ use assay_trace::histogram::Histogram;
 use assay_trace::view::calls::{CallTimes, DIFFERENCE_MIN, Dependence, Mode};
 
 use super::real;
-use super::trace::{lost, mean, share, time};
+use super::trace::{NOT_RECORDED, lost, mean, share, time};
 
 /// Returns the tables and the figure; `name` is what was chosen, such as `read`.
 pub fn calls(times: &CallTimes, origin: Origin, name: &str) -> Vec<Block> {
@@ -66,7 +66,7 @@ fn modes(times: &CallTimes, origin: Origin, name: &str) -> Table {
         ),
         Origin::Strace => ["working", "off the CPU", "interrupts"]
             .into_iter()
-            .fold(table, |table, unknown| table.without(unknown))
+            .fold(table, |table, unknown| table.with_missing(unknown, NOT_RECORDED))
             .with_note("Min, p50 (within 6.25 %), max: elapsed times."),
     };
     table

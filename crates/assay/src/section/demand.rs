@@ -7,6 +7,8 @@ use assay_quantity::{CallCount, Coefficient, Mapping, OperationDemand, Size, Uni
 use assay_report::{Block, Cell, Column, Table};
 use assay_trace::container::Origin;
 
+use super::trace::NOT_RECORDED;
+
 /// What the demand of an imported trace lacks.
 const NOT_IN_STRACE: &str = "Missing, because strace does not record it: kernel times and so the coverage, page faults, \
                              sleeps, wake-ups, and the memory that new processes copy. A time that is predicted \
@@ -32,7 +34,7 @@ pub fn vector(operation: &OperationDemand, origin: Origin) -> Vec<Block> {
     let table = Table::of(&title, columns, coefficients.into_iter().map(row));
     let (table, text) = match origin {
         Origin::Probe => (table, coverage(operation)),
-        Origin::Strace => (table.without("traced kernel time"), NOT_IN_STRACE.to_owned()),
+        Origin::Strace => (table.with_missing("traced kernel time", NOT_RECORDED), NOT_IN_STRACE.to_owned()),
     };
     vec![Block::Table(table), Block::Text(text)]
 }

@@ -9,7 +9,7 @@ use assay_trace::view::Tally;
 use assay_trace::view::phases::{Phase, Phases, Side, Step, UnitsOfWork, Variant};
 
 use super::real;
-use super::trace::{NO_LOSS, mean, share, time};
+use super::trace::{NO_LOSS, NOT_RECORDED, mean, share, time};
 
 /// Returns the tables.
 pub fn phases(phases: &Phases, origin: Origin) -> Vec<Block> {
@@ -46,10 +46,11 @@ impl Words {
         }
     }
 
-    fn without_unknown(&self, table: Table) -> Table {
+    /// Marks what is not recorded.
+    fn mark(&self, table: Table) -> Table {
         match self.origin {
             Origin::Probe => table,
-            Origin::Strace => table.without("off the CPU"),
+            Origin::Strace => table.with_missing("off the CPU", NOT_RECORDED),
         }
     }
 }
@@ -122,7 +123,7 @@ fn by_phase(units: &UnitsOfWork, words: &Words) -> Table {
         Column::numbers("share"),
     ];
     let table = Table::of(&format!("Phases of a {}", name(units)), columns, rows);
-    words.without_unknown(table).with_note(format!("Averages per unit of work. {}", words.meaning))
+    words.mark(table).with_note(format!("Averages per unit of work. {}", words.meaning))
 }
 
 /// A call is in a row of its own if it has at least this share of the units of work or of their working time.
@@ -156,7 +157,7 @@ fn by_call(units: &UnitsOfWork, words: &Words) -> Table {
         Column::numbers_in("off the CPU", Unit::Nanoseconds),
     ];
     let table = Table::of(&format!("Calls of a {}", name(units)), columns, rows);
-    words.without_unknown(table).with_note(format!(
+    words.mark(table).with_note(format!(
         "Averages per unit of work; in a phase, in the order in which they first occurred. Rare: each less than \
          once in 100 units of work, and less than 1 % of the {} time.",
         words.time
@@ -296,7 +297,11 @@ mod tests {
     }
 
     fn shown(view: FindPhases) -> String {
-        let report = Report { title: "x.trace".to_owned(), blocks: phases(&view.finish(), Origin::Probe) };
+        shown_of(view, Origin::Probe)
+    }
+
+    fn shown_of(view: FindPhases, origin: Origin) -> String {
+        let report = Report { title: "x.trace".to_owned(), blocks: phases(&view.finish(), origin) };
         let style = Style { width: 110, symbols: Symbols::Ascii, colour: Colour::Plain };
         assay_report::text::report(&report, &style)
     }
@@ -362,6 +367,19 @@ mod tests {
              for locks, which depend on timing, make no variant; calls and working, averages of the variant, include them.
              p50 and p99: from the request to the last bytes before the next one.
         "#]].assert_eq(&shown(view));
+    }
+
+    #[test]
+    fn an_imported_trace_has_elapsed_times_only() {
+        let mut view = FindPhases::default();
+        for name in ["read", "write", "read", "write"] {
+            call(&mut view, (name, Descriptor::Tcp4, 7, 80));
+        }
+        let text = shown_of(view, Origin::Strace);
+        assert!(text.contains("request answered over tcp4"), "{text}");
+        assert!(!text.contains("orking") && text.contains("less than 1 % of the elapsed time"), "{text}");
+        assert_eq!(text.matches(" off the CPU").count(), 2, "{text}");
+        assert_eq!(text.matches(" off the CPU: strace does not record it.").count(), 2, "{text}");
     }
 
     #[test]

@@ -11,6 +11,9 @@ use assay_trace::view::wakeups::WakeupTable;
 
 use super::real;
 
+/// Why a value of an imported trace is missing.
+pub(super) const NOT_RECORDED: &str = "strace does not record it";
+
 /// Returns the summary, divided by `units` units of work: times and counts per request, or of the whole trace
 /// if there is one unit.
 pub fn summary(summary: &Summary, origin: Origin, units: f64, unit_of_work: &str) -> Vec<Block> {
@@ -167,7 +170,7 @@ pub fn processes(processes: &Processes, origin: Origin, units: f64, unit_of_work
     );
     let table = match origin {
         Origin::Probe => table,
-        Origin::Strace => table.without("page faults"),
+        Origin::Strace => table.with_missing("page faults", NOT_RECORDED),
     };
     vec![Block::Table(table.with_note(lost(processes.lost)))]
 }
