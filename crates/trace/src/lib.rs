@@ -1,4 +1,4 @@
-//! Records, the trace container and the views over it.
+//! Records, the trace container, import and the views over it.
 //!
 //! A recorder (the crate `assay-trace-probe`) records the system calls and events of a program. This crate
 //! defines the meaning of a record, stores records in a container on disk ([`Writer`], [`Reader`]) and

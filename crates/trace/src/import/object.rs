@@ -49,8 +49,13 @@ impl Objects {
 
     /// Remembers the kind of an object.
     pub fn learn(&mut self, text: &[u8], kind: Descriptor) {
+        if self.object(text).kind == kind {
+            return;
+        }
         let has_room = self.kinds.len() < REMEMBERED && text.len() <= PATH_MAX;
-        if has_room && self.object(text).kind != kind {
+        if let Some(learned) = self.kinds.get_mut(text) {
+            *learned = kind;
+        } else if has_room {
             self.kinds.insert(text.into(), kind);
         }
     }

@@ -208,6 +208,6 @@ pub(super) const OTHERS: &[(u64, &str)] = named!(
     TCP_QUICKACK TCP_CONGESTION TCP_USER_TIMEOUT TCP_FASTOPEN IPV6_V6ONLY FUTEX_BITSET_MATCH_ANY
 );
 
-/// Constants that the crate `libc` has not, or with another value than the kernel.
+/// Constants that the crate `libc` does not have, or has with another value than the kernel.
 pub(super) const KERNEL: &[(u64, &str)] =
     &[(0x8000, "O_LARGEFILE"), (32, "SIGRTMIN"), (0x1001, "ARCH_SET_GS"), (0x1002, "ARCH_SET_FS")];
