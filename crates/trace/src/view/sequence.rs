@@ -5,15 +5,11 @@
 mod argument;
 mod content;
 mod number;
-mod program;
 
 use std::{fmt::Write, rc::Rc};
 
-use self::{
-    number::{push_decimal, push_hexadecimal},
-    program::Programs,
-};
-use super::Filter;
+use self::number::{push_decimal, push_hexadecimal};
+use super::{Filter, programs::Programs};
 use crate::{
     container::Origin,
     descriptor::Descriptor,

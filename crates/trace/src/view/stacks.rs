@@ -1,0 +1,234 @@
+//! The time of the threads of a trace as stacks: the programs, the call, its kind of descriptor, and the
+//! state of the thread.
+//!
+//! Tools for flame graphs draw them. The memory grows with the number of different stacks and processes.
+
+use std::borrow::Cow;
+
+use foldhash::HashMap;
+
+use super::{
+    Filter, View,
+    programs::{Lineage, Programs},
+};
+use crate::{
+    container::Origin,
+    descriptor::Descriptor,
+    record::{Abi, Call, Event, Lost, Record, call_name},
+};
+
+/// Collects [`Stacks`].
+#[derive(Debug, Default)]
+pub struct CollectStacks {
+    filter: Filter,
+    origin: Origin,
+    programs: Programs,
+    times: HashMap<(Lineage, Place), Times>,
+    lost: u64,
+}
+
+/// Times of a trace by stack.
+#[derive(Debug)]
+pub struct Stacks {
+    programs: Programs,
+    origin: Origin,
+    times: Vec<((Lineage, Place), Times)>,
+    /// Lost records: with losses, every time is a lower bound.
+    pub lost: u64,
+}
+
+/// A stack and the time in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stack<'a> {
+    /// The programs by which the process was started, `make`, `sh`, and its own, or `?` if the trace does not
+    /// contain it; then the call, the kind of its
+    /// descriptor if it has one, and, unless the trace does not contain it, the state: `working`, `blocked`,
+    /// `runnable` or `interrupts`. For time off the CPU outside calls, `outside calls` replaces the call.
+    pub frames: Vec<Cow<'a, str>>,
+    /// The time of all threads, ns.
+    pub time_ns: u64,
+}
+
+/// Where a thread spends time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Place {
+    Call(Abi, u16, Descriptor),
+    OutsideCalls,
+}
+
+#[derive(Debug, Default)]
+struct Times {
+    working_ns: u64,
+    blocked_ns: u64,
+    runnable_ns: u64,
+    interrupts_ns: u64,
+}
+
+impl CollectStacks {
+    /// Returns a view of the events of a trace of this origin that the filter accepts. The others are needed
+    /// to find out which program makes a call.
+    #[must_use]
+    pub fn of(filter: Filter, origin: Origin) -> Self {
+        Self { filter, origin, ..Self::default() }
+    }
+}
+
+impl View for CollectStacks {
+    type Shown = Stacks;
+
+    fn record(&mut self, record: &Record) {
+        self.programs.add(record);
+        let (place, times) = match &record.event {
+            Event::Call(call) | Event::Unfinished(call) => {
+                (Place::Call(call.abi, call.number, call.descriptor), Times::of(call))
+            }
+            Event::OffCpu { blocked_ns, waiting_ns } => {
+                let (blocked_ns, runnable_ns) = (*blocked_ns, *waiting_ns);
+                (Place::OutsideCalls, Times { blocked_ns, runnable_ns, ..Times::default() })
+            }
+            Event::PageFault { .. } | Event::Fork { .. } | Event::Exec { .. } | Event::Exit { .. } => return,
+        };
+        if self.filter.accepts(record) {
+            let lineage = self.programs.lineage(record.process);
+            self.times.entry((lineage, place)).or_default().add(&times);
+        }
+    }
+
+    fn lost(&mut self, lost: &Lost) {
+        if self.filter.accepts_gap(lost) {
+            self.lost = self.lost.saturating_add(lost.records);
+        }
+    }
+
+    fn finish(self) -> Stacks {
+        let mut times: Vec<_> = self.times.into_iter().collect();
+        times.sort_unstable_by_key(|(stack, _)| *stack);
+        Stacks { programs: self.programs, origin: self.origin, times, lost: self.lost }
+    }
+}
+
+impl Stacks {
+    /// Returns the stacks with time in them, each once.
+    pub fn iter(&self) -> impl Iterator<Item = Stack<'_>> {
+        self.times.iter().flat_map(|((lineage, place), times)| {
+            let states = match self.origin {
+                Origin::Probe => vec![
+                    (Some("working"), times.working_ns),
+                    (Some("blocked"), times.blocked_ns),
+                    (Some("runnable"), times.runnable_ns),
+                    (Some("interrupts"), times.interrupts_ns),
+                ],
+                Origin::Strace => vec![(None, times.working_ns)],
+            };
+            let with_time = states.into_iter().filter(|(_, time_ns)| *time_ns > 0);
+            with_time.map(|(state, time_ns)| {
+                let programs = self.programs.names(*lineage);
+                let programs = if programs.is_empty() { vec!["?"] } else { programs };
+                let mut frames: Vec<Cow<'_, str>> = programs.into_iter().map(Cow::from).collect();
+                place.push_to(&mut frames);
+                frames.extend(state.map(Cow::from));
+                Stack { frames, time_ns }
+            })
+        })
+    }
+}
+
+impl Place {
+    fn push_to(self, frames: &mut Vec<Cow<'_, str>>) {
+        match self {
+            Self::Call(abi, number, descriptor) => {
+                frames.push(call_name(abi, number));
+                if descriptor != Descriptor::None {
+                    frames.push(descriptor.name().into());
+                }
+            }
+            Self::OutsideCalls => frames.push("outside calls".into()),
+        }
+    }
+}
+
+impl Times {
+    fn of(call: &Call) -> Self {
+        Self {
+            working_ns: call.kernel_ns(),
+            blocked_ns: call.blocked_ns,
+            runnable_ns: call.waiting_ns,
+            interrupts_ns: call.irq_ns,
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.working_ns = self.working_ns.saturating_add(other.working_ns);
+        self.blocked_ns = self.blocked_ns.saturating_add(other.blocked_ns);
+        self.runnable_ns = self.runnable_ns.saturating_add(other.runnable_ns);
+        self.interrupts_ns = self.interrupts_ns.saturating_add(other.interrupts_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{call, exec, record};
+
+    fn stacks(origin: Origin, filter: Filter, records: &[(u32, Event)]) -> Vec<(String, u64)> {
+        let mut view = CollectStacks::of(filter, origin);
+        records
+            .iter()
+            .for_each(|(process, event)| view.record(&Record { process: *process, ..record(*event) }));
+        let stacks = view.finish();
+        stacks.iter().map(|stack| (stack.frames.join(";"), stack.time_ns)).collect()
+    }
+
+    fn read() -> Event {
+        let times = Call { elapsed_ns: 100, blocked_ns: 50, waiting_ns: 20, irq_ns: 10, ..call("read") };
+        Event::Call(Call { descriptor: Descriptor::File, softnet_ns: 5, ..times })
+    }
+
+    #[test]
+    fn the_time_of_a_call_is_below_its_programs_and_divided_by_state() {
+        let fork = Event::Fork { child_process: 2, child_thread: 2, memory: None };
+        let exit = Event::Unfinished(Call { elapsed_ns: 3, ..call("exit_group") });
+        let events = [
+            (1, read()),
+            (1, exec("/usr/bin/make")),
+            (1, fork),
+            (2, exec("/bin/sh")),
+            (2, read()),
+            (1, read()),
+            (2, Event::OffCpu { blocked_ns: 0, waiting_ns: 7 }),
+            (2, read()),
+            (2, exit),
+        ];
+        let due = |stack: &str, time_ns| (stack.to_owned(), time_ns);
+        let parts = |stack: &str, times: u64| {
+            [("working", 20), ("blocked", 50), ("runnable", 20), ("interrupts", 10)]
+                .map(|(state, time_ns)| due(&format!("{stack};{state}"), times * time_ns))
+        };
+        let all = [
+            &parts("?;read;file", 1)[..],
+            &parts("make;read;file", 1),
+            &parts("make;sh;read;file", 2),
+            &[due("make;sh;exit_group;working", 3), due("make;sh;outside calls;runnable", 7)],
+        ];
+        assert_eq!(stacks(Origin::Probe, Filter::default(), &events), all.concat());
+        let filter = Filter { process: Some(2), call: Some(call("read").number), ..Filter::default() };
+        assert_eq!(stacks(Origin::Probe, filter, &events), parts("make;sh;read;file", 2));
+    }
+
+    #[test]
+    fn a_trace_without_states_has_elapsed_times() {
+        let read = Event::Call(Call { elapsed_ns: 100, ..call("read") });
+        let due = [("cat;read".to_owned(), 200)];
+        assert_eq!(stacks(Origin::Strace, Filter::default(), &[(1, exec("cat")), (1, read), (1, read)]), due);
+    }
+
+    #[test]
+    fn a_gap_before_the_period_is_not_lost_in_it() {
+        let lost = |from_ns| {
+            let mut view = CollectStacks::of(Filter { from_ns, ..Filter::default() }, Origin::Probe);
+            view.lost(&Lost { time_ns: 5, cpu: 0, records: 3 });
+            view.finish().lost
+        };
+        assert_eq!([lost(None), lost(Some(5)), lost(Some(6))], [3, 3, 0]);
+    }
+}
