@@ -1,6 +1,7 @@
 //! The command line: one definition of the parser, the help texts and the list of arguments that tests check.
 
 mod diff;
+mod filter;
 pub mod guard;
 mod reflect;
 mod sim;
@@ -21,6 +22,7 @@ use crate::past;
 use crate::phase::turns::States;
 
 pub use diff::DiffArgs;
+use filter::FilterArgs;
 pub use guard::GuardArgs;
 pub use reflect::{
     ReflectArgs, ReflectCommand, ReflectPlaceArgs, ReflectSimulateArgs, ReflectWatchArgs, Selected,

@@ -118,18 +118,16 @@ pub fn run(args: &ViewArgs) -> anyhow::Result<()> {
     if args.output.is_some() && !args.view.has_file {
         bail!("--output requires the view {}", views(|view| view.has_file));
     }
-    if args.filter.named.is_some() && !args.view.has_call {
+    if args.named.is_some() && !args.view.has_call {
         bail!("a name after the view requires the view {}; use --call", views(|view| view.has_call));
     }
-    if args.view.has_call && args.filter.since(0).call.is_none() {
+    if args.view.has_call && args.named.or(args.filter.since(0).call).is_none() {
         bail!("the view {} requires the name of a call, such as read", args.view.name);
     }
     if args.filter.is_given() && !args.view.has_filters {
         bail!("filters require the view {}", views(|view| view.has_filters));
     }
-    if args.filter.is_empty() {
-        bail!("--from must be before --to");
-    }
+    args.filter.check()?;
     if args.units.is_some() && !args.view.has_units {
         bail!("--units requires the view {}", views(|view| view.has_units));
     }
@@ -192,7 +190,8 @@ fn wakeups(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
 }
 
 fn filter(reader: &Reader, args: &ViewArgs) -> Filter {
-    args.filter.since(reader.manifest().start_monotonic_ns)
+    let filter = args.filter.since(reader.manifest().start_monotonic_ns);
+    Filter { call: args.named.or(filter.call), ..filter }
 }
 
 fn units(args: &ViewArgs) -> f64 {
@@ -200,7 +199,8 @@ fn units(args: &ViewArgs) -> f64 {
 }
 
 fn report(args: &ViewArgs, blocks: Vec<Block>) -> anyhow::Result<()> {
-    let title = format!("{}, {}{}", args.trace.display(), args.view.name, args.filter.words());
+    let named = args.named.map(|number| format!(" {}", call_name(Abi::Native, number))).unwrap_or_default();
+    let title = format!("{}, {}{named}{}", args.trace.display(), args.view.name, args.filter.words());
     output::show(&Report { title, blocks }, args.print.format())
 }
 
