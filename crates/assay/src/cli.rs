@@ -22,7 +22,7 @@ use crate::past;
 use crate::phase::turns::States;
 
 pub use diff::DiffArgs;
-use filter::FilterArgs;
+pub use filter::FilterArgs;
 pub use guard::GuardArgs;
 pub use reflect::{
     ReflectArgs, ReflectCommand, ReflectPlaceArgs, ReflectSimulateArgs, ReflectWatchArgs, Selected,
@@ -31,7 +31,7 @@ pub use sim::{
     BesideArgs, GuestArgs, Observe, SimArgs, SimCommand, SimDiffArgs, SimImageArgs, SimImageBuildArgs,
     SimImageCommand, SimMatrixArgs, SimRunArgs, SimShowArgs,
 };
-pub use trace::{ImportArgs, Instead, TraceArgs};
+pub use trace::{ExportArgs, ExportFormat, ImportArgs, Instead, TraceArgs};
 pub use view::ViewArgs;
 
 /// Measures the costs of a machine's primitives, traces an application's demand for them, and predicts the

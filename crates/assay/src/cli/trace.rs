@@ -3,14 +3,17 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+
+use super::FilterArgs;
 
 /// `assay trace`.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("what").args(["pid", "command"]).required(true))]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(override_usage = "assay trace [OPTIONS] <--pid PID | -- COMMAND...>
-       assay trace import [OPTIONS] <LOG>")]
+       assay trace import [OPTIONS] <LOG>
+       assay trace export [OPTIONS] --format <FORMAT> <NAME.trace>")]
 pub struct TraceArgs {
     /// Trace to write, a directory that must not exist yet.
     #[arg(short, long, value_name = "NAME.trace", default_value = "assay.trace")]
@@ -34,6 +37,8 @@ pub struct TraceArgs {
 pub enum Instead {
     /// Make a trace from a log of strace, for users who may not run the recorder.
     Import(ImportArgs),
+    /// Print a trace in the format of another tool.
+    Export(ExportArgs),
 }
 
 /// `assay trace import`.
@@ -45,4 +50,27 @@ pub struct ImportArgs {
     /// Trace to write, a directory that must not exist yet.
     #[arg(short, long, value_name = "NAME.trace", default_value = "assay.trace")]
     pub output: PathBuf,
+}
+
+/// `assay trace export`.
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// Trace to read.
+    #[arg(value_name = "NAME.trace")]
+    pub trace: PathBuf,
+    /// Format to print.
+    #[arg(long)]
+    pub format: ExportFormat,
+    /// Filters for events.
+    #[command(flatten)]
+    pub filter: FilterArgs,
+}
+
+/// Formats of other tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// All events on a time axis, as JSON for Perfetto, chrome://tracing or Speedscope
+    Chrome,
+    /// Time by programs, call and state, for flame graphs: folded stacks, in ns
+    Folded,
 }

@@ -1,4 +1,6 @@
-//! `assay trace`: records the system calls and other kernel events of a program, or imports them.
+//! `assay trace`: records the system calls and other kernel events of a program, or imports or exports them.
+
+mod export;
 
 use std::thread;
 use std::time::Duration;
@@ -22,6 +24,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub fn run(args: &TraceArgs) -> anyhow::Result<()> {
     match &args.instead {
         Some(Instead::Import(args)) => import(args),
+        Some(Instead::Export(args)) => export::run(args),
         None => record(args),
     }
 }
