@@ -1,15 +1,18 @@
 //! The tracing phase: repeats the work with a recorder, and returns a summary and a demand.
 
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use assay_quantity::OperationDemand;
 use assay_trace::container::{Origin, WriteError};
+use assay_trace::record::Entry;
 use assay_trace::view::demand::{Demanding, Named};
-use assay_trace::view::look;
+use assay_trace::view::sequence::{Sequence, SequenceRow};
 use assay_trace::view::summary::{Summarise, Summary};
+use assay_trace::view::{Filter, look};
 use assay_trace::{Reader, Writer};
 use assay_trace_probe::{Ended, Held, Options, Recorded, Recorder, Streams, opening};
 use assay_workload::{CommandProgram, Operation, Server};
@@ -212,6 +215,30 @@ pub fn open(trace: &Path) -> anyhow::Result<Reader> {
         remark(&format!("{untracked} threads could not be traced: their events are missing"));
     }
     Ok(reader)
+}
+
+/// Passes each row of the sequence of a trace, with its record and the time since the beginning of the trace
+/// in ns, to `print`, as it is read, because a trace may not fit in memory. Ends when printing fails. Returns
+/// the results of printing and of reading.
+pub fn print_rows(
+    mut reader: Reader,
+    filter: Filter,
+    mut print: impl FnMut(&Entry, &SequenceRow, u64) -> io::Result<()>,
+) -> (io::Result<()>, anyhow::Result<()>) {
+    let start_ns = reader.manifest().start_monotonic_ns;
+    let mut sequence = Sequence::of(filter, reader.manifest().origin);
+    loop {
+        let entry = match reader.next_entry() {
+            Ok(Some(entry)) => entry,
+            Ok(None) => return (Ok(()), Ok(())),
+            Err(error) => return (Ok(()), Err(error.into())),
+        };
+        if let Some(row) = sequence.row(entry)
+            && let Err(error) = print(entry, row, row.begin_ns.saturating_sub(start_ns))
+        {
+            return (Err(error), Ok(()));
+        }
+    }
 }
 
 /// Returns a sentence for each gap in a recording.

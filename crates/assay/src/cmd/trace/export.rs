@@ -24,8 +24,7 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<()> {
 }
 
 /// Prints one line per stack: its frames, with semicolons in between, and its time in ns. This is the input
-/// of
-/// `flamegraph.pl`, inferno and Speedscope.
+/// of `flamegraph.pl`, inferno and Speedscope.
 fn folded(reader: Reader, filter: Filter) -> anyhow::Result<()> {
     let origin = reader.manifest().origin;
     let stacks = look(reader, CollectStacks::of(filter, origin))?;

@@ -1,22 +1,23 @@
-//! The view sequence: prints rows as they are read, because a trace may not fit in memory.
+//! The view sequence: prints the rows as text, JSON or CSV.
 
 use std::io::{self, Write};
 
 use anyhow::bail;
 use assay_trace::Reader;
-use assay_trace::view::sequence::{Sequence, SequenceRow};
+use assay_trace::view::sequence::SequenceRow;
 use serde::Serialize;
 
 use super::filter;
 use crate::cli::ViewArgs;
 use crate::output;
+use crate::phase::tracing::print_rows;
 
 /// The fields of a row in JSON and CSV: those of [`Line`].
 pub const FIELDS: [&str; 9] =
     ["begin_ns", "elapsed_ns", "program", "process", "thread", "cpu", "number", "descriptor", "event"];
 
 /// Prints the rows until the reader of stdout closes it.
-pub fn print(mut reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
+pub fn print(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
     let stdout = output::stdout();
     let mut printer = match args.print.format().name {
         "text" => Printer::Text(stdout, String::new()),
@@ -26,21 +27,9 @@ pub fn print(mut reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
             bail!("the view sequence is a stream and cannot be printed as {other}; choose text, json or csv")
         }
     };
-    let start_ns = reader.manifest().start_monotonic_ns;
-    let mut sequence = Sequence::of(filter(&reader, args), reader.manifest().origin);
-    let mut printed = printer.head();
-    let read = loop {
-        match reader.next_entry() {
-            _ if printed.is_err() => break Ok(()),
-            Ok(Some(entry)) => {
-                if let Some(row) = sequence.row(entry) {
-                    printed = printer.row(row, row.begin_ns.saturating_sub(start_ns));
-                }
-            }
-            Ok(None) => break Ok(()),
-            Err(error) => break Err(error.into()),
-        }
-    };
+    let filter = filter(&reader, args);
+    output::printed(printer.head())?;
+    let (printed, read) = print_rows(reader, filter, |_, row, since_ns| printer.row(row, since_ns));
     output::end(output::printed(printed.and_then(|()| printer.flush())), read)
 }
 

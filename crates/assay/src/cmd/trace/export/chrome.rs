@@ -1,7 +1,5 @@
-//! A trace in the Trace Event Format, JSON that Perfetto, `chrome://tracing` and Speedscope read.
-//!
-//! Each event is written as it is read, because a trace may not fit in memory. Times are in microseconds, as
-//! the format requires, with three decimals.
+//! A trace in the Trace Event Format, JSON that Perfetto and Speedscope read.
+//! Times are in microseconds, as the format requires, with three decimals.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -11,30 +9,19 @@ use assay_trace::Reader;
 use assay_trace::descriptor::Descriptor;
 use assay_trace::record::{Call, Entry, Event};
 use assay_trace::view::Filter;
-use assay_trace::view::sequence::{Sequence, SequenceRow};
+use assay_trace::view::sequence::SequenceRow;
 use foldhash::HashMap;
 use serde::Serialize;
 
 use crate::output;
+use crate::phase::tracing::print_rows;
 
 /// Prints the events of a trace until the reader of stdout closes it.
-pub fn print(mut reader: Reader, filter: Filter) -> anyhow::Result<()> {
-    let manifest = reader.manifest();
-    let (start_ns, mut sequence) = (manifest.start_monotonic_ns, Sequence::of(filter, manifest.origin));
+pub fn print(reader: Reader, filter: Filter) -> anyhow::Result<()> {
     let mut printer = Printer { to: output::stdout(), begin: "", names: HashMap::default() };
-    let mut printed = printer.head();
-    let read = loop {
-        match reader.next_entry() {
-            _ if printed.is_err() => break Ok(()),
-            Ok(Some(entry)) => {
-                if let Some(row) = sequence.row(entry) {
-                    printed = printer.event(entry, row, row.begin_ns.saturating_sub(start_ns));
-                }
-            }
-            Ok(None) => break Ok(()),
-            Err(error) => break Err(error.into()),
-        }
-    };
+    output::printed(printer.head())?;
+    let (printed, read) =
+        print_rows(reader, filter, |entry, row, since_ns| printer.event(entry, row, since_ns));
     output::end(output::printed(printed.and_then(|()| printer.tail())), read)
 }
 
@@ -163,6 +150,7 @@ mod tests {
     use assay_trace::container::Origin;
     use assay_trace::record::{Lost, Record};
     use assay_trace::syscall;
+    use assay_trace::view::sequence::Sequence;
     use serde_json::{Value, json};
 
     use super::*;
