@@ -29,6 +29,11 @@ pub(super) struct Lineage(usize);
 /// The lineage of a process whose program is not recorded.
 const UNKNOWN: Lineage = Lineage(0);
 
+/// Names that are shown of a lineage: more than a tree of processes usually has, and a limit for the size of
+/// the output, which otherwise grows with the square of the length of a chain of programs that execute each
+/// other.
+const NAMED_MAX: usize = 64;
+
 /// The last program of a lineage.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 struct Program {
@@ -99,10 +104,13 @@ impl Programs {
     }
 
     /// Returns the names of the programs of a lineage, that of the process last; none if it is not recorded.
+    /// `...` replaces those that come before the last [`NAMED_MAX`].
     pub fn names(&self, lineage: Lineage) -> Vec<&str> {
         let programs = std::iter::successors(Some(lineage), |lineage| Some(self.lineages[lineage.0].parent));
-        let known = programs.take_while(|lineage| *lineage != UNKNOWN);
-        let mut names: Vec<&str> = known.map(|lineage| &*self.lineages[lineage.0].name).collect();
+        let mut known = programs.take_while(|lineage| *lineage != UNKNOWN);
+        let last = known.by_ref().take(NAMED_MAX).map(|lineage| &*self.lineages[lineage.0].name);
+        let mut names: Vec<&str> = last.collect();
+        names.extend(known.next().map(|_| "..."));
         names.reverse();
         names
     }
@@ -214,5 +222,21 @@ mod tests {
         assert_eq!(after(4, exec("cc1")), "make;sh;cc1", "a thread is no child");
         assert_eq!(after(2, exec("cc")), "make;cc");
         assert_eq!(programs.lineage(2), programs.lineage(3));
+    }
+
+    #[test]
+    fn of_a_long_lineage_the_last_names_are_shown() {
+        let mut programs = Programs::default();
+        let names = |process: u32| {
+            let fork = Event::Fork { child_process: process + 1, child_thread: process + 1, memory: None };
+            for event in [exec(&process.to_string()), fork] {
+                programs.add(&Record { process, ..record(event) });
+            }
+            let lineage = programs.lineage(process);
+            programs.names(lineage).join(";")
+        };
+        let all: Vec<String> = (1..=66).map(names).collect();
+        assert!(all[63].starts_with("1;2;") && all[63].ends_with(";63;64"), "{}", all[63]);
+        assert!(all[65].starts_with("...;3;4;") && all[65].ends_with(";65;66"), "{}", all[65]);
     }
 }
