@@ -69,7 +69,7 @@ pub struct ExportArgs {
 /// Formats of other tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ExportFormat {
-    /// All events on a time axis, as JSON for Perfetto, chrome://tracing or Speedscope
+    /// All events on a time axis, as JSON for Perfetto or Speedscope
     Chrome,
     /// Time by programs, call and state, for flame graphs: folded stacks, in ns
     Folded,

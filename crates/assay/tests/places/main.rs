@@ -7,6 +7,7 @@
 
 mod diff;
 mod disk;
+mod export;
 mod guest;
 mod import;
 mod input;

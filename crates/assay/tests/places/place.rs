@@ -2,8 +2,8 @@
 //! tests make afterwards.
 
 use std::ffi::OsStr;
-use std::fs::{self, File, Permissions};
-use std::io::{BufRead, BufReader};
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -51,6 +51,21 @@ impl Place {
     /// Creates a place with 400 requests to nginx in a round, which take about ten milliseconds.
     pub fn new() -> Self {
         Self::with_requests(400)
+    }
+
+    /// Returns a place with a damaged trace, `x.trace`, whose whole blocks contain 30 calls of `openat`.
+    pub fn with_damaged_trace() -> Self {
+        let killed = repository().join("crates/trace/tests/version-1/killed");
+        let place = Self::new();
+        fs::create_dir(place.path("x.trace")).unwrap();
+        for file in ["manifest.json", "cpu0-000000.spool"] {
+            fs::copy(killed.join(file), place.path("x.trace").join(file)).unwrap();
+        }
+        // A block of one record whose checksum is wrong.
+        let block = [&1_u64.to_le_bytes()[..], &[0; 8 + 144]].concat();
+        let spool = place.path("x.trace/cpu0-000000.spool");
+        OpenOptions::new().append(true).open(&spool).unwrap().write_all(&block).unwrap();
+        place
     }
 
     /// Creates a place with this number of requests to nginx in a round.

@@ -1,8 +1,7 @@
 //! Standard streams that are closed, unread or full.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::path::Path;
+use std::fs::OpenOptions;
+use std::io;
 
 use crate::place::{Place, Said};
 
@@ -82,16 +81,7 @@ fn every_view_can_be_printed_in_every_supported_format() {
 
 #[test]
 fn rows_before_a_damaged_block_are_printed_and_no_failure_hides_another() {
-    let killed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../trace/tests/version-1/killed");
-    let place = Place::new();
-    fs::create_dir(place.path("x.trace")).unwrap();
-    for file in ["manifest.json", "cpu0-000000.spool"] {
-        fs::copy(killed.join(file), place.path("x.trace").join(file)).unwrap();
-    }
-    // A block of one record whose checksum is wrong.
-    let block = [&1_u64.to_le_bytes()[..], &[0; 8 + 144]].concat();
-    let spool = place.path("x.trace/cpu0-000000.spool");
-    OpenOptions::new().append(true).open(&spool).unwrap().write_all(&block).unwrap();
+    let place = Place::with_damaged_trace();
     let view = |format: &str| place.assay(&["view", "x.trace", "sequence", "--call", "openat", format]);
     for (format, rows) in [("--format=text", 30), ("--json", 30), ("--csv", 31)] {
         let said = Said::by(&mut view(format));
