@@ -123,8 +123,9 @@ impl Stacks {
             let with_time = states.into_iter().filter(|(_, time_ns)| *time_ns > 0);
             with_time.map(|(state, time_ns)| {
                 let programs = self.programs.names(*lineage);
-                let programs = if programs.is_empty() { vec!["?"] } else { programs };
-                let mut frames: Vec<Cow<'_, str>> = programs.into_iter().map(Cow::from).collect();
+                let programs = if programs.is_empty() { vec![""] } else { programs };
+                let shown = programs.into_iter().map(|name| if name.is_empty() { "?" } else { name });
+                let mut frames: Vec<Cow<'_, str>> = shown.map(Cow::from).collect();
                 place.push_to(&mut frames);
                 frames.extend(state.map(Cow::from));
                 Stack { frames, time_ns }
@@ -218,8 +219,10 @@ mod tests {
     #[test]
     fn a_trace_without_states_has_elapsed_times() {
         let read = Event::Call(Call { elapsed_ns: 100, ..call("read") });
-        let due = [("cat;read".to_owned(), 200)];
-        assert_eq!(stacks(Origin::Strace, Filter::default(), &[(1, exec("cat")), (1, read), (1, read)]), due);
+        let due = |stack: &str| [(stack.to_owned(), 200)];
+        let of = |path| stacks(Origin::Strace, Filter::default(), &[(1, exec(path)), (1, read), (1, read)]);
+        assert_eq!(of("cat"), due("cat;read"));
+        assert_eq!(of("/bin/"), due("?;read"), "a frame is not empty");
     }
 
     #[test]
