@@ -72,6 +72,8 @@ fn the_events_of_a_trace_are_the_rows_of_its_sequence() {
         assert_eq!(named.len(), last.len());
         assert!(named.iter().all(|(process, name)| last[process] == name), "{named:?} {last:?}");
     }
+    let empty = export(&place, "chrome", &["--from", "2s", "--to", "2s"]);
+    empty.complains_of(&["--from must be before --to"]);
 }
 
 #[test]
