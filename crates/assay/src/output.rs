@@ -85,9 +85,12 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     printed(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
 }
 
+/// Bytes per write to stdout.
+const STDOUT_BYTES: usize = 64 * 1024;
+
 /// Returns a buffered stdout for output that is printed in pieces; pass the result to [`printed`].
 pub fn stdout() -> impl Write {
-    BufWriter::new(io::stdout().lock())
+    BufWriter::with_capacity(STDOUT_BYTES, io::stdout().lock())
 }
 
 /// Converts the result of writing to stdout.
