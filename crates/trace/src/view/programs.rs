@@ -15,7 +15,7 @@ pub(super) struct Programs {
     running: HashMap<u32, Running>,
     /// The process that was asked for last.
     latest: (u32, Running),
-    /// The first one is [`UNKNOWN`].
+    /// The first one is that of [`Lineage::UNKNOWN`].
     lineages: Vec<Program>,
     /// Positions in `lineages`.
     positions: HashMap<Program, Lineage>,
@@ -26,28 +26,30 @@ pub(super) struct Programs {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Lineage(usize);
 
-/// The lineage of a process whose program is not recorded.
-const UNKNOWN: Lineage = Lineage(0);
+impl Lineage {
+    /// The lineage of a process whose program is not recorded, the default.
+    const UNKNOWN: Self = Self(0);
+}
 
-/// Names that are shown of a lineage: more than a tree of processes usually has, and a limit for the size of
-/// the output, which otherwise grows with the square of the length of a chain of programs that execute each
-/// other.
-const NAMED_MAX: usize = 64;
+/// Programs in a lineage, more than a tree of processes usually has. In a longer one `...` replaces those so
+/// far. A limit, because the output would grow with the square of the length of a chain of programs that
+/// execute each other.
+const PROGRAMS_MAX: usize = 64;
 
 /// The last program of a lineage.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 struct Program {
-    /// The lineage of the process that created the process of this program.
-    parent: Lineage,
+    /// The lineage of the process that created the process of this program, if that is recorded.
+    parent: Option<Lineage>,
     name: Rc<str>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Running {
     lineage: Lineage,
-    /// The lineage of its parent when it was created.
-    parent: Lineage,
-    /// Page faults and the like may follow. After a call, the number is that of another process.
+    /// The lineage of its parent when it was created, if that is recorded.
+    parent: Option<Lineage>,
+    /// Page faults and the like may follow. A process that does something is another one with its number.
     is_ended: bool,
 }
 
@@ -57,7 +59,7 @@ impl Default for Programs {
             running: HashMap::default(),
             latest: Default::default(),
             lineages: vec![Program::default()],
-            positions: HashMap::default(),
+            positions: [(Program::default(), Lineage::UNKNOWN)].into_iter().collect(),
         }
     }
 }
@@ -65,19 +67,20 @@ impl Default for Programs {
 impl Programs {
     /// Processes the next record.
     pub fn add(&mut self, record: &Record) {
+        let acts = matches!(record.event, Event::Call(_) | Event::Exec { .. } | Event::Fork { .. });
+        if acts && self.of(record.process).is_ended {
+            self.set(record.process, Running::default());
+        }
         match &record.event {
-            Event::Call(_) if self.of(record.process).is_ended => {
-                self.set(record.process, Running::default())
-            }
             Event::Exec { path } => {
-                let parent = self.of(record.process).parent;
+                let parent = self.of(record.process).parent.map(|parent| self.shortened(parent));
                 let lineage = self.lineage_of(Program { parent, name: name(path) });
                 self.set(record.process, Running { lineage, parent, is_ended: false });
             }
             // A thread keeps the lineage of its process.
             Event::Fork { child_process, .. } if *child_process != record.process => {
                 let lineage = self.of(record.process).lineage;
-                self.set(*child_process, Running { lineage, parent: lineage, is_ended: false });
+                self.set(*child_process, Running { lineage, parent: Some(lineage), is_ended: false });
             }
             Event::Exit { whole_process: true, .. } => {
                 let running = self.of(record.process);
@@ -103,16 +106,27 @@ impl Programs {
         self.of(process).lineage
     }
 
-    /// Returns the names of the programs of a lineage, that of the process last; none if it is not recorded.
-    /// `...` replaces those that come before the last [`NAMED_MAX`].
+    /// Returns the names of the programs of a lineage, that of the process last; `?` for one that is not
+    /// recorded.
     pub fn names(&self, lineage: Lineage) -> Vec<&str> {
-        let programs = std::iter::successors(Some(lineage), |lineage| Some(self.lineages[lineage.0].parent));
-        let mut known = programs.take_while(|lineage| *lineage != UNKNOWN);
-        let last = known.by_ref().take(NAMED_MAX).map(|lineage| &*self.lineages[lineage.0].name);
-        let mut names: Vec<&str> = last.collect();
-        names.extend(known.next().map(|_| "..."));
+        let names = self.upwards(lineage).map(|program| &*program.name);
+        let mut names: Vec<&str> = names.map(|name| if name.is_empty() { "?" } else { name }).collect();
         names.reverse();
         names
+    }
+
+    /// Returns the programs of a lineage, that of the process first.
+    fn upwards(&self, lineage: Lineage) -> impl Iterator<Item = &Program> {
+        let program = |lineage: Lineage| &self.lineages[lineage.0];
+        std::iter::successors(Some(program(lineage)), move |child| child.parent.map(program))
+    }
+
+    /// Returns a lineage to which another program can be added.
+    fn shortened(&mut self, lineage: Lineage) -> Lineage {
+        if self.upwards(lineage).count() < PROGRAMS_MAX {
+            return lineage;
+        }
+        self.lineage_of(Program { parent: None, name: "...".into() })
     }
 
     fn of(&mut self, process: u32) -> Running {
@@ -209,7 +223,7 @@ mod tests {
             let lineage = programs.lineage(process);
             programs.names(lineage).join(";")
         };
-        assert_eq!(after(1, Event::Call(call("read"))), "");
+        assert_eq!(after(1, Event::Call(call("read"))), "?");
         assert_eq!(after(1, exec("/bin/env")), "env");
         assert_eq!(after(1, exec("/usr/bin/make")), "make", "it replaces the program of the process");
         assert_eq!(after(1, fork(2)), "make");
@@ -221,11 +235,23 @@ mod tests {
         assert_eq!(after(4, Event::Fork { child_process: 4, child_thread: 5, memory: None }), "make;sh;cc");
         assert_eq!(after(4, exec("cc1")), "make;sh;cc1", "a thread is no child");
         assert_eq!(after(2, exec("cc")), "make;cc");
+        assert_eq!(after(4, END), "make;sh;cc1");
+        assert_eq!(
+            after(4, exec("cc")),
+            "cc",
+            "another process with its number, whose parent is not recorded"
+        );
+        assert_eq!(after(4, END), "cc");
+        assert_eq!(after(4, fork(5)), "?", "so is one that creates a process");
+        assert_eq!(after(5, exec("")), "?;?");
+        assert_eq!(after(5, exec("as")), "?;as");
+        assert_eq!(after(6, exec("/bin/")), "?");
         assert_eq!(programs.lineage(2), programs.lineage(3));
+        assert_eq!(programs.lineage(6), Lineage::UNKNOWN);
     }
 
     #[test]
-    fn of_a_long_lineage_the_last_names_are_shown() {
+    fn the_beginning_of_a_long_lineage_is_replaced() {
         let mut programs = Programs::default();
         let names = |process: u32| {
             let fork = Event::Fork { child_process: process + 1, child_thread: process + 1, memory: None };
@@ -237,6 +263,6 @@ mod tests {
         };
         let all: Vec<String> = (1..=66).map(names).collect();
         assert!(all[63].starts_with("1;2;") && all[63].ends_with(";63;64"), "{}", all[63]);
-        assert!(all[65].starts_with("...;3;4;") && all[65].ends_with(";65;66"), "{}", all[65]);
+        assert_eq!(all[64..], ["...;65", "...;65;66"]);
     }
 }

@@ -1,5 +1,5 @@
-//! The time of the threads of a trace as stacks: the programs, the call, its kind of descriptor, and the
-//! state of the thread.
+//! The time of the threads of a trace in calls and off the CPU, as stacks: the programs, the call, its kind
+//! of descriptor, and the state of the thread.
 //!
 //! Tools for flame graphs draw them. The memory grows with the number of different stacks and processes.
 
@@ -33,17 +33,16 @@ pub struct Stacks {
     programs: Programs,
     origin: Origin,
     times: Vec<((Lineage, Place), Times)>,
-    /// Lost records: with losses, every time is a lower bound.
+    /// Lost records: with losses, times are missing, or are those of another program.
     pub lost: u64,
 }
 
 /// A stack and the time in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stack<'a> {
-    /// The programs by which the process was started, `make`, `sh`, and its own, or `?` if the trace does not
-    /// contain it; then the call, the kind of its
-    /// descriptor if it has one, and, unless the trace does not contain it, the state: `working`, `blocked`,
-    /// `runnable` or `interrupts`. For time off the CPU outside calls, `outside calls` replaces the call.
+    /// The programs by which the process was started and its own, as [`Programs::names`] returns them; then
+    /// the call and the kind of its descriptor if it has one, or `outside calls`; then the state: `working`,
+    /// `blocked`, `runnable` or `interrupts`, and `elapsed` in a trace of strace, which has no states.
     pub frames: Vec<Cow<'a, str>>,
     /// The time of all threads, ns.
     pub time_ns: u64,
@@ -108,27 +107,16 @@ impl View for CollectStacks {
 }
 
 impl Stacks {
-    /// Returns the stacks with time in them, each once.
+    /// Returns the stacks with time in them.
     pub fn iter(&self) -> impl Iterator<Item = Stack<'_>> {
         self.times.iter().flat_map(|((lineage, place), times)| {
-            let states = match self.origin {
-                Origin::Probe => vec![
-                    (Some("working"), times.working_ns),
-                    (Some("blocked"), times.blocked_ns),
-                    (Some("runnable"), times.runnable_ns),
-                    (Some("interrupts"), times.interrupts_ns),
-                ],
-                Origin::Strace => vec![(None, times.working_ns)],
-            };
-            let with_time = states.into_iter().filter(|(_, time_ns)| *time_ns > 0);
-            with_time.map(|(state, time_ns)| {
-                let programs = self.programs.names(*lineage);
-                let programs = if programs.is_empty() { vec![""] } else { programs };
-                let shown = programs.into_iter().map(|name| if name.is_empty() { "?" } else { name });
-                let mut frames: Vec<Cow<'_, str>> = shown.map(Cow::from).collect();
-                place.push_to(&mut frames);
-                frames.extend(state.map(Cow::from));
-                Stack { frames, time_ns }
+            let mut above: Vec<Cow<'_, str>> =
+                self.programs.names(*lineage).into_iter().map(Cow::from).collect();
+            place.push_to(&mut above);
+            let with_time = times.by_state(self.origin).into_iter().filter(|(_, time_ns)| *time_ns > 0);
+            with_time.map(move |(state, time_ns)| Stack {
+                frames: above.iter().cloned().chain([state.into()]).collect(),
+                time_ns,
             })
         })
     }
@@ -149,12 +137,26 @@ impl Place {
 }
 
 impl Times {
+    /// Returns the parts of the elapsed time of a call.
     fn of(call: &Call) -> Self {
+        let blocked_ns = call.blocked_ns.min(call.elapsed_ns);
         Self {
             working_ns: call.kernel_ns(),
-            blocked_ns: call.blocked_ns,
-            runnable_ns: call.waiting_ns,
-            interrupts_ns: call.irq_ns,
+            blocked_ns,
+            runnable_ns: call.off_cpu_ns() - blocked_ns,
+            interrupts_ns: call.irq_ns.min(call.on_cpu_ns()),
+        }
+    }
+
+    fn by_state(&self, origin: Origin) -> Vec<(&'static str, u64)> {
+        match origin {
+            Origin::Probe => vec![
+                ("working", self.working_ns),
+                ("blocked", self.blocked_ns),
+                ("runnable", self.runnable_ns),
+                ("interrupts", self.interrupts_ns),
+            ],
+            Origin::Strace => vec![("elapsed", self.working_ns)],
         }
     }
 
@@ -186,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_call_is_below_its_programs_and_divided_by_state() {
+    fn the_time_of_a_call_belongs_to_its_programs_and_is_divided_by_state() {
         let fork = Event::Fork { child_process: 2, child_thread: 2, memory: None };
         let exit = Event::Unfinished(Call { elapsed_ns: 3, ..call("exit_group") });
         let events = [
@@ -217,12 +219,22 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_without_states_has_elapsed_times() {
+    fn a_trace_of_strace_has_elapsed_times() {
         let read = Event::Call(Call { elapsed_ns: 100, ..call("read") });
         let due = |stack: &str| [(stack.to_owned(), 200)];
         let of = |path| stacks(Origin::Strace, Filter::default(), &[(1, exec(path)), (1, read), (1, read)]);
-        assert_eq!(of("cat"), due("cat;read"));
-        assert_eq!(of("/bin/"), due("?;read"), "a frame is not empty");
+        assert_eq!(of("cat"), due("cat;read;elapsed"));
+        assert_eq!(of("/bin/"), due("?;read;elapsed"), "a frame is not empty");
+    }
+
+    #[test]
+    fn the_parts_of_a_call_add_up_to_its_elapsed_time() {
+        for times in [[100, 0, 0], [50, 60, 7], [101, 1, 1], [40, 20, 50], [u64::MAX; 3]] {
+            let [blocked_ns, waiting_ns, irq_ns] = times;
+            let call = Call { elapsed_ns: 100, blocked_ns, waiting_ns, irq_ns, ..call("read") };
+            let parts = stacks(Origin::Probe, Filter::default(), &[(1, Event::Call(call))]);
+            assert_eq!(parts.iter().map(|(_, time_ns)| time_ns).sum::<u64>(), 100, "{parts:?}");
+        }
     }
 
     #[test]
