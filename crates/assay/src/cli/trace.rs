@@ -69,8 +69,8 @@ pub struct ExportArgs {
 /// Formats of other tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ExportFormat {
-    /// All events on a time axis, as JSON for Perfetto or Speedscope
+    /// All events on a time axis, as JSON for Perfetto
     Chrome,
-    /// Time by programs, call and state, for flame graphs: folded stacks, in ns
+    /// Time in calls and off the CPU, by programs, call and state, for flame graphs: folded stacks, in ns
     Folded,
 }

@@ -1,4 +1,5 @@
-//! The tracing phase: repeats the work with a recorder, and returns a summary and a demand.
+//! The tracing phase: repeats the work with a recorder, and returns a summary and a demand. Also opens and
+//! prints recorded traces.
 
 use std::ffi::OsString;
 use std::io;

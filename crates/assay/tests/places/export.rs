@@ -1,6 +1,8 @@
 //! Traces in the formats of other tools.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fs::OpenOptions;
+use std::io;
 
 use serde_json::Value;
 
@@ -107,4 +109,18 @@ fn events_before_a_damaged_block_are_printed_as_whole_json() {
     let calls = whole["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] != "M");
     assert_eq!(calls.count(), 30);
     assert_eq!(damaged("folded"), "", "a sum that lacks some events would be wrong");
+}
+
+#[test]
+fn a_closed_pipe_is_success_and_a_full_disk_is_not() {
+    let place = place();
+    for format in ["chrome", "folded"] {
+        let command = || place.assay(&["trace", "export", "x.trace", "--format", format]);
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        let said = Said::by(command().stdout(writer));
+        assert!(said.status.success() && said.stderr.is_empty(), "{said:?}");
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        Said::by(command().stdout(full)).complains_of(&["cannot write to stdout", "No space left"]);
+    }
 }

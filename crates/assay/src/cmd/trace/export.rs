@@ -24,16 +24,23 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<()> {
 }
 
 /// Prints one line per stack: its frames, with semicolons in between, and its time in ns. This is the input
-/// of `flamegraph.pl`, inferno and Speedscope.
+/// of `flamegraph.pl`, inferno and Speedscope, which take a number before the time for another time: no last
+/// frame may end in one.
 fn folded(reader: Reader, filter: Filter) -> anyhow::Result<()> {
     let origin = reader.manifest().origin;
     let stacks = look(reader, CollectStacks::of(filter, origin))?;
-    if stacks.lost > 0 {
-        output::say(&format!("{} records were LOST: every time is a lower bound", stacks.lost));
-    }
+    say_losses(stacks.lost);
     let mut stdout = output::stdout();
     let printed = stacks.iter().try_for_each(|stack| line(&mut stdout, &stack));
     output::printed(printed.and_then(|()| stdout.flush()))
+}
+
+fn say_losses(records: u64) {
+    if records > 0 {
+        output::say(&format!(
+            "{records} records were LOST: times are missing, or are those of another program"
+        ));
+    }
 }
 
 fn line(to: &mut impl Write, stack: &Stack<'_>) -> io::Result<()> {

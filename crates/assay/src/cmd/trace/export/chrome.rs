@@ -1,4 +1,4 @@
-//! A trace in the Trace Event Format, JSON that Perfetto and Speedscope read.
+//! A trace in the Trace Event Format, JSON for Perfetto.
 //! Times are in microseconds, as the format requires, with three decimals.
 
 use std::borrow::Cow;
@@ -18,10 +18,11 @@ use crate::phase::tracing::print_rows;
 
 /// Prints the events of a trace until the reader of stdout closes it.
 pub fn print(reader: Reader, filter: Filter) -> anyhow::Result<()> {
-    let mut printer = Printer { to: output::stdout(), begin: "", names: HashMap::default() };
+    let mut printer = Printer::to(output::stdout());
     output::printed(printer.head())?;
     let (printed, read) =
         print_rows(reader, filter, |entry, row, since_ns| printer.event(entry, row, since_ns));
+    super::say_losses(printer.lost);
     output::end(output::printed(printed.and_then(|()| printer.tail())), read)
 }
 
@@ -29,8 +30,9 @@ struct Printer<W> {
     to: W,
     /// What separates the next event from the previous one.
     begin: &'static str,
-    /// The names that were printed, by process.
+    /// The names that were printed, by process; empty for `?`.
     names: HashMap<u32, Rc<str>>,
+    lost: u64,
 }
 
 /// An event as the format defines it.
@@ -40,7 +42,7 @@ struct TraceEvent<'a> {
     cat: &'static str,
     /// `X` for an event with a duration, `i` for one without, `M` for the name of a process.
     ph: char,
-    /// What an event without a duration concerns: a thread (`t`) or everything (`g`).
+    /// The scope of an instant: a thread (`t`) or the trace (`g`).
     #[serde(skip_serializing_if = "Option::is_none")]
     s: Option<char>,
     ts: f64,
@@ -73,12 +75,19 @@ struct Details<'a> {
 }
 
 impl<W: Write> Printer<W> {
+    fn to(to: W) -> Self {
+        Self { to, begin: "", names: HashMap::default(), lost: 0 }
+    }
+
     fn head(&mut self) -> io::Result<()> {
         self.to.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n")
     }
 
     fn event(&mut self, entry: &Entry, row: &SequenceRow, since_ns: u64) -> io::Result<()> {
-        if !row.program.is_empty() && self.names.get(&row.process) != Some(&row.program) {
+        if let Entry::Lost(lost) = entry {
+            self.lost = self.lost.saturating_add(lost.records);
+        }
+        if self.names.get(&row.process).map_or("", |name| name) != &*row.program {
             self.names.insert(row.process, Rc::clone(&row.program));
             self.write(&naming(row))?;
         }
@@ -99,7 +108,8 @@ impl<W: Write> Printer<W> {
 
 /// Returns the event that names the process of a row.
 fn naming(row: &SequenceRow) -> TraceEvent<'_> {
-    let args = Details { name: Some(&row.program), ..Details::default() };
+    let name = if row.program.is_empty() { "?" } else { &row.program };
+    let args = Details { name: Some(name), ..Details::default() };
     let (pid, tid) = (row.process, row.thread);
     TraceEvent { name: "process_name".into(), cat: "", ph: 'M', s: None, ts: 0.0, dur: None, pid, tid, args }
 }
@@ -110,7 +120,7 @@ fn event<'a>(entry: &Entry, row: &'a SequenceRow, since_ns: u64) -> TraceEvent<'
         Entry::Lost(_) => ("records lost".into(), 'g'),
         Entry::Record(record, _) => match &record.event {
             Event::Call(call) | Event::Unfinished(call) => {
-                args = args.of(call);
+                args = args.with_times(call);
                 (call.name(), 't')
             }
             Event::OffCpu { blocked_ns, waiting_ns } => {
@@ -130,13 +140,13 @@ fn event<'a>(entry: &Entry, row: &'a SequenceRow, since_ns: u64) -> TraceEvent<'
 }
 
 impl Details<'_> {
-    fn of(self, call: &Call) -> Self {
+    fn with_times(self, call: &Call) -> Self {
         let Call { blocked_ns, waiting_ns, irq_ns, softnet_ns, faults, .. } = *call;
         Self { blocked_ns, waiting_ns, irq_ns, softnet_ns, faults: faults.into(), ..self }
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "104 days are 2^53 ns")]
+#[expect(clippy::cast_precision_loss, reason = "exact to the nanosecond for 101 days")]
 fn microseconds(time_ns: u64) -> f64 {
     time_ns as f64 / 1e3
 }
@@ -157,7 +167,7 @@ mod tests {
 
     fn printed(events: &[Event]) -> Vec<Value> {
         let mut sequence = Sequence::of(Filter::default(), Origin::Probe);
-        let mut printer = Printer { to: Vec::new(), begin: "", names: HashMap::default() };
+        let mut printer = Printer::to(Vec::new());
         printer.head().unwrap();
         let record = |event| Record { begin_ns: 5, process: 7, thread: 8, cpu: 1, lost_before: 0, event };
         let records = events.iter().map(|event| Entry::Record(record(*event), Vec::new()));
@@ -181,6 +191,22 @@ mod tests {
             json!({"name": "read", "cat": "file", "ph": "X", "ts": 1_000_000.002, "dur": 1.234, "pid": 7, "tid": 8,
                 "args": {"event": "read(3, 0x10, 5) = 5", "cpu": 1, "blocked_ns": 1_000, "faults": 2}})
         );
+    }
+
+    #[test]
+    fn a_process_is_named_again_when_its_program_changes() {
+        let mut printer = Printer::to(Vec::new());
+        printer.head().unwrap();
+        for program in ["", "sh", "sh", "\"\x1b", "", ""] {
+            let row = SequenceRow { program: program.into(), process: 7, ..SequenceRow::default() };
+            printer.event(&Entry::Lost(Lost { time_ns: 9, cpu: 1, records: 3 }), &row, 0).unwrap();
+        }
+        printer.tail().unwrap();
+        let whole: Value = serde_json::from_slice(&printer.to).unwrap();
+        let events = whole["traceEvents"].as_array().unwrap().iter();
+        let names = events.filter(|event| event["ph"] == "M").map(|event| &event["args"]["name"]);
+        assert_eq!(names.collect::<Vec<_>>(), ["sh", "\"\x1b", "?"]);
+        assert_eq!(printer.lost, 18);
     }
 
     #[test]
