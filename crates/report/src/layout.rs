@@ -44,6 +44,11 @@ pub fn header(table: &Table, column: usize) -> String {
 /// The cells of a column, from top to bottom.
 pub fn column(table: &Table, column: usize, symbols: Symbols) -> Vec<Laid> {
     let (scale, unit) = (table.scale(column), table.columns()[column].unit);
+    let resolution = table.columns()[column].resolution;
+    let number = |scale: Scale, value| match resolution {
+        Some(resolution) => scale.number_down_to(resolution, value),
+        None => scale.number(value),
+    };
     let reasons = table.reasons();
     let mut cells: Vec<Laid> = table
         .cells(column)
@@ -64,7 +69,7 @@ pub fn column(table: &Table, column: usize, symbols: Symbols) -> Vec<Laid> {
                 _ => pieces(&scale::estimate(estimate), symbols),
             }),
             Cell::Number { value, unit: own } => Laid::Number(match scale {
-                Some(scale) if unit == Some(*own) => pieces(&without_unit(scale.number(*value)), symbols),
+                Some(scale) if unit == Some(*own) => pieces(&without_unit(number(scale, *value)), symbols),
                 _ => pieces(&scale::number(*value, *own), symbols),
             }),
         })
@@ -149,6 +154,7 @@ fn widths(pieces: &Pieces) -> [usize; 4] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::Column;
     use assay_quantity::Interval;
 
     fn estimate(confidence: f64, method: Method) -> Estimate {
@@ -160,6 +166,35 @@ mod tests {
         let estimates: Vec<Estimate> =
             confidences.iter().map(|confidence| estimate(*confidence, Method::Derived)).collect();
         interval_note(estimates.iter(), Symbols::Ascii)
+    }
+
+    /// Returns the header and the cells of a column of numbers.
+    fn shown(column: Column, values: &[f64]) -> Vec<String> {
+        let unit = column.unit.unwrap_or(Unit::Count);
+        let rows = values.iter().map(|value| [Cell::Number { value: *value, unit }]);
+        let table = Table::of("t", [column], rows);
+        let cells = super::column(&table, 0, Symbols::Ascii).into_iter().map(|cell| match cell {
+            Laid::Number(pieces) => pieces.joined(),
+            Laid::Text(_) | Laid::Missing(_) => unreachable!(),
+        });
+        std::iter::once(header(&table, 0)).chain(cells).collect()
+    }
+
+    #[test]
+    fn numbers_down_to_a_resolution_have_the_same_decimals() {
+        let times = |resolution| Column::numbers_down_to("begin", Unit::Nanoseconds, resolution);
+        assert_eq!(
+            shown(times(2e7), &[0.0, 9.8e8, 1.0e9, 1.02e9]),
+            ["begin [s]", "0   ", "0.98", "1.00", "1.02"]
+        );
+        assert_eq!(shown(times(5e7), &[5e7, 9.5e8]), ["begin [ms]", " 50", "950"]);
+        assert_eq!(shown(times(5e9), &[5e9, 1.0005e13]), ["begin [s]", "    5", "10005"]);
+        let threads = Column::numbers_down_to("blocked", Unit::Count, 0.01);
+        assert_eq!(
+            shown(threads.clone(), &[0.0, 0.0012, 0.625, 17.0]),
+            ["blocked", " 0   ", " 0.00", " 0.62", "17.00"]
+        );
+        assert_eq!(shown(threads, &[1234.56, 1e6]), ["blocked", "   1234.56", "1000000.00"]);
     }
 
     #[test]

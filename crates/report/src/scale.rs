@@ -209,6 +209,20 @@ impl Scale {
         Shown { point: digits(point, places), spread, unit: self.symbol }
     }
 
+    /// A number on this scale, down to the first digit of a resolution in the unit.
+    #[must_use]
+    pub fn number_down_to(self, resolution: f64, value: f64) -> Shown {
+        let scaled = value / self.size;
+        if !scaled.is_finite() {
+            return Shown::unknown();
+        }
+        let point = match scaled {
+            0.0 => "0".to_owned(),
+            scaled => digits(scaled, decimals(resolution / self.size, 1)),
+        };
+        Shown { point, spread: Spread::None, unit: self.symbol }
+    }
+
     /// A number on this scale, three significant digits; whole counts and sizes without decimals.
     #[must_use]
     pub fn number(self, value: f64) -> Shown {

@@ -25,7 +25,7 @@ impl Alignment {
 }
 
 /// One column.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Column {
     /// Its header.
     pub header: String,
@@ -34,25 +34,34 @@ pub struct Column {
     /// With a unit, every cell of that unit is shown on one scale, which stands in the header: right for
     /// columns whose values are of one magnitude. Without, each cell has its own scale.
     pub unit: Option<Unit>,
+    /// The smallest difference in that unit that matters: numbers are shown down to its first digit.
+    /// Without, three significant digits.
+    pub resolution: Option<f64>,
 }
 
 impl Column {
     /// A column of words.
     #[must_use]
     pub fn words(header: &str) -> Self {
-        Self { header: header.to_owned(), alignment: Alignment::Left, unit: None }
+        Self { header: header.to_owned(), alignment: Alignment::Left, unit: None, resolution: None }
     }
 
     /// A column of numbers, each on its own scale.
     #[must_use]
     pub fn numbers(header: &str) -> Self {
-        Self { header: header.to_owned(), alignment: Alignment::Right, unit: None }
+        Self { header: header.to_owned(), alignment: Alignment::Right, unit: None, resolution: None }
     }
 
     /// A column of numbers on one scale.
     #[must_use]
     pub fn numbers_in(header: &str, unit: Unit) -> Self {
-        Self { header: header.to_owned(), alignment: Alignment::Right, unit: Some(unit) }
+        Self { unit: Some(unit), ..Self::numbers(header) }
+    }
+
+    /// A column of numbers on one scale, down to a resolution in this unit.
+    #[must_use]
+    pub fn numbers_down_to(header: &str, unit: Unit, resolution: f64) -> Self {
+        Self { resolution: Some(resolution), ..Self::numbers_in(header, unit) }
     }
 }
 
@@ -268,7 +277,12 @@ impl Table {
 
     /// The scale of a column that has a unit.
     pub(crate) fn scale(&self, column: usize) -> Option<Scale> {
-        let unit = self.columns.get(column)?.unit?;
+        let Column { unit, resolution, .. } = self.columns.get(column)?;
+        let unit = (*unit)?;
+        if resolution.is_some_and(|resolution| resolution < 1.0) {
+            // 1234.56, whose fraction matters, does not become 1.23456 thousands.
+            return Some(Scale::of(unit, 1.0));
+        }
         let values: Vec<f64> = self
             .cells(column)
             .filter_map(|cell| match cell {
