@@ -14,6 +14,7 @@ pub mod processes;
 mod programs;
 pub mod sequence;
 pub mod stacks;
+mod state;
 pub mod summary;
 mod tally;
 pub mod wakeups;

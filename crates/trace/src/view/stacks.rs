@@ -10,11 +10,12 @@ use foldhash::HashMap;
 use super::{
     Filter, View,
     programs::{Lineage, Programs},
+    state::StateTimes,
 };
 use crate::{
     container::Origin,
     descriptor::Descriptor,
-    record::{Abi, Call, Event, Lost, Record, call_name},
+    record::{Abi, Event, Lost, Record, call_name},
 };
 
 /// Collects [`Stacks`].
@@ -23,7 +24,7 @@ pub struct CollectStacks {
     filter: Filter,
     origin: Origin,
     programs: Programs,
-    times: HashMap<(Lineage, Place), Times>,
+    times: HashMap<(Lineage, Place), StateTimes>,
     lost: u64,
 }
 
@@ -32,7 +33,7 @@ pub struct CollectStacks {
 pub struct Stacks {
     programs: Programs,
     origin: Origin,
-    times: Vec<((Lineage, Place), Times)>,
+    times: Vec<((Lineage, Place), StateTimes)>,
     /// Lost records: with losses, times are missing, or are those of another program.
     pub lost: u64,
 }
@@ -55,14 +56,6 @@ enum Place {
     OutsideCalls,
 }
 
-#[derive(Debug, Default)]
-struct Times {
-    working_ns: u64,
-    blocked_ns: u64,
-    waiting_ns: u64,
-    interrupts_ns: u64,
-}
-
 impl CollectStacks {
     /// Returns a view of the events of a trace of this origin that the filter accepts. The others are needed
     /// to find out which program makes a call.
@@ -79,11 +72,11 @@ impl View for CollectStacks {
         self.programs.add(record);
         let (place, times) = match &record.event {
             Event::Call(call) | Event::Unfinished(call) => {
-                (Place::Call(call.abi, call.number, call.descriptor), Times::of(call))
+                (Place::Call(call.abi, call.number, call.descriptor), StateTimes::of(call))
             }
             Event::OffCpu { blocked_ns, waiting_ns } => {
                 let (blocked_ns, waiting_ns) = (*blocked_ns, *waiting_ns);
-                (Place::OutsideCalls, Times { blocked_ns, waiting_ns, ..Times::default() })
+                (Place::OutsideCalls, StateTimes { blocked_ns, waiting_ns, ..StateTimes::default() })
             }
             Event::PageFault { .. } | Event::Fork { .. } | Event::Exec { .. } | Event::Exit { .. } => return,
         };
@@ -112,7 +105,7 @@ impl Stacks {
             let mut above: Vec<Cow<'_, str>> =
                 self.programs.names(*lineage).into_iter().map(Cow::from).collect();
             place.push_to(&mut above);
-            let with_time = times.by_state(self.origin).into_iter().filter(|(_, time_ns)| *time_ns > 0);
+            let with_time = by_state(times, self.origin).into_iter().filter(|(_, time_ns)| *time_ns > 0);
             with_time.map(move |(state, time_ns)| Stack {
                 frames: above.iter().cloned().chain([state.into()]).collect(),
                 time_ns,
@@ -135,42 +128,26 @@ impl Place {
     }
 }
 
-impl Times {
-    /// Returns the parts of the elapsed time of a call.
-    fn of(call: &Call) -> Self {
-        let blocked_ns = call.blocked_ns.min(call.elapsed_ns);
-        Self {
-            working_ns: call.kernel_ns(),
-            blocked_ns,
-            waiting_ns: call.off_cpu_ns() - blocked_ns,
-            interrupts_ns: call.irq_ns.min(call.on_cpu_ns()),
-        }
-    }
-
-    fn by_state(&self, origin: Origin) -> Vec<(&'static str, u64)> {
-        match origin {
-            Origin::Probe => vec![
-                ("working", self.working_ns),
-                ("blocked", self.blocked_ns),
-                ("waiting", self.waiting_ns),
-                ("interrupts", self.interrupts_ns),
-            ],
-            Origin::Strace => vec![("elapsed", self.working_ns)],
-        }
-    }
-
-    fn add(&mut self, other: &Self) {
-        self.working_ns = self.working_ns.saturating_add(other.working_ns);
-        self.blocked_ns = self.blocked_ns.saturating_add(other.blocked_ns);
-        self.waiting_ns = self.waiting_ns.saturating_add(other.waiting_ns);
-        self.interrupts_ns = self.interrupts_ns.saturating_add(other.interrupts_ns);
+/// Returns the states that a trace of this origin distinguishes, with their times.
+fn by_state(times: &StateTimes, origin: Origin) -> Vec<(&'static str, u64)> {
+    match origin {
+        Origin::Probe => vec![
+            ("working", times.working_ns),
+            ("blocked", times.blocked_ns),
+            ("waiting", times.waiting_ns),
+            ("interrupts", times.interrupts_ns),
+        ],
+        Origin::Strace => vec![("elapsed", times.working_ns)],
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{call, exec, record};
+    use crate::{
+        fixture::{call, exec, record},
+        record::Call,
+    };
 
     fn stacks(origin: Origin, filter: Filter, records: &[(u32, Event)]) -> Vec<(String, u64)> {
         let mut view = CollectStacks::of(filter, origin);
