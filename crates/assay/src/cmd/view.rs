@@ -13,6 +13,7 @@ use assay_trace::view::demand::{Demanding, Named};
 use assay_trace::view::phases::FindPhases;
 use assay_trace::view::processes::CountByProcess;
 use assay_trace::view::summary::Summarise;
+use assay_trace::view::timeline::CollectTimeline;
 use assay_trace::view::wakeups::CountWakeups;
 use assay_trace::view::{Filter, look};
 use assay_trace::{Descriptor, Reader};
@@ -85,6 +86,15 @@ pub const VIEWS: &[View] = &[
         has_call: false,
         has_units: true,
         show: processes,
+    },
+    View {
+        name: "timeline",
+        about: "the trace in equal intervals: calls, failed calls, page faults, and what threads did",
+        has_file: false,
+        has_filters: true,
+        has_call: false,
+        has_units: false,
+        show: timeline,
     },
     View {
         name: "phases",
@@ -172,6 +182,13 @@ fn processes(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
     let origin = reader.manifest().origin;
     let processes = look(reader, CountByProcess::default())?;
     report(args, section::trace::processes(&processes, origin, units(args), UNIT_OF_WORK))
+}
+
+fn timeline(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {
+    let (filter, origin) = (filter(&reader, args), reader.manifest().origin);
+    let start_ns = reader.manifest().start_monotonic_ns;
+    let timeline = look(reader, CollectTimeline::of(filter, start_ns))?;
+    report(args, section::timeline::timeline(&timeline, origin))
 }
 
 fn phases(reader: Reader, args: &ViewArgs) -> anyhow::Result<()> {

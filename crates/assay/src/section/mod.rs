@@ -22,6 +22,7 @@ pub mod reflection;
 pub mod scaling;
 pub mod simulation;
 pub mod summary;
+pub mod timeline;
 pub mod trace;
 pub mod whole;
 

@@ -118,6 +118,40 @@ fn the_view_calls_shows_every_call_of_a_name() {
 }
 
 #[test]
+fn the_intervals_of_a_timeline_have_the_calls_of_the_summary() {
+    let place = Place::new();
+    let command = "dd if=/dev/zero of=/dev/null bs=64 count=500; cat /nonexistent; exit 0";
+    let traced = Said::by(&mut place.assay(&["trace", "-o", "x.trace", "--", "sh", "-c", command]));
+    assert!(traced.status.success(), "{traced:?}");
+    let view = |words: &[&str]| Said::by(&mut place.assay(&[&["view", "x.trace"], words].concat())).stdout;
+    let row = |line: &str| line.split(',').map(str::to_owned).collect::<Vec<String>>();
+    let sums = |words: &[&str]| {
+        let shown = view(&[&["timeline", "--csv"], words].concat());
+        let mut rows = shown.lines().map(row);
+        let header = rows.next().unwrap();
+        assert_eq!([&header[2], &header[4]], ["calls", "failed calls"], "{shown}");
+        let mut sums = [0u64; 2];
+        for row in rows {
+            let cells = sums.iter_mut().zip([&row[2], &row[4]]);
+            cells.for_each(|(sum, cell)| *sum += cell.parse::<u64>().unwrap());
+        }
+        sums
+    };
+    let summary = view(&["summary", "--csv"]);
+    let total = summary.lines().map(row).find(|row| row.get(2).is_some_and(|name| name == "total")).unwrap();
+    let [calls, failed] = sums(&[]);
+    assert_eq!(calls.to_string(), total[4], "{summary}");
+    assert!(calls > 1_000 && failed > 0, "{calls} {failed}");
+    let reads = sums(&["--call", "read", "--descriptor", "chardev"]);
+    assert_eq!(reads, [500, 0]);
+    let begins = view(&["sequence", "--csv", "--call", "read", "--descriptor", "chardev"]);
+    let middle = format!("{}ns", row(begins.lines().nth(250).unwrap())[0]);
+    let parts =
+        ["--to", "--from"].map(|of| sums(&["--call", "read", "--descriptor", "chardev", of, &middle]));
+    assert_eq!(parts, [[249, 0], [251, 0]]);
+}
+
+#[test]
 fn a_filter_picks_events_in_the_views_that_have_filters_and_others_refuse_it() {
     let place = Place::new();
     let traced = Said::by(&mut place.assay(&["trace", "-o", "x.trace", "--", "true"]));

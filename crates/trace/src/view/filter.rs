@@ -43,8 +43,26 @@ impl Filter {
             && meets(self.process, Some(record.process))
             && meets(self.thread, Some(record.thread))
             && self.elapsed_ns_min.is_none_or(|least| call.is_some_and(|call| call.elapsed_ns >= least))
-            && self.from_ns.is_none_or(|from_ns| record.begin_ns >= from_ns)
-            && self.to_ns.is_none_or(|to_ns| record.begin_ns < to_ns)
+            && self.is_in_period(record.begin_ns)
+    }
+
+    /// Returns whether the filter accepts only calls.
+    #[must_use]
+    pub fn selects_calls(&self) -> bool {
+        self.call.is_some() || self.descriptor.is_some() || self.elapsed_ns_min.is_some()
+    }
+
+    /// Returns whether this time of the monotonic clock meets the conditions for the begin of a record.
+    #[must_use]
+    pub fn is_in_period(&self, time_ns: u64) -> bool {
+        self.from_ns.is_none_or(|from_ns| time_ns >= from_ns)
+            && self.to_ns.is_none_or(|to_ns| time_ns < to_ns)
+    }
+
+    /// Returns the filter without its conditions for the begin of a record.
+    #[must_use]
+    pub fn at_any_time(self) -> Self {
+        Self { from_ns: None, to_ns: None, ..self }
     }
 
     /// Returns whether the gap may contain such a record: the lost records ended before it was noticed.

@@ -17,9 +17,11 @@ pub mod stacks;
 mod state;
 pub mod summary;
 mod tally;
+pub mod timeline;
 pub mod wakeups;
 
 pub use filter::{Filter, Filtered};
+pub use state::StateTimes;
 pub use tally::Tally;
 
 use crate::{

@@ -35,4 +35,25 @@ impl StateTimes {
         self.waiting_ns = self.waiting_ns.saturating_add(*waiting_ns);
         self.interrupts_ns = self.interrupts_ns.saturating_add(*interrupts_ns);
     }
+
+    /// Returns the times with `part` applied to each.
+    pub(super) fn map(&self, part: impl Fn(u64) -> u64) -> Self {
+        let Self { working_ns, blocked_ns, waiting_ns, interrupts_ns } = *self;
+        Self {
+            working_ns: part(working_ns),
+            blocked_ns: part(blocked_ns),
+            waiting_ns: part(waiting_ns),
+            interrupts_ns: part(interrupts_ns),
+        }
+    }
+
+    /// Returns the times less others, none of which is longer.
+    pub(super) fn less(&self, others: &Self) -> Self {
+        Self {
+            working_ns: self.working_ns - others.working_ns,
+            blocked_ns: self.blocked_ns - others.blocked_ns,
+            waiting_ns: self.waiting_ns - others.waiting_ns,
+            interrupts_ns: self.interrupts_ns - others.interrupts_ns,
+        }
+    }
 }
