@@ -8,7 +8,7 @@ pub(super) const ABSOLUTE_NS: u64 = 100_000_000 * 1_000_000_000;
 /// The times of the log as one clock, ns.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
-    /// Time of the first line.
+    /// Earliest time of a line.
     pub start_ns: Option<u64>,
     /// Latest time of a line.
     pub now_ns: u64,
@@ -31,7 +31,20 @@ impl Clock {
             }
         };
         self.now_ns = self.now_ns.max(time_ns);
-        self.start_ns.get_or_insert(time_ns);
+        self.start_ns = Some(self.start_ns.map_or(time_ns, |start_ns| start_ns.min(time_ns)));
         time_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_begins_with_its_earliest_line() {
+        let mut clock = Clock::default();
+        let times = [7, 5, 9].map(|later_ns| clock.at(Stamp::Since(ABSOLUTE_NS + later_ns)));
+        assert_eq!(times, [7, 5, 9].map(|later_ns| ABSOLUTE_NS + later_ns));
+        assert_eq!((clock.start_ns, clock.now_ns), (Some(ABSOLUTE_NS + 5), ABSOLUTE_NS + 9));
     }
 }
