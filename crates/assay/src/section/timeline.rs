@@ -11,8 +11,11 @@ use super::trace::{NOT_RECORDED, lost, mean, time};
 /// Threads that a difference must have to matter: 1 % of one.
 const THREADS: f64 = 0.01;
 
-/// Position of the column with lost records, if there are any: after the other events.
-const LOST: usize = 4;
+/// Why a value is missing if the filters select calls.
+const OF_CALLS: &str = "the filters select calls";
+
+/// Why the busiest program and call of an imported trace are missing.
+const NO_CPU_TIME: &str = "strace does not record how long a thread is on a CPU";
 
 /// Returns the table.
 pub fn timeline(timeline: &Timeline, origin: Origin) -> Vec<Block> {
@@ -37,43 +40,57 @@ pub fn timeline(timeline: &Timeline, origin: Origin) -> Vec<Block> {
     ];
     let mut rows: Vec<Vec<Cell>> = timeline.intervals.iter().map(row).collect();
     if timeline.lost > 0 {
-        columns.insert(LOST, Column::numbers("lost records"));
+        columns.push(Column::numbers("lost records"));
         let lost = timeline.intervals.iter().map(|interval| Cell::Count(interval.lost));
-        rows.iter_mut().zip(lost).for_each(|(row, lost)| row.insert(LOST, lost));
+        rows.iter_mut().zip(lost).for_each(|(row, lost)| row.push(lost));
     }
     let length = scale::Scale::of(Unit::Nanoseconds, interval_ns).number_down_to(interval_ns, interval_ns);
     let title = format!("Timeline, in intervals of {length}");
     let table = Table::new(&title, columns, rows).expect("a row has a cell for each column");
+    let has_outside = timeline.intervals.iter().any(|interval| interval.user_ns.is_some());
     let table = match origin {
-        Origin::Probe => table.with_note(
-            "User to blocked: the mean number of threads in this state, which are on a CPU outside calls, in calls \
-             for which the kernel works, in interrupts during calls, runnable without a CPU, and not runnable. \
-             Program: the one with the most time on a CPU. Call: the one for which the kernel works longest.",
-        ),
-        Origin::Strace => ["page faults", "interrupts", "waiting", "blocked", "program", "call"]
-            .into_iter()
-            .fold(table, |table, unknown| table.with_missing(unknown, NOT_RECORDED))
-            .with_note("Outside calls, in calls: the mean number of threads."),
+        Origin::Probe => table.with_note(states(has_outside)),
+        Origin::Strace => {
+            let unknown =
+                ["page faults", "interrupts", "waiting", "blocked"].map(|header| (header, NOT_RECORDED));
+            unknown
+                .into_iter()
+                .chain(["program", "call"].map(|header| (header, NO_CPU_TIME)))
+                .fold(table, |table, (header, reason)| table.with_missing(header, reason))
+                .with_note("Outside calls, in calls: the mean number of threads.")
+        }
     };
     let table = table.with_note(lost(timeline.lost));
-    let has_outside = timeline.intervals.iter().any(|interval| interval.user_ns.is_some());
     let table = if timeline.lost > 0 && has_outside {
-        table.with_note(format!("The time of lost calls counts as {outside}."))
+        table.with_note(format!(
+            "Lost calls count as {outside}, and so does a thread after its end if that is lost."
+        ))
     } else {
         table
     };
     vec![Block::Table(table)]
 }
 
+/// Returns the note on the columns; `has_user` says whether user is one of them.
+fn states(has_user: bool) -> String {
+    let user = if has_user { "user, on a CPU outside calls; " } else { "" };
+    format!(
+        "Mean numbers of threads: {user}working, in calls for which the kernel works; interrupts, in interrupts during \
+         calls; waiting, runnable without a CPU; blocked, not runnable. Program: the one with the most time on a CPU. \
+         Call: the one for which the kernel works longest."
+    )
+}
+
 fn row(interval: &Interval) -> Vec<Cell> {
     let threads = |time_ns| mean(time_ns, interval.length_ns, Unit::Count);
+    let of_calls = || Cell::Missing(OF_CALLS.to_owned());
     let times = &interval.times;
     vec![
         time(real(interval.begin_ns)),
         Cell::Count(interval.calls),
         Cell::Count(interval.errors),
-        Cell::Count(interval.faults),
-        interval.user_ns.map_or(Cell::Missing("the filters select calls".to_owned()), threads),
+        interval.faults.map_or_else(of_calls, Cell::Count),
+        interval.user_ns.map_or_else(of_calls, threads),
         threads(times.working_ns),
         threads(times.interrupts_ns),
         threads(times.waiting_ns),
@@ -103,14 +120,15 @@ mod tests {
             length_ns: 11_000_000,
             calls: 12_345,
             errors: 67,
-            faults: 8,
+            faults: Some(8),
             lost: 0,
             user_ns: Some(4_400_000),
             times,
             program: Some("cc1".to_owned()),
             call: Some("read file".to_owned()),
         };
-        let second = Interval { begin_ns: 1_000_000_000, user_ns: Some(0), ..Interval::default() };
+        let second =
+            Interval { begin_ns: 1_000_000_000, faults: Some(0), user_ns: Some(0), ..Interval::default() };
         Timeline { interval_ns: 20_000_000, intervals: vec![first, second], lost: 0 }
     }
 
@@ -134,9 +152,9 @@ mod tests {
                 ---------------------------------------------------------------------------------------------------------------
                       0.98  12,345            67            8  0.40     0.56           0     0.01     3.00  cc1      read file
                       1.00       0             0            0  0        0              0     0        0
-                 User to blocked: the mean number of threads in this state, which are on a CPU outside calls, in calls for which the
-                 kernel works, in interrupts during calls, runnable without a CPU, and not runnable. Program: the one with the most time
-                 on a CPU. Call: the one for which the kernel works longest.
+                 Mean numbers of threads: user, on a CPU outside calls; working, in calls for which the kernel works; interrupts, in
+                 interrupts during calls; waiting, runnable without a CPU; blocked, not runnable. Program: the one with the most time on
+                 a CPU. Call: the one for which the kernel works longest.
                  No record was lost.
             "#]],
         );
@@ -160,8 +178,8 @@ mod tests {
                  interrupts: strace does not record it.
                  waiting: strace does not record it.
                  blocked: strace does not record it.
-                 program: strace does not record it.
-                 call: strace does not record it.
+                 program: strace does not record how long a thread is on a CPU.
+                 call: strace does not record how long a thread is on a CPU.
                  Outside calls, in calls: the mean number of threads.
                  No record was lost.
             "#]],
@@ -169,30 +187,76 @@ mod tests {
     }
 
     #[test]
-    fn lost_records_have_a_column_and_the_time_outside_selected_calls_has_none() {
+    fn lost_records_have_a_column() {
         let mut shown = sample();
         shown.lost = 7;
         shown.intervals[1].lost = 7;
-        shown.intervals.iter_mut().for_each(|interval| interval.user_ns = None);
         expect_text(
             &shown,
             Origin::Probe,
             &expect![[r#"
-                x.trace
-                =======
+            x.trace
+            =======
 
-                Timeline, in intervals of 20 ms
-                 begin [s]   calls  failed calls  page faults  lost records  working  interrupts  waiting  blocked  program  call
-                ------------------------------------------------------------------------------------------------------------------
-                      0.98  12,345            67            8             0     0.56           0     0.01     3.00  cc1      read
-                                                                                                                             file
-                      1.00       0             0            0             7     0              0     0        0
-                 user: the filters select calls.
-                 User to blocked: the mean number of threads in this state, which are on a CPU outside calls, in calls for which the
-                 kernel works, in interrupts during calls, runnable without a CPU, and not runnable. Program: the one with the most time
-                 on a CPU. Call: the one for which the kernel works longest.
-                 7 records were LOST: every count is a lower bound.
-            "#]],
+            Timeline, in intervals of 20 ms
+             begin [s]     0.98
+             calls         12,345
+             failed calls  67
+             page faults   8
+             user          0.40
+             working       0.56
+             interrupts    0
+             waiting       0.01
+             blocked       3.00
+             program       cc1
+             call          read file
+             lost records  0
+
+             begin [s]     1.00
+             calls         0
+             failed calls  0
+             page faults   0
+             user          0
+             working       0
+             interrupts    0
+             waiting       0
+             blocked       0
+             program
+             call
+             lost records  7
+
+             Mean numbers of threads: user, on a CPU outside calls; working, in calls for which the kernel works; interrupts, in
+             interrupts during calls; waiting, runnable without a CPU; blocked, not runnable. Program: the one with the most time on
+             a CPU. Call: the one for which the kernel works longest.
+             7 records were LOST: every count is a lower bound.
+             Lost calls count as user, and so does a thread after its end if that is lost.
+        "#]],
+        );
+    }
+
+    #[test]
+    fn what_is_outside_selected_calls_has_no_column() {
+        let mut shown = sample();
+        shown.intervals.iter_mut().for_each(|interval| (interval.faults, interval.user_ns) = (None, None));
+        expect_text(
+            &shown,
+            Origin::Probe,
+            &expect![[r#"
+            x.trace
+            =======
+
+            Timeline, in intervals of 20 ms
+             begin [s]   calls  failed calls  working  interrupts  waiting  blocked  program  call
+            --------------------------------------------------------------------------------------------
+                  0.98  12,345            67     0.56           0     0.01     3.00  cc1      read file
+                  1.00       0             0     0              0     0        0
+             page faults: the filters select calls.
+             user: the filters select calls.
+             Mean numbers of threads: working, in calls for which the kernel works; interrupts, in interrupts during calls; waiting,
+             runnable without a CPU; blocked, not runnable. Program: the one with the most time on a CPU. Call: the one for which
+             the kernel works longest.
+             No record was lost.
+        "#]],
         );
     }
 }

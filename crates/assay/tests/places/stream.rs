@@ -139,8 +139,10 @@ fn the_intervals_of_a_timeline_have_the_calls_of_the_summary() {
     };
     let summary = view(&["summary", "--csv"]);
     let total = summary.lines().map(row).find(|row| row.get(2).is_some_and(|name| name == "total")).unwrap();
+    let errors = summary.lines().map(row).skip_while(|row| row[0] != "call" || row[1] != "p50");
+    let errors: u64 = errors.skip(1).map_while(|row| row.get(7)?.parse::<u64>().ok()).sum();
     let [calls, failed] = sums(&[]);
-    assert_eq!(calls.to_string(), total[4], "{summary}");
+    assert_eq!([calls.to_string(), failed.to_string()], [total[4].clone(), errors.to_string()], "{summary}");
     assert!(calls > 1_000 && failed > 0, "{calls} {failed}");
     let reads = sums(&["--call", "read", "--descriptor", "chardev"]);
     assert_eq!(reads, [500, 0]);

@@ -40,10 +40,15 @@ impl Filter {
         let native = call.filter(|call| call.abi == Abi::Native).map(|call| call.number);
         meets(self.call, native)
             && meets(self.descriptor, call.map(|call| call.descriptor))
-            && meets(self.process, Some(record.process))
-            && meets(self.thread, Some(record.thread))
+            && self.accepts_thread(record.process, record.thread)
             && self.elapsed_ns_min.is_none_or(|least| call.is_some_and(|call| call.elapsed_ns >= least))
             && self.is_in_period(record.begin_ns)
+    }
+
+    /// Returns whether the conditions for the process and the thread are met.
+    #[must_use]
+    pub fn accepts_thread(&self, process: u32, thread: u32) -> bool {
+        meets(self.process, Some(process)) && meets(self.thread, Some(thread))
     }
 
     /// Returns whether the filter accepts only calls.
@@ -52,14 +57,14 @@ impl Filter {
         self.call.is_some() || self.descriptor.is_some() || self.elapsed_ns_min.is_some()
     }
 
-    /// Returns whether this time of the monotonic clock meets the conditions for the begin of a record.
+    /// Returns whether this time of the monotonic clock is in the period.
     #[must_use]
     pub fn is_in_period(&self, time_ns: u64) -> bool {
         self.from_ns.is_none_or(|from_ns| time_ns >= from_ns)
             && self.to_ns.is_none_or(|to_ns| time_ns < to_ns)
     }
 
-    /// Returns the filter without its conditions for the begin of a record.
+    /// Returns the filter without its period.
     #[must_use]
     pub fn at_any_time(self) -> Self {
         Self { from_ns: None, to_ns: None, ..self }

@@ -106,11 +106,15 @@ impl Programs {
         self.of(process).lineage
     }
 
+    /// Returns the name of the last program of a lineage; `?` if it is not recorded.
+    pub fn last_name(&self, lineage: Lineage) -> &str {
+        self.lineages[lineage.0].shown()
+    }
+
     /// Returns the names of the programs of a lineage, that of the process last; `?` for one that is not
     /// recorded.
     pub fn names(&self, lineage: Lineage) -> Vec<&str> {
-        let names = self.upwards(lineage).map(|program| &*program.name);
-        let mut names: Vec<&str> = names.map(|name| if name.is_empty() { "?" } else { name }).collect();
+        let mut names: Vec<&str> = self.upwards(lineage).map(Program::shown).collect();
         names.reverse();
         names
     }
@@ -148,6 +152,13 @@ impl Programs {
             lineages.push(program.clone());
             next
         })
+    }
+}
+
+impl Program {
+    /// Returns its name; `?` if it is not recorded.
+    fn shown(&self) -> &str {
+        if self.name.is_empty() { "?" } else { &self.name }
     }
 }
 

@@ -75,8 +75,7 @@ impl View for CollectStacks {
                 (Place::Call(call.abi, call.number, call.descriptor), StateTimes::of(call))
             }
             Event::OffCpu { blocked_ns, waiting_ns } => {
-                let (blocked_ns, waiting_ns) = (*blocked_ns, *waiting_ns);
-                (Place::OutsideCalls, StateTimes { blocked_ns, waiting_ns, ..StateTimes::default() })
+                (Place::OutsideCalls, StateTimes::off_cpu(*blocked_ns, *waiting_ns))
             }
             Event::PageFault { .. } | Event::Fork { .. } | Event::Exec { .. } | Event::Exit { .. } => return,
         };

@@ -27,6 +27,11 @@ impl StateTimes {
         }
     }
 
+    /// Returns the times of a thread off the CPU outside calls.
+    pub(super) fn off_cpu(blocked_ns: u64, waiting_ns: u64) -> Self {
+        Self { blocked_ns, waiting_ns, ..Self::default() }
+    }
+
     /// Adds other times.
     pub(super) fn add(&mut self, other: &Self) {
         let Self { working_ns, blocked_ns, waiting_ns, interrupts_ns } = other;

@@ -12,10 +12,15 @@ use std::{collections::BTreeMap, mem};
 use foldhash::HashMap;
 
 use self::intervals::{CallKind, Intervals, Sums};
-use super::{Filter, View, programs::Programs, state::StateTimes};
+use super::{
+    Filter, View,
+    programs::{Lineage, Programs},
+    state::StateTimes,
+};
 use crate::record::{Event, Lost, Record};
 
-/// Intervals of a timeline, at most: as many as a screen has lines.
+/// Intervals of a timeline, at most: rows that can be seen at a glance. A trace that is longer than 40 us has
+/// at least half as many, or 16 where the next longer ones are 2.5 times as long.
 pub const INTERVALS_MAX: u64 = 40;
 
 /// Collects [`Timeline`].
@@ -28,8 +33,9 @@ pub struct CollectTimeline {
     programs: Programs,
     /// The threads that have not ended, as far as they are recorded.
     threads: HashMap<u32, Thread>,
-    /// When a process executed its last program, which ended all its threads but one.
-    executions: HashMap<u32, u64>,
+    /// When the threads of a process ended, except for one if the process executed a program. The records of
+    /// their ends may be lost.
+    only_thread_since: HashMap<u32, u64>,
     /// The first and the last moment that the timeline shows, as the intervals count them.
     shown_ns: Option<(u64, u64)>,
     /// When the last event of the trace ended, on the monotonic clock.
@@ -44,7 +50,8 @@ pub struct Timeline {
     pub interval_ns: u64,
     /// The intervals from the first to the last event.
     pub intervals: Vec<Interval>,
-    /// Lost records: with losses, counts are lower bounds, and the time of lost calls is part of `user_ns`.
+    /// Lost records: with losses, counts are lower bounds, and `user_ns` contains the time of lost calls, and
+    /// of threads after their end if that is lost.
     pub lost: u64,
 }
 
@@ -59,8 +66,8 @@ pub struct Interval {
     pub calls: u64,
     /// Calls that failed, part of `calls`.
     pub errors: u64,
-    /// Page faults, in user mode and in the kernel.
-    pub faults: u64,
+    /// Page faults, in user mode and in the kernel. `None` if the filter selects calls.
+    pub faults: Option<u64>,
     /// Lost records, where their gap was noticed.
     pub lost: u64,
     /// Time of threads on the CPU outside calls, ns; in a trace of strace, all their time outside calls.
@@ -77,8 +84,12 @@ pub struct Interval {
 #[derive(Debug, Clone, Copy)]
 struct Thread {
     process: u32,
+    /// The program that it runs.
+    program: Lineage,
     /// When its last call or time off the CPU ended, or when it was created.
     since_ns: u64,
+    /// Whether it has a record of its own: one that is only created waits for a CPU.
+    has_run: bool,
 }
 
 impl CollectTimeline {
@@ -93,55 +104,64 @@ impl CollectTimeline {
             intervals: Intervals::default(),
             programs: Programs::default(),
             threads: HashMap::default(),
-            executions: HashMap::default(),
+            only_thread_since: HashMap::default(),
             shown_ns: None,
             end_ns: 0,
             lost: 0,
         }
     }
 
-    /// Follows the thread, and returns since when it was outside calls and on the CPU, if it was.
-    fn follow(&mut self, record: &Record) -> Option<u64> {
+    /// Follows the thread, and returns what it was until now if it was outside calls and on the CPU.
+    fn follow(&mut self, record: &Record) -> Option<Thread> {
         let (process, since_ns) = (record.process, record.end_ns());
-        let now = Thread { process, since_ns };
-        let before = match &record.event {
+        let program = self.programs.lineage(process);
+        let now = Thread { process, program, since_ns, has_run: true };
+        match &record.event {
             Event::Call(_) => self.threads.insert(record.thread, now),
             // It does not begin a thread: it may follow the end of one, whose number may be used again.
             Event::OffCpu { .. } => {
                 self.threads.get_mut(&record.thread).map(|thread| mem::replace(thread, now))
             }
-            Event::Unfinished(_) | Event::Exit { .. } => self.threads.remove(&record.thread),
+            Event::Unfinished(_) => self.threads.remove(&record.thread),
+            Event::Exit { whole_process, .. } => {
+                let thread = self.threads.remove(&record.thread);
+                if *whole_process {
+                    self.threads.remove(&process);
+                    self.only_thread_since.insert(process, since_ns);
+                }
+                thread
+            }
             Event::Fork { child_process, child_thread, .. } => {
-                self.threads.insert(*child_thread, Thread { process: *child_process, since_ns });
+                let program = self.programs.lineage(*child_process);
+                let child = Thread { process: *child_process, program, since_ns, has_run: false };
+                self.threads.insert(*child_thread, child);
                 None
             }
             Event::Exec { .. } => {
-                self.executions.insert(process, since_ns);
+                self.only_thread_since.insert(process, since_ns);
                 None
             }
             Event::PageFault { .. } => None,
-        };
-        before.map(|thread| thread.since_ns)
+        }
     }
 
-    /// Counts the time of a thread outside calls until this record of it.
-    fn add_user(&mut self, since_ns: u64, until: &Record) {
-        if !self.filter.selects_calls() && self.filter.at_any_time().accepts(until) {
-            let program = self.programs.lineage(until.process);
-            self.divide(since_ns, until.begin_ns, |sums, from_ns, to_ns| {
-                sums.add_user(to_ns - from_ns, program);
+    /// Counts the time of a thread outside calls.
+    fn add_user(&mut self, number: u32, thread: &Thread, until_ns: u64) {
+        if !self.filter.selects_calls() && self.filter.accepts_thread(thread.process, number) {
+            self.divide(thread.since_ns, until_ns, |sums, from_ns, to_ns| {
+                sums.add_user(to_ns - from_ns, thread.program);
             });
         }
     }
 
-    /// Counts the time outside calls of the threads that are so at the end of the trace.
+    /// Counts the time of the threads that are outside calls at the end of the trace.
     fn add_users_at_end(&mut self) {
-        let event = Event::OffCpu { blocked_ns: 0, waiting_ns: 0 };
-        for (thread, Thread { process, since_ns }) in mem::take(&mut self.threads) {
-            let executed_ns = self.executions.get(&process);
-            if thread == process || executed_ns.is_none_or(|executed_ns| since_ns >= *executed_ns) {
-                let end = Record { begin_ns: self.end_ns, process, thread, cpu: 0, lost_before: 0, event };
-                self.add_user(since_ns, &end);
+        for (number, thread) in mem::take(&mut self.threads) {
+            let alone_since_ns = self.only_thread_since.get(&thread.process);
+            let has_not_ended = number == thread.process
+                || alone_since_ns.is_none_or(|alone_since_ns| thread.since_ns >= *alone_since_ns);
+            if has_not_ended && thread.has_run {
+                self.add_user(number, &thread, self.end_ns);
             }
         }
     }
@@ -178,9 +198,9 @@ impl CollectTimeline {
         })
     }
 
-    /// Returns where a time of the monotonic clock is in the intervals, which begin with the period.
+    /// Returns where a time of the monotonic clock is in the intervals, which begin with the recording.
     fn position(&self, time_ns: u64) -> u64 {
-        time_ns.saturating_sub(self.filter.from_ns.unwrap_or(self.start_ns))
+        time_ns.saturating_sub(self.start_ns)
     }
 
     /// Extends what the timeline shows.
@@ -194,10 +214,10 @@ impl View for CollectTimeline {
     type Shown = Timeline;
 
     fn record(&mut self, record: &Record) {
-        self.end_ns = record.end_ns();
+        self.end_ns = self.end_ns.max(record.end_ns());
         self.programs.add(record);
-        if let Some(since_ns) = self.follow(record) {
-            self.add_user(since_ns, record);
+        if let Some(thread) = self.follow(record) {
+            self.add_user(record.thread, &thread, record.begin_ns);
         }
         if !self.filter.at_any_time().accepts(record) {
             return;
@@ -214,8 +234,7 @@ impl View for CollectTimeline {
                 self.add_times(record, &StateTimes::of(call), Some(CallKind::of(call)));
             }
             Event::OffCpu { blocked_ns, waiting_ns } => {
-                let (blocked_ns, waiting_ns) = (*blocked_ns, *waiting_ns);
-                self.add_times(record, &StateTimes { blocked_ns, waiting_ns, ..StateTimes::default() }, None);
+                self.add_times(record, &StateTimes::off_cpu(*blocked_ns, *waiting_ns), None);
             }
             Event::PageFault { .. } => {
                 if let Some(sums) = self.at(record.begin_ns) {
@@ -237,18 +256,17 @@ impl View for CollectTimeline {
 
     fn finish(mut self) -> Timeline {
         self.add_users_at_end();
-        let period_ns = self.filter.from_ns.map_or(0, |from_ns| from_ns.saturating_sub(self.start_ns));
-        let has_user = !self.filter.selects_calls();
+        let shows_all = !self.filter.selects_calls();
         let (first, last) = self.shown_ns.unwrap_or_default();
         let (interval_ns, intervals) = self.intervals.shown();
         let interval = |(begin, sums): (u64, Sums)| Interval {
-            begin_ns: period_ns + begin,
+            begin_ns: begin,
             length_ns: begin.saturating_add(interval_ns).min(last).saturating_sub(begin.max(first)),
             calls: sums.calls,
             errors: sums.errors,
-            faults: sums.faults,
+            faults: shows_all.then_some(sums.faults),
             lost: sums.lost,
-            user_ns: has_user.then_some(sums.user_ns),
+            user_ns: shows_all.then_some(sums.user_ns),
             times: sums.times,
             program: busiest(&self.programs, &sums),
             call: sums.longest_working().map(CallKind::to_text),
@@ -259,12 +277,12 @@ impl View for CollectTimeline {
 
 /// Returns the name of the program with the most time on the CPU.
 fn busiest(programs: &Programs, sums: &Sums) -> Option<String> {
-    let mut times_ns = BTreeMap::new();
+    let mut times_ns: BTreeMap<&str, u64> = BTreeMap::new();
     for (program, time_ns) in sums.on_cpu_ns() {
-        let sum_ns: &mut u64 = times_ns.entry(programs.names(program).pop()).or_default();
+        let sum_ns = times_ns.entry(programs.last_name(program)).or_default();
         *sum_ns = sum_ns.saturating_add(time_ns);
     }
-    times_ns.into_iter().max_by_key(|(_, time_ns)| *time_ns).and_then(|(name, _)| name.map(str::to_owned))
+    times_ns.into_iter().max_by_key(|(_, time_ns)| *time_ns).map(|(name, _)| name.to_owned())
 }
 
 /// Returns the share of a value that belongs to a part of the whole, which is not 0.

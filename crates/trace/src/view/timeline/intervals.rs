@@ -18,6 +18,10 @@ const FINE_MAX: u64 = 10 * INTERVALS_MAX;
 /// Length of the first intervals, ns: shorter ones than the calls themselves show nothing.
 const SHORTEST_NS: u64 = 1_000;
 
+/// Programs and kinds of calls that are distinguished in an interval. A limit, because a trace that was made
+/// for it could have millions in each; a machine does not run that many in a fraction of a trace.
+const KEYS_MAX: usize = 1_024;
+
 /// Intervals of one length, one after the other.
 #[derive(Debug)]
 pub struct Intervals {
@@ -177,8 +181,9 @@ impl CallKind {
     }
 }
 
+/// Adds the time to those of its key. A further key than [`KEYS_MAX`] is left out.
 fn add<K: Eq + Hash>(times: &mut HashMap<K, u64>, key: K, time_ns: u64) {
-    if time_ns > 0 {
+    if time_ns > 0 && (times.len() < KEYS_MAX || times.contains_key(&key)) {
         let sum_ns = times.entry(key).or_default();
         *sum_ns = sum_ns.saturating_add(time_ns);
     }

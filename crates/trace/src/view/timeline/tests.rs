@@ -39,12 +39,12 @@ fn user_ns(records: &[Record]) -> Option<u64> {
 
 /// Returns what all intervals have together, with no begin, program and call.
 fn total(timeline: &Timeline) -> Interval {
-    let mut total = Interval { user_ns: Some(0), ..Interval::default() };
+    let mut total = Interval { faults: Some(0), user_ns: Some(0), ..Interval::default() };
     for interval in &timeline.intervals {
         total.length_ns += interval.length_ns;
         total.calls += interval.calls;
         total.errors += interval.errors;
-        total.faults += interval.faults;
+        total.faults = total.faults.zip(interval.faults).map(|(sum, faults)| sum + faults);
         total.lost += interval.lost;
         total.user_ns = total.user_ns.zip(interval.user_ns).map(|(sum_ns, user_ns)| sum_ns + user_ns);
         total.times.add(&interval.times);
@@ -58,7 +58,7 @@ fn random_trace(state: &mut u64) -> (Vec<Record>, Interval) {
     let scale = 10u64.pow(u32::try_from(below(8)).unwrap());
     let start_ns = below(10) * below(100 * scale);
     let mut records = Vec::new();
-    let mut due = Interval { user_ns: Some(0), ..Interval::default() };
+    let mut due = Interval { faults: Some(0), user_ns: Some(0), ..Interval::default() };
     for thread in 1..=3 {
         let mut now_ns = start_ns;
         records.push(at(start_ns, 1, fork((1, thread))));
@@ -81,12 +81,12 @@ fn random_trace(state: &mut u64) -> (Vec<Record>, Interval) {
                     due.errors += u64::from(call.errno().is_some());
                     due.times.add(&StateTimes::of(&call));
                 }
-                _ => due.times.add(&StateTimes { blocked_ns, waiting_ns, ..StateTimes::default() }),
+                _ => due.times.add(&StateTimes::off_cpu(blocked_ns, waiting_ns)),
             }
             now_ns = record.end_ns();
             records.push(record);
             if below(3) == 0 {
-                due.faults += 1;
+                due.faults = due.faults.map(|faults| faults + 1);
                 records.push(at(now_ns, thread, fault()));
             }
         }
@@ -104,11 +104,19 @@ fn the_intervals_contain_everything_once_at_every_scale() {
         let (records, due) = random_trace(&mut state);
         let shown = timeline(Filter::default(), &records);
         assert_eq!(total(&shown), due, "{records:?}");
-        let many = u64::try_from(shown.intervals.len()).unwrap();
-        let fit = INTERVALS_MAX * shown.interval_ns;
-        assert!(many <= INTERVALS_MAX && due.length_ns <= fit, "{many} of {}", shown.interval_ns);
-        let is_as_short_as_possible = due.length_ns >= fit / 5 || shown.interval_ns == 1_000;
-        assert!(is_as_short_as_possible, "{} in intervals of {}", due.length_ns, shown.interval_ns);
+        let (interval_ns, many) = (shown.interval_ns, u64::try_from(shown.intervals.len()).unwrap());
+        assert!(many <= INTERVALS_MAX, "{many} of {interval_ns}");
+        let shorter_ns = match interval_ns.to_string().trim_end_matches('0') {
+            "1" | "2" => interval_ns / 2,
+            "5" => interval_ns * 2 / 5,
+            digits => panic!("{digits} is not 1, 2 or 5"),
+        };
+        let begin_ns = records[0].begin_ns;
+        let shorter = (begin_ns + due.length_ns) / shorter_ns - begin_ns / shorter_ns + 1;
+        assert!(
+            shorter > INTERVALS_MAX || interval_ns == 1_000,
+            "{shorter} of {shorter_ns} are not too many"
+        );
         let begins: Vec<u64> = shown.intervals.iter().map(|interval| interval.begin_ns).collect();
         assert!(begins.windows(2).all(|two| two[1] - two[0] == shown.interval_ns), "{begins:?}");
     }
@@ -148,14 +156,14 @@ fn an_interval_shows_what_is_in_it() {
         length_ns: 1_000,
         calls: 2,
         errors: 1,
-        faults: 1,
+        faults: Some(1),
         lost: 0,
         user_ns: Some(500),
         times: StateTimes { working_ns: 320, blocked_ns: 100, waiting_ns: 50, interrupts_ns: 30 },
         program: Some("sh".to_owned()),
         call: Some("read".to_owned()),
     };
-    let named = Interval { program: first.program.clone(), ..Interval::default() };
+    let named = Interval { faults: Some(0), program: first.program.clone(), ..Interval::default() };
     let second = Interval { begin_ns: 11_000, length_ns: 1_000, user_ns: Some(1_000), ..named.clone() };
     let times = StateTimes { blocked_ns: 5, waiting_ns: 95, ..StateTimes::default() };
     let third = Interval { begin_ns: 12_000, length_ns: 200, user_ns: Some(100), times, ..named };
@@ -179,7 +187,7 @@ fn a_call_may_begin_before_the_first_event_that_ended() {
     let shown = timeline(Filter::default(), &[at(12_000, 1, fault()), at(10_000, 2, Event::Call(wait))]);
     let rows: Vec<_> =
         shown.intervals.iter().map(|it| (it.begin_ns, it.faults, it.times.blocked_ns)).collect();
-    assert_eq!(rows, [(10_000, 0, 1_000), (11_000, 0, 1_000), (12_000, 1, 1_000)]);
+    assert_eq!(rows, [(10_000, Some(0), 1_000), (11_000, Some(0), 1_000), (12_000, Some(1), 1_000)]);
 }
 
 #[test]
@@ -192,7 +200,45 @@ fn a_thread_is_in_user_mode_until_it_ends_or_the_trace_ends() {
     assert_eq!(trace(&[at(5_000, 2, Event::Exit { code: 0, whole_process: false })]), Some(8_000 + 4_000));
     let forever = Call { elapsed_ns: 500, ..call("exit") };
     assert_eq!(trace(&[at(4_000, 2, Event::Unfinished(forever))]), Some(8_000 + 3_000));
-    assert_eq!(trace(&[at(3_000, 1, exec("/bin/true"))]), Some(8_000 + 1_000), "it ends the other threads");
+}
+
+#[test]
+fn a_thread_whose_end_is_lost_ends_with_its_process() {
+    let thread = [at(1_000, 1, read(0)), at(1_000, 1, fork((1, 2))), at(2_000, 2, read(0))];
+    let after = [at(9_000, 1, fault())];
+    assert_eq!(user_ns(&[&thread[..], &[at(3_000, 1, exec("/bin/true"))], &after].concat()), Some(9_000));
+    assert_eq!(user_ns(&[&thread[..], &[at(3_000, 1, PROCESS_EXIT)], &after].concat()), Some(3_000));
+    assert_eq!(user_ns(&[&thread[..], &[at(3_000, 2, PROCESS_EXIT)], &after].concat()), Some(2_000));
+    let both = [at(3_000, 1, exec("/bin/true")), at(4_000, 1, PROCESS_EXIT)];
+    assert_eq!(user_ns(&[&thread[..], &both, &after].concat()), Some(4_000));
+}
+
+#[test]
+fn a_thread_without_a_record_of_its_own_waits_for_a_cpu() {
+    let created = [at(1_000, 1, fork((2, 2)))];
+    let ended = at(9_000, 1, fault());
+    assert_eq!(user_ns(&[&created[..], &[ended]].concat()), Some(0));
+    assert_eq!(
+        user_ns(
+            &[&created[..], &[at(8_500, 2, Event::OffCpu { blocked_ns: 0, waiting_ns: 0 }), ended]].concat()
+        ),
+        Some(8_000)
+    );
+}
+
+#[test]
+fn time_before_a_program_is_executed_belongs_to_the_one_before() {
+    let execve = Event::Call(Call { elapsed_ns: 10, ..call("execve") });
+    let records = [
+        at(0, 1, exec("/bin/sh")),
+        at(0, 1, read(10)),
+        at(2_995, 1, exec("/bin/ls")),
+        at(2_990, 1, execve),
+        at(4_990, 1, read(10)),
+    ];
+    let shown = timeline(Filter::default(), &records);
+    let programs: Vec<_> = shown.intervals.iter().map(|interval| interval.program.as_deref()).collect();
+    assert_eq!(programs, ["sh", "sh", "sh", "ls", "ls"].map(Some));
 }
 
 #[test]
@@ -222,18 +268,20 @@ fn filters_select_what_is_shown() {
     let all = Filter::default();
     let of = |filter| total(&timeline(filter, &records));
     let figures = |it: Interval| (it.calls, it.faults, it.user_ns, it.times.working_ns);
-    assert_eq!(figures(of(all)), (3, 2, Some(400 + 1_800 + 2_900), 900));
-    assert_eq!(figures(of(Filter { process: Some(1), ..all })), (2, 1, Some(2_200), 800));
+    assert_eq!(figures(of(all)), (3, Some(2), Some(400 + 1_800 + 2_900), 900));
+    assert_eq!(figures(of(Filter { process: Some(1), ..all })), (2, Some(1), Some(2_200), 800));
     let calls = timeline(Filter { call: Some(call("read").number), ..all }, &records);
-    assert_eq!((calls.intervals[0].calls, calls.intervals[0].user_ns), (2, None));
+    let first = &calls.intervals[0];
+    assert_eq!((first.calls, first.faults, first.user_ns), (2, None, None));
     let twice = timeline(
         Filter { call: Some(call("read").number), ..all },
         &[at(0, 1, read(9)), at(2_000, 1, read(9))],
     );
     assert_eq!(twice.intervals[1].program, None, "between the calls");
     let of_period = timeline(Filter { from_ns: Some(1_050), to_ns: Some(2_000), ..all }, &records);
-    assert_eq!(figures(total(&of_period)), (1, 0, Some(400 + 900), 50 + 50 + 500));
-    assert_eq!((of_period.intervals[0].begin_ns, of_period.intervals[0].length_ns), (1_050, 950));
+    assert_eq!(figures(total(&of_period)), (1, Some(0), Some(400 + 900), 50 + 50 + 500));
+    let first = &of_period.intervals[0];
+    assert_eq!((first.begin_ns, first.length_ns), (1_000, 950), "intervals begin with the recording");
 }
 
 #[test]
@@ -252,6 +300,17 @@ fn lost_records_are_where_their_gap_was_noticed() {
 }
 
 #[test]
+fn an_interval_distinguishes_a_limited_number_of_programs() {
+    let work =
+        |program: u64, elapsed_ns| [at(0, 1, exec(&format!("/{program}"))), at(0, 1, read(elapsed_ns))];
+    let mut records: Vec<Record> = (0..1_100).flat_map(|program| work(program, 1)).collect();
+    records.extend(work(7, 50));
+    records.extend(work(1_050, 60));
+    let intervals = timeline(Filter::default(), &records).intervals;
+    assert_eq!(intervals[0].program.as_deref(), Some("7"), "1050 is one too many");
+}
+
+#[test]
 fn any_times_give_a_timeline() {
     let call = Call { elapsed_ns: u64::MAX, blocked_ns: 1 << 63, ..call("read") };
     let off_cpu = Event::OffCpu { blocked_ns: u64::MAX, waiting_ns: u64::MAX };
@@ -263,8 +322,9 @@ fn any_times_give_a_timeline() {
             }
         }
         let shown = view.finish();
-        let counts = |count: fn(&Interval) -> u64| shown.intervals.iter().map(count).sum::<u64>();
-        assert_eq!((counts(|interval| interval.calls), counts(|interval| interval.faults)), (12, 4));
+        let calls: u64 = shown.intervals.iter().map(|interval| interval.calls).sum();
+        let faults: u64 = shown.intervals.iter().filter_map(|interval| interval.faults).sum();
+        assert_eq!((calls, faults), (12, 4));
         assert!(shown.intervals.len() <= 40, "{}", shown.intervals.len());
     }
 }
