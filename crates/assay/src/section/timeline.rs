@@ -40,7 +40,7 @@ pub fn timeline(timeline: &Timeline, origin: Origin) -> Vec<Block> {
     ];
     let mut rows: Vec<Vec<Cell>> = timeline.intervals.iter().map(row).collect();
     if timeline.lost > 0 {
-        columns.push(Column::numbers("lost records"));
+        columns.push(Column::numbers("lost"));
         let lost = timeline.intervals.iter().map(|interval| Cell::Count(interval.lost));
         rows.iter_mut().zip(lost).for_each(|(row, lost)| row.push(lost));
     }
@@ -195,42 +195,20 @@ mod tests {
             &shown,
             Origin::Probe,
             &expect![[r#"
-            x.trace
-            =======
+                x.trace
+                =======
 
-            Timeline, in intervals of 20 ms
-             begin [s]     0.98
-             calls         12,345
-             failed calls  67
-             page faults   8
-             user          0.40
-             working       0.56
-             interrupts    0
-             waiting       0.01
-             blocked       3.00
-             program       cc1
-             call          read file
-             lost records  0
-
-             begin [s]     1.00
-             calls         0
-             failed calls  0
-             page faults   0
-             user          0
-             working       0
-             interrupts    0
-             waiting       0
-             blocked       0
-             program
-             call
-             lost records  7
-
-             Mean numbers of threads: user, on a CPU outside calls; working, in calls for which the kernel works; interrupts, in
-             interrupts during calls; waiting, runnable without a CPU; blocked, not runnable. Program: the one with the most time on
-             a CPU. Call: the one for which the kernel works longest.
-             7 records were LOST: every count is a lower bound.
-             Lost calls count as user, and so does a thread after its end if that is lost.
-        "#]],
+                Timeline, in intervals of 20 ms
+                 begin [s]   calls  failed calls  page faults  user  working  interrupts  waiting  blocked  program  call       lost
+                ---------------------------------------------------------------------------------------------------------------------
+                      0.98  12,345            67            8  0.40     0.56           0     0.01     3.00  cc1      read file     0
+                      1.00       0             0            0  0        0              0     0        0                            7
+                 Mean numbers of threads: user, on a CPU outside calls; working, in calls for which the kernel works; interrupts, in
+                 interrupts during calls; waiting, runnable without a CPU; blocked, not runnable. Program: the one with the most time on
+                 a CPU. Call: the one for which the kernel works longest.
+                 7 records were LOST: every count is a lower bound.
+                 Lost calls count as user, and so does a thread after its end if that is lost.
+            "#]],
         );
     }
 
