@@ -214,7 +214,38 @@ pub enum Abi {
     Compat,
 }
 
+/// A call on a kind of descriptor: what the views count by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallKind {
+    /// The binary interface.
+    pub abi: Abi,
+    /// Number in its call table.
+    pub number: u16,
+    /// Kind of the descriptor.
+    pub descriptor: Descriptor,
+}
+
+impl CallKind {
+    /// Returns the name of the call; see [`call_name`].
+    #[must_use]
+    pub fn name(&self) -> Cow<'static, str> {
+        call_name(self.abi, self.number)
+    }
+
+    /// Returns the call on its descriptor; see [`on_descriptor`].
+    #[must_use]
+    pub fn text(&self) -> String {
+        on_descriptor(&self.name(), self.descriptor)
+    }
+}
+
 impl Call {
+    /// Returns the call with its kind of descriptor.
+    #[must_use]
+    pub fn kind(&self) -> CallKind {
+        CallKind { abi: self.abi, number: self.number, descriptor: self.descriptor }
+    }
+
     /// Returns the time off the CPU, ns.
     #[must_use]
     pub fn off_cpu_ns(&self) -> u64 {
@@ -243,7 +274,7 @@ impl Call {
     /// Returns the name of the call; see [`call_name`].
     #[must_use]
     pub fn name(&self) -> Cow<'static, str> {
-        call_name(self.abi, self.number)
+        self.kind().name()
     }
 
     /// Returns the rule for the call.

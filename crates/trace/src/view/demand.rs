@@ -40,7 +40,7 @@ use super::View;
 use crate::{
     descriptor::Descriptor,
     histogram::bucket,
-    record::{Abi, Call, Event, Lost, Memory, Record},
+    record::{Abi, Call, CallKind, Event, Lost, Memory, Record},
     syscall,
 };
 
@@ -88,7 +88,7 @@ enum Bound {
 struct Contribution {
     operation: Operation,
     kernel_ns: u64,
-    call: (Abi, u16, Descriptor),
+    call: CallKind,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -104,7 +104,7 @@ struct Tally {
     /// By size, in the buckets of a [`crate::histogram::Histogram`]; `None` for an operation without a size.
     bins: BTreeMap<Option<usize>, Bin>,
     kernel_ns: u64,
-    calls: BTreeMap<(Abi, u16, Descriptor), u64>,
+    calls: BTreeMap<CallKind, u64>,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -213,7 +213,7 @@ impl Demanding {
                 }
             },
             kernel_ns: call.kernel_ns(),
-            call: (call.abi, call.number, call.descriptor),
+            call: call.kind(),
         };
         if role == Role::Buffered {
             self.transfer(record.thread, primitive, call, contribution);
@@ -353,12 +353,12 @@ fn coefficient(term: Term, tally: &Tally, units: f64) -> Coefficient {
         .bins
         .iter()
         .map(|(size, bin)| Use { calls: per_unit(bin.calls), bytes: size.map(|_| per_unit(bin.bytes)) });
-    let calls = tally.calls.iter().map(|((abi, number, descriptor), count)| CallCount {
-        call: crate::record::call_name(*abi, *number).into_owned(),
-        descriptor: if *descriptor == Descriptor::None {
+    let calls = tally.calls.iter().map(|(call, count)| CallCount {
+        call: call.name().into_owned(),
+        descriptor: if call.descriptor == Descriptor::None {
             String::new()
         } else {
-            descriptor.name().to_owned()
+            call.descriptor.name().to_owned()
         },
         calls: per_unit(*count),
     });

@@ -9,17 +9,14 @@ use foldhash::HashMap;
 
 use super::{Tally, View, summary::Events};
 use crate::{
-    descriptor::Descriptor,
-    record::{Abi, Call, Event, Lost, Record, call_name, errno_name, on_descriptor},
+    record::{Call, CallKind, Event, Lost, Record, errno_name},
     syscall::{self, Direction},
 };
 
 /// A call, what it was made on, and how it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Outcome {
-    pub(super) abi: Abi,
-    pub(super) number: u16,
-    descriptor: Descriptor,
+    pub(super) call: CallKind,
     end: End,
 }
 
@@ -42,20 +39,18 @@ impl Outcome {
             None if moves_in && call.result == 0 => End::Nothing,
             None => End::Done,
         };
-        let Call { abi, number, descriptor, .. } = *call;
-        Self { abi, number, descriptor, end }
+        Self { call: call.kind(), end }
     }
 
     /// Returns the call with its descriptor and its failure, `openat = ENOENT` or `read tcp4 = 0`.
     #[must_use]
     pub fn text(&self) -> String {
-        let call = on_descriptor(&call_name(self.abi, self.number), self.descriptor);
         let end = match self.end {
             End::Done => String::new(),
             End::Nothing => " = 0".to_owned(),
             End::Failed(errno) => format!(" = {}", errno_name(errno)),
         };
-        format!("{call}{end}")
+        self.call.text() + &end
     }
 }
 
@@ -97,7 +92,11 @@ impl View for CountOutcomes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{call, record};
+    use crate::{
+        descriptor::Descriptor,
+        fixture::{call, record},
+        record::Abi,
+    };
 
     #[test]
     fn calls_are_told_apart_by_descriptor_and_by_how_they_ended() {

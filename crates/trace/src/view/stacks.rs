@@ -15,7 +15,7 @@ use super::{
 use crate::{
     container::Origin,
     descriptor::Descriptor,
-    record::{Abi, Event, Lost, Record, call_name},
+    record::{CallKind, Event, Lost, Record},
 };
 
 /// Collects [`Stacks`].
@@ -52,7 +52,7 @@ pub struct Stack<'a> {
 /// Where a thread spends time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Place {
-    Call(Abi, u16, Descriptor),
+    Call(CallKind),
     OutsideCalls,
 }
 
@@ -71,9 +71,7 @@ impl View for CollectStacks {
     fn record(&mut self, record: &Record) {
         self.programs.add(record);
         let (place, times) = match &record.event {
-            Event::Call(call) | Event::Unfinished(call) => {
-                (Place::Call(call.abi, call.number, call.descriptor), StateTimes::of(call))
-            }
+            Event::Call(call) | Event::Unfinished(call) => (Place::Call(call.kind()), StateTimes::of(call)),
             Event::OffCpu { blocked_ns, waiting_ns } => {
                 (Place::OutsideCalls, StateTimes::off_cpu(*blocked_ns, *waiting_ns))
             }
@@ -116,10 +114,10 @@ impl Stacks {
 impl Place {
     fn push_to(self, frames: &mut Vec<Cow<'_, str>>) {
         match self {
-            Self::Call(abi, number, descriptor) => {
-                frames.push(call_name(abi, number));
-                if descriptor != Descriptor::None {
-                    frames.push(descriptor.name().into());
+            Self::Call(call) => {
+                frames.push(call.name());
+                if call.descriptor != Descriptor::None {
+                    frames.push(call.descriptor.name().into());
                 }
             }
             Self::OutsideCalls => frames.push("outside calls".into()),

@@ -8,13 +8,13 @@ use super::View;
 use crate::{
     descriptor::Descriptor,
     histogram::Histogram,
-    record::{Abi, Call, Event, Lost, Record},
+    record::{Abi, Call, CallKind, Event, Lost, Record},
 };
 
 /// Collects a [`Summary`].
 #[derive(Debug, Default)]
 pub struct Summarise {
-    calls: HashMap<(Abi, u16, Descriptor), Tally>,
+    calls: HashMap<CallKind, Tally>,
     events: Events,
 }
 
@@ -149,7 +149,7 @@ impl View for Summarise {
 
 impl Summarise {
     fn tally(&mut self, call: &Call) -> &mut Tally {
-        self.calls.entry((call.abi, call.number, call.descriptor)).or_default()
+        self.calls.entry(call.kind()).or_default()
     }
 }
 
@@ -201,13 +201,13 @@ impl Tally {
         self.elapsed.add(call.elapsed_ns);
     }
 
-    fn row(self, (abi, number, descriptor): (Abi, u16, Descriptor), all_ns: u64) -> SummaryRow {
+    fn row(self, call: CallKind, all_ns: u64) -> SummaryRow {
         let deviation = |calls: u64| (self.squares / (calls - 1) as f64).sqrt();
         SummaryRow {
-            number,
-            abi,
-            name: crate::record::call_name(abi, number),
-            descriptor,
+            number: call.number,
+            abi: call.abi,
+            name: call.name(),
+            descriptor: call.descriptor,
             calls: self.calls,
             errors: self.errors,
             unfinished: self.unfinished,

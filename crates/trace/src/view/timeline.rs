@@ -11,13 +11,13 @@ use std::{collections::BTreeMap, mem};
 
 use foldhash::HashMap;
 
-use self::intervals::{CallKind, Intervals, Sums};
+use self::intervals::{Intervals, Sums};
 use super::{
     Filter, View,
     programs::{Lineage, Programs},
     state::StateTimes,
 };
-use crate::record::{Event, Lost, Record};
+use crate::record::{CallKind, Event, Lost, Record};
 
 /// Intervals of a timeline, at most: rows that can be seen at a glance. A trace that is longer than 40 us has
 /// at least half as many, or 16 where the next longer ones are 2.5 times as long.
@@ -224,14 +224,14 @@ impl View for CollectTimeline {
         }
         match &record.event {
             Event::Call(call) => {
-                self.add_times(record, &StateTimes::of(call), Some(CallKind::of(call)));
+                self.add_times(record, &StateTimes::of(call), Some(call.kind()));
                 if let Some(sums) = self.at(record.begin_ns) {
                     sums.calls += 1;
                     sums.errors += u64::from(call.errno().is_some());
                 }
             }
             Event::Unfinished(call) => {
-                self.add_times(record, &StateTimes::of(call), Some(CallKind::of(call)));
+                self.add_times(record, &StateTimes::of(call), Some(call.kind()));
             }
             Event::OffCpu { blocked_ns, waiting_ns } => {
                 self.add_times(record, &StateTimes::off_cpu(*blocked_ns, *waiting_ns), None);
@@ -269,7 +269,7 @@ impl View for CollectTimeline {
             user_ns: shows_all.then_some(sums.user_ns),
             times: sums.times,
             program: busiest(&self.programs, &sums),
-            call: sums.longest_working().map(CallKind::to_text),
+            call: sums.longest_working().map(|call| call.text()),
         };
         Timeline { interval_ns, intervals: intervals.map(interval).collect(), lost: self.lost }
     }

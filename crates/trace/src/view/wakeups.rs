@@ -11,13 +11,13 @@ use super::View;
 use crate::{
     descriptor::Descriptor,
     histogram::Histogram,
-    record::{Abi, Call, Event, Lost, Record, Wakeups, call_name},
+    record::{Call, CallKind, Event, Lost, Record, Wakeups},
 };
 
 /// Collects [`WakeupTable`].
 #[derive(Debug, Default)]
 pub struct CountWakeups {
-    calls: HashMap<(Abi, u16, Descriptor), Tally>,
+    calls: HashMap<CallKind, Tally>,
     unrecorded: u64,
     lost: u64,
 }
@@ -78,7 +78,7 @@ impl View for CountWakeups {
         let (Event::Call(call) | Event::Unfinished(call)) = &record.event else { return };
         match &call.wakeups {
             Some(wakeups) => {
-                self.calls.entry((call.abi, call.number, call.descriptor)).or_default().add(call, wakeups);
+                self.calls.entry(call.kind()).or_default().add(call, wakeups);
             }
             None => self.unrecorded += 1,
         }
@@ -126,10 +126,10 @@ impl Tally {
         woken.iter().fold(self.sleeps, |sum, count| sum.saturating_add(*count))
     }
 
-    fn row(self, (abi, number, descriptor): (Abi, u16, Descriptor)) -> WakeupRow {
+    fn row(self, call: CallKind) -> WakeupRow {
         WakeupRow {
-            name: call_name(abi, number),
-            descriptor,
+            name: call.name(),
+            descriptor: call.descriptor,
             calls: self.calls,
             sleeps: self.sleeps,
             idle_sleeps: self.idle_sleeps,

@@ -226,7 +226,8 @@ impl Step {
     /// Returns whether it depends on timing that the step occurs: a wait, or a call for a lock, which is made
     /// only if another thread has the lock or waits for it.
     pub(super) fn depends_on_timing(&self) -> bool {
-        self.phase == Phase::Wait || Class::by_number(self.outcome.abi, self.outcome.number) == Class::Locks
+        self.phase == Phase::Wait
+            || Class::by_number(self.outcome.call.abi, self.outcome.call.number) == Class::Locks
     }
 }
 

@@ -6,8 +6,7 @@ use foldhash::HashMap;
 
 use super::INTERVALS_MAX;
 use crate::{
-    descriptor::Descriptor,
-    record::{Abi, Call, call_name, on_descriptor},
+    record::CallKind,
     view::{programs::Lineage, state::StateTimes},
 };
 
@@ -32,7 +31,7 @@ pub struct Intervals {
 }
 
 /// What happened in an interval.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Sums {
     /// Calls that began there and returned.
     pub calls: u64,
@@ -50,14 +49,6 @@ pub struct Sums {
     working_ns: HashMap<CallKind, u64>,
     /// Time on the CPU by program, ns.
     on_cpu_ns: HashMap<Lineage, u64>,
-}
-
-/// A call on a kind of descriptor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct CallKind {
-    abi: Abi,
-    number: u16,
-    descriptor: Descriptor,
 }
 
 impl Default for Intervals {
@@ -166,18 +157,6 @@ impl Sums {
         self.times.add(&times);
         working_ns.into_iter().for_each(|(call, time_ns)| add(&mut self.working_ns, call, time_ns));
         on_cpu_ns.into_iter().for_each(|(program, time_ns)| add(&mut self.on_cpu_ns, program, time_ns));
-    }
-}
-
-impl CallKind {
-    /// Returns the kind of a call.
-    pub fn of(call: &Call) -> Self {
-        Self { abi: call.abi, number: call.number, descriptor: call.descriptor }
-    }
-
-    /// Returns it as `read tcp4`.
-    pub fn to_text(self) -> String {
-        on_descriptor(&call_name(self.abi, self.number), self.descriptor)
     }
 }
 
